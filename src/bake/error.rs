@@ -1,0 +1,170 @@
+//! Why a bake fails.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::{Column, Options};
+use crate::format::FormatError;
+use crate::store::StoreError;
+
+/// Why a bake failed. Nothing was put in place.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BakeError {
+    /// The input cannot be read.
+    #[error("{input}: {source}")]
+    Input {
+        /// The input's name.
+        input: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A row is not one that a table takes.
+    #[error("{input}:{line}: {fault}")]
+    Row {
+        /// The input's name.
+        input: String,
+        /// The line on which the row begins, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        fault: RowFault,
+    },
+    /// The columns asked for are not in the input.
+    #[error("{input}: {fault}")]
+    Columns {
+        /// The input's name.
+        input: String,
+        /// What is wrong with them.
+        fault: String,
+    },
+    /// The file cannot be written.
+    #[error("{}: {source}: nothing was put in place", path.display())]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The table does not fit into a file.
+    #[error(transparent)]
+    Limit(#[from] FormatError),
+    /// The file that was written is not what it must be.
+    #[error("reading back what was written: {0}: nothing was put in place; check disk and memory")]
+    Verify(#[from] StoreError),
+    /// The file that was written has lost rows.
+    #[error(
+        "reading back what was written: {found_rows} rows, where {expected_rows} were expected: nothing was put in place"
+    )]
+    ReadBack {
+        /// Rows written.
+        expected_rows: u64,
+        /// Rows read back.
+        found_rows: u64,
+    },
+}
+
+impl BakeError {
+    pub(super) fn output(path: &Path, source: io::Error) -> Self {
+        BakeError::Output { path: path.to_path_buf(), source }
+    }
+
+    pub(super) fn row(options: &Options, line: u64, fault: RowFault) -> Self {
+        BakeError::Row { input: options.input_name.clone(), line, fault }
+    }
+}
+
+/// What is wrong with a row.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowFault {
+    /// Not as many fields as the rows must have.
+    #[error(
+        "{found} field{} where {expected} {} expected: {remedy}",
+        if *found == 1 { "" } else { "s" },
+        if *expected == 1 { "was" } else { "were" }
+    )]
+    FieldCount {
+        /// Fields that a row must have.
+        expected: usize,
+        /// Fields that it has.
+        found: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The key is no number.
+    #[error("the key is {found:?} where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected{remedy}")]
+    Key {
+        /// The key field, shortened.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The key is on an earlier line.
+    #[error(
+        "key {key} is already on line {first_line}: remove one, or choose with --duplicates first or --duplicates last"
+    )]
+    Duplicate {
+        /// The key.
+        key: u64,
+        /// The line of the first row with it.
+        first_line: u64,
+    },
+    /// A quoted field is not closed.
+    #[error(
+        "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two"
+    )]
+    UnclosedQuote,
+    /// Something follows a closing quote.
+    #[error("text follows a closing quote: write a quote inside a quoted field as two")]
+    TextAfterQuote,
+    /// The value is too long.
+    #[error(transparent)]
+    Value(FormatError),
+    /// The rows do not fit into memory.
+    #[error("the rows up to here fill the memory: bake on a larger machine, or split the table")]
+    OutOfMemory,
+}
+
+impl RowFault {
+    pub(super) fn key(field: &[u8], first_row: bool) -> Self {
+        const SHOWN_CHARS: usize = 40;
+        let text = String::from_utf8_lossy(field);
+        let mut found: String = text.chars().take(SHOWN_CHARS).collect();
+        if found.len() < text.len() {
+            found.push('…');
+        }
+        let remedy = match (first_row, field.trim_ascii().len() < field.len()) {
+            (_, true) => ": remove the spaces around it",
+            (true, _) => ": if this row names the columns, pass --header",
+            (false, _) => ": correct the row, or choose another column with --key",
+        };
+        RowFault::Key { found, remedy }
+    }
+
+    pub(super) fn field_count(expected: usize, found: usize, chosen: bool) -> Self {
+        let remedy = if chosen {
+            "give every row as many fields as the first, and quote values that hold the delimiter"
+        } else {
+            "quote the value, or choose columns with --key and --value"
+        };
+        RowFault::FieldCount { expected, found, remedy }
+    }
+}
+
+/// Says which column is not there.
+pub(super) fn no_such_column(option: &str, column: &Column, names: Option<&csv::ByteRecord>, count: usize) -> String {
+    match (column, names) {
+        (Column::Number(number), _) => {
+            format!("{option} {number} is not a column: the first row has {count}")
+        }
+        (Column::Name(name), None) => {
+            format!("{option} {name:?} is a name, and no row names the columns: pass --header, or give a number")
+        }
+        (Column::Name(name), Some(names)) => {
+            let names: Vec<_> = names.iter().map(String::from_utf8_lossy).collect();
+            format!("{option} {name:?} is not a column: the header has {}", names.join(", "))
+        }
+    }
+}

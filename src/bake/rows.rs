@@ -1,0 +1,153 @@
+//! All rows of a table in memory: gathered in any order, then settled into key
+//! order with no key twice.
+
+use super::error::RowFault;
+use super::{BakeError, Duplicates, Options};
+use crate::format::FormatError;
+use crate::format::record::{announced_len_bytes, record_len_bytes};
+use crate::protocol::native::ResponseHeader;
+use zerocopy::IntoBytes;
+
+/// A row's key, and where its record begins in the arena. Records are in the
+/// order of the input, so rows with the same key sort in that order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RowRef {
+    key: u64,
+    record_at: usize,
+}
+
+/// Rows, each with its record as it will stand in the file.
+#[derive(Default)]
+pub(super) struct Rows {
+    arena: Vec<u8>,
+    refs: Vec<RowRef>,
+    lines: Lines,
+}
+
+/// On which line each row begins. Most rows begin on the line after the row
+/// before, so only the others are noted.
+#[derive(Default)]
+struct Lines {
+    rows: u64,
+    /// A row, counted from 0, and its line; those after it follow line by line.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Rows {
+    pub(super) fn len(&self) -> usize {
+        self.refs.len()
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, key: u64, value: &[u8], line: u64) -> Result<(), RowFault> {
+        let too_long = || RowFault::Value(FormatError::ValueTooLong { len_bytes: value.len() as u64 });
+        let header = ResponseHeader::of_value(value.len()).ok_or_else(too_long)?;
+        let record_at = self.arena.len();
+        let record_len_bytes = record_len_bytes(value.len());
+        self.arena.try_reserve(record_len_bytes).map_err(|_| RowFault::OutOfMemory)?;
+        self.refs.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
+        self.arena.extend_from_slice(header.as_bytes());
+        self.arena.extend_from_slice(value);
+        self.arena.resize(record_at + record_len_bytes, 0);
+        self.refs.push(RowRef { key, record_at });
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// Sorts the rows, and keeps one of those with the same key or refuses them.
+    /// Gives the number of rows dropped.
+    pub(super) fn settle(&mut self, options: &Options) -> Result<u64, BakeError> {
+        self.refs.sort_unstable();
+        let rows_before = self.refs.len();
+        match options.duplicates {
+            Duplicates::Error => self.refuse_duplicates(options)?,
+            Duplicates::First => self.refs.dedup_by_key(|row| row.key),
+            Duplicates::Last => self.refs.dedup_by(|later, kept| {
+                let same = later.key == kept.key;
+                if same {
+                    kept.record_at = later.record_at;
+                }
+                same
+            }),
+        }
+        Ok((rows_before - self.refs.len()) as u64)
+    }
+
+    /// Each key and its record, with header and padding.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.refs.iter().map(|row| (row.key, self.record_at(row.record_at)))
+    }
+
+    fn record_at(&self, at: usize) -> &[u8] {
+        let from_header = &self.arena[at..];
+        let value_len_bytes = announced_len_bytes(from_header).expect("a header that push wrote");
+        &from_header[..record_len_bytes(value_len_bytes)]
+    }
+
+    /// Names the duplicate that comes first in the input.
+    fn refuse_duplicates(&self, options: &Options) -> Result<(), BakeError> {
+        let duplicates = self.refs.windows(2).filter(|pair| pair[0].key == pair[1].key);
+        let Some(pair) = duplicates.min_by_key(|pair| pair[1].record_at) else { return Ok(()) };
+        let (first_line, line) = (self.line_of(pair[0]), self.line_of(pair[1]));
+        Err(BakeError::row(options, line, RowFault::Duplicate { key: pair[0].key, first_line }))
+    }
+
+    /// The line of a row. Counts the records before it.
+    fn line_of(&self, row: RowRef) -> u64 {
+        let (mut at, mut rows) = (0, 0);
+        while at < row.record_at {
+            at += self.record_at(at).len();
+            rows += 1;
+        }
+        self.lines.of_row(rows)
+    }
+}
+
+impl Lines {
+    fn push(&mut self, line: u64) {
+        let follows =
+            self.runs.last().is_some_and(|(first_row, first_line)| first_line + (self.rows - first_row) == line);
+        if !follows {
+            self.runs.push((self.rows, line));
+        }
+        self.rows += 1;
+    }
+
+    fn of_row(&self, row: u64) -> u64 {
+        let run = self.runs.partition_point(|(first_row, _)| *first_row <= row) - 1;
+        let (first_row, first_line) = self.runs[run];
+        first_line + (row - first_row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(input: &[(u64, &str, u64)]) -> Rows {
+        let mut rows = Rows::default();
+        for (key, value, line) in input {
+            rows.push(*key, value.as_bytes(), *line).unwrap();
+        }
+        rows
+    }
+
+    fn settled(duplicates: Duplicates) -> (u64, Vec<(u64, u8)>) {
+        let mut rows = rows(&[(5, "a", 1), (3, "b", 2), (5, "c", 3), (5, "d", 4), (3, "e", 5), (4, "f", 6)]);
+        let dropped = rows.settle(&Options { duplicates, ..Options::default() }).unwrap();
+        (dropped, rows.iter().map(|(key, record)| (key, record[8])).collect())
+    }
+
+    #[test]
+    fn the_first_or_the_last_of_a_key_is_kept() {
+        assert_eq!(settled(Duplicates::First), (3, vec![(3, b'b'), (4, b'f'), (5, b'a')]));
+        assert_eq!(settled(Duplicates::Last), (3, vec![(3, b'e'), (4, b'f'), (5, b'd')]));
+    }
+
+    #[test]
+    fn a_duplicate_is_named_with_both_lines() {
+        let mut rows = rows(&[(9, "a", 2), (5, "b", 3), (7, "c", 7), (5, "d", 8), (9, "e", 12)]);
+        let error = rows.settle(&Options::default()).unwrap_err();
+        assert!(error.to_string().starts_with("input:8: key 5 is already on line 3: "), "{error}");
+    }
+}

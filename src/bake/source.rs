@@ -1,0 +1,195 @@
+//! Bytes on their way to the parser, looked at once.
+//!
+//! The parser takes what it gets: a quote that is never closed swallows the
+//! rest of the input as one value, and it does not tell on which line a record
+//! stands. This reader notes both as the bytes pass.
+
+use std::io::{self, Chain, Cursor, Read};
+
+use super::error::RowFault;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// A reader that counts lines and checks quoting. A byte order mark at the
+/// beginning is left out.
+pub(super) struct Source<R> {
+    input: Chain<Cursor<Vec<u8>>, R>,
+    delimiter: u8,
+    passed_bytes: u64,
+    last_byte: u8,
+    quoting: Quoting,
+    has_quotes: bool,
+    fault: Option<(u64, RowFault)>,
+    /// Newlines before the last chunk that was passed on, and those in it.
+    lines: Lines,
+}
+
+enum Quoting {
+    Outside,
+    Inside {
+        opened_at: u64,
+    },
+    /// A quote inside a quoted field was the last byte so far.
+    Undecided {
+        opened_at: u64,
+    },
+}
+
+#[derive(Default)]
+struct Lines {
+    passed: u64,
+    newlines_at: Vec<u64>,
+    next: usize,
+}
+
+impl<R: Read> Source<R> {
+    pub(super) fn new(mut input: R, delimiter: u8) -> io::Result<Self> {
+        let mut head = Vec::new();
+        input.by_ref().take(BOM.len() as u64).read_to_end(&mut head)?;
+        if head == BOM {
+            head.clear();
+        }
+        Ok(Source {
+            input: Cursor::new(head).chain(input),
+            delimiter,
+            passed_bytes: 0,
+            last_byte: b'\n',
+            quoting: Quoting::Outside,
+            has_quotes: false,
+            fault: None,
+            lines: Lines::default(),
+        })
+    }
+
+    /// Bytes passed on so far.
+    pub(super) fn passed_bytes(&self) -> u64 {
+        self.passed_bytes
+    }
+
+    /// Whether there was a quoted field so far.
+    pub(super) fn has_quotes(&self) -> bool {
+        self.has_quotes
+    }
+
+    /// The line of the last byte of a record, without its line end, that ends
+    /// before byte `end`. Must be asked in ascending order.
+    pub(super) fn last_line_before(&mut self, end: u64) -> u64 {
+        let Lines { passed, newlines_at, next } = &mut self.lines;
+        while newlines_at.get(*next).is_some_and(|at| at + 1 < end) {
+            *next += 1;
+        }
+        1 + *passed + *next as u64
+    }
+
+    /// The first fault of quoting before byte `end`.
+    pub(super) fn fault_before(&self, end: u64) -> Option<RowFault> {
+        self.fault.as_ref().filter(|(at, _)| *at < end).map(|(_, fault)| fault.clone())
+    }
+
+    fn look_at(&mut self, chunk: &[u8]) {
+        let chunk_at = self.passed_bytes;
+        self.lines.passed += self.lines.newlines_at.len() as u64;
+        self.lines.newlines_at.clear();
+        self.lines.next = 0;
+        let mut skip = None;
+        if let Quoting::Undecided { opened_at } = self.quoting {
+            self.after_quote(chunk[0], opened_at, chunk_at);
+            skip = (chunk[0] == b'"').then_some(0);
+        }
+        for i in memchr::memchr2_iter(b'\n', b'"', chunk) {
+            if chunk[i] == b'\n' {
+                self.lines.newlines_at.push(chunk_at + i as u64);
+                continue;
+            }
+            if skip == Some(i) {
+                continue;
+            }
+            match self.quoting {
+                Quoting::Outside => {
+                    let before = if i == 0 { self.last_byte } else { chunk[i - 1] };
+                    if before == self.delimiter || matches!(before, b'\n' | b'\r') {
+                        self.quoting = Quoting::Inside { opened_at: chunk_at + i as u64 };
+                        self.has_quotes = true;
+                    }
+                }
+                Quoting::Inside { opened_at } | Quoting::Undecided { opened_at } => match chunk.get(i + 1) {
+                    Some(next) => {
+                        self.after_quote(*next, opened_at, chunk_at + i as u64);
+                        skip = (*next == b'"').then_some(i + 1);
+                    }
+                    None => self.quoting = Quoting::Undecided { opened_at },
+                },
+            }
+        }
+        self.passed_bytes += chunk.len() as u64;
+        self.last_byte = chunk[chunk.len() - 1];
+    }
+
+    /// Decides what a quote inside a quoted field was by the byte after it.
+    fn after_quote(&mut self, next: u8, opened_at: u64, at: u64) {
+        if next == b'"' {
+            self.quoting = Quoting::Inside { opened_at };
+            return;
+        }
+        if next != self.delimiter && !matches!(next, b'\n' | b'\r') {
+            self.fault.get_or_insert((at, RowFault::TextAfterQuote));
+        }
+        self.quoting = Quoting::Outside;
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.input.read(buffer)?;
+        if len > 0 {
+            self.look_at(&buffer[..len]);
+        } else if let (false, Quoting::Inside { opened_at }) = (buffer.is_empty(), &self.quoting) {
+            self.fault.get_or_insert((*opened_at, RowFault::UnclosedQuote));
+        }
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads as the parser does, so many bytes at a time.
+    fn pass(text: &[u8], chunk_len_bytes: usize) -> Source<&[u8]> {
+        let mut source = Source::new(text, b',').unwrap();
+        let mut buffer = vec![0; chunk_len_bytes];
+        while source.read(&mut buffer).unwrap() > 0 {}
+        source
+    }
+
+    #[test]
+    fn quoting_is_checked_wherever_the_chunks_end() {
+        let cases: [(&[u8], Option<RowFault>); 10] = [
+            (b"1,\"a\"\n2,\"b,\"\"c\"\"\n\"\r\n", None),
+            (b"1,\"\"\n2,\"\"\"\"\n", None),
+            (b"1,\"a\"", None),
+            (b"1,5\" pipe\n2, \"x\"y\n", None),
+            (b"\xef\xbb\xbf\"1\",a\n", None),
+            (b"\xef\xbb\xbf\"1,a\n", Some(RowFault::UnclosedQuote)),
+            (b"1,\"a\n2,b\n", Some(RowFault::UnclosedQuote)),
+            (b"1,\"a\"\"\n", Some(RowFault::UnclosedQuote)),
+            (b"1,\"a\"b\n", Some(RowFault::TextAfterQuote)),
+            (b"1,\"a\" ,\n", Some(RowFault::TextAfterQuote)),
+        ];
+        for (text, expected) in cases {
+            for chunk_len_bytes in 1..=text.len() + 1 {
+                let fault = pass(text, chunk_len_bytes).fault_before(u64::MAX);
+                assert_eq!(fault, expected, "{:?} by {chunk_len_bytes}", text.escape_ascii().to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_that_of_the_byte_before_the_line_end() {
+        let mut source = pass(b"1,a\n\n2,b\r\n3,c", 100);
+        let ends = [(3, 1), (4, 1), (8, 3), (9, 3), (13, 4)];
+        for (end, line) in ends {
+            assert_eq!(source.last_line_before(end), line, "before byte {end}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `baker`: compiles `key,value` rows into a file to serve.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use zero_kv::bake::{self, Column, Duplicates, Options, Progress, Report};
+
+/// Compiles rows of `key,value` into an immutable file that kv_store serves.
+///
+/// Keys are unsigned 64-bit decimals, values any bytes; rows come in any order.
+/// The file is put in place whole: whatever fails, what was there before stays.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Args {
+    /// Delimited text to read (RFC 4180 quoting); `-` is standard input
+    input: PathBuf,
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = "storage.db")]
+    output: PathBuf,
+    /// One byte between fields; `\t` is a tab
+    #[arg(short, long, value_name = "BYTE", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+    /// The first row names the columns, and is not data
+    #[arg(long)]
+    header: bool,
+    /// Column that holds the key: its number from 1, or with --header its name
+    #[arg(short, long, value_name = "COLUMN")]
+    key: Option<Column>,
+    /// Column that holds the value: its number from 1, or with --header its name
+    #[arg(short = 'V', long, value_name = "COLUMN")]
+    value: Option<Column>,
+    /// What to do with rows that have the same key
+    #[arg(long, value_name = "POLICY", default_value = "error")]
+    duplicates: DuplicatesArg,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DuplicatesArg {
+    /// Refuse the input, naming both lines
+    Error,
+    /// Keep the first
+    First,
+    /// Keep the last
+    Last,
+}
+
+impl From<DuplicatesArg> for Duplicates {
+    fn from(arg: DuplicatesArg) -> Self {
+        match arg {
+            DuplicatesArg::Error => Duplicates::Error,
+            DuplicatesArg::First => Duplicates::First,
+            DuplicatesArg::Last => Duplicates::Last,
+        }
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [b'"' | b'\n' | b'\r'] => Err("a quote or a line end cannot part fields".to_owned()),
+        [byte] => Ok(*byte),
+        _ => Err("one byte was expected, such as `;` or `\\t`".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("baker: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let (input, input_name, input_len_bytes) = open(&args.input)?;
+    let mut options = Options::default();
+    options.input_name = input_name;
+    options.delimiter = args.delimiter;
+    options.header = args.header;
+    options.key = args.key.clone();
+    options.value = args.value.clone();
+    options.duplicates = args.duplicates.into();
+
+    let bar = Bar::new(args.quiet, input_len_bytes);
+    let report = bake::bake_csv(input, &args.output, &options, &mut |progress| bar.show(progress))?;
+    bar.clear();
+    if !args.quiet {
+        println!("{}", summary(&args.output, &report, started));
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, String, Option<u64>)> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin().lock()), "standard input".to_owned(), None));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| name.clone())?;
+    let metadata = file.metadata().with_context(|| name.clone())?;
+    let len_bytes = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), name, len_bytes))
+}
+
+fn summary(output: &Path, report: &Report, started: Instant) -> String {
+    let seconds = started.elapsed().as_secs_f64();
+    let dropped = match report.duplicates_dropped {
+        0 => String::new(),
+        dropped => format!(" ({dropped} duplicates dropped)"),
+    };
+    format!(
+        "{}: {} rows{dropped}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead a row",
+        output.display(),
+        report.rows,
+        report.file_len_bytes,
+        report.rows as f64 / seconds,
+        report.overhead_bytes_per_row(),
+    )
+}
+
+/// What a terminal shows while it lasts.
+struct Bar {
+    bar: ProgressBar,
+    input_len_bytes: Option<u64>,
+}
+
+impl Bar {
+    fn new(quiet: bool, input_len_bytes: Option<u64>) -> Self {
+        let bar = if quiet || !io::stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        Bar { bar, input_len_bytes }
+    }
+
+    fn show(&self, progress: Progress) {
+        match progress {
+            Progress::Read { input_bytes, rows } => {
+                match self.input_len_bytes {
+                    Some(len_bytes) => self.style(
+                        "reading {bar:30} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left",
+                        len_bytes,
+                    ),
+                    None => self.style("reading {spinner} {bytes} ({bytes_per_sec}), {msg}", 0),
+                }
+                self.bar.set_message(format!("{rows} rows"));
+                self.bar.set_position(input_bytes);
+            }
+            Progress::Sort { rows } => self.style(&format!("sorting {rows} rows"), 0),
+            Progress::Write { rows, rows_total } => {
+                self.style("writing {bar:30} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
+                self.bar.set_position(rows);
+            }
+            _ => self.style("checking and syncing", 0),
+        }
+        self.bar.tick();
+    }
+
+    /// Changes to another stage's line; its rate and time left begin anew.
+    fn style(&self, template: &str, len: u64) {
+        if self.bar.length() != Some(len) || len == 0 {
+            self.bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+            self.bar.set_length(len);
+            self.bar.reset_eta();
+        }
+    }
+
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,130 @@
+//! Looking keys up in the index.
+//!
+//! One key at a time, or many in stages: all keys go down one level before any
+//! goes down the next, so that their memory accesses overlap. Whatever the
+//! directory holds, a search ends in some leaf of the index, and whatever the
+//! leaf holds, a key is found only where it stands.
+
+use zerocopy::little_endian::U64;
+
+use super::prefetch::{prefetch, prefetch_value};
+use crate::format::index::{LEAF_ROWS, Leaf, Level, NODE_KEYS, Node, Shape};
+use crate::format::record::Locator;
+
+/// Keys that go through the stages together: enough to keep the memory busy,
+/// few enough that what was prefetched first is still in the cache.
+const STAGE_KEYS: usize = 64;
+
+const LINE_LEN_BYTES: usize = 64;
+
+/// Typed views of the index sections.
+#[derive(Clone, Copy)]
+pub(super) struct Index<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) directory: &'a [Node],
+    pub(super) leaves: &'a [Leaf],
+}
+
+impl Index<'_> {
+    /// The key and locator of a row.
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> Option<(u64, Locator)> {
+        if row >= self.shape.row_count {
+            return None;
+        }
+        let leaf = self.leaves.get(row / LEAF_ROWS)?;
+        Some((leaf.keys[row % LEAF_ROWS].get(), leaf.locators[row % LEAF_ROWS]))
+    }
+
+    /// The locator of a key, [`Locator::MISSING`] if it is not there.
+    #[inline]
+    pub(super) fn find(&self, key: u64) -> Locator {
+        let mut position = 0;
+        for level in &self.shape.levels {
+            let Some(below) = self.step(level, position, key) else { return Locator::MISSING };
+            position = below;
+        }
+        self.find_in_leaf(position, key)
+    }
+
+    /// The locators of many keys; the records that were found are on their way
+    /// into the cache.
+    ///
+    /// # Panics
+    /// If `locators` is shorter than `keys`.
+    pub(super) fn find_many(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: The processor has AVX2, the one feature that the function asks for.
+            return unsafe { self.find_many_avx2(keys, locators, records) };
+        }
+        self.find_many_in_stages(keys, locators, records);
+    }
+
+    /// The same code, compiled for a processor that compares four keys at once.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn find_many_avx2(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
+        self.find_many_in_stages(keys, locators, records);
+    }
+
+    #[inline(always)]
+    fn find_many_in_stages(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
+        let locators = &mut locators[..keys.len()];
+        for (keys, locators) in keys.chunks(STAGE_KEYS).zip(locators.chunks_mut(STAGE_KEYS)) {
+            self.descend(keys, locators, records);
+        }
+    }
+
+    /// Takes at most [`STAGE_KEYS`] keys through all stages.
+    #[inline(always)]
+    fn descend(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
+        let mut positions = [0_usize; STAGE_KEYS];
+        let positions = &mut positions[..keys.len()];
+        for level in &self.shape.levels {
+            for (position, key) in positions.iter_mut().zip(keys) {
+                *position = self.step(level, *position, *key).unwrap_or(0);
+            }
+        }
+        for position in positions.iter() {
+            if let Some(leaf) = self.leaves.get(*position) {
+                prefetch_value(leaf);
+            }
+        }
+        for ((position, key), locator) in positions.iter().zip(keys).zip(locators) {
+            *locator = self.find_in_leaf(*position, *key);
+            let record = locator.offset_bytes() as usize;
+            prefetch(records, record);
+            prefetch(records, record + LINE_LEN_BYTES);
+        }
+    }
+
+    /// From a node of a level to the node of the level below that may hold the
+    /// key: the last whose first key is not above it.
+    #[inline(always)]
+    fn step(&self, level: &Level, position: usize, key: u64) -> Option<usize> {
+        let node = self.directory.get(level.nodes.start + position)?;
+        let child = position * NODE_KEYS + count(&node.keys, |first| first <= key).saturating_sub(1);
+        // Unused places are not above the highest key of all, and lead to no node.
+        Some(child.min(level.entry_count - 1))
+    }
+
+    #[inline(always)]
+    fn find_in_leaf(&self, leaf: usize, key: u64) -> Locator {
+        let Some(Leaf { keys, locators }) = self.leaves.get(leaf) else { return Locator::MISSING };
+        let place = count(keys, |other| other < key);
+        let row = leaf * LEAF_ROWS + place;
+        // Unused places hold a key that may be asked for, so the row must be one that the table has.
+        match keys.get(place) {
+            Some(found) if found.get() == key && row < self.shape.row_count => locators[place],
+            _ => Locator::MISSING,
+        }
+    }
+}
+
+/// How many of a node's keys are such. All are compared, which needs no branch
+/// and lets the compiler compare several at once.
+#[inline(always)]
+fn count<const N: usize>(keys: &[U64; N], is_such: impl Fn(u64) -> bool) -> usize {
+    keys.iter().map(|key| u64::from(is_such(key.get()))).sum::<u64>() as usize
+}
