@@ -7,6 +7,8 @@ compile_error!("Zero-KV maps files that only a 64-bit address space holds");
 pub mod bake;
 pub mod format;
 pub mod protocol;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod store;
 
 pub use store::{Store, StoreError};

@@ -1,9 +1,9 @@
 //! Rows in, file out.
 //!
 //! In: delimited text. Out: a baked file, put in place whole or not at all. The
-//! stages are apart: [`source`] passes bytes on and checks their quoting,
-//! [`csv_rows`] makes rows of them, [`rows`] holds and sorts them, [`table`] lays
-//! them out as sections, [`place`] gives the file its name.
+//! stages are apart: `source` passes bytes on and checks their quoting,
+//! `csv_rows` makes rows of them, `rows` holds and sorts them, `table` lays
+//! them out as sections, `place` gives the file its name.
 
 mod csv_rows;
 mod error;

@@ -1,12 +1,12 @@
 //! `baker`: compiles `key,value` rows into a file to serve.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::bake::{self, Column, Duplicates, Options, Progress, Report};
@@ -16,7 +16,7 @@ use zero_kv::bake::{self, Column, Duplicates, Options, Progress, Report};
 /// Keys are unsigned 64-bit decimals, values any bytes; rows come in any order.
 /// The file is put in place whole: whatever fails, what was there before stays.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "baker", version, max_term_width = 100)]
 struct Args {
     /// Delimited text to read (RFC 4180 quoting); `-` is standard input
     input: PathBuf,
@@ -30,10 +30,10 @@ struct Args {
     #[arg(long)]
     header: bool,
     /// Column that holds the key: its number from 1, or with --header its name
-    #[arg(short, long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN")]
     key: Option<Column>,
     /// Column that holds the value: its number from 1, or with --header its name
-    #[arg(short = 'V', long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN")]
     value: Option<Column>,
     /// What to do with rows that have the same key
     #[arg(long, value_name = "POLICY", default_value = "error")]
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("baker: {error:#}");
+            let _ = writeln!(io::stderr(), "baker: {error}");
             ExitCode::from(1)
         }
     }
@@ -97,7 +97,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let report = bake::bake_csv(input, &args.output, &options, &mut |progress| bar.show(progress))?;
     bar.clear();
     if !args.quiet {
-        println!("{}", summary(&args.output, &report, started));
+        // The file is in place, whether anybody reads this or not.
+        let _ = writeln!(io::stdout(), "{}", summary(&args.output, &report, started));
     }
     Ok(())
 }
@@ -107,8 +108,8 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, String, Option<u64>)> {
         return Ok((Box::new(io::stdin().lock()), "standard input".to_owned(), None));
     }
     let name = path.display().to_string();
-    let file = File::open(path).with_context(|| name.clone())?;
-    let metadata = file.metadata().with_context(|| name.clone())?;
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let (metadata, file) = opened.map_err(|error| anyhow!("{name}: {error}"))?;
     let len_bytes = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(file), name, len_bytes))
 }

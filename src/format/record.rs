@@ -91,19 +91,47 @@ impl Locator {
         from_header.get(RECORD_HEADER_LEN_BYTES..RECORD_HEADER_LEN_BYTES + len)
     }
 
-    /// The record in the records section: header and value, without padding.
+    /// The record in the records section.
     ///
     /// `None` if it does not lie inside the section, or if its header is not
     /// that of a value of this length: whatever a file holds, an answer taken
     /// from here keeps its stream in step.
     #[inline]
-    pub fn record_in(self, records: &[u8]) -> Option<&[u8]> {
-        let from_header = records.get(usize::try_from(self.offset_bytes()).ok()?..)?;
-        let announced = announced_len_bytes(from_header)?;
-        if announced.min(Self::LEN_LIMIT_BYTES) as u64 != self.0.get() & LEN_MASK {
-            return None;
-        }
-        from_header.get(..RECORD_HEADER_LEN_BYTES + announced)
+    pub fn record_in(self, records: &[u8]) -> Option<Record<'_>> {
+        let rest = records.get(usize::try_from(self.offset_bytes()).ok()?..)?;
+        let value_len_bytes = announced_len_bytes(rest)?;
+        let len_bytes = RECORD_HEADER_LEN_BYTES + value_len_bytes;
+        let as_located = value_len_bytes.min(Self::LEN_LIMIT_BYTES) as u64 == self.0.get() & LEN_MASK;
+        (as_located && len_bytes <= rest.len()).then_some(Record { rest, len_bytes })
+    }
+}
+
+/// A value behind its response header: an answer as it goes out.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// From the header to the end of the records section.
+    rest: &'a [u8],
+    len_bytes: usize,
+}
+
+impl<'a> Record<'a> {
+    /// Length of header and value.
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Header and value, without padding.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.rest[..self.len_bytes]
+    }
+
+    /// The record and what follows it in the section, `N` bytes in all, if there
+    /// are as many: a copy of a fixed length is one of the fastest there is.
+    #[inline]
+    pub fn wide<const N: usize>(&self) -> Option<&'a [u8; N]> {
+        self.rest.first_chunk()
     }
 }
 
@@ -134,15 +162,16 @@ mod tests {
     fn a_locator_that_leads_astray_finds_no_record() {
         let mut records = vec![0; 24];
         records[7] = 5; // a five-byte value at 0, and an empty one at 16
-        assert_eq!(Locator::new(0, 5).unwrap().record_in(&records), Some(&records[..13]));
-        assert_eq!(Locator::new(16, 0).unwrap().record_in(&records), Some(&records[16..24]));
+        let record = Locator::new(0, 5).unwrap().record_in(&records).unwrap();
+        assert_eq!((record.bytes(), record.wide::<24>().is_some(), record.wide::<25>()), (&records[..13], true, None));
+        assert_eq!(Locator::new(16, 0).unwrap().record_in(&records).unwrap().bytes(), &records[16..24]);
         for astray in [Locator::new(0, 4), Locator::new(24, 0), Locator::new(1 << 42, 0), Some(Locator::MISSING)] {
-            assert_eq!(astray.unwrap().record_in(&records), None);
+            assert!(astray.unwrap().record_in(&records).is_none());
         }
         records[7] = 25; // beyond the end
-        assert_eq!(Locator::new(0, 25).unwrap().record_in(&records), None);
+        assert!(Locator::new(0, 25).unwrap().record_in(&records).is_none());
         records[0] = 1; // a status that is not Ok
-        assert_eq!(Locator::new(0, 25).unwrap().record_in(&records), None);
+        assert!(Locator::new(0, 25).unwrap().record_in(&records).is_none());
     }
 
     #[test]
@@ -151,8 +180,8 @@ mod tests {
         let mut records = vec![0; record_len_bytes(len)];
         records[4..8].copy_from_slice(&u32::try_from(len).unwrap().to_be_bytes());
         let locator = Locator::new(0, len).unwrap();
-        assert_eq!(locator.record_in(&records).map(<[u8]>::len), Some(8 + len));
+        assert_eq!(locator.record_in(&records).unwrap().len_bytes(), 8 + len);
         records[4..8].copy_from_slice(&9_u32.to_be_bytes());
-        assert_eq!(locator.record_in(&records), None);
+        assert!(locator.record_in(&records).is_none());
     }
 }

@@ -18,6 +18,8 @@ use zerocopy::FromBytes;
 use crate::format::FormatError;
 use crate::format::header::{Layout, Section};
 use crate::format::index::{Leaf, Node};
+#[cfg(feature = "server")]
+use crate::format::record::Record;
 use crate::format::record::{Locator, RECORD_HEADER_LEN_BYTES};
 use map::Map;
 use search::Index;
@@ -251,6 +253,15 @@ impl Store {
     #[inline]
     fn value(&self, locator: Locator) -> Option<&[u8]> {
         locator.value_in(self.section(&self.layout.records))
+    }
+
+    /// The record behind a locator of this index; `None` for
+    /// [`Locator::MISSING`], and where the record's header is not that of its
+    /// value.
+    #[cfg(feature = "server")]
+    #[inline]
+    pub(crate) fn record(&self, locator: Locator) -> Option<Record<'_>> {
+        locator.record_in(self.section(&self.layout.records))
     }
 
     #[inline]

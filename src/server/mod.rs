@@ -1,0 +1,137 @@
+//! The socket server.
+//!
+//! In: a checked file and a path for the socket. Out: answers, until it is told
+//! to stop. `listener` owns the socket's path, `worker` threads run one
+//! single-threaded tokio runtime each, `connection` reads requests and sends
+//! answers, `answers` puts answers together. Connections stay with the worker
+//! that they were given to, so nothing is locked on the way of a request.
+
+mod answers;
+mod connection;
+mod listener;
+mod worker;
+
+use std::future::Future;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::UnixListener;
+use tracing::{info, warn};
+
+use crate::store::{Store, StoreError};
+use listener::Listener;
+use worker::Worker;
+
+/// How long a failing accept waits before it tries again.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Why a server cannot start, or had to stop.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The file cannot be served.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The socket cannot be had.
+    #[error("{}: {problem}", path.display())]
+    Socket {
+        /// The socket's path.
+        path: PathBuf,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
+    /// A thread or runtime cannot be started.
+    #[error("starting a worker: {0}")]
+    Worker(io::Error),
+}
+
+/// What to serve, and where.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The baked file.
+    pub db: PathBuf,
+    /// Where clients connect.
+    pub socket: PathBuf,
+    /// Threads that answer. `None`: half the processors, for the clients need
+    /// the others.
+    pub workers: Option<NonZeroUsize>,
+}
+
+/// A server that is ready to run.
+pub struct Server {
+    store: Arc<Store>,
+    listener: Listener,
+    workers: usize,
+}
+
+impl Server {
+    /// Opens and checks the whole file, then takes the socket. Clients can
+    /// connect from here on, and are answered once the server runs.
+    ///
+    /// # Errors
+    /// [`ServerError::Store`] and [`ServerError::Socket`].
+    pub fn bind(config: &Config) -> Result<Server, ServerError> {
+        let store = Store::open(&config.db)?;
+        store.verify()?;
+        let listener = Listener::bind(&config.socket)?;
+        let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
+        Ok(Server { store: Arc::new(store), listener, workers })
+    }
+
+    /// Answers requests until `stop` is done. Then it takes no more connections
+    /// and no more requests, sends the answers to those that it has read, for at
+    /// most half a second, and removes the socket.
+    ///
+    /// Blocks the thread; must not be called inside a runtime.
+    ///
+    /// # Errors
+    /// [`ServerError::Worker`] if a thread cannot be started.
+    pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let workers: Vec<Worker> = (0..self.workers)
+            .map(|number| Worker::start(number, &self.store))
+            .collect::<io::Result<_>>()
+            .map_err(ServerError::Worker)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
+        let served: io::Result<()> = runtime.block_on(async {
+            let listener = UnixListener::from_std(self.listener.socket()?)?;
+            info!(rows = self.store.len(), workers = workers.len(), "ready on {}", self.listener.path().display());
+            tokio::select! {
+                () = accept(&listener, &workers) => {}
+                () = stop => {}
+            }
+            Ok(())
+        });
+        served.map_err(ServerError::Worker)?;
+        info!("stopping");
+        drop(self.listener);
+        for worker in workers {
+            worker.stop();
+        }
+        Ok(())
+    }
+}
+
+fn default_workers() -> usize {
+    thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
+}
+
+/// Gives each connection to the worker that has the fewest.
+async fn accept(listener: &UnixListener, workers: &[Worker]) {
+    loop {
+        let accepted = listener.accept().await.and_then(|(stream, _)| stream.into_std());
+        match (accepted, workers.iter().min_by_key(|worker| worker.connections())) {
+            (Ok(stream), Some(worker)) => worker.take(stream),
+            (Ok(_), None) => {}
+            (Err(error), _) => {
+                warn!("cannot accept a connection: {error}: trying again in {} ms", ACCEPT_RETRY.as_millis());
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}

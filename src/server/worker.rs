@@ -1,0 +1,120 @@
+//! Threads that answer: each has a runtime, its connections and its buffers.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::warn;
+
+use super::connection::Connection;
+use crate::store::Store;
+
+/// How long a stopping worker waits for clients to take their answers.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// What a worker's connections share.
+pub(super) struct Shared {
+    pub(super) store: Arc<Store>,
+    connections: AtomicUsize,
+    /// Connections that owe answers their clients have not taken yet.
+    owing: AtomicUsize,
+    stopping: AtomicBool,
+    nothing_owed: Notify,
+}
+
+impl Shared {
+    /// Whether no more requests are to be read.
+    #[inline]
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn connection_opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connection_closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn owes(&self) {
+        self.owing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn owes_no_more(&self) {
+        if self.owing.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
+            self.nothing_owed.notify_one();
+        }
+    }
+}
+
+/// A running worker.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    streams: UnboundedSender<UnixStream>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    pub(super) fn start(number: usize, store: &Arc<Store>) -> io::Result<Worker> {
+        let shared = Arc::new(Shared {
+            store: Arc::clone(store),
+            connections: AtomicUsize::new(0),
+            owing: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            nothing_owed: Notify::new(),
+        });
+        let (streams, receiver) = unbounded_channel();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(move || runtime.block_on(serve(receiver, of_thread)))?;
+        Ok(Worker { shared, streams, thread })
+    }
+
+    /// How many connections it has.
+    pub(super) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Gives it a connection.
+    pub(super) fn take(&self, stream: UnixStream) {
+        self.shared.connection_opened();
+        // A worker that is gone has panicked, which its thread's message tells.
+        let _ = self.streams.send(stream);
+    }
+
+    /// Lets it send what it owes, and waits until it is done.
+    pub(super) fn stop(self) {
+        drop(self.streams);
+        let _ = self.thread.join();
+    }
+}
+
+/// Serves connections until no more can come.
+async fn serve(mut streams: UnboundedReceiver<UnixStream>, shared: Arc<Shared>) {
+    while let Some(stream) = streams.recv().await {
+        match Connection::new(stream, Arc::clone(&shared)) {
+            Ok(connection) => drop(tokio::spawn(connection)),
+            Err(error) => {
+                shared.connection_closed();
+                warn!("cannot serve a connection: {error}");
+            }
+        }
+    }
+    shared.stopping.store(true, Ordering::Relaxed);
+    let nothing_owed = async {
+        while shared.owing.load(Ordering::Relaxed) > 0 {
+            shared.nothing_owed.notified().await;
+        }
+    };
+    // Whoever has not taken its answers by then is cut off.
+    let _ = tokio::time::timeout(DRAIN, nothing_owed).await;
+}

@@ -1,0 +1,85 @@
+//! No allocation in the steady state of a connection.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use common::{Table, answers_to_gets, eventually, expect, gets};
+use zero_kv::server::{Config, Server};
+
+/// Counts what the whole process allocates.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: Every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: The caller keeps the contract of `alloc`, which is that of `System`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: The pointer came from `System`, and the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Sends a batch and reads its answers into memory that is there already.
+fn exchange(stream: &mut UnixStream, requests: &[u8], expected: &[u8], found: &mut [u8]) {
+    stream.write_all(requests).unwrap();
+    stream.read_exact(found).unwrap();
+    assert!(found == expected, "wrong answers");
+}
+
+#[test]
+fn a_connection_that_has_warmed_up_allocates_nothing() {
+    // Values that are copied, and values that are borrowed and fill the socket.
+    let table = Table::new((0..512_u64).map(|key| (key, vec![b'v'; if key < 256 { 26 } else { 5000 }])));
+    let config = Config { db: table.db(), socket: table.socket(), workers: None };
+    let server = Server::bind(&config).unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = thread::spawn(move || {
+        server.run(async { stopped.await.unwrap_or_default() }).unwrap();
+    });
+
+    let mut stream = UnixStream::connect(table.socket()).unwrap();
+    let batches: Vec<_> = [0..256, 256..512, 0..300, 511..520]
+        .into_iter()
+        .map(|keys| (gets(keys.clone()), answers_to_gets(&table.model, keys)))
+        .collect();
+    let mut found: Vec<_> = batches.iter().map(|(_, expected)| vec![0; expected.len()]).collect();
+    let mut round = |stream: &mut UnixStream| {
+        for ((requests, expected), found) in batches.iter().zip(&mut found) {
+            exchange(stream, requests, expected, found);
+        }
+    };
+    exchange(&mut stream, &gets([1]), &answers_to_gets(&table.model, [1]), &mut [0; 34]);
+    // More than the socket holds: the connection makes its one buffer, for requests whose answers must wait.
+    let (requests, answers) = (gets(256..512), answers_to_gets(&table.model, 256..512));
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    stream.write_all(&requests).unwrap();
+    eventually("the server owes answers", || ALLOCATIONS.load(Ordering::Relaxed) > before);
+    expect(&mut stream, &answers);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        round(&mut stream);
+    }
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!(allocations, 0, "in 400 batches");
+
+    // The counter counts.
+    drop(std::hint::black_box(vec![0_u8; 100]));
+    assert!(ALLOCATIONS.load(Ordering::Relaxed) > before);
+
+    stop.send(()).unwrap();
+    running.join().unwrap();
+}
