@@ -5,6 +5,7 @@ compile_error!("Zero-KV maps files that only a 64-bit address space holds");
 
 #[cfg(feature = "bake")]
 pub mod bake;
+pub mod client;
 pub mod format;
 pub mod protocol;
 #[cfg(feature = "server")]

@@ -4,4 +4,5 @@
 //! It knows no socket, no runtime and no file. `docs/PROTOCOL.md` draws what
 //! is sent; this module holds the constants and the types.
 
+pub mod answer;
 pub mod native;

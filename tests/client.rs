@@ -1,0 +1,116 @@
+//! What `Client` promises, against a peer that sends hand-written bytes.
+
+mod peer;
+
+use peer::{ERROR, EXISTS, NOT_FOUND, Peer, announced, found};
+use zero_kv::client::{AnswerPart, Client, ClientError};
+use zero_kv::protocol::answer::Violation;
+use zero_kv::protocol::native::{Op, Status, VALUE_LEN_MAX_BYTES};
+
+/// What `get(7)` says of an answer.
+fn get(answer: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+    let peer = Peer::answering(&[answer]);
+    Client::connect(peer.socket()).unwrap().get(7)
+}
+
+/// The violation that this result is.
+fn violation<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Violation {
+    match result {
+        Err(ClientError::Protocol { source, .. }) => source,
+        other => panic!("a violation was expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn requests_are_sent_as_the_document_draws_them() {
+    let peer = Peer::answering(&[NOT_FOUND, NOT_FOUND]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    client.get(0x0102_0304_0506_0708).unwrap();
+    assert_eq!(peer.request(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    client.exists(u64::MAX).unwrap();
+    assert_eq!(peer.request(), [0, 0, 0, 1, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+}
+
+#[test]
+fn answers_follow_each_other_on_one_connection() {
+    // Longer than the client's buffer and the socket's.
+    let large: Vec<u8> = (0..3 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let answers = [&found(b"seven")[..], NOT_FOUND, ERROR, EXISTS, &found(&large), &found(b""), NOT_FOUND];
+    let peer = Peer::answering(&answers);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    assert_eq!(client.get(1).unwrap().as_deref(), Some(&b"seven"[..]));
+    assert_eq!(client.get(2).unwrap(), None);
+    assert!(matches!(client.get(3), Err(ClientError::Server { key: 3, .. })));
+    assert!(client.exists(4).unwrap(), "an error status does not end the connection");
+    assert!(client.get(5).unwrap() == Some(large));
+    assert_eq!(client.get(6).unwrap(), Some(vec![]));
+    assert!(!client.exists(7).unwrap());
+}
+
+#[test]
+fn values_that_do_not_belong_are_refused() {
+    for status in [Status::NotFound, Status::Error] {
+        let answer = [&announced(status as u32, 3)[..], b"abc"].concat();
+        let unwanted = Violation::UnwantedValue { op: Op::Get, status, len_bytes: 3 };
+        assert_eq!(violation(get(&answer)), unwanted);
+    }
+    let peer = Peer::answering(&[&found(b"abc")]);
+    let exists = Client::connect(peer.socket()).unwrap().exists(7);
+    let unwanted = Violation::UnwantedValue { op: Op::Exists, status: Status::Ok, len_bytes: 3 };
+    assert_eq!(violation(exists), unwanted);
+}
+
+#[test]
+fn a_value_longer_than_any_is_refused_before_its_bytes_come() {
+    let len_bytes = VALUE_LEN_MAX_BYTES + 1;
+    assert_eq!(violation(get(&announced(0, len_bytes as u32))), Violation::ValueLen { len_bytes });
+    assert_eq!(violation(get(&announced(3, 0))), Violation::Status { code: 3 });
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_are_not_taken_for_the_next_answer() {
+    let peer = Peer::answering(&[&[&found(b"seven")[..], &found(b"nine")].concat(), NOT_FOUND]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    assert_eq!(violation(client.get(7)), Violation::Unasked { len_bytes: 12 });
+    assert!(matches!(client.get(8), Err(ClientError::Broken { .. })));
+}
+
+#[test]
+fn after_a_failure_every_question_fails() {
+    let peer = Peer::answering(&[&announced(9, 0), &found(b"eight")]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    assert_eq!(violation(client.get(7)), Violation::Status { code: 9 });
+    let error = client.get(8).unwrap_err();
+    assert!(matches!(error, ClientError::Broken { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("connect again"), "{error}");
+    assert!(matches!(client.exists(8), Err(ClientError::Broken { .. })));
+}
+
+/// Where a connection that the peer closes after `answer` breaks off.
+fn broken_off(answer: &[u8]) -> (AnswerPart, usize, usize) {
+    let peer = Peer::closing_after(&[answer]);
+    match Client::connect(peer.socket()).unwrap().get(7) {
+        Err(ClientError::Closed { part, arrived_bytes, expected_bytes, .. }) => (part, arrived_bytes, expected_bytes),
+        other => panic!("{answer:?}: a closed connection was expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_cut_short_anywhere_says_where() {
+    let whole = found(b"seven");
+    for len_bytes in 0..8 {
+        assert_eq!(broken_off(&whole[..len_bytes]), (AnswerPart::Header, len_bytes, 8));
+    }
+    for len_bytes in 8..whole.len() {
+        assert_eq!(broken_off(&whole[..len_bytes]), (AnswerPart::Value, len_bytes - 8, 5));
+    }
+}
+
+#[test]
+fn a_peer_that_closes_unread_has_closed() {
+    // The client sees a broken pipe, a reset or an end, as the race goes.
+    let peer = Peer::closing_after(&[]);
+    let error = Client::connect(peer.socket()).unwrap().get(7).unwrap_err();
+    let closed = matches!(error, ClientError::Closed { arrived_bytes: 0, expected_bytes: 8, .. });
+    assert!(closed, "{error:?}");
+}
