@@ -1,0 +1,140 @@
+//! One client: a connection with one pipeline in flight.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use indicatif::HumanCount;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use zerocopy::IntoBytes;
+
+use crate::answers::Answers;
+use crate::keys::{Pipeline, Random, Table};
+use crate::load::{self, Clock, Plan, Tally};
+
+/// Far more than a pipeline of small answers: tokio spares the read that finds
+/// nothing only if the one before it did not fill the buffer.
+const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
+
+thread_local! {
+    /// One a worker thread and not one a client: it stays in the cache.
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER_LEN_BYTES]);
+}
+
+pub(crate) struct Client {
+    stream: UnixStream,
+    random: Random,
+    pipeline: Pipeline,
+    sent_bytes: usize,
+    answers: Answers,
+    /// Whole pipelines' answers, those of the warm-up too.
+    answers_before: u64,
+}
+
+impl Client {
+    pub(crate) fn new(stream: UnixStream, plan: &Plan, number: usize) -> Self {
+        Client {
+            stream,
+            random: Random::of_client(plan.seed, number),
+            pipeline: Pipeline::default(),
+            sent_bytes: 0,
+            answers: Answers::new(plan.op, plan.verify),
+            answers_before: 0,
+        }
+    }
+
+    /// The first wrong answer, if there was one.
+    pub(crate) fn first_wrong(&mut self) -> Option<String> {
+        self.answers.first_wrong.take()
+    }
+
+    /// How far this client came, for a message about its end.
+    pub(crate) fn reached(&self) -> String {
+        let (answers, asked) = (self.answers.counts.answers, self.pipeline.requests.len());
+        format!(
+            "after {} answers ({answers} of {asked} in its last pipeline)",
+            HumanCount(self.answers_before + answers as u64),
+        )
+    }
+
+    /// Asks until the time is over, and tells the tally about each pipeline.
+    ///
+    /// # Errors
+    /// Why it could not go on.
+    pub(crate) async fn run(
+        &mut self,
+        plan: &Plan,
+        table: &Table,
+        clock: Clock,
+        tally: &Mutex<Tally>,
+    ) -> Result<(), String> {
+        // Each client counts one pipeline at least, so that a server slower than
+        // --seconds is measured and not passed over.
+        let mut counted = false;
+        while !counted || Instant::now() < clock.end {
+            self.answers.begin();
+            self.sent_bytes = 0;
+            self.pipeline
+                .draw(table, plan.op, plan.pipeline_requests, &mut self.random)
+                .map_err(|error| error.to_string())?;
+            let started = Instant::now();
+            let ended = poll_fn(|context| self.poll_exchange(context, table)).await;
+            let finished = Instant::now();
+
+            let mut tally = load::lock(tally);
+            tally.wrong_answers += self.answers.counts.wrong;
+            ended?;
+            self.answers_before += self.answers.counts.answers as u64;
+            if started >= clock.measured_from {
+                counted = true;
+                tally.count(&self.answers.counts, started, finished);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends and reads by turns, whichever is possible, until all is answered:
+    /// a server that waits for its answers to be read takes no more requests, so
+    /// whoever would only write until all is written could wait forever.
+    fn poll_exchange(&mut self, context: &mut Context<'_>, table: &Table) -> Poll<Result<(), String>> {
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            while self.answers.counts.answers < self.pipeline.requests.len() {
+                self.send(context);
+                let mut read = ReadBuf::new(buffer);
+                let ended = ready!(Pin::new(&mut self.stream).poll_read(context, &mut read));
+                match ended {
+                    Ok(()) if read.filled().is_empty() => return Poll::Ready(Err(self.closed())),
+                    Ok(()) => self.answers.read(read.filled(), &self.pipeline, table)?,
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                        return Poll::Ready(Err(self.closed()));
+                    }
+                    Err(error) => return Poll::Ready(Err(format!("{error} {}", self.reached()))),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    /// Sends as many of the requests as the socket takes.
+    fn send(&mut self, context: &mut Context<'_>) {
+        let requests = self.pipeline.requests.as_bytes();
+        while self.sent_bytes < requests.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &requests[self.sent_bytes..]) {
+                Poll::Ready(Ok(sent_bytes)) => self.sent_bytes += sent_bytes,
+                // The server has closed. What it had answered is still there to be
+                // read, and after it the read says so.
+                Poll::Ready(Err(_)) => self.sent_bytes = requests.len(),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn closed(&self) -> String {
+        format!("the server closed the connection {}", self.reached())
+    }
+}

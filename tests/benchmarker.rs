@@ -1,0 +1,349 @@
+//! `benchmarker` as a process, against a server that the test runs itself: a
+//! dull one, of threads and a `BTreeMap`, that can misbehave on purpose.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread;
+
+use tempfile::TempDir;
+use zero_kv::bake::{Options, bake_csv};
+
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+
+type Rows = BTreeMap<u64, Vec<u8>>;
+/// The whole answer to the request with this number on its connection, op and
+/// key; `None` closes the connection.
+type Answer = fn(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>>;
+
+fn frame(status: u32, value: &[u8]) -> Vec<u8> {
+    [&status.to_be_bytes()[..], &(value.len() as u32).to_be_bytes(), value].concat()
+}
+
+fn honest(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
+    Some(match (rows.get(&key), op) {
+        (Some(value), 0) => frame(OK, value),
+        (Some(_), _) => frame(OK, b""),
+        (None, _) => frame(NOT_FOUND, b""),
+    })
+}
+
+/// One table, baked and served.
+struct Served {
+    folder: TempDir,
+}
+
+impl Served {
+    fn new(rows: Rows, answer: Answer) -> Served {
+        let served = Served { folder: tempfile::tempdir().unwrap() };
+        let line = |(key, value): (&u64, &Vec<u8>)| [format!("{key},").as_bytes(), value, b"\n"].concat();
+        let csv: Vec<u8> = rows.iter().flat_map(line).collect();
+        bake_csv(&csv[..], &served.path("storage.db"), &Options::default(), &mut |_| ()).unwrap();
+        let listener = UnixListener::bind(served.path("kv.sock")).unwrap();
+        let rows = Arc::new(rows);
+        // It lives as long as the test's process; nobody waits for it.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, rows) = (stream.unwrap(), Arc::clone(&rows));
+                thread::spawn(move || serve(stream, &rows, answer));
+            }
+        });
+        served
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs with these arguments, and with short defaults for those not among them.
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_benchmarker"));
+        command.args(args);
+        let (socket, db) = (self.path("kv.sock"), self.path("storage.db"));
+        for (name, default) in [
+            ("--socket", socket.to_str().unwrap()),
+            ("--db", db.to_str().unwrap()),
+            ("--seconds", "0.2"),
+            ("--warmup", "0"),
+            ("--clients", "4"),
+            ("--pipeline", "16"),
+        ] {
+            if !args.iter().any(|arg| arg.starts_with(name)) {
+                command.args([name, default]);
+            }
+        }
+        command.output().unwrap()
+    }
+}
+
+/// Answers each request before it reads the next, so that a client which writes
+/// everything before it reads anything gets stuck.
+fn serve(mut stream: UnixStream, rows: &Rows, answer: Answer) -> io::Result<()> {
+    let mut request = [0; 16];
+    for number in 0.. {
+        stream.read_exact(&mut request)?;
+        let op = u32::from_be_bytes(request[..4].try_into().unwrap());
+        let key = u64::from_be_bytes(request[8..].try_into().unwrap());
+        match answer(rows, number, op, key) {
+            Some(bytes) => stream.write_all(&bytes)?,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn small_rows() -> Rows {
+    (1..=1_000).map(|key| (key, format!("value_content_at_key_{key}").into_bytes())).collect()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The number that a line of JSON gives a name.
+fn number(json: &str, name: &str) -> f64 {
+    let (_, rest) = json.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
+    rest[..rest.find([',', '}']).unwrap()].parse().unwrap()
+}
+
+#[track_caller]
+fn assert_good(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(output), stderr(output));
+    assert_eq!(stderr(output), "");
+}
+
+/// Exit code 1, the reason told, and the numbers printed all the same.
+#[track_caller]
+fn assert_bad(output: &Output, reason: &str) {
+    assert_eq!(output.status.code(), Some(1), "{}{}", stdout(output), stderr(output));
+    assert!(stderr(output).contains(reason), "{reason:?} is not in {}", stderr(output));
+    assert!(number(&stdout(output), "errors") >= 1.0);
+}
+
+#[test]
+fn a_good_run_reports_numbers_that_agree() {
+    let output = Served::new(small_rows(), honest).run(&["--json", "--verify", "--seed", "7", "--warmup", "0.01"]);
+    assert_good(&output);
+    let json = stdout(&output);
+    assert_eq!(json.lines().count(), 1);
+    assert!(json.starts_with('{') && json.ends_with("}\n"), "{json}");
+    let of = |name: &str| number(&json, name);
+    let requests = of("requests");
+    // Each of 4 clients counts a pipeline of 16 at least.
+    assert!(requests >= 64.0 && requests % 16.0 == 0.0, "{json}");
+    assert_eq!((of("hits"), of("misses"), of("errors"), of("hit_rate")), (requests, 0.0, 0.0, 1.0));
+    assert_eq!((of("clients"), of("pipeline_requests"), of("seed")), (4.0, 16.0, 7.0));
+    // The rate that is printed is rounded to a tenth.
+    assert!((of("requests_per_second") - requests / of("elapsed_seconds")).abs() < 1.0, "{json}");
+    // 8 bytes of header, and 22 to 25 of value.
+    let bytes_per_answer = of("bytes_per_second") / of("requests_per_second");
+    assert!((29.0..34.0).contains(&bytes_per_answer), "{json}");
+    let latencies = ["p50", "p90", "p99", "p99_9", "max"].map(|name| of(&format!("latency_us_{name}")));
+    assert!(latencies[0] > 0.0 && latencies.is_sorted(), "{latencies:?}");
+    assert!(latencies[4] < of("elapsed_seconds") * 1e6, "{json}");
+}
+
+#[test]
+fn the_report_for_people_tells_the_same_quantities() {
+    let output = Served::new(small_rows(), honest).run(&["--seed", "42"]);
+    assert_good(&output);
+    let text = stdout(&output);
+    for expected in ["seed 42", "requests/s", "100.00% hits", "0 errors", "bytes/s", "p50", "p99.9", "max"] {
+        assert!(text.contains(expected), "{expected:?} is not in {text}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_caught_when_values_are_verified() {
+    let lying: Answer = |rows, number, op, key| {
+        let mut answer = honest(rows, number, op, key)?;
+        if number == 10 {
+            *answer.last_mut()? ^= 1;
+        }
+        Some(answer)
+    };
+    let served = Served::new(small_rows(), lying);
+    let output = served.run(&["--json", "--verify"]);
+    assert_bad(&output, "the value differs from the file's");
+    assert_eq!(number(&stdout(&output), "errors"), 4.0);
+    assert_good(&served.run(&["--json"]));
+}
+
+#[test]
+fn a_short_value_is_caught_when_values_are_verified() {
+    let short: Answer = |rows, _, _, key| Some(frame(OK, &rows[&key][1..]));
+    assert_bad(&Served::new(small_rows(), short).run(&["--json", "--verify"]), " bytes, got ");
+}
+
+#[test]
+fn a_wrong_status_is_caught_always() {
+    let denying: Answer = |rows, number, op, key| match number {
+        10 => Some(frame(NOT_FOUND, b"")),
+        _ => honest(rows, number, op, key),
+    };
+    let output = Served::new(small_rows(), denying).run(&["--json"]);
+    assert_bad(&output, "expected Ok, got NotFound");
+    // One a client; each reads on after it.
+    assert_eq!(number(&stdout(&output), "errors"), 4.0);
+    assert_eq!(number(&stdout(&output), "misses"), 4.0);
+    assert!(number(&stdout(&output), "requests") >= 64.0);
+
+    let inventing: Answer = |_, _, _, _| Some(frame(OK, b""));
+    let output = Served::new(small_rows(), inventing).run(&["--json", "--miss-ratio", "0.5"]);
+    assert_bad(&output, "expected NotFound, got Ok");
+
+    let unheard_of: Answer = |_, _, _, _| Some(frame(9, b""));
+    assert_bad(&Served::new(small_rows(), unheard_of).run(&["--json"]), "expected Ok, got status 9");
+}
+
+#[test]
+fn a_value_where_none_belongs_is_caught_always() {
+    let talkative: Answer = |rows, number, _, key| honest(rows, number, 0, key);
+    let output = Served::new(small_rows(), talkative).run(&["--json", "--op", "exists"]);
+    assert_bad(&output, "expected no value, got ");
+}
+
+#[test]
+fn an_impossible_length_ends_the_connection() {
+    let boasting: Answer = |_, _, _, _| Some([OK.to_be_bytes(), u32::MAX.to_be_bytes()].concat());
+    let output = Served::new(small_rows(), boasting).run(&["--json"]);
+    assert_bad(&output, "a value of 4294967295 bytes was announced");
+    assert_eq!(number(&stdout(&output), "errors"), 4.0);
+    assert_eq!(number(&stdout(&output), "requests"), 0.0);
+}
+
+#[test]
+fn more_answers_than_requests_are_caught() {
+    let doubling: Answer = |rows, number, op, key| Some(honest(rows, number, op, key)?.repeat(2));
+    let output = Served::new(small_rows(), doubling).run(&["--json", "--pipeline", "1"]);
+    assert_bad(&output, "came after the last answer");
+}
+
+#[test]
+fn a_server_that_closes_is_reported_by_client() {
+    let leaving: Answer = |rows, number, op, key| match number {
+        1_234 => None,
+        _ => honest(rows, number, op, key),
+    };
+    let output = Served::new(small_rows(), leaving).run(&["--json", "--seconds", "30"]);
+    for client in 0..4 {
+        // 1,234 is 77 pipelines of 16, and 2.
+        let line = format!("client {client}: the server closed the connection after 1,234 answers (2 of 16 in its");
+        assert_bad(&output, &line);
+    }
+    assert_eq!(number(&stdout(&output), "errors"), 4.0);
+    assert_eq!(number(&stdout(&output), "requests"), 4.0 * 1_232.0);
+}
+
+#[test]
+fn an_answer_cut_short_is_reported() {
+    // Half an answer, and then the connection closes.
+    let cutting: Answer = |rows, number, op, key| match number {
+        20 => None,
+        19 => honest(rows, number, op, key).map(|answer| answer[..12].to_vec()),
+        _ => honest(rows, number, op, key),
+    };
+    let output = Served::new(small_rows(), cutting).run(&["--json", "--seconds", "30"]);
+    assert_bad(&output, "the server closed the connection after 19 answers (3 of 16 in its");
+}
+
+#[test]
+fn a_missing_server_is_told_with_what_to_do() {
+    let served = Served::new(small_rows(), honest);
+    let output = served.run(&["--socket", "/no/such/kv.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("benchmarker: /no/such/kv.sock: No such file"), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with(": is kv_store running?\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn deep_pipelines_of_large_values_do_not_deadlock() {
+    let rows = (0..20).map(|key| (key * 1_000, vec![b'a' + key as u8; 100_000])).collect();
+    let output = Served::new(rows, honest).run(&["--json", "--verify", "--pipeline", "64"]);
+    assert_good(&output);
+    assert!(number(&stdout(&output), "requests") >= 256.0);
+}
+
+#[test]
+fn requests_beyond_what_a_socket_holds_do_not_deadlock() {
+    // 65,536 requests are 1 MiB.
+    let output =
+        Served::new(small_rows(), honest).run(&["--json", "--verify", "--pipeline", "65536", "--clients", "2"]);
+    assert_good(&output);
+    assert!(number(&stdout(&output), "requests") >= 131_072.0);
+}
+
+#[test]
+fn answers_in_pieces_are_put_together() {
+    // Only the reader sees where the pieces end: with one byte to each write, they
+    // end inside headers and values alike.
+    let folder = tempfile::tempdir().unwrap();
+    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("kv.sock"));
+    bake_csv("5,five\n".as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        let mut request = [0; 16];
+        loop {
+            stream.read_exact(&mut request)?;
+            for byte in frame(OK, b"five") {
+                stream.write_all(&[byte])?;
+            }
+        }
+    });
+    let output = Command::new(env!("CARGO_BIN_EXE_benchmarker"))
+        .args(["--seconds", "0.1", "--warmup", "0", "--clients", "1", "--pipeline", "3", "--verify", "--json"])
+        .args(["--db", db.to_str().unwrap(), "--socket", socket.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_good(&output);
+}
+
+#[test]
+fn misses_alone_and_mixed_are_counted_as_such() {
+    let served = Served::new(small_rows(), honest);
+    let output = served.run(&["--json", "--miss-ratio", "1", "--op", "exists"]);
+    assert_good(&output);
+    let json = stdout(&output);
+    assert_eq!((number(&json, "hits"), number(&json, "misses")), (0.0, number(&json, "requests")));
+
+    let output = served.run(&["--json", "--verify", "--miss-ratio", "0.5"]);
+    assert_good(&output);
+    let json = stdout(&output);
+    assert!(number(&json, "hits") > 0.0 && number(&json, "misses") > 0.0, "{json}");
+    assert_eq!(number(&json, "hits") + number(&json, "misses"), number(&json, "requests"));
+}
+
+#[test]
+fn an_empty_table_can_only_be_missed() {
+    let served = Served::new(Rows::new(), honest);
+    let output = served.run(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the table is empty"), "{}", stderr(&output));
+    assert_good(&served.run(&["--miss-ratio", "1"]));
+}
+
+#[test]
+fn arguments_out_of_range_are_usage_errors() {
+    let served = Served::new(small_rows(), honest);
+    for (name, values) in [
+        ("--clients", &["0", "10001"][..]),
+        ("--pipeline", &["0", "65537"]),
+        ("--seconds", &["0", "NaN", "inf", "1e300", "soon"]),
+        ("--warmup", &["NaN", "1e300"]),
+        ("--miss-ratio", &["1.1", "NaN"]),
+        ("--op", &["put"]),
+    ] {
+        for value in values {
+            assert_eq!(served.run(&[&format!("{name}={value}")]).status.code(), Some(2), "{name} {value}");
+        }
+    }
+}
