@@ -54,8 +54,8 @@ impl Index<'_> {
     /// If `locators` is shorter than `keys`.
     pub(super) fn find_many(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: The processor has AVX2, the one feature that the function asks for.
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("popcnt") {
+            // SAFETY: The processor has the two features that the function asks for.
             return unsafe { self.find_many_avx2(keys, locators, records) };
         }
         self.find_many_in_stages(keys, locators, records);
@@ -63,7 +63,7 @@ impl Index<'_> {
 
     /// The same code, compiled for a processor that compares four keys at once.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,popcnt")]
     fn find_many_avx2(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
         self.find_many_in_stages(keys, locators, records);
     }
