@@ -4,6 +4,7 @@
 //! socket and no runtime.
 
 mod check;
+mod compare;
 mod map;
 mod prefetch;
 mod search;

@@ -7,6 +7,9 @@
 
 use zerocopy::little_endian::U64;
 
+#[cfg(target_arch = "x86_64")]
+use super::compare::avx2;
+use super::compare::{below, not_above};
 use super::prefetch::{prefetch, prefetch_value};
 use crate::format::index::{LEAF_ROWS, Leaf, Level, NODE_KEYS, Node, Shape};
 use crate::format::record::Locator;
@@ -25,6 +28,13 @@ pub(super) struct Index<'a> {
     pub(super) leaves: &'a [Leaf],
 }
 
+/// Whether the processor has what [`avx2`] needs.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("popcnt")
+}
+
 impl Index<'_> {
     /// The key and locator of a row.
     #[inline]
@@ -39,12 +49,12 @@ impl Index<'_> {
     /// The locator of a key, [`Locator::MISSING`] if it is not there.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Locator {
-        let mut position = 0;
-        for level in &self.shape.levels {
-            let Some(below) = self.step(level, position, key) else { return Locator::MISSING };
-            position = below;
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() {
+            // SAFETY: The processor has the features that the function asks for.
+            return unsafe { self.find_avx2(key) };
         }
-        self.find_in_leaf(position, key)
+        self.descend(key, not_above, below)
     }
 
     /// The locators of many keys; the records that were found are on their way
@@ -53,46 +63,69 @@ impl Index<'_> {
     /// # Panics
     /// If `locators` is shorter than `keys`.
     pub(super) fn find_many(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("popcnt") {
-            // SAFETY: The processor has the two features that the function asks for.
-            return unsafe { self.find_many_avx2(keys, locators, records) };
+        let locators = &mut locators[..keys.len()];
+        for (keys, locators) in keys.chunks(STAGE_KEYS).zip(locators.chunks_mut(STAGE_KEYS)) {
+            #[cfg(target_arch = "x86_64")]
+            if has_avx2() {
+                // SAFETY: The processor has the features that the function asks for.
+                unsafe { self.find_stage_avx2(keys, locators, records) };
+                continue;
+            }
+            self.descend_together(keys, locators, records, not_above, below);
         }
-        self.find_many_in_stages(keys, locators, records);
     }
 
-    /// The same code, compiled for a processor that compares four keys at once.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
-    fn find_many_avx2(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
-        self.find_many_in_stages(keys, locators, records);
+    fn find_avx2(&self, key: u64) -> Locator {
+        self.descend(key, |keys, key| avx2::not_above(keys, key), |keys, key| avx2::below(keys, key))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn find_stage_avx2(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
+        let not_above = |keys: &_, key| avx2::not_above(keys, key);
+        let below = |keys: &_, key| avx2::below(keys, key);
+        self.descend_together(keys, locators, records, not_above, below);
     }
 
     #[inline(always)]
-    fn find_many_in_stages(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
-        let locators = &mut locators[..keys.len()];
-        for (keys, locators) in keys.chunks(STAGE_KEYS).zip(locators.chunks_mut(STAGE_KEYS)) {
-            self.descend(keys, locators, records);
+    fn descend(
+        &self,
+        key: u64,
+        not_above: impl Fn(&[U64; NODE_KEYS], u64) -> usize,
+        below: impl Fn(&[U64; LEAF_ROWS], u64) -> usize,
+    ) -> Locator {
+        let mut position = 0;
+        for level in &self.shape.levels {
+            position = self.step(level, position, key, &not_above);
         }
+        self.find_in_leaf(position, key, &below)
     }
 
     /// Takes at most [`STAGE_KEYS`] keys through all stages.
     #[inline(always)]
-    fn descend(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
+    fn descend_together(
+        &self,
+        keys: &[u64],
+        locators: &mut [Locator],
+        records: &[u8],
+        not_above: impl Fn(&[U64; NODE_KEYS], u64) -> usize,
+        below: impl Fn(&[U64; LEAF_ROWS], u64) -> usize,
+    ) {
         let mut positions = [0_usize; STAGE_KEYS];
-        let positions = &mut positions[..keys.len()];
         for level in &self.shape.levels {
             for (position, key) in positions.iter_mut().zip(keys) {
-                *position = self.step(level, *position, *key).unwrap_or(0);
+                *position = self.step(level, *position, *key, &not_above);
             }
         }
-        for position in positions.iter() {
+        for (position, _) in positions.iter().zip(keys) {
             if let Some(leaf) = self.leaves.get(*position) {
                 prefetch_value(leaf);
             }
         }
         for ((position, key), locator) in positions.iter().zip(keys).zip(locators) {
-            *locator = self.find_in_leaf(*position, *key);
+            *locator = self.find_in_leaf(*position, *key, &below);
             let record = locator.offset_bytes() as usize;
             prefetch(records, record);
             prefetch(records, record + LINE_LEN_BYTES);
@@ -102,17 +135,24 @@ impl Index<'_> {
     /// From a node of a level to the node of the level below that may hold the
     /// key: the last whose first key is not above it.
     #[inline(always)]
-    fn step(&self, level: &Level, position: usize, key: u64) -> Option<usize> {
-        let node = self.directory.get(level.nodes.start + position)?;
-        let child = position * NODE_KEYS + count(&node.keys, |first| first <= key).saturating_sub(1);
+    fn step(
+        &self,
+        level: &Level,
+        position: usize,
+        key: u64,
+        not_above: impl Fn(&[U64; NODE_KEYS], u64) -> usize,
+    ) -> usize {
+        // Where a file that was changed meanwhile leads nowhere, any node does: the leaf decides.
+        let Some(node) = self.directory.get(level.nodes.start + position) else { return 0 };
+        let child = position * NODE_KEYS + not_above(&node.keys, key).saturating_sub(1);
         // Unused places are not above the highest key of all, and lead to no node.
-        Some(child.min(level.entry_count - 1))
+        child.min(level.entry_count - 1)
     }
 
     #[inline(always)]
-    fn find_in_leaf(&self, leaf: usize, key: u64) -> Locator {
+    fn find_in_leaf(&self, leaf: usize, key: u64, below: impl Fn(&[U64; LEAF_ROWS], u64) -> usize) -> Locator {
         let Some(Leaf { keys, locators }) = self.leaves.get(leaf) else { return Locator::MISSING };
-        let place = count(keys, |other| other < key);
+        let place = below(keys, key);
         let row = leaf * LEAF_ROWS + place;
         // Unused places hold a key that may be asked for, so the row must be one that the table has.
         match keys.get(place) {
@@ -120,11 +160,4 @@ impl Index<'_> {
             _ => Locator::MISSING,
         }
     }
-}
-
-/// How many of a node's keys are such. All are compared, which needs no branch
-/// and lets the compiler compare several at once.
-#[inline(always)]
-fn count<const N: usize>(keys: &[U64; N], is_such: impl Fn(u64) -> bool) -> usize {
-    keys.iter().map(|key| u64::from(is_such(key.get()))).sum::<u64>() as usize
 }
