@@ -128,6 +128,35 @@ fn damage_in_one_block_leaves_the_values_in_others() {
 }
 
 #[test]
+fn a_long_value_with_a_damaged_header_is_never_said_to_be_missing() {
+    let scratch = Scratch::new();
+    let long = vec![b'v'; (1 << 24) + 5];
+    let whole = scratch.bake(&[(1, long.clone()), (2, vec![b's'; 1000])]);
+    let (records, _) = encoder::section(&whole, RECORDS);
+    // Damaged before it is opened: the index needs this header.
+    let mut damaged = whole.clone();
+    damaged[records + 6] ^= 1;
+    assert_eq!(scratch.refusal(&damaged), FormatError::IndexRow { row: 1 });
+    damaged[records..records + 8].fill(0xff);
+    assert_eq!(scratch.refusal(&damaged), FormatError::IndexRow { row: 0 });
+    // A length that leads to the same next record is one that verify finds.
+    damaged = whole.clone();
+    damaged[records + 7] ^= 1;
+    let store = scratch.open(&damaged).unwrap();
+    assert!(store.get_verified(1).is_err() && store.verify().is_err());
+    drop(store);
+    // Damaged while it is open.
+    for header in [[0xff; 8], [0; 8], (1_u64 << 30).to_be_bytes(), (1_u64 << 24).to_be_bytes()] {
+        let store = scratch.open(&whole).unwrap();
+        assert_eq!(store.get_verified(1).unwrap(), Some(&long[..]));
+        let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
+        file.write_all_at(&header, records as u64).unwrap();
+        let found = store.get_verified(1);
+        assert!(found.is_err(), "header {header:02x?}: {:?} bytes", found.map(|value| value.map(<[u8]>::len)));
+    }
+}
+
+#[test]
 fn a_file_of_another_kind_is_told_apart() {
     let scratch = Scratch::new();
     let mut other = scratch.bake(&rows());

@@ -7,7 +7,7 @@ use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::SectionKind;
 use crate::format::index::{LEAF_ROWS, Leaf, NODE_KEYS, UNUSED_KEY};
-use crate::format::record::{Locator, record_len_bytes};
+use crate::format::record::{Locator, RECORD_HEADER_LEN_BYTES, record_len_bytes};
 use zerocopy::little_endian::U64;
 
 /// Checks the sections that a lookup follows: their checksums, the order of the
@@ -91,6 +91,15 @@ pub(super) fn records(store: &Store, range: Range<usize>) -> Result<(), FormatEr
         }
     }
     Ok(())
+}
+
+/// Checks the block that holds the header of a record, if it lies inside the
+/// records section.
+pub(super) fn record_header(store: &Store, locator: Locator) -> Result<(), FormatError> {
+    let len_bytes = store.layout.records.len_bytes;
+    let at = |offset_bytes: u64| offset_bytes.min(len_bytes) as usize;
+    let start_bytes = locator.offset_bytes();
+    records(store, at(start_bytes)..at(start_bytes + RECORD_HEADER_LEN_BYTES as u64))
 }
 
 fn block_sums(store: &Store) -> &[U64] {
