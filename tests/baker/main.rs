@@ -1,0 +1,9 @@
+//! `baker` as a process: what it accepts, what it says, and what it leaves.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod failures;
+mod places;
+mod rows;
+mod runs;

@@ -1,0 +1,105 @@
+//! Where the file is put: whole, under its name, or not at all.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::{Child, Stdio};
+
+use super::runs::{BAKER, Folder, rows};
+use super::support::{Random, csv_row};
+
+/// More than a megabyte of rows that do not compress into less than they are.
+fn large_text() -> Vec<u8> {
+    let mut random = Random(1);
+    (0..15_000).flat_map(|key| csv_row(key, &random.bytes(80))).collect()
+}
+
+fn folder_with_a_table() -> (Folder, Vec<u8>) {
+    let folder = Folder::new();
+    folder.bake_text("1,from before\n", &[]).succeeds();
+    let before = fs::read(folder.path("storage.db")).unwrap();
+    (folder, before)
+}
+
+/// Starts a bake that has read these rows and waits for more.
+fn start_bake(folder: &Folder, text: &[u8]) -> Child {
+    let mut child = folder.command(BAKER).arg("-").stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(text).unwrap();
+    child
+}
+
+#[test]
+fn the_output_is_storage_db_in_the_current_folder_unless_named() {
+    let folder = Folder::new();
+    folder.write("rows.csv", "1,one\n");
+    assert!(folder.bake(&["rows.csv"]).succeeds().out.starts_with("storage.db: 1 rows, "));
+    assert_eq!(folder.names(), ["rows.csv", "storage.db"]);
+    fs::create_dir(folder.path("sub")).unwrap();
+    let absolute = folder.path("absolute.db");
+    for output in ["other.db", "./sub/.hidden", absolute.to_str().unwrap()] {
+        folder.bake(&["rows.csv", "-o", output]).succeeds();
+        assert_eq!(folder.open(output).get(1), Some(&b"one"[..]));
+    }
+    folder.bake(&["--output=sub/long.db", "rows.csv"]).succeeds();
+    assert_eq!(folder.names(), ["absolute.db", "other.db", "rows.csv", "storage.db", "sub"]);
+}
+
+#[test]
+fn a_new_bake_leaves_readers_with_the_old_table() {
+    let folder = Folder::new();
+    folder.bake_text("1,old\n2,gone\n", &[]).succeeds();
+    let old = folder.open("storage.db");
+    let old_inode = fs::metadata(folder.path("storage.db")).unwrap().ino();
+    folder.bake_text("1,new\n", &[]).succeeds();
+    assert_ne!(fs::metadata(folder.path("storage.db")).unwrap().ino(), old_inode);
+    assert_eq!((old.get(1), old.get(2)), (Some(&b"old"[..]), Some(&b"gone"[..])));
+    old.verify().unwrap();
+    assert_eq!(folder.rows(), rows([(1, b"new")]));
+    assert_eq!(folder.names(), ["storage.db"]);
+}
+
+#[test]
+fn the_files_mode_follows_the_umask() {
+    for (umask, mode) in [("022", 0o644), ("027", 0o640), ("077", 0o600), ("000", 0o666)] {
+        let folder = Folder::new();
+        let script = format!("umask {umask}; exec \"$0\" - -q");
+        folder.run(folder.command("sh").args(["-c", &script, BAKER]), b"1,one\n").succeeds();
+        let found = fs::metadata(folder.path("storage.db")).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(found, mode, "{found:o} under {umask}");
+    }
+}
+
+#[test]
+fn a_bake_that_is_killed_leaves_nothing() {
+    let (folder, before) = folder_with_a_table();
+    // More than a pipe holds: when all is written, the bake has read most of it.
+    let mut child = start_bake(&folder, &large_text());
+    assert!(child.try_wait().unwrap().is_none(), "it waits for more rows");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(folder.names(), ["storage.db"]);
+    assert!(fs::read(folder.path("storage.db")).unwrap() == before);
+}
+
+#[test]
+fn bakes_at_the_same_time_give_the_table_of_one_of_them() {
+    let folder = Folder::new();
+    let children: Vec<_> = (0..4).map(|i| start_bake(&folder, format!("1,{i}\n").as_bytes())).collect();
+    for mut child in children {
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
+    let found = folder.rows();
+    assert!((0..4).any(|i| found == [(1, i.to_string().into_bytes())]), "{found:?}");
+    assert_eq!(folder.names(), ["storage.db"]);
+}
+
+#[test]
+fn a_symbolic_link_is_replaced_and_what_it_leads_to_stays() {
+    let (folder, before) = folder_with_a_table();
+    std::os::unix::fs::symlink("storage.db", folder.path("link.db")).unwrap();
+    folder.bake_text("1,new\n", &["-o", "link.db"]).succeeds();
+    assert!(fs::read(folder.path("storage.db")).unwrap() == before);
+    assert_eq!(folder.open("link.db").get(1), Some(&b"new"[..]));
+    assert!(fs::symlink_metadata(folder.path("link.db")).unwrap().is_file());
+}

@@ -1,0 +1,104 @@
+//! Running the program in a folder of its own.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+
+use tempfile::TempDir;
+use zero_kv::Store;
+
+pub(crate) const BAKER: &str = env!("CARGO_BIN_EXE_baker");
+
+/// What a run ended with.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub(crate) fn succeeds(&self) -> &Self {
+        assert_eq!((self.status.code(), &*self.err), (Some(0), ""), "stdout: {}", self.out);
+        self
+    }
+
+    /// Ends with code 1 and exactly this message, and nothing else.
+    #[track_caller]
+    pub(crate) fn fails(&self, message: &str) {
+        assert_eq!((&*self.err, &*self.out), (&*format!("baker: {message}\n"), ""));
+        assert_eq!(self.status.code(), Some(1));
+    }
+}
+
+/// The folder that a run works in.
+pub(crate) struct Folder {
+    dir: TempDir,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        Folder { dir: tempfile::tempdir().expect("a folder for temporary files") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).expect("room for a small file");
+    }
+
+    /// All names in the folder, hidden ones too, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).expect("the folder");
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// A command that runs in the folder and knows of no terminal.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Bakes with these arguments.
+    pub(crate) fn bake(&self, args: &[&str]) -> Ended {
+        self.run(self.command(BAKER).args(args), b"")
+    }
+
+    /// Bakes this from standard input, with `-` and these arguments.
+    pub(crate) fn bake_text(&self, text: impl AsRef<[u8]>, args: &[&str]) -> Ended {
+        self.run(self.command(BAKER).arg("-").args(args), text.as_ref())
+    }
+
+    pub(crate) fn run(&self, command: &mut Command, stdin: &[u8]) -> Ended {
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
+        // A process that fails early does not read to the end.
+        let _ = child.stdin.take().expect("a pipe").write_all(stdin);
+        let output = child.wait_with_output().expect("its end");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Ended { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    pub(crate) fn open(&self, name: &str) -> Store {
+        Store::open(self.path(name)).expect("a baked file")
+    }
+
+    /// All rows of `storage.db`.
+    pub(crate) fn rows(&self) -> Vec<(u64, Vec<u8>)> {
+        let store = self.open("storage.db");
+        store.verify().expect("undamaged values");
+        store.iter().map(|(key, value)| (key, value.to_vec())).collect()
+    }
+}
+
+/// Rows as a table gives them.
+pub(crate) fn rows<const N: usize>(rows: [(u64, &[u8]); N]) -> Vec<(u64, Vec<u8>)> {
+    rows.map(|(key, value)| (key, value.to_vec())).into()
+}
