@@ -19,6 +19,7 @@ pub(super) struct Source<R> {
     last_byte: u8,
     quoting: Quoting,
     has_quotes: bool,
+    ends_inside_quotes: bool,
     fault: Option<(u64, RowFault)>,
     /// Newlines before the last chunk that was passed on, and those in it.
     lines: Lines,
@@ -56,6 +57,7 @@ impl<R: Read> Source<R> {
             last_byte: b'\n',
             quoting: Quoting::Outside,
             has_quotes: false,
+            ends_inside_quotes: false,
             fault: None,
             lines: Lines::default(),
         })
@@ -75,6 +77,8 @@ impl<R: Read> Source<R> {
     /// before byte `end`. Must be asked in ascending order.
     pub(super) fn last_line_before(&mut self, end: u64) -> u64 {
         let Lines { passed, newlines_at, next } = &mut self.lines;
+        // A record that ends inside quotes has no line end: a newline there is one of its bytes.
+        let end = end + u64::from(self.ends_inside_quotes && end == self.passed_bytes);
         while newlines_at.get(*next).is_some_and(|at| at + 1 < end) {
             *next += 1;
         }
@@ -144,6 +148,7 @@ impl<R: Read> Read for Source<R> {
         if len > 0 {
             self.look_at(&buffer[..len]);
         } else if let (false, Quoting::Inside { opened_at }) = (buffer.is_empty(), &self.quoting) {
+            self.ends_inside_quotes = true;
             self.fault.get_or_insert((*opened_at, RowFault::UnclosedQuote));
         }
         Ok(len)
@@ -191,5 +196,11 @@ mod tests {
         for (end, line) in ends {
             assert_eq!(source.last_line_before(end), line, "before byte {end}");
         }
+        let mut source = pass(b"1,a\n2,\"b\n\n", 100);
+        assert_eq!(
+            (source.last_line_before(4), source.last_line_before(10)),
+            (1, 4),
+            "inside quotes, on an empty line"
+        );
     }
 }

@@ -159,9 +159,27 @@ fn a_line_is_counted_right_through_a_long_input() {
 }
 
 #[test]
+fn a_quote_that_is_not_closed_is_named_with_the_line_of_its_row() {
+    let message = "a quoted field is not closed before the input ends: \
+                   add the closing quote, and write a quote inside as two";
+    for (text, line) in [
+        ("1,\"a", 1),
+        ("1,\"a\n", 1),
+        ("1,a\n2,\"b\n3,c\n", 2),
+        ("1,a\n2,\"b\n3,c", 2),
+        ("1,a\r\n2,\"b\r\n3,c\r\n", 2),
+        ("1,\"x\ny\"\n2,\"b\n\n\n", 3),
+    ] {
+        assert_refused(text, &[], &format!(":{line}: {message}"));
+    }
+}
+
+#[test]
 fn text_after_a_closing_quote_is_refused() {
     let message = "text follows a closing quote: write a quote inside a quoted field as two";
-    for (text, line) in [("1,\"a\"b\n", 1), ("1,a\n2,\"say \"so\"\"\n", 2), ("1,\"x\ny\"\n2,\"b\" \n", 3)] {
+    for (text, line) in
+        [("1,\"a\"b\n", 1), ("1,\"a\"b,\"c\n", 1), ("1,a\n2,\"say \"so\"\"\n", 2), ("1,\"x\ny\"\n2,\"b\" \n", 3)]
+    {
         assert_refused(text, &[], &format!(":{line}: {message}"));
     }
 }
