@@ -185,6 +185,32 @@ fn text_after_a_closing_quote_is_refused() {
 }
 
 #[test]
+fn an_input_that_cannot_be_read_is_named_once() {
+    let (folder, before) = folder_with_a_table();
+    folder.bake(&["missing.csv"]).fails("missing.csv: No such file or directory (os error 2)");
+    folder.bake(&["."]).fails(".: Is a directory (os error 21)");
+    assert_untouched(&folder, &before, &["storage.db"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named_once() {
+    let (folder, before) = folder_with_a_table();
+    std::fs::create_dir(folder.path("sub")).unwrap();
+    let nothing = "nothing was put in place";
+    for (output, why) in [
+        ("none/table.db", "No such file or directory (os error 2)"),
+        ("storage.db/table.db", "Not a directory (os error 20)"),
+        ("sub", "is a folder: name a file in it"),
+        ("..", "is not the name of a file"),
+        ("/dev/null", "is not a regular file, and will not be replaced"),
+    ] {
+        folder.bake_text("1,a\n", &["-o", output]).fails(&format!("{output}: {why}: {nothing}"));
+    }
+    assert_untouched(&folder, &before, &["storage.db", "sub"]);
+    assert_eq!(std::fs::read_dir(folder.path("sub")).unwrap().count(), 0);
+}
+
+#[test]
 fn a_wrong_command_line_ends_with_code_2_and_says_what_was_wanted() {
     let (folder, before) = folder_with_a_table();
     for (args, part) in [

@@ -70,6 +70,36 @@ fn the_files_mode_follows_the_umask() {
 }
 
 #[test]
+fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
+    let (folder, before) = folder_with_a_table();
+    // A limit on the size of files: writes beyond it fail, the signal being ignored.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" -";
+    let ended = folder.run(folder.command("sh").args(["-c", script, BAKER]), &large_text());
+    ended.fails("storage.db: File too large (os error 27): nothing was put in place");
+    assert!(fs::read(folder.path("storage.db")).unwrap() == before);
+    assert_eq!(folder.names(), ["storage.db"]);
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_file_and_nothing_else() {
+    let (folder, before) = folder_with_a_table();
+    fs::create_dir(folder.path("disk")).unwrap();
+    folder.write("rows.csv", large_text());
+    let probe = folder.run(folder.command("unshare").args(["-rm", "mount", "-t", "tmpfs", "none", "disk"]), b"");
+    if !probe.status.success() {
+        // Writes that fail are tried by the test above, on every machine.
+        eprintln!("a full disk could not be tried: {}", probe.err.trim());
+        return;
+    }
+    let script = "mount -t tmpfs -o size=1m none disk && cp storage.db disk/ && cd disk || exit 99
+                  \"$0\" ../rows.csv; echo \"ended with $?\"; ls -A; cmp storage.db ../storage.db && echo same";
+    let ended = folder.run(folder.command("unshare").args(["-rm", "sh", "-c", script, BAKER]), b"");
+    assert_eq!(ended.out, "ended with 1\nstorage.db\nsame\n", "{}", ended.err);
+    assert_eq!(ended.err, "baker: storage.db: No space left on device (os error 28): nothing was put in place\n");
+    assert!(fs::read(folder.path("storage.db")).unwrap() == before);
+}
+
+#[test]
 fn a_bake_that_is_killed_leaves_nothing() {
     let (folder, before) = folder_with_a_table();
     // More than a pipe holds: when all is written, the bake has read most of it.
@@ -102,4 +132,14 @@ fn a_symbolic_link_is_replaced_and_what_it_leads_to_stays() {
     assert!(fs::read(folder.path("storage.db")).unwrap() == before);
     assert_eq!(folder.open("link.db").get(1), Some(&b"new"[..]));
     assert!(fs::symlink_metadata(folder.path("link.db")).unwrap().is_file());
+}
+
+#[test]
+fn a_summary_that_nobody_takes_does_not_fail_the_bake() {
+    let folder = Folder::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = folder.command(BAKER);
+    let ended = folder.run(command.arg("-").stdout(Stdio::from(full)), b"1,one\n");
+    ended.succeeds();
+    assert_eq!(folder.rows(), rows([(1, b"one")]));
 }
