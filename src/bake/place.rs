@@ -1,5 +1,6 @@
 //! Giving a finished file its name, all at once.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,17 +16,19 @@ use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 /// one, which is removed when the bake fails.
 pub(super) struct NewFile {
     file: File,
-    folder: PathBuf,
+    folder: File,
     path: PathBuf,
-    hidden: PathBuf,
-    has_name: bool,
+    /// The hidden name, while the file has it.
+    hidden: Option<PathBuf>,
 }
 
 impl NewFile {
     /// Creates an empty file in the folder of `path`.
     pub(super) fn beside(path: &Path) -> io::Result<NewFile> {
         let invalid = |message: &'static str| io::Error::new(io::ErrorKind::InvalidInput, message);
-        let name = path.file_name().ok_or_else(|| invalid("is not the name of a file"))?;
+        if path.file_name().is_none() {
+            return Err(invalid("is not the name of a file"));
+        }
         match fs::symlink_metadata(path) {
             Ok(found) if found.is_dir() => return Err(invalid("is a folder: name a file in it")),
             Ok(found) if !found.is_file() && !found.is_symlink() => {
@@ -33,19 +36,18 @@ impl NewFile {
             }
             _ => {}
         }
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-            _ => PathBuf::from("."),
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Opened now: a folder that cannot be synced must be known before the file has its name.
+        let folder = File::open(parent)?;
+        let (file, hidden) = match create_unnamed(parent) {
+            Ok(file) => (file, None),
+            Err(_) => {
+                let options = OpenOptions::new().read(true).write(true).create_new(true).clone();
+                let (file, hidden) = under_free_name(path, |hidden| options.open(hidden))?;
+                (file, Some(hidden))
+            }
         };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        let hidden = folder.join(hidden);
-        let (file, has_name) = match create_unnamed(&folder) {
-            Ok(file) => (file, false),
-            Err(_) => (OpenOptions::new().read(true).write(true).create_new(true).open(&hidden)?, true),
-        };
-        Ok(NewFile { file, folder, path: path.to_path_buf(), hidden, has_name })
+        Ok(NewFile { file, folder, path: path.to_path_buf(), hidden })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -56,21 +58,46 @@ impl NewFile {
     /// it before, and waits until the disk has that too.
     pub(super) fn put_in_place(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        if !self.has_name {
-            linkat(CWD, proc_path(&self.file), CWD, &self.hidden, AtFlags::SYMLINK_FOLLOW)?;
-            self.has_name = true;
-        }
-        fs::rename(&self.hidden, &self.path)?;
-        self.has_name = false;
-        File::open(&self.folder)?.sync_all()
+        let hidden = match self.hidden.take() {
+            Some(hidden) => hidden,
+            None => {
+                let unnamed = proc_path(&self.file);
+                let link = |hidden: &Path| Ok(linkat(CWD, &unnamed, CWD, hidden, AtFlags::SYMLINK_FOLLOW)?);
+                under_free_name(&self.path, link)?.1
+            }
+        };
+        let hidden = self.hidden.insert(hidden);
+        fs::rename(hidden, &self.path)?;
+        self.hidden = None;
+        self.folder.sync_all()
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.has_name {
+        if let Some(hidden) = &self.hidden {
             // Nothing more can be done about a file that cannot be removed; the bake has failed already.
-            let _ = fs::remove_file(&self.hidden);
+            let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+/// Takes the first hidden name beside `path` that is free. One that is not may
+/// belong to a process that was killed, or to one of another container: their
+/// process numbers do not tell them apart.
+fn under_free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+    const ATTEMPTS: usize = 1000;
+    let name = path.file_name().unwrap_or_default();
+    let mut attempt = 0;
+    loop {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.{attempt}.tmp", std::process::id()));
+        let hidden = path.with_file_name(hidden);
+        attempt += 1;
+        match take(&hidden) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
+            taken => return Ok((taken?, hidden)),
         }
     }
 }

@@ -112,6 +112,21 @@ fn a_bake_that_is_killed_leaves_nothing() {
 }
 
 #[test]
+fn what_an_earlier_process_left_under_a_temporary_name_is_not_in_the_way() {
+    let folder = Folder::new();
+    let mut child = start_bake(&folder, b"1,one\n");
+    // In a container, each bake may have the number of the one that was killed before.
+    let left = format!(".storage.db.{}.0.tmp", child.id());
+    folder.write(&left, "left behind");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(folder.rows(), rows([(1, b"one")]));
+    assert_eq!(folder.names(), [left.clone(), "storage.db".to_owned()]);
+    assert_eq!(fs::read(folder.path(&left)).unwrap(), b"left behind", "it is not ours");
+}
+
+#[test]
 fn bakes_at_the_same_time_give_the_table_of_one_of_them() {
     let folder = Folder::new();
     let children: Vec<_> = (0..4).map(|i| start_bake(&folder, format!("1,{i}\n").as_bytes())).collect();
@@ -142,4 +157,29 @@ fn a_summary_that_nobody_takes_does_not_fail_the_bake() {
     let ended = folder.run(command.arg("-").stdout(Stdio::from(full)), b"1,one\n");
     ended.succeeds();
     assert_eq!(folder.rows(), rows([(1, b"one")]));
+}
+
+#[test]
+fn what_is_said_not_to_be_in_place_is_not() {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let (folder, before) = folder_with_a_table();
+    let root = fs::metadata(folder.path("")).unwrap().uid() == 0;
+    // A folder that may be written to and not be read cannot be synced.
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o333)).unwrap();
+    let mut command = folder.command(BAKER);
+    if root {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let spawned = command.arg("-").stdin(Stdio::null()).output();
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = match spawned {
+        Ok(output) => output,
+        Err(error) => return eprintln!("could not be tried as a user who may not do everything: {error}"),
+    };
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(err, "baker: storage.db: Permission denied (os error 13): nothing was put in place\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(fs::read(folder.path("storage.db")).unwrap() == before);
+    assert_eq!(folder.names(), ["storage.db"]);
 }
