@@ -1,4 +1,50 @@
-//! Read-only lookups: one immutable table per machine, shared by all its processes.
+//! Read-only lookups: one immutable table per machine, shared by all its
+//! processes.
+//!
+//! A batch job compiles rows of `key,value` into a file ([`bake`]). Any number
+//! of processes open it and look keys up in the mapping ([`store`]), or one of
+//! them serves it over a Unix socket ([`server`]) to all others ([`client`]). A
+//! file never changes: a newer one takes its place by rename.
+//!
+//! ```
+//! # #[cfg(feature = "bake")] {
+//! use zero_kv::Store;
+//! use zero_kv::bake::{self, Options};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let file = folder.path().join("storage.db");
+//! bake::bake_csv("8364,EURO SIGN\n65,LATIN CAPITAL LETTER A\n".as_bytes(), &file, &Options::default(), &mut |_| ())?;
+//!
+//! let names = Store::open(&file)?;
+//! assert_eq!(names.get(8364), Some(&b"EURO SIGN"[..]));
+//! assert_eq!(names.get(66), None);
+//! assert!(names.iter().map(|(key, _)| key).eq([65, 8364]));
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The modules, in the order of the flow
+//!
+//! | module | in | out | knows nothing of |
+//! |---|---|---|---|
+//! | [`bake`] | delimited text | a file, put in place whole | sockets |
+//! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
+//! | [`store`] | a path, then keys | values, borrowed from the mapping | sockets, runtimes |
+//! | [`protocol`] | bytes a peer sent | requests and answers, as bytes | sockets, files |
+//! | [`server`] | a file and a socket's path | answers, until it is stopped | how a file is laid out |
+//! | [`client`] | keys | values that a server sent | files |
+//!
+//! # Features
+//!
+//! `bake` and `server` add those modules, `cli` (on by default) adds both and
+//! what the four binaries need. Without features there are [`store`] and
+//! [`client`], and four small dependencies.
+//!
+//! # Limits
+//!
+//! Keys are unsigned 64-bit numbers; values are at most 1 GiB, rows at most 2³²;
+//! the machine is a 64-bit Unix. A file that is open must not be changed in
+//! place: see [`Store`].
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Zero-KV maps files that only a 64-bit address space holds");
@@ -13,3 +59,13 @@ pub mod server;
 pub mod store;
 
 pub use store::{Store, StoreError};
+
+/// Where the binaries write and look for a file, unless they are told.
+pub const DEFAULT_FILE: &str = "storage.db";
+/// Where the binaries serve and look for a server, unless they are told.
+pub const DEFAULT_SOCKET: &str = "/tmp/zero-kv.sock";
+
+/// Holds the README's program to the library.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,7 @@
 //! No allocation in the steady state of a connection.
 
+#![cfg(feature = "cli")]
+
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use common::{Table, answers_to_gets, eventually, expect, gets};
+use zero_kv::Store;
 use zero_kv::server::{Config, Server};
 
 /// Counts what the whole process allocates.
@@ -44,8 +47,8 @@ fn exchange(stream: &mut UnixStream, requests: &[u8], expected: &[u8], found: &m
 fn a_connection_that_has_warmed_up_allocates_nothing() {
     // Values that are copied, and values that are borrowed and fill the socket.
     let table = Table::new((0..512_u64).map(|key| (key, vec![b'v'; if key < 256 { 26 } else { 5000 }])));
-    let config = Config { db: table.db(), socket: table.socket(), workers: None };
-    let server = Server::bind(&config).unwrap();
+    let config = Config { socket: table.socket(), workers: None };
+    let server = Server::bind(Store::open(table.db()).unwrap(), &config).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = thread::spawn(move || {
         server.run(async { stopped.await.unwrap_or_default() }).unwrap();

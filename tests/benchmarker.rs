@@ -1,6 +1,8 @@
 //! `benchmarker` as a process, against a server that the test runs itself: a
 //! dull one, of threads and a `BTreeMap`, that can misbehave on purpose.
 
+#![cfg(feature = "cli")]
+
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -16,7 +16,7 @@ fn get(answer: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
 /// The violation that this result is.
 fn violation<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Violation {
     match result {
-        Err(ClientError::Protocol { source, .. }) => source,
+        Err(ClientError::Protocol { error, .. }) => error,
         other => panic!("a violation was expected, not {other:?}"),
     }
 }

@@ -1,11 +1,14 @@
 //! The bytes of a file: what the document shows and what an encoder written
 //! from it gives are what the baker writes.
 
+#![cfg(feature = "bake")]
+
 mod support;
 
 use std::collections::BTreeMap;
 
-use support::{Random, Rows, Scratch, encoder};
+use support::encoder::{self, BUCKET, BUCKETS, HASH_SEED, OVERFLOWS, number};
+use support::{Random, Rows, Scratch};
 use zero_kv::Store;
 
 const DOCUMENT: &str = include_str!("../docs/FORMAT.md");
@@ -52,23 +55,43 @@ fn the_documents_bytes_are_a_table_with_its_rows() {
     assert_eq!(store.iter().map(|(key, _)| key).collect::<Vec<_>>(), [7, 40, 1_000_000]);
     assert_eq!(store.get(8), None);
     assert_eq!(store.digest().to_le_bytes(), document_bytes()[encoder::DIGEST]);
-    store.verify().unwrap();
 }
 
-/// Rows with a directory of one, two and three levels, and with records of
-/// several blocks.
+/// Rows with no, one and several fences and buckets, with buckets that overflow
+/// and with records of several blocks.
 fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
     let mut random = Random(20);
-    let mut tables = vec![BTreeMap::from([(0, b"least".to_vec()), (u64::MAX, b"greatest".to_vec())])];
-    for (rows, value_len_max) in [(8, 9), (20, 40), (128, 3), (129, 3), (700, 200), (2049, 5), (5000, 60)] {
+    let mut tables = vec![
+        BTreeMap::new(),
+        BTreeMap::from([(5, b"the only one".to_vec())]),
+        BTreeMap::from([(0, b"least".to_vec()), (u64::MAX, b"greatest".to_vec())]),
+    ];
+    for (rows, value_len_max) in [(8, 9), (9, 40), (16, 3), (129, 3), (700, 200), (5000, 60)] {
         let row = |_| (random.next(), { random.below(value_len_max + 1) });
         let rows: Vec<_> = (0..rows).map(row).collect();
         tables.push(rows.into_iter().map(|(key, len)| (key, random.bytes(len))).collect());
     }
     tables.push(BTreeMap::from([(1, random.bytes(3 * 16384 - 8)), (2, vec![]), (3, random.bytes(16384))]));
-    // Lengths around the one from which a locator does not tell.
-    tables.push((0..3).map(|i| (i, vec![b'v'; (1 << 24) - 2 + i as usize])).collect());
+    // One home for all: as many as it and those behind it hold, and more; in front, and so that buckets are added.
+    for (rows, home) in [(192, 0), (192, 23), (193, 0), (400, 7)] {
+        tables.push(encoder::colliding(rows, home).take(rows).map(|key| (key, b"v".to_vec())).collect());
+    }
     tables
+}
+
+#[test]
+fn the_tables_have_what_makes_buckets_differ() {
+    let files: Vec<_> = tables().iter().map(encoder::encode).collect();
+    let buckets = |file: &[u8]| {
+        let (start, len) = encoder::section(file, BUCKETS);
+        file[start..start + len].to_vec()
+    };
+    let overflowing = |file: &&Vec<u8>| buckets(file).chunks(BUCKET).any(|bucket| bucket[OVERFLOWS] == 1);
+    let extended = |file: &&Vec<u8>| buckets(file).len() / BUCKET > (number(file, 24) as usize).div_ceil(8);
+    let reseeded = |file: &&Vec<u8>| number(file, HASH_SEED) != 0;
+    assert!(files.iter().filter(overflowing).count() >= 4);
+    assert!(files.iter().any(|file| extended(&file)));
+    assert_eq!(files.iter().filter(reseeded).count(), 2);
 }
 
 #[test]
@@ -84,7 +107,7 @@ fn an_encoder_written_from_the_document_gives_the_bakers_bytes() {
 #[test]
 fn the_order_of_the_input_does_not_show() {
     let scratch = Scratch::new();
-    let mut rows: Rows = tables().swap_remove(5).into_iter().collect();
+    let mut rows: Rows = tables().swap_remove(7).into_iter().collect();
     let ascending = scratch.bake(&rows);
     assert_same_bytes(&scratch.bake(&rows), &ascending);
     rows.reverse();
@@ -104,5 +127,4 @@ fn no_rows_give_a_header_and_nothing_else() {
     let store = Store::open(scratch.path()).unwrap();
     assert!(store.is_empty());
     assert_eq!((store.get(0), store.get(u64::MAX), store.iter().count()), (None, None, 0));
-    store.verify().unwrap();
 }

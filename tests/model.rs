@@ -1,5 +1,7 @@
 //! Random tables against a `BTreeMap` of the same rows.
 
+#![cfg(feature = "bake")]
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -7,6 +9,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use support::{Random, Rows, Scratch, bake_to};
 use zero_kv::Store;
+use zero_kv::format::index::{Hash, home_count};
 
 type Model = BTreeMap<u64, Vec<u8>>;
 
@@ -76,21 +79,16 @@ fn assert_agrees(store: &Store, model: &Model, seed: u64) {
     assert_eq!(store.len(), model.len());
     assert_eq!(store.is_empty(), model.is_empty());
     let keys = questions(model, &mut Random(seed));
-    for (i, key) in keys.iter().enumerate() {
+    for key in &keys {
         let expected = model.get(key).map(Vec::as_slice);
         assert_eq!(store.get(*key), expected, "key {key}");
         assert_eq!(store.contains(*key), expected.is_some(), "key {key}");
-        // Each of these sums a block or two.
-        if i % 16 == 0 {
-            assert_eq!(store.get_verified(*key).unwrap(), expected, "key {key}");
-        }
     }
     let mut answers = Vec::new();
     store.get_many(&keys, |i, value| answers.push((i, value)));
     let one_by_one: Vec<_> = keys.iter().map(|key| store.get(*key)).enumerate().collect();
     assert_eq!(answers, one_by_one);
     assert_rows_agree(store, model);
-    store.verify().unwrap();
 }
 
 fn assert_rows_agree(store: &Store, model: &Model) {
@@ -99,16 +97,29 @@ fn assert_rows_agree(store: &Store, model: &Model) {
     assert!(store.iter().rev().eq(expected.iter().rev().copied()), "in reverse");
     for (row, (key, value)) in expected.iter().enumerate() {
         assert_eq!(store.row(row), Some((*key, *value)), "row {row}");
-        assert_eq!(store.key(row), Some(*key), "row {row}");
     }
-    assert_eq!((store.row(model.len()), store.key(model.len())), (None, None));
-    assert_eq!((store.row(usize::MAX), store.key(usize::MAX)), (None, None));
+    assert_eq!((store.row(model.len()), store.row(usize::MAX)), (None, None));
+    assert_rows_meet(store, &expected);
+}
+
+/// Taken from both ends in turn, rows come once each, and are counted down.
+fn assert_rows_meet(store: &Store, expected: &[(u64, &[u8])]) {
+    let (mut rows, mut left) = (store.iter(), expected);
+    while let [first, rest @ ..] = left {
+        assert_eq!((rows.len(), rows.next()), (left.len(), Some(*first)));
+        left = rest;
+        if let [rest @ .., last] = left {
+            assert_eq!((rows.len(), rows.next_back()), (left.len(), Some(*last)));
+            left = rest;
+        }
+    }
+    assert_eq!((rows.len(), rows.next(), rows.next_back()), (0, None, None));
 }
 
 #[test]
 fn a_table_of_every_size_at_which_the_index_grows_is_its_rows() {
     let scratch = Scratch::new();
-    for rows in [0, 1, 7, 8, 9, 127, 128, 129, 135, 136, 137, 2047, 2048, 2049, 5000] {
+    for rows in [0, 1, 7, 8, 9, 12, 13, 16, 17, 63, 64, 65, 255, 256, 257, 2049, 5000] {
         for spread in SPREADS {
             println!("{rows} rows, {spread:?}");
             let model = model(spread, rows, rows as u64);
@@ -148,16 +159,39 @@ proptest! {
 }
 
 #[test]
-fn the_greatest_key_is_missed_where_unused_places_hold_it() {
+fn the_least_and_the_greatest_key_are_found_only_where_they_are_rows() {
     let scratch = Scratch::new();
     for rows in [1, 7, 8, 9, 129, 2049] {
-        let mut model = model(Spread::Dense, rows, 1);
-        let store = bake_shuffled(&scratch, &model, 1);
-        assert_eq!((store.get(u64::MAX), store.contains(u64::MAX)), (None, false), "{rows} rows");
-        drop(store);
-        model.insert(u64::MAX, b"greatest".to_vec());
-        let store = bake_shuffled(&scratch, &model, 1);
-        assert_eq!(store.get(u64::MAX), Some(&b"greatest"[..]), "{rows} rows and one");
+        let mut model: Model = (1..=rows).map(|key| (key, vec![0; 8])).collect();
+        for ends in [&[][..], &[0], &[u64::MAX], &[0, u64::MAX]] {
+            model.retain(|key, _| *key != 0 && *key != u64::MAX);
+            model.extend(ends.iter().map(|key| (*key, b"end".to_vec())));
+            let store = bake_shuffled(&scratch, &model, 1);
+            for key in [0, u64::MAX] {
+                assert_eq!(store.get(key).is_some(), ends.contains(&key), "{rows} rows and {ends:?}: key {key}");
+            }
+            assert_agrees(&store, &model, 3);
+        }
+    }
+}
+
+#[test]
+fn keys_that_all_have_one_home_are_found() {
+    let scratch = Scratch::new();
+    // As many as fit beside their home, and so many that another seed must be found.
+    for rows in [13, 100, 192, 193, 2000] {
+        let homes = home_count(rows as u64);
+        for home in [0, homes / 2, homes - 1] {
+            println!("{rows} rows, home {home}");
+            let of_home = |key: &u64| Hash::of(*key, 0).home(homes) == home;
+            let keys: Vec<u64> = (0..).filter(of_home).take(rows + 50).collect();
+            let model: Model = keys[..rows].iter().map(|key| (*key, key.to_string().into_bytes())).collect();
+            let store = bake_shuffled(&scratch, &model, 4);
+            assert_agrees(&store, &model, 5);
+            for missing in &keys[rows..] {
+                assert_eq!(store.get(*missing), None, "key {missing}, of the same home");
+            }
+        }
     }
 }
 

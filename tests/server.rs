@@ -1,6 +1,8 @@
 //! What docs/OPERATIONS.md promises of kv_store as a process: how it starts,
 //! what it refuses, how it stops.
 
+#![cfg(feature = "cli")]
+
 mod common;
 
 use std::fs;
@@ -31,6 +33,7 @@ fn a_file_that_cannot_be_served_is_named_with_the_reason() {
     let missing = folder.join("missing.db");
     let message = refused(&missing, &socket);
     assert!(message.contains(missing.to_str().unwrap()) && message.contains("No such file"), "{message}");
+    assert!(message.contains("bake one with `baker input.csv`"), "{message}");
 
     assert!(refused(folder, &socket).contains("not a regular file"));
 
@@ -67,6 +70,7 @@ fn a_socket_path_that_cannot_be_had_is_named_with_the_reason() {
     assert!(refused(&table.db(), &file).contains("is not a socket"));
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     assert!(refused(&table.db(), &file.join("s.sock")).contains("is not a folder"));
+    assert!(refused(&table.db(), &folder.join("s.sock/")).contains("ends in a slash"));
     assert!(refused(&table.db(), folder).contains("is not a socket"));
 }
 
@@ -124,6 +128,38 @@ fn a_server_that_is_asked_to_stop_removes_its_socket_and_exits_with_0() {
         assert_eq!(server.wait().code(), Some(0));
         assert!(!table.socket().exists());
         assert_eq!(idle.read(&mut [0]).unwrap(), 0, "the connection is closed");
+    }
+}
+
+#[test]
+fn a_server_that_says_ready_can_be_asked_to_stop() {
+    let table = Table::of_rows(10);
+    for _ in 0..50 {
+        let mut server = table.serve();
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().code(), Some(0));
+        assert_eq!(fs::read_dir(table.folder.path()).unwrap().count(), 1, "the file and nothing else");
+    }
+}
+
+#[test]
+fn of_servers_that_start_at_once_on_a_stale_socket_one_serves() {
+    let table = Table::of_rows(10);
+    drop(UnixListener::bind(table.socket()).unwrap());
+    let mut servers: Vec<_> = (0..8)
+        .map(|_| kv_store(&table.db(), &table.socket()).stderr(std::process::Stdio::piped()).spawn().unwrap())
+        .collect();
+    // All but one give up; the one that is left answers.
+    common::eventually("one server is left", || {
+        let left = servers.iter_mut().filter_map(|server| server.try_wait().unwrap().is_none().then_some(())).count();
+        left == 1
+    });
+    let mut stream = UnixStream::connect(table.socket()).unwrap();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    for mut server in servers {
+        let _ = server.kill();
+        let _ = server.wait();
     }
 }
 
@@ -203,7 +239,7 @@ fn a_server_out_of_descriptors_serves_on_and_accepts_again() {
     let table = Table::of_rows(10);
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--db"]);
-    command.arg(table.db()).arg("--socket").arg(table.socket()).env("NO_COLOR", "1");
+    command.arg(table.db()).arg("--socket").arg(table.socket());
     let mut server = Server::of(command, &table.socket());
     let mut first = server.connect();
     // These are queued by the system, whether the server can accept them or not.

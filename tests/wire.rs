@@ -1,5 +1,7 @@
 //! What docs/PROTOCOL.md promises, held against kv_store by raw sockets.
 
+#![cfg(feature = "cli")]
+
 mod common;
 
 use std::io::{ErrorKind, Read, Write};

@@ -90,14 +90,15 @@ fn options_come_before_or_after_the_subcommand() {
 }
 
 #[test]
-fn a_damaged_value_is_an_error_and_not_printed() {
+fn a_damaged_file_is_an_error_whatever_it_is_asked() {
     let (_folder, db) = baked();
     let mut bytes = fs::read(&db).unwrap();
     let at = bytes.windows(5).position(|window| window == b"seven").unwrap();
     bytes[at] ^= 1;
     fs::write(&db, bytes).unwrap();
-    assert_error(&ask_file(&db, &["get", "7"]), &["table.db: ", "damaged"]);
-    assert_answer(&ask_file(&db, &["exists", "7"]), 0, b"");
+    for question in [["get", "7"], ["get", "9"], ["get", "10"], ["exists", "7"], ["exists", "10"]] {
+        assert_error(&ask_file(&db, &question), &["table.db: ", "damaged"]);
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) struct CsvRows<'o, R> {
 
 impl<'o, R: Read> CsvRows<'o, R> {
     pub(super) fn new(input: R, options: &'o Options) -> Result<Self, BakeError> {
-        let source = Source::new(input, options.delimiter).map_err(|source| unreadable(options, source))?;
+        let source = Source::new(input, options.delimiter).map_err(|error| unreadable(options, error))?;
         let reader = ReaderBuilder::new()
             .delimiter(options.delimiter)
             .has_headers(false)
@@ -97,11 +97,15 @@ impl<'o, R: Read> CsvRows<'o, R> {
 
     /// Reads a record and tells the line on which it begins.
     fn next_record(&mut self) -> Result<Option<u64>, BakeError> {
-        match self.reader.read_byte_record(&mut self.record) {
-            Ok(false) => return Ok(None),
-            Ok(true) => {}
-            Err(error) => return Err(unreadable(self.options, error.into())),
-        }
+        let read = match self.reader.read_byte_record(&mut self.record) {
+            Ok(read) => read,
+            Err(error) => {
+                return Err(match self.reader.get_ref().endless_row() {
+                    Some(line) => BakeError::row(self.options, line, RowFault::Endless),
+                    None => unreadable(self.options, error.into()),
+                });
+            }
+        };
         let end = self.reader.position().byte();
         let source = self.reader.get_mut();
         let lines_inside = match source.has_quotes() {
@@ -111,7 +115,8 @@ impl<'o, R: Read> CsvRows<'o, R> {
         let line = source.last_line_before(end) - lines_inside;
         match source.fault_before(end) {
             Some(fault) => Err(BakeError::row(self.options, line, fault)),
-            None => Ok(Some(line)),
+            // At the end of the input there is no record, but there may have been a fault behind the last.
+            None => Ok(read.then_some(line)),
         }
     }
 }
@@ -155,8 +160,8 @@ fn columns_fault(options: &Options, fault: String) -> BakeError {
     BakeError::Columns { input: options.input_name.clone(), fault }
 }
 
-fn unreadable(options: &Options, source: io::Error) -> BakeError {
-    BakeError::Input { input: options.input_name.clone(), source }
+fn unreadable(options: &Options, error: io::Error) -> BakeError {
+    BakeError::Input { input: options.input_name.clone(), error }
 }
 
 /// An unsigned 64-bit decimal: digits and nothing else.

@@ -7,19 +7,20 @@ use thiserror::Error;
 
 use super::{Column, Options};
 use crate::format::FormatError;
+use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::store::StoreError;
 
-/// Why a bake failed. Nothing was put in place.
+/// Why a bake failed. But for [`BakeError::FolderSync`], nothing was put in place.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BakeError {
     /// The input cannot be read.
-    #[error("{input}: {source}")]
+    #[error("{input}: {error}")]
     Input {
         /// The input's name.
         input: String,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// A row is not one that a table takes.
     #[error("{input}:{line}: {fault}")]
@@ -40,19 +41,27 @@ pub enum BakeError {
         fault: String,
     },
     /// The file cannot be written.
-    #[error("{}: {source}: nothing was put in place", path.display())]
+    #[error("{}: {error}: nothing was put in place", path.display())]
     Output {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
+    },
+    /// The file is in place, but its folder cannot be synced.
+    #[error("{}: is in place, but its folder cannot be synced: {error}: a power cut may bring the old file back", path.display())]
+    FolderSync {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
     },
     /// The table does not fit into a file.
     #[error(transparent)]
     Limit(#[from] FormatError),
     /// The file that was written is not what it must be.
     #[error("reading back what was written: {0}: nothing was put in place; check disk and memory")]
-    Verify(#[from] StoreError),
+    Verify(StoreError),
     /// The file that was written has lost rows.
     #[error(
         "reading back what was written: {found_rows} rows, where {expected_rows} were expected: nothing was put in place"
@@ -66,8 +75,8 @@ pub enum BakeError {
 }
 
 impl BakeError {
-    pub(super) fn output(path: &Path, source: io::Error) -> Self {
-        BakeError::Output { path: path.to_path_buf(), source }
+    pub(super) fn output(path: &Path, error: io::Error) -> Self {
+        BakeError::Output { path: path.to_path_buf(), error }
     }
 
     pub(super) fn row(options: &Options, line: u64, fault: RowFault) -> Self {
@@ -119,6 +128,12 @@ pub enum RowFault {
     /// Something follows a closing quote.
     #[error("text follows a closing quote: write a quote inside a quoted field as two")]
     TextAfterQuote,
+    /// A carriage return is no line end.
+    #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one")]
+    BareReturn,
+    /// The row is longer than a row may be.
+    #[error("a row of more than {VALUE_LEN_MAX_BYTES} bytes begins here: close its quote, or split the value")]
+    Endless,
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),
@@ -144,10 +159,10 @@ impl RowFault {
     }
 
     pub(super) fn field_count(expected: usize, found: usize, chosen: bool) -> Self {
-        let remedy = if chosen {
-            "give every row as many fields as the first, and quote values that hold the delimiter"
-        } else {
-            "quote the value, or choose columns with --key and --value"
+        let remedy = match (chosen, found < expected) {
+            (true, _) => "give every row as many fields as the first, and quote values that hold the delimiter",
+            (false, true) => "give a key and a value, or say with --delimiter what is between them",
+            (false, false) => "quote the value, or choose columns with --key and --value",
         };
         RowFault::FieldCount { expected, found, remedy }
     }

@@ -5,6 +5,7 @@
 //! `csv_rows` makes rows of them, `rows` holds and sorts them, `table` lays
 //! them out as sections, `place` gives the file its name.
 
+mod buckets;
 mod csv_rows;
 mod error;
 mod place;
@@ -18,11 +19,12 @@ use std::path::Path;
 pub use csv_rows::Column;
 pub use error::{BakeError, RowFault};
 
+use crate::format::FormatError;
 use crate::store::Store;
 use csv_rows::CsvRows;
 use place::NewFile;
 use rows::Rows;
-use table::TableWriter;
+use table::{FinishError, TableWriter};
 
 /// Rows between two calls of the progress function.
 const PROGRESS_ROWS: usize = 1 << 14;
@@ -149,7 +151,7 @@ pub fn bake_csv(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
-    let new_file = NewFile::beside(output).map_err(|source| BakeError::output(output, source))?;
+    let new_file = NewFile::beside(output).map_err(|error| BakeError::output(output, error))?;
     let mut rows = read(input, options, progress)?;
     progress(Progress::Sort { rows: rows.len() as u64 });
     let duplicates_dropped = rows.settle(options)?;
@@ -158,8 +160,7 @@ pub fn bake_csv(
     drop(rows);
 
     progress(Progress::Settle);
-    let store = Store::of_file(new_file.file(), output)?;
-    store.verify()?;
+    let store = Store::of_file(new_file.file(), output).map_err(BakeError::Verify)?;
     let report = Report {
         rows: row_count,
         duplicates_dropped,
@@ -170,7 +171,8 @@ pub fn bake_csv(
     if store.len() as u64 != row_count {
         return Err(BakeError::ReadBack { expected_rows: row_count, found_rows: store.len() as u64 });
     }
-    new_file.put_in_place().map_err(|source| BakeError::output(output, source))?;
+    let folder = new_file.put_in_place().map_err(|error| BakeError::output(output, error))?;
+    folder.sync_all().map_err(|error| BakeError::FolderSync { path: output.to_path_buf(), error })?;
     Ok(report)
 }
 
@@ -188,12 +190,16 @@ fn read(input: impl Read, options: &Options, progress: &mut dyn FnMut(Progress))
 
 fn write(rows: &Rows, new_file: &NewFile, output: &Path, progress: &mut dyn FnMut(Progress)) -> Result<u64, BakeError> {
     let rows_total = rows.len() as u64;
-    let mut table = TableWriter::new(new_file.file(), rows_total)?;
-    for (written, (key, record)) in rows.iter().enumerate() {
-        table.push(key, record).map_err(|source| BakeError::output(output, source))?;
+    let align_bytes = rows.record_align_bytes().ok_or(FormatError::RecordsTooLong)?;
+    let mut table = TableWriter::new(new_file.file(), rows_total, align_bytes)?;
+    for (written, record) in rows.iter().enumerate() {
+        table.push(&record).map_err(|error| BakeError::output(output, error))?;
         if written.is_multiple_of(PROGRESS_ROWS) {
             progress(Progress::Write { rows: written as u64, rows_total });
         }
     }
-    table.finish().map_err(|source| BakeError::output(output, source))
+    table.finish().map_err(|error| match error {
+        FinishError::Format(error) => error.into(),
+        FinishError::Io(error) => BakeError::output(output, error),
+    })
 }

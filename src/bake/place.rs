@@ -54,9 +54,9 @@ impl NewFile {
         &self.file
     }
 
-    /// Waits until the disk has the file, gives it its name in place of what had
-    /// it before, and waits until the disk has that too.
-    pub(super) fn put_in_place(mut self) -> io::Result<()> {
+    /// Waits until the disk has the file, and gives it its name in place of what
+    /// had it before. The folder that is given is to be synced.
+    pub(super) fn put_in_place(mut self) -> io::Result<File> {
         self.file.sync_all()?;
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
@@ -69,7 +69,7 @@ impl NewFile {
         let hidden = self.hidden.insert(hidden);
         fs::rename(hidden, &self.path)?;
         self.hidden = None;
-        self.folder.sync_all()
+        self.folder.try_clone()
     }
 }
 

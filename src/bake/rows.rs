@@ -4,7 +4,7 @@
 use super::error::RowFault;
 use super::{BakeError, Duplicates, Options};
 use crate::format::FormatError;
-use crate::format::record::{announced_len_bytes, record_len_bytes};
+use crate::format::record::{ALIGN_BYTES, Record, record_align_bytes, record_len_bytes};
 use crate::protocol::native::ResponseHeader;
 use zerocopy::IntoBytes;
 
@@ -43,9 +43,10 @@ impl Rows {
         let too_long = || RowFault::Value(FormatError::ValueTooLong { len_bytes: value.len() as u64 });
         let header = ResponseHeader::of_value(value.len()).ok_or_else(too_long)?;
         let record_at = self.arena.len();
-        let record_len_bytes = record_len_bytes(value.len());
+        let record_len_bytes = record_len_bytes(value.len(), ALIGN_BYTES);
         self.arena.try_reserve(record_len_bytes).map_err(|_| RowFault::OutOfMemory)?;
         self.refs.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
+        self.arena.extend_from_slice(&key.to_le_bytes());
         self.arena.extend_from_slice(header.as_bytes());
         self.arena.extend_from_slice(value);
         self.arena.resize(record_at + record_len_bytes, 0);
@@ -73,15 +74,24 @@ impl Rows {
         Ok((rows_before - self.refs.len()) as u64)
     }
 
-    /// Each key and its record, with header and padding.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.refs.iter().map(|row| (row.key, self.record_at(row.record_at)))
+    /// What the records must be aligned to so that a file can hold them; `None`
+    /// if it cannot.
+    pub(super) fn record_align_bytes(&self) -> Option<usize> {
+        let all_len_bytes = self.arena.len() as u64;
+        record_align_bytes(|align_bytes| match align_bytes {
+            // Not less than what they take up, and enough to know for all but the largest tables.
+            ALIGN_BYTES if all_len_bytes <= (ALIGN_BYTES as u64) << 32 => all_len_bytes,
+            _ => self.iter().map(|record| record.len_bytes(align_bytes) as u64).sum(),
+        })
     }
 
-    fn record_at(&self, at: usize) -> &[u8] {
-        let from_header = &self.arena[at..];
-        let value_len_bytes = announced_len_bytes(from_header).expect("a header that push wrote");
-        &from_header[..record_len_bytes(value_len_bytes)]
+    /// The records in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        self.refs.iter().map(|row| self.record_at(row.record_at))
+    }
+
+    fn record_at(&self, at: usize) -> Record<'_> {
+        Record::at(&self.arena, at as u64).expect("a record that push wrote")
     }
 
     /// Names the duplicate that comes first in the input.
@@ -96,7 +106,7 @@ impl Rows {
     fn line_of(&self, row: RowRef) -> u64 {
         let (mut at, mut rows) = (0, 0);
         while at < row.record_at {
-            at += self.record_at(at).len();
+            at += self.record_at(at).len_bytes(ALIGN_BYTES);
             rows += 1;
         }
         self.lines.of_row(rows)
@@ -135,7 +145,7 @@ mod tests {
     fn settled(duplicates: Duplicates) -> (u64, Vec<(u64, u8)>) {
         let mut rows = rows(&[(5, "a", 1), (3, "b", 2), (5, "c", 3), (5, "d", 4), (3, "e", 5), (4, "f", 6)]);
         let dropped = rows.settle(&Options { duplicates, ..Options::default() }).unwrap();
-        (dropped, rows.iter().map(|(key, record)| (key, record[8])).collect())
+        (dropped, rows.iter().map(|record| (record.key(), record.value()[0])).collect())
     }
 
     #[test]

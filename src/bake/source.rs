@@ -2,13 +2,19 @@
 //!
 //! The parser takes what it gets: a quote that is never closed swallows the
 //! rest of the input as one value, and it does not tell on which line a record
-//! stands. This reader notes both as the bytes pass.
+//! stands. This reader notes both as the bytes pass, and what else is no line of
+//! a table: a carriage return alone, and a row that does not end.
 
 use std::io::{self, Chain, Cursor, Read};
 
 use super::error::RowFault;
+use crate::format::record::VALUE_LEN_MAX_BYTES;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// The longest row of text: what a value may have. The parser holds a row in
+/// memory, so one that does not end must be stopped.
+const ROW_LEN_MAX_BYTES: u64 = VALUE_LEN_MAX_BYTES as u64;
 
 /// A reader that counts lines and checks quoting. A byte order mark at the
 /// beginning is left out.
@@ -20,6 +26,12 @@ pub(super) struct Source<R> {
     quoting: Quoting,
     has_quotes: bool,
     ends_inside_quotes: bool,
+    /// Whether the last byte so far was a carriage return outside quotes.
+    undecided_return: bool,
+    row_len_max_bytes: u64,
+    /// Where the last row that was seen begins.
+    row_at: u64,
+    row_line: u64,
     fault: Option<(u64, RowFault)>,
     /// Newlines before the last chunk that was passed on, and those in it.
     lines: Lines,
@@ -58,6 +70,10 @@ impl<R: Read> Source<R> {
             quoting: Quoting::Outside,
             has_quotes: false,
             ends_inside_quotes: false,
+            undecided_return: false,
+            row_len_max_bytes: ROW_LEN_MAX_BYTES,
+            row_at: 0,
+            row_line: 1,
             fault: None,
             lines: Lines::default(),
         })
@@ -90,6 +106,11 @@ impl<R: Read> Source<R> {
         self.fault.as_ref().filter(|(at, _)| *at < end).map(|(_, fault)| fault.clone())
     }
 
+    /// The line of a row for whose length reading was given up, if there is one.
+    pub(super) fn endless_row(&self) -> Option<u64> {
+        (self.passed_bytes - self.row_at > self.row_len_max_bytes).then_some(self.row_line)
+    }
+
     fn look_at(&mut self, chunk: &[u8]) {
         let chunk_at = self.passed_bytes;
         self.lines.passed += self.lines.newlines_at.len() as u64;
@@ -100,9 +121,26 @@ impl<R: Read> Source<R> {
             self.after_quote(chunk[0], opened_at, chunk_at);
             skip = (chunk[0] == b'"').then_some(0);
         }
-        for i in memchr::memchr2_iter(b'\n', b'"', chunk) {
+        if std::mem::take(&mut self.undecided_return) {
+            self.after_return(chunk.first(), chunk_at - 1);
+        }
+        for i in memchr::memchr3_iter(b'\n', b'\r', b'"', chunk) {
+            let at = chunk_at + i as u64;
             if chunk[i] == b'\n' {
-                self.lines.newlines_at.push(chunk_at + i as u64);
+                self.lines.newlines_at.push(at);
+                if let Quoting::Outside = self.quoting {
+                    self.row_at = at + 1;
+                    self.row_line = 1 + self.lines.passed + self.lines.newlines_at.len() as u64;
+                }
+                continue;
+            }
+            if chunk[i] == b'\r' {
+                if let Quoting::Outside = self.quoting {
+                    match chunk.get(i + 1) {
+                        None => self.undecided_return = true,
+                        next => self.after_return(next, at),
+                    }
+                }
                 continue;
             }
             if skip == Some(i) {
@@ -129,6 +167,13 @@ impl<R: Read> Source<R> {
         self.last_byte = chunk[chunk.len() - 1];
     }
 
+    /// Decides whether a carriage return is part of a line end by what follows it.
+    fn after_return(&mut self, next: Option<&u8>, at: u64) {
+        if next != Some(&b'\n') {
+            self.fault.get_or_insert((at, RowFault::BareReturn));
+        }
+    }
+
     /// Decides what a quote inside a quoted field was by the byte after it.
     fn after_quote(&mut self, next: u8, opened_at: u64, at: u64) {
         if next == b'"' {
@@ -147,9 +192,17 @@ impl<R: Read> Read for Source<R> {
         let len = self.input.read(buffer)?;
         if len > 0 {
             self.look_at(&buffer[..len]);
-        } else if let (false, Quoting::Inside { opened_at }) = (buffer.is_empty(), &self.quoting) {
-            self.ends_inside_quotes = true;
-            self.fault.get_or_insert((*opened_at, RowFault::UnclosedQuote));
+            if self.endless_row().is_some() {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        } else if !buffer.is_empty() {
+            if let Quoting::Inside { opened_at } = self.quoting {
+                self.ends_inside_quotes = true;
+                self.fault.get_or_insert((opened_at, RowFault::UnclosedQuote));
+            }
+            if std::mem::take(&mut self.undecided_return) {
+                self.after_return(None, self.passed_bytes - 1);
+            }
         }
         Ok(len)
     }
@@ -169,7 +222,12 @@ mod tests {
 
     #[test]
     fn quoting_is_checked_wherever_the_chunks_end() {
-        let cases: [(&[u8], Option<RowFault>); 10] = [
+        let cases: [(&[u8], Option<RowFault>); 15] = [
+            (b"1,\"a\rb\"\r\n2,\"\r\"\n", None),
+            (b"1,a\r\n\r\n2,b\r\n", None),
+            (b"1,a\rb\n", Some(RowFault::BareReturn)),
+            (b"1,a\r2,b\r", Some(RowFault::BareReturn)),
+            (b"1,\"a\"\r2,b", Some(RowFault::BareReturn)),
             (b"1,\"a\"\n2,\"b,\"\"c\"\"\n\"\r\n", None),
             (b"1,\"\"\n2,\"\"\"\"\n", None),
             (b"1,\"a\"", None),
@@ -185,6 +243,26 @@ mod tests {
             for chunk_len_bytes in 1..=text.len() + 1 {
                 let fault = pass(text, chunk_len_bytes).fault_before(u64::MAX);
                 assert_eq!(fault, expected, "{:?} by {chunk_len_bytes}", text.escape_ascii().to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_does_not_end_is_given_up() {
+        for (text, line) in [(&b"1,a\n2,\"b\n3,c\n4,d\n"[..], 2), (b"1,a\n2,bbbbbbbbbbbb\n", 2), (b"1,aaaaaaaaaa", 1)] {
+            for chunk_len_bytes in 1..=text.len() {
+                let mut source = Source { row_len_max_bytes: 8, ..Source::new(text, b',').unwrap() };
+                let mut buffer = vec![0; chunk_len_bytes];
+                let refused = loop {
+                    match source.read(&mut buffer) {
+                        Ok(0) => break false,
+                        Ok(_) => {}
+                        Err(_) => break true,
+                    }
+                };
+                // What came in one chunk with its line end is in memory anyway.
+                assert!(refused || chunk_len_bytes > 3, "{chunk_len_bytes}");
+                assert!(!refused || source.endless_row() == Some(line), "{chunk_len_bytes}");
             }
         }
     }

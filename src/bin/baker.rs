@@ -1,14 +1,16 @@
 //! `baker`: compiles `key,value` rows into a file to serve.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{self, Column, Duplicates, Options, Progress, Report};
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves.
@@ -21,7 +23,7 @@ struct Args {
     /// Delimited text to read (RFC 4180 quoting); `-` is standard input
     input: PathBuf,
     /// File to write
-    #[arg(short, long, value_name = "FILE", default_value = "storage.db")]
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     output: PathBuf,
     /// One byte between fields; `\t` is a tab
     #[arg(short, long, value_name = "BYTE", default_value = ",", value_parser = delimiter)]
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let started = Instant::now();
-    let (input, input_name, input_len_bytes) = open(&args.input)?;
+    let (input, input_name, input_len_bytes) = open(&args.input, &args.output)?;
     let mut options = Options::default();
     options.input_name = input_name;
     options.delimiter = args.delimiter;
@@ -103,13 +105,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, String, Option<u64>)> {
+fn open(path: &Path, output: &Path) -> anyhow::Result<(Box<dyn Read>, String, Option<u64>)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin().lock()), "standard input".to_owned(), None));
     }
     let name = path.display().to_string();
     let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
     let (metadata, file) = opened.map_err(|error| anyhow!("{name}: {error}"))?;
+    let same = |other: Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
+    if fs::metadata(output).is_ok_and(same) {
+        bail!("{name}: is also the output: name another file with -o");
+    }
     let len_bytes = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(file), name, len_bytes))
 }

@@ -7,10 +7,8 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use zero_kv::Store;
 use zero_kv::client::Client;
-
-const SOCKET_DEFAULT: &str = "/tmp/zero-kv.sock";
+use zero_kv::{DEFAULT_SOCKET, Store};
 
 const EXIT_FOUND: u8 = 0;
 const EXIT_NOT_FOUND: u8 = 1;
@@ -23,7 +21,7 @@ const EXIT_ERROR: u8 = 2;
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 struct Args {
-    #[arg(long, global = true, value_name = "PATH", help = format!("Socket of the server to ask [default: {SOCKET_DEFAULT}]"))]
+    #[arg(long, global = true, value_name = "PATH", help = format!("Socket of the server to ask [default: {DEFAULT_SOCKET}]"))]
     socket: Option<PathBuf>,
     /// Baked file to ask, without a server; not together with --socket
     #[arg(long, global = true, value_name = "FILE")]
@@ -63,8 +61,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::from(EXIT_FOUND),
         Ok(false) => ExitCode::from(EXIT_NOT_FOUND),
         Err(error) => {
-            // Not eprintln!, which panics when nobody reads standard error. Not {:#}, because
-            // the library's messages already hold those of their sources.
+            // Not eprintln!, which panics when nobody reads standard error.
             let _ = writeln!(io::stderr(), "zkv: {error}");
             ExitCode::from(EXIT_ERROR)
         }
@@ -80,7 +77,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             .exit(),
         (_, Some(file)) => ask_file(file, args.question),
         (Some(socket), None) => ask_server(socket, args.question),
-        (None, None) => ask_server(Path::new(SOCKET_DEFAULT), args.question),
+        (None, None) => ask_server(Path::new(DEFAULT_SOCKET), args.question),
     }
 }
 
@@ -95,7 +92,7 @@ fn ask_server(socket: &Path, question: Question) -> anyhow::Result<bool> {
 fn ask_file(file: &Path, question: Question) -> anyhow::Result<bool> {
     let store = Store::open(file)?;
     match question {
-        Question::Get { key } => print(store.get_verified(key)?),
+        Question::Get { key } => print(store.get(key)),
         Question::Exists { key } => Ok(store.contains(key)),
     }
 }

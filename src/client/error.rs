@@ -15,13 +15,13 @@ use crate::protocol::answer::Violation;
 #[non_exhaustive]
 pub enum ClientError {
     /// The socket cannot be connected to.
-    #[error("{}: cannot connect: {source}{}", path.display(), remedy(source))]
+    #[error("{}: cannot connect: {error}{}", path.display(), remedy(error))]
     Connect {
         /// The socket.
         path: PathBuf,
         /// What the system said: [`io::ErrorKind::NotFound`] if there is no
         /// socket, [`io::ErrorKind::ConnectionRefused`] if nobody listens on it.
-        source: io::Error,
+        error: io::Error,
     },
     /// The server closed the connection before its answer was complete.
     #[error(
@@ -40,12 +40,12 @@ pub enum ClientError {
         expected_bytes: usize,
     },
     /// What the peer sent is not an answer.
-    #[error("{}: {source}: is this the socket of a kv_store of this version?", path.display())]
+    #[error("{}: {error}: is this the socket of a kv_store of this version?", path.display())]
     Protocol {
         /// The socket.
         path: PathBuf,
         /// What is wrong with it.
-        source: Violation,
+        error: Violation,
     },
     /// The server could not answer for this key.
     #[error(
@@ -60,12 +60,12 @@ pub enum ClientError {
         key: u64,
     },
     /// The system failed to send or to receive.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// An earlier question ended in mid-answer.
     #[error("{}: this connection has failed before, and what arrives on it is unknown: connect again", path.display())]
@@ -93,8 +93,8 @@ impl std::fmt::Display for AnswerPart {
     }
 }
 
-fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ": is kv_store running, and on this socket?",
         io::ErrorKind::PermissionDenied => ": ask for access to the socket and its folder",
         _ => "",

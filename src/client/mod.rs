@@ -62,7 +62,7 @@ impl Client {
         let path = path.as_ref().to_path_buf();
         match UnixStream::connect(&path) {
             Ok(stream) => Ok(Client { path, stream: BufReader::new(stream), broken: false }),
-            Err(source) => Err(ClientError::Connect { path, source }),
+            Err(error) => Err(ClientError::Connect { path, error }),
         }
     }
 
@@ -95,7 +95,7 @@ impl Client {
         }
         self.send(&Request::new(op, key))?;
         let header = self.receive_header()?;
-        let announced = Announced::check(op, &header).map_err(|source| self.violation(source))?;
+        let announced = Announced::check(op, &header).map_err(|error| self.violation(error))?;
         let value = match announced {
             Announced::Found { value_len_bytes } => Some(self.receive_value(value_len_bytes)?),
             Announced::NotFound | Announced::Error => None,
@@ -113,7 +113,7 @@ impl Client {
 
     fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         let sent = self.stream.get_mut().write_all(request.as_bytes());
-        sent.map_err(|source| self.failed(AnswerPart::Header, 0, RESPONSE_HEADER_LEN_BYTES, source))
+        sent.map_err(|error| self.failed(AnswerPart::Header, 0, RESPONSE_HEADER_LEN_BYTES, error))
     }
 
     fn receive_header(&mut self) -> Result<ResponseHeader, ClientError> {
@@ -125,7 +125,7 @@ impl Client {
                 Ok(0) => return Err(self.closed(AnswerPart::Header, arrived_bytes, expected_bytes)),
                 Ok(len_bytes) => arrived_bytes += len_bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.failed(AnswerPart::Header, arrived_bytes, expected_bytes, source)),
+                Err(error) => return Err(self.failed(AnswerPart::Header, arrived_bytes, expected_bytes, error)),
             }
         }
         Ok(header)
@@ -138,18 +138,18 @@ impl Client {
         match received {
             Ok(_) if value.len() == len_bytes => Ok(value),
             Ok(_) => Err(self.closed(AnswerPart::Value, value.len(), len_bytes)),
-            Err(source) => Err(self.failed(AnswerPart::Value, value.len(), len_bytes, source)),
+            Err(error) => Err(self.failed(AnswerPart::Value, value.len(), len_bytes, error)),
         }
     }
 
     /// A peer that closes before it has read everything is seen as a reset or a
     /// broken pipe; for the caller it is the same.
-    fn failed(&self, part: AnswerPart, arrived_bytes: usize, expected_bytes: usize, source: io::Error) -> ClientError {
-        match source.kind() {
+    fn failed(&self, part: AnswerPart, arrived_bytes: usize, expected_bytes: usize, error: io::Error) -> ClientError {
+        match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 self.closed(part, arrived_bytes, expected_bytes)
             }
-            _ => ClientError::Io { path: self.path.clone(), source },
+            _ => ClientError::Io { path: self.path.clone(), error },
         }
     }
 
@@ -157,7 +157,7 @@ impl Client {
         ClientError::Closed { path: self.path.clone(), part, arrived_bytes, expected_bytes }
     }
 
-    fn violation(&self, source: Violation) -> ClientError {
-        ClientError::Protocol { path: self.path.clone(), source }
+    fn violation(&self, error: Violation) -> ClientError {
+        ClientError::Protocol { path: self.path.clone(), error }
     }
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::checksum::BLOCK_LEN_BYTES;
 use super::header::{HEADER_LEN_BYTES, SectionKind, VERSION};
-use super::index::ROW_COUNT_MAX;
+use super::index::{ROW_COUNT_MAX, SEED_COUNT};
 use super::record::{RECORDS_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES};
 
 /// What is wrong with the bytes of a file, or why none can be laid out.
@@ -73,7 +73,7 @@ pub enum FormatError {
         /// The value's length.
         len_bytes: u64,
     },
-    /// Records longer than a locator reaches.
+    /// Records longer than the places in buckets reach.
     #[error("more than {RECORDS_LEN_MAX_BYTES} bytes of records, which is all a file holds: split the table")]
     RecordsTooLong,
     /// A section reaches beyond the file.
@@ -104,7 +104,7 @@ pub enum FormatError {
         /// Where the section in front of it ends.
         previous_end_bytes: u64,
     },
-    /// A section is not where, or not as long as, the row count asks for.
+    /// A section is not where, or not as long as, the header asks for.
     #[error(
         "section {section} is said to take {len_bytes} bytes at offset {offset_bytes}, where {expected_len_bytes} \
          bytes at {expected_offset_bytes} were expected: damaged or forged"
@@ -154,18 +154,32 @@ pub enum FormatError {
         /// The checksum of the block's bytes.
         found: u64,
     },
-    /// A row of the index does not follow from the row before it.
-    #[error("row {row} of the index is out of order or points to the wrong place: forged, or a fault of the baker")]
-    IndexRow {
-        /// The row, counted from 0.
+    /// A record, or what the index says of it, is not what follows from the rows
+    /// before it.
+    #[error("row {row}: {what}: forged, or a fault of the baker")]
+    Row {
+        /// The row, counted from 0 in key order.
         row: u64,
+        /// What is wrong with it.
+        what: &'static str,
     },
-    /// The directory does not lead to the leaves.
-    #[error("entry {entry} of directory level {level} does not match the level below: forged, or a fault of the baker")]
-    DirectoryEntry {
-        /// The level, counted from the leaves.
-        level: usize,
-        /// The entry in it, counted from 0.
-        entry: usize,
+    /// A bucket is not of the form that this format has.
+    #[error("bucket {bucket}: {what}: forged, or a fault of the baker")]
+    Bucket {
+        /// The bucket, counted from 0.
+        bucket: usize,
+        /// What is wrong with it.
+        what: &'static str,
     },
+    /// The buckets do not hold as many records as there are rows.
+    #[error("the buckets hold {found} records, where {expected} were expected: forged, or a fault of the baker")]
+    BucketCount {
+        /// Rows of the table.
+        expected: u64,
+        /// Records in the buckets.
+        found: u64,
+    },
+    /// The keys cannot be spread over the buckets.
+    #[error("the keys fill their buckets with each of {SEED_COUNT} hash seeds: made to collide? split the table")]
+    Unhashable,
 }

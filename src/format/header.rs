@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
-use super::index::Shape;
-use super::record::{ALIGN_BYTES, RECORDS_LEN_MAX_BYTES};
+use super::index::{Bucket, Fence, PROBES_MAX, ROW_COUNT_MAX, fence_count, home_count};
+use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 
 /// The first bytes of every file. The first is no text; the line ends show a
 /// copy in text mode.
@@ -19,8 +19,8 @@ pub const VERSION: u32 = 1;
 pub const KEY_KIND_U64: u32 = 1;
 /// Length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
-/// Sections begin at a multiple of this: two cache lines, one node of the index.
-pub const SECTION_ALIGN_BYTES: u64 = 128;
+/// Sections begin at a multiple of this, a cache line.
+pub const SECTION_ALIGN_BYTES: u64 = 64;
 
 const SECTION_COUNT: usize = 4;
 const SECTION_COUNT_MAX: usize = 6;
@@ -29,27 +29,27 @@ const SECTION_COUNT_MAX: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// The levels of the index above its leaves.
-    Directory = 1,
-    /// Keys and locators in key order.
-    Leaves = 2,
-    /// Values behind their response headers, in key order.
-    Records = 3,
+    /// The key and record of every eighth row.
+    Fences = 1,
+    /// Keys and their answers, in key order.
+    Records = 2,
+    /// The hash table.
+    Buckets = 3,
     /// The checksum of each block of the records.
     BlockSums = 4,
 }
 
 impl SectionKind {
     const IN_ORDER: [SectionKind; SECTION_COUNT] =
-        [SectionKind::Directory, SectionKind::Leaves, SectionKind::Records, SectionKind::BlockSums];
+        [SectionKind::Fences, SectionKind::Records, SectionKind::Buckets, SectionKind::BlockSums];
 }
 
 impl fmt::Display for SectionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SectionKind::Directory => "directory",
-            SectionKind::Leaves => "leaves",
+            SectionKind::Fences => "fences",
             SectionKind::Records => "records",
+            SectionKind::Buckets => "buckets",
             SectionKind::BlockSums => "block sums",
         })
     }
@@ -73,9 +73,9 @@ struct Header {
     key_kind: U32,
     file_len_bytes: U64,
     row_count: U64,
+    hash_seed: U64,
+    record_align_bytes: U32,
     block_len_bytes: U32,
-    section_count: U32,
-    reserved: U64,
     digest: U128,
     sections: [SectionEntry; SECTION_COUNT_MAX],
 }
@@ -106,17 +106,32 @@ impl Section {
     }
 }
 
-/// The places of all sections, and the shape of the index.
+/// The numbers that a file's layout follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dimensions {
+    /// Rows of the table.
+    pub row_count: u64,
+    /// What keys are hashed with.
+    pub hash_seed: u64,
+    /// What records are aligned to.
+    pub record_align_bytes: usize,
+    /// What the records take up.
+    pub records_len_bytes: u64,
+    /// Buckets, with those behind the last home.
+    pub bucket_count: usize,
+}
+
+/// The places of all sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The shape of the index.
-    pub shape: Shape,
-    /// The levels of the index above its leaves.
-    pub directory: Section,
-    /// Keys and locators.
-    pub leaves: Section,
-    /// Values behind their response headers.
+    /// The numbers that it follows from.
+    pub dimensions: Dimensions,
+    /// The key and record of every eighth row.
+    pub fences: Section,
+    /// Keys and their answers, in key order.
     pub records: Section,
+    /// The hash table.
+    pub buckets: Section,
     /// The checksum of each block of the records.
     pub block_sums: Section,
 }
@@ -125,29 +140,45 @@ impl Layout {
     /// Lays out a file; the checksums are zero until they are known.
     ///
     /// # Errors
-    /// [`FormatError::TooManyRows`] and [`FormatError::RecordsTooLong`].
-    pub fn of(row_count: u64, records_len_bytes: u64) -> Result<Layout, FormatError> {
-        let shape = Shape::of(row_count).ok_or(FormatError::TooManyRows { rows: row_count })?;
-        if records_len_bytes > RECORDS_LEN_MAX_BYTES {
+    /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and
+    /// [`FormatError::HeaderField`] for an alignment or a number of buckets that
+    /// no file has.
+    pub fn of(dimensions: Dimensions) -> Result<Layout, FormatError> {
+        let Dimensions { row_count, record_align_bytes, records_len_bytes, bucket_count, .. } = dimensions;
+        if row_count > ROW_COUNT_MAX {
+            return Err(FormatError::TooManyRows { rows: row_count });
+        }
+        if !record_align_bytes.is_power_of_two()
+            || !(ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes)
+        {
+            return Err(unexpected("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
+        }
+        if records_len_bytes > (record_align_bytes as u64) << 32 {
             return Err(FormatError::RecordsTooLong);
         }
-        let block_sums_len_bytes = records_len_bytes.div_ceil(BLOCK_LEN_BYTES as u64) * size_of::<U64>() as u64;
+        let homes = home_count(row_count);
+        if bucket_count < homes || bucket_count - homes >= PROBES_MAX || homes == 0 && bucket_count > 0 {
+            return Err(unexpected("the number of buckets", homes as u64, bucket_count as u64));
+        }
+        let block_count = records_len_bytes.div_ceil(BLOCK_LEN_BYTES as u64);
         let mut end_bytes = HEADER_LEN_BYTES as u64;
-        let mut next = |len_bytes: u64| {
-            let offset_bytes = end_bytes.next_multiple_of(SECTION_ALIGN_BYTES);
+        let mut next = |align_bytes: u64, len_bytes: u64| {
+            let offset_bytes = end_bytes.next_multiple_of(align_bytes);
             end_bytes = offset_bytes + len_bytes;
             Section { offset_bytes, len_bytes, checksum: 0 }
         };
-        let directory = next(shape.directory_len_bytes());
-        let leaves = next(shape.leaves_len_bytes());
-        let records = next(records_len_bytes);
-        let block_sums = next(block_sums_len_bytes);
-        Ok(Layout { shape, directory, leaves, records, block_sums })
+        Ok(Layout {
+            dimensions,
+            fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
+            records: next(SECTION_ALIGN_BYTES, records_len_bytes),
+            buckets: next(SECTION_ALIGN_BYTES, (bucket_count * size_of::<Bucket>()) as u64),
+            block_sums: next(SECTION_ALIGN_BYTES, block_count * size_of::<U64>() as u64),
+        })
     }
 
     /// The sections in the order in which they stand in the file.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
-        let places = [self.directory, self.leaves, self.records, self.block_sums];
+        let places = [self.fences, self.records, self.buckets, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
     }
 
@@ -163,9 +194,10 @@ impl Layout {
         header.version = VERSION.into();
         header.key_kind = KEY_KIND_U64.into();
         header.file_len_bytes = self.file_len_bytes().into();
-        header.row_count = (self.shape.row_count as u64).into();
+        header.row_count = self.dimensions.row_count.into();
+        header.hash_seed = self.dimensions.hash_seed.into();
+        header.record_align_bytes = (self.dimensions.record_align_bytes as u32).into();
         header.block_len_bytes = (BLOCK_LEN_BYTES as u32).into();
-        header.section_count = (SECTION_COUNT as u32).into();
         for (entry, (kind, section)) in header.sections.iter_mut().zip(self.sections()) {
             *entry = SectionEntry {
                 kind: (kind as u32).into(),
@@ -227,8 +259,6 @@ impl Header {
         let fields = [
             ("the key kind", u64::from(KEY_KIND_U64), self.key_kind.into()),
             ("the block length", BLOCK_LEN_BYTES as u64, self.block_len_bytes.into()),
-            ("the section count", SECTION_COUNT as u64, self.section_count.into()),
-            ("a reserved field", 0, self.reserved.get()),
         ];
         for (what, expected, found) in fields {
             expect(what, expected, found)?;
@@ -263,12 +293,19 @@ impl Header {
         Ok(())
     }
 
-    /// The layout that the row count and the length of the records ask for,
-    /// with the checksums found: every place in the table must be that of it.
+    /// The layout that the dimensions ask for, with the checksums found: every
+    /// place in the table must be that of it.
     fn check_sections(&self) -> Result<Layout, FormatError> {
         self.check_bounds()?;
-        let [directory, leaves, records, block_sums, ..] = &self.sections;
-        let mut layout = Layout::of(self.row_count.get(), records.len_bytes.get())?;
+        let [fences, records, buckets, block_sums, ..] = &self.sections;
+        let bucket_len_bytes = size_of::<Bucket>() as u64;
+        let mut layout = Layout::of(Dimensions {
+            row_count: self.row_count.get(),
+            hash_seed: self.hash_seed.get(),
+            record_align_bytes: self.record_align_bytes.get() as usize,
+            records_len_bytes: records.len_bytes.get(),
+            bucket_count: (buckets.len_bytes.get() / bucket_len_bytes) as usize,
+        })?;
         for ((section, expected), found) in layout.sections().into_iter().zip(&self.sections) {
             let (offset_bytes, len_bytes) = (found.offset_bytes.get(), found.len_bytes.get());
             if (offset_bytes, len_bytes) != (expected.offset_bytes, expected.len_bytes) {
@@ -282,16 +319,20 @@ impl Header {
             }
         }
         expect("the file length", layout.file_len_bytes(), self.file_len_bytes.get())?;
-        layout.directory.checksum = directory.checksum.get();
-        layout.leaves.checksum = leaves.checksum.get();
+        layout.fences.checksum = fences.checksum.get();
         layout.records.checksum = records.checksum.get();
+        layout.buckets.checksum = buckets.checksum.get();
         layout.block_sums.checksum = block_sums.checksum.get();
         Ok(layout)
     }
 }
 
 fn expect(what: &'static str, expected: u64, found: u64) -> Result<(), FormatError> {
-    if expected == found { Ok(()) } else { Err(FormatError::HeaderField { what, expected, found }) }
+    if expected == found { Ok(()) } else { Err(unexpected(what, expected, found)) }
+}
+
+fn unexpected(what: &'static str, expected: u64, found: u64) -> FormatError {
+    FormatError::HeaderField { what, expected, found }
 }
 
 fn check_padding(file: &[u8], layout: &Layout) -> Result<(), FormatError> {

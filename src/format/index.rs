@@ -1,110 +1,109 @@
-//! The index: leaves of keys and locators, and a directory above them.
+//! The index: buckets, which lead from a key to its record, and fences, which
+//! lead from a row's number to it.
 //!
-//! A static search tree without pointers. Each level of the directory holds the
-//! first key of every node of the level below, so the child of entry `i` is
-//! node `i`, and the shape follows from the row count alone.
+//! Buckets are a hash table without pointers, filled in the order of the keys'
+//! hashes. A bucket is one cache line and holds, for each of its records, eight
+//! bits of the key's hash and the place of the record; the key itself stands in
+//! the record, so most lookups touch one line of the index and then the answer.
 
-use std::ops::Range;
-
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use super::record::Locator;
 
 /// A file holds at most this many rows, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// Rows of a leaf: their keys fill one 64-byte cache line, their locators the next.
-pub const LEAF_ROWS: usize = 8;
-/// Keys of a directory node: two cache lines.
-pub const NODE_KEYS: usize = 16;
-/// A directory has at most this many levels.
-pub const LEVELS_MAX: usize = 8;
+/// Records that a bucket can hold.
+pub const BUCKET_SLOTS: usize = 12;
+/// Records that it holds on average, so that few find their bucket full.
+pub const BUCKET_ROWS: usize = 8;
+/// A record is in its home bucket or one of those behind it, this many in all.
+pub const PROBES_MAX: usize = 16;
+/// Rows from one fence to the next.
+pub const FENCE_ROWS: usize = 8;
+/// Seeds that a baker tries, from 0 on, before it gives up. One fails for a
+/// table of random keys about never.
+pub const SEED_COUNT: u64 = 64;
 
-/// The key that fills unused places. It is also a key that a row may have, so
-/// no search takes it as a sign.
-pub const UNUSED_KEY: U64 = U64::MAX_VALUE;
-
-/// [`LEAF_ROWS`] rows in key order.
+/// One cache line of the hash table.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Leaf {
-    /// The keys, ascending; [`UNUSED_KEY`] after the last row.
-    pub keys: [U64; LEAF_ROWS],
-    /// Where each key's record is; [`Locator::UNUSED`] after the last row.
-    pub locators: [Locator; LEAF_ROWS],
+pub struct Bucket {
+    /// The tag of each record, from the front; 0 where there is none.
+    pub tags: [u8; BUCKET_SLOTS],
+    /// 1 if a record whose home is here or before stands in the next bucket.
+    pub overflows: u8,
+    /// Zeros.
+    pub reserved: [u8; 3],
+    /// Where each record is, in units of the file's record alignment.
+    pub places: [U32; BUCKET_SLOTS],
 }
 
-/// [`NODE_KEYS`] entries of a directory level.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+/// The first of [`FENCE_ROWS`] rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Node {
-    /// The first keys of the nodes below, ascending; then [`UNUSED_KEY`].
-    pub keys: [U64; NODE_KEYS],
+pub struct Fence {
+    /// Its key.
+    pub key: U64,
+    /// Where its record begins in the records section.
+    pub offset_bytes: U64,
 }
 
 const _: () = {
-    assert!(size_of::<Leaf>() == 128);
-    assert!(size_of::<Node>() == 128);
-    // One entry more than the largest table needs is never asked for.
-    assert!(ROW_COUNT_MAX.div_ceil(LEAF_ROWS as u64) <= (NODE_KEYS as u64).pow(LEVELS_MAX as u32));
+    assert!(size_of::<Bucket>() == 64);
+    assert!(size_of::<Fence>() == 16);
+    assert!(ROW_COUNT_MAX / (BUCKET_ROWS as u64) < 1 << 32);
 };
 
-impl Leaf {
-    /// A leaf without rows.
-    pub const UNUSED: Leaf = Leaf { keys: [UNUSED_KEY; LEAF_ROWS], locators: [Locator::UNUSED; LEAF_ROWS] };
+impl Bucket {
+    /// A bucket without records.
+    pub const EMPTY: Bucket =
+        Bucket { tags: [0; BUCKET_SLOTS], overflows: 0, reserved: [0; 3], places: [U32::ZERO; BUCKET_SLOTS] };
 }
 
-/// One level of the directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Level {
-    /// Its nodes, counted from the start of the directory section.
-    pub nodes: Range<usize>,
-    /// How many entries it has: the nodes of the level below.
-    pub entry_count: usize,
+/// A key's hash, from which its home bucket and its tag follow.
+///
+/// Different keys have different hashes: each step can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hash(u64);
+
+impl Hash {
+    /// The hash of a key, in a file with this seed.
+    #[inline(always)]
+    pub const fn of(key: u64, seed: u64) -> Hash {
+        let mut hash = (key ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        hash ^= hash >> 32;
+        hash = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        Hash(hash ^ (hash >> 32))
+    }
+
+    /// The bucket where the search begins. Ascends with the hash.
+    #[inline(always)]
+    pub const fn home(self, home_count: usize) -> usize {
+        // In range: both factors are below 2³², and the product's upper half is below the second.
+        (((self.0 >> 32) * home_count as u64) >> 32) as usize
+    }
+
+    /// What a bucket keeps of the hash: never 0.
+    #[inline(always)]
+    pub const fn tag(self) -> u8 {
+        let bits = self.0 as u8;
+        if bits == 0 { 1 } else { bits }
+    }
 }
 
-/// The shape of an index, which follows from its row count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// How many rows the index holds.
-    pub row_count: usize,
-    /// How many leaves they fill.
-    pub leaf_count: usize,
-    /// The directory's levels from the root, which is one node, to the level
-    /// above the leaves. None if there is at most one leaf.
-    pub levels: Vec<Level>,
+/// How many buckets are the home of some hash. Behind them are as many more as
+/// the last ones need, less than [`PROBES_MAX`].
+pub const fn home_count(row_count: u64) -> usize {
+    row_count.div_ceil(BUCKET_ROWS as u64) as usize
 }
 
-impl Shape {
-    /// The shape for a row count; `None` beyond [`ROW_COUNT_MAX`].
-    pub fn of(row_count: u64) -> Option<Shape> {
-        let row_count = usize::try_from(row_count).ok().filter(|_| row_count <= ROW_COUNT_MAX)?;
-        let leaf_count = row_count.div_ceil(LEAF_ROWS);
-        let mut entry_counts = Vec::new();
-        let mut below = leaf_count;
-        while below > 1 {
-            entry_counts.push(below);
-            below = below.div_ceil(NODE_KEYS);
-        }
-        let mut first = 0;
-        let level_from = |entry_count: usize| {
-            let nodes = first..first + entry_count.div_ceil(NODE_KEYS);
-            first = nodes.end;
-            Level { nodes, entry_count }
-        };
-        let levels = entry_counts.into_iter().rev().map(level_from).collect();
-        Some(Shape { row_count, leaf_count, levels })
-    }
+/// How many fences a table has.
+pub const fn fence_count(row_count: u64) -> usize {
+    row_count.div_ceil(FENCE_ROWS as u64) as usize
+}
 
-    /// Length of the directory section.
-    pub fn directory_len_bytes(&self) -> u64 {
-        (self.levels.last().map_or(0, |level| level.nodes.end) * size_of::<Node>()) as u64
-    }
-
-    /// Length of the leaves section.
-    pub fn leaves_len_bytes(&self) -> u64 {
-        (self.leaf_count * size_of::<Leaf>()) as u64
-    }
+/// The seed of the `number`th try: the first is 0, the others differ in all bits.
+pub const fn seed(number: u64) -> u64 {
+    number.wrapping_mul(0xA076_1D64_78BD_642F)
 }
 
 #[cfg(test)]
@@ -112,28 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_has_an_entry_for_each_node_below() {
-        for rows in [0, 1, 8, 9, 128, 129, 2048, 2049, 100_000, 10_000_000, ROW_COUNT_MAX] {
-            let shape = Shape::of(rows).unwrap();
-            let mut below = shape.leaf_count;
-            for level in shape.levels.iter().rev() {
-                assert_eq!(level.entry_count, below, "{rows} rows");
-                below = level.nodes.len();
-            }
-            assert!(below <= 1, "{rows} rows: the root is one node");
-            assert!(shape.levels.len() <= LEVELS_MAX, "{rows} rows");
+    fn homes_are_in_range_and_ascend_with_the_hash() {
+        for home_count in [1, 2, 3, 1000, home_count(ROW_COUNT_MAX)] {
+            let mut hashes: Vec<Hash> = (0..1000).chain([u64::MAX]).map(|key| Hash::of(key, 0)).collect();
+            hashes.extend([Hash(0), Hash(u64::MAX)]);
+            hashes.sort_unstable();
+            assert!(hashes.is_sorted_by_key(|hash| hash.home(home_count)));
+            assert_eq!(Hash(u64::MAX).home(home_count), home_count - 1);
+            assert!(hashes.iter().all(|hash| hash.tag() != 0));
         }
-        assert_eq!(Shape::of(ROW_COUNT_MAX + 1), None);
-    }
-
-    #[test]
-    fn levels_follow_each_other_without_a_gap() {
-        let shape = Shape::of(1_000_000).unwrap();
-        let mut next = 0;
-        for level in &shape.levels {
-            assert_eq!(level.nodes.start, next);
-            next = level.nodes.end;
-        }
-        assert_eq!(shape.directory_len_bytes(), (next * 128) as u64);
     }
 }

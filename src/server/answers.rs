@@ -4,12 +4,13 @@
 //! ones borrowed from the file between them. It knows no socket.
 
 use std::io::IoSlice;
+use std::ops::ControlFlow;
 
 use zerocopy::IntoBytes;
 
-use crate::format::record::{Locator, Record};
-use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
-use crate::store::Store;
+use crate::format::record::Record;
+use crate::protocol::native::{Op, Request, ResponseHeader, Status};
+use crate::store::{Place, Store};
 
 /// Requests that are answered in one pass, at most.
 pub(super) const PASS_REQUESTS_MAX: usize = 1024;
@@ -18,8 +19,6 @@ pub(super) const PASS_REQUESTS_MAX: usize = 1024;
 const COPY_MAX_BYTES: usize = 4096;
 /// What the copied answers of one pass take up, at most.
 const COPIED_MAX_BYTES: usize = 64 << 10;
-/// A copy of a fixed length may write so many bytes beyond its record.
-const SLACK_BYTES: usize = 128;
 /// Records that are borrowed in one pass, at most.
 const BORROWED_MAX: usize = 31;
 /// Keys that are looked up at a time.
@@ -31,22 +30,20 @@ const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 
 /// The answers of one pass. Belongs to a worker; connections use it in turn.
 pub(super) struct Answers {
-    keys: [u64; LOOKUP_KEYS],
-    locators: [Locator; LOOKUP_KEYS],
     /// Each answer's length.
     lens_bytes: [u32; PASS_REQUESTS_MAX],
     count: usize,
-    total_len_bytes: usize,
     copied: Box<[u8]>,
     copied_len_bytes: usize,
     borrowed: [Borrowed; BORROWED_MAX],
     borrowed_count: usize,
+    borrowed_len_bytes: usize,
 }
 
 /// A record that goes out from the file itself.
 #[derive(Clone, Copy)]
 struct Borrowed {
-    locator: Locator,
+    place: Place,
     /// Copied bytes that go out before it.
     after_copied_bytes: usize,
 }
@@ -58,32 +55,39 @@ enum Answer<'a> {
 
 impl Answers {
     pub(super) fn new() -> Self {
-        let borrowed = Borrowed { locator: Locator::MISSING, after_copied_bytes: 0 };
+        let borrowed = Borrowed { place: Place::MISSING, after_copied_bytes: 0 };
         Answers {
-            keys: [0; LOOKUP_KEYS],
-            locators: [Locator::MISSING; LOOKUP_KEYS],
             lens_bytes: [0; PASS_REQUESTS_MAX],
             count: 0,
-            total_len_bytes: 0,
-            copied: vec![0; COPIED_MAX_BYTES + SLACK_BYTES].into(),
+            copied: vec![0; COPIED_MAX_BYTES].into(),
             copied_len_bytes: 0,
             borrowed: [borrowed; BORROWED_MAX],
             borrowed_count: 0,
+            borrowed_len_bytes: 0,
         }
     }
 
     /// Answers as many of the requests as fit into one pass, at least one.
     pub(super) fn assemble(&mut self, store: &Store, requests: &[Request]) {
-        (self.count, self.total_len_bytes, self.copied_len_bytes, self.borrowed_count) = (0, 0, 0, 0);
+        (self.count, self.copied_len_bytes) = (0, 0);
+        (self.borrowed_count, self.borrowed_len_bytes) = (0, 0);
+        let records = store.records();
+        let mut keys = [0; LOOKUP_KEYS];
         for requests in requests[..requests.len().min(PASS_REQUESTS_MAX)].chunks(LOOKUP_KEYS) {
-            for (key, request) in self.keys.iter_mut().zip(requests) {
+            for (key, request) in keys.iter_mut().zip(requests) {
                 *key = request.key();
             }
-            store.find_many(&self.keys[..requests.len()], &mut self.locators);
-            for (i, request) in requests.iter().enumerate() {
-                if !self.push(store, request, self.locators[i]) {
-                    return;
+            let answered_before = self.count;
+            store.find_each(&keys[..requests.len()], |i, place| {
+                let request = &requests[i];
+                if self.push_short(records, request, place) || self.push(records, request, place) {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
+            });
+            if self.count < answered_before + requests.len() {
+                return;
             }
         }
     }
@@ -95,7 +99,7 @@ impl Answers {
 
     /// The length of all answers together.
     pub(super) fn total_len_bytes(&self) -> usize {
-        self.total_len_bytes
+        self.copied_len_bytes + self.borrowed_len_bytes
     }
 
     /// Turns a number of bytes sent into answers sent whole, and bytes sent of
@@ -125,10 +129,11 @@ impl Answers {
             count += 1;
         };
         let mut copied_from = 0;
-        for Borrowed { locator, after_copied_bytes } in &self.borrowed[..self.borrowed_count] {
+        for Borrowed { place, after_copied_bytes } in &self.borrowed[..self.borrowed_count] {
             add(&copied[copied_from..*after_copied_bytes]);
             copied_from = *after_copied_bytes;
-            add(store.record(*locator).map(|record| record.bytes()).unwrap_or_default());
+            let record = Record::at(store.records(), place.offset_bytes);
+            add(record.map(|record| record.answer()).unwrap_or_default());
         }
         add(&copied[copied_from..]);
         let mut unsent = &mut pieces[..count];
@@ -136,66 +141,84 @@ impl Answers {
         send(unsent)
     }
 
-    /// Adds an answer, or tells that there is no room for it.
+    /// Adds the answer to a Get if it is a short value, as most are, and there is
+    /// room.
     #[inline(always)]
-    fn push(&mut self, store: &Store, request: &Request, locator: Locator) -> bool {
-        let answer = answer(store, request, locator);
-        let len_bytes = match answer {
-            Answer::Record(record) if record.len_bytes() > COPY_MAX_BYTES => {
+    fn push_short(&mut self, records: &[u8], request: &Request, place: Place) -> bool {
+        let Some(record) = Record::at(records, place.offset_bytes) else { return false };
+        let answer = record.answer();
+        if request.op_code() != Op::Get as u32 {
+            return false;
+        }
+        let Some(to) = self.copied.get_mut(self.copied_len_bytes..self.copied_len_bytes + answer.len()) else {
+            return false;
+        };
+        // An answer is no shorter than its header, 8 bytes.
+        let copied = copy_halves::<32>(answer, to) || copy_halves::<16>(answer, to) || copy_halves::<8>(answer, to);
+        if copied {
+            self.copied_len_bytes += answer.len();
+            self.count_answer(answer.len());
+        }
+        copied
+    }
+
+    /// Adds any answer, or tells that there is no room for it.
+    fn push(&mut self, records: &[u8], request: &Request, place: Place) -> bool {
+        let answer = answer(records, request, place);
+        let copied: &[u8] = match &answer {
+            Answer::Record(record) if record.answer_len_bytes() > COPY_MAX_BYTES => {
                 if self.borrowed_count == BORROWED_MAX {
                     return false;
                 }
-                self.borrowed[self.borrowed_count] = Borrowed { locator, after_copied_bytes: self.copied_len_bytes };
+                self.borrowed[self.borrowed_count] = Borrowed { place, after_copied_bytes: self.copied_len_bytes };
                 self.borrowed_count += 1;
-                record.len_bytes()
+                self.borrowed_len_bytes += record.answer_len_bytes();
+                self.count_answer(record.answer_len_bytes());
+                return true;
             }
-            Answer::Record(record) => {
-                if self.copied_len_bytes + record.len_bytes() > COPIED_MAX_BYTES {
-                    return false;
-                }
-                self.copy(record);
-                record.len_bytes()
-            }
-            Answer::Header(header) => {
-                if self.copied_len_bytes + RESPONSE_HEADER_LEN_BYTES > COPIED_MAX_BYTES {
-                    return false;
-                }
-                let end = self.copied_len_bytes + RESPONSE_HEADER_LEN_BYTES;
-                self.copied[self.copied_len_bytes..end].copy_from_slice(header.as_bytes());
-                self.copied_len_bytes = end;
-                RESPONSE_HEADER_LEN_BYTES
-            }
+            Answer::Record(record) => record.answer(),
+            Answer::Header(header) => header.as_bytes(),
         };
-        self.lens_bytes[self.count] = len_bytes as u32; // a record is at most 1 GiB and 8 bytes
-        self.count += 1;
-        self.total_len_bytes += len_bytes;
+        let Some(to) = self.copied[self.copied_len_bytes..].get_mut(..copied.len()) else { return false };
+        to.copy_from_slice(copied);
+        self.copied_len_bytes += copied.len();
+        self.count_answer(copied.len());
         true
     }
 
-    /// Copies a record behind the others. Short ones are copied with what
-    /// follows them in the file, which the next answer overwrites.
     #[inline(always)]
-    fn copy(&mut self, record: Record<'_>) {
-        let len_bytes = record.len_bytes();
-        let to = &mut self.copied[self.copied_len_bytes..];
-        match (record.wide::<64>(), record.wide::<SLACK_BYTES>()) {
-            (Some(wide), _) if len_bytes <= wide.len() => to[..wide.len()].copy_from_slice(wide),
-            (_, Some(wide)) if len_bytes <= wide.len() => to[..wide.len()].copy_from_slice(wide),
-            _ => to[..len_bytes].copy_from_slice(record.bytes()),
-        }
-        self.copied_len_bytes += len_bytes;
+    fn count_answer(&mut self, len_bytes: usize) {
+        self.lens_bytes[self.count] = len_bytes as u32; // an answer is at most 1 GiB and 8 bytes
+        self.count += 1;
     }
 }
 
+/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap:
+/// no loop, and no byte beyond. Does nothing for other lengths.
 #[inline(always)]
-fn answer<'a>(store: &'a Store, request: &Request, locator: Locator) -> Answer<'a> {
+fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
+    if from.len() > 2 * N || to.len() != from.len() {
+        return false;
+    }
+    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
+    if let Some(to) = to.first_chunk_mut() {
+        *to = *first;
+    }
+    if let Some(to) = to.last_chunk_mut() {
+        *to = *last;
+    }
+    true
+}
+
+#[inline(always)]
+fn answer<'a>(records: &'a [u8], request: &Request, place: Place) -> Answer<'a> {
     match Op::from_code(request.op_code()) {
-        Some(Op::Get) => match store.record(locator) {
+        Some(Op::Get) => match Record::at(records, place.offset_bytes) {
             Some(record) => Answer::Record(record),
-            None if locator == Locator::MISSING => Answer::Header(NOT_FOUND),
+            None if place == Place::MISSING => Answer::Header(NOT_FOUND),
             None => Answer::Header(ERROR),
         },
-        Some(Op::Exists) if locator == Locator::MISSING => Answer::Header(NOT_FOUND),
+        Some(Op::Exists) if place == Place::MISSING => Answer::Header(NOT_FOUND),
         Some(Op::Exists) => Answer::Header(FOUND),
         None => Answer::Header(ERROR),
     }

@@ -20,12 +20,15 @@ use tracing::debug;
 use zerocopy::FromBytes;
 
 use super::answers::{Answers, PASS_REQUESTS_MAX};
-use super::worker::Shared;
+use super::shared::Shared;
 use crate::protocol::native::{REQUEST_LEN_BYTES, Request};
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
 /// that does not fill its buffer tells that the socket is empty.
 const READ_LEN_BYTES: usize = PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
+
+/// Requests that one connection has answered before the others get their turn.
+const TURN_REQUESTS: usize = 4 * PASS_REQUESTS_MAX;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
@@ -51,6 +54,8 @@ pub(super) struct Connection {
     partial: [u8; REQUEST_LEN_BYTES],
     partial_len_bytes: usize,
     owed: Owed,
+    /// Whether the worker counts this connection among those that owe.
+    owes: bool,
 }
 
 /// Requests that were read, and whose answers are not sent.
@@ -66,11 +71,12 @@ impl Connection {
         stream.set_nonblocking(true)?;
         let stream = UnixStream::from_std(stream)?;
         let partial = [0; REQUEST_LEN_BYTES];
-        Ok(Connection { stream, shared, partial, partial_len_bytes: 0, owed: Owed::default() })
+        Ok(Connection { stream, shared, partial, partial_len_bytes: 0, owed: Owed::default(), owes: false })
     }
 
     fn poll_serve(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
         let Scratch { input, answers } = scratch;
+        let mut answered = 0;
         loop {
             if !self.owed.requests.is_empty() {
                 ready!(self.poll_owed(cx, answers))?;
@@ -97,9 +103,15 @@ impl Connection {
                 self.owed.requests.reserve_exact(READ_LEN_BYTES);
                 self.owed.requests.extend_from_slice(&input[unanswered * REQUEST_LEN_BYTES..whole]);
                 self.owed.sent_bytes = sent_bytes;
+                self.owes = true;
                 self.shared.owes();
             }
             ready!(polled)?;
+            answered += whole / REQUEST_LEN_BYTES;
+            if answered >= TURN_REQUESTS {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
     }
 
@@ -113,9 +125,15 @@ impl Connection {
             self.owed.requests.drain(..unanswered * REQUEST_LEN_BYTES);
         } else {
             self.owed.requests.clear();
-            self.shared.owes_no_more();
+            self.owes_no_more();
         }
         polled
+    }
+
+    fn owes_no_more(&mut self) {
+        if std::mem::take(&mut self.owes) {
+            self.shared.owes_no_more();
+        }
     }
 
     /// Answers requests until all answers are sent or the socket is full. Tells
@@ -168,14 +186,73 @@ impl Future for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if !self.owed.requests.is_empty() {
-            self.shared.owes_no_more();
-        }
+        self.owes_no_more();
         self.shared.connection_closed();
     }
 }
 
 fn typed(requests: &[u8]) -> &[Request] {
-    // The length is a whole number of requests.
-    <[Request]>::ref_from_bytes(requests).unwrap_or_default()
+    <[Request]>::ref_from_bytes(requests).expect("whole requests")
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use std::io::{Read, Write};
+    use std::thread;
+
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+    use crate::protocol::native::{Op, ResponseHeader};
+    use crate::store::Store;
+
+    /// With the smallest send buffer that the system gives, nearly every write is
+    /// partial, and ends within headers, within values, and between them.
+    #[test]
+    fn answers_are_whole_however_little_the_socket_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let value =
+            |key: u64| "v".repeat([0, 1, 26, 56, 57, 300, 4088, 4089, 9000][key as usize % 9] + key as usize % 5);
+        let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
+        let db = folder.path().join("storage.db");
+        bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        let shared = Arc::new(Shared::new(Arc::new(Store::open(db).unwrap())));
+
+        let (mut client, server) = StdUnixStream::pair().unwrap();
+        set_socket_send_buffer_size(&server, 1).unwrap();
+        let keys = || (0..1500_u64).map(|i| i * 37 % 103);
+        let requests: Vec<u8> = keys().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();
+        let answers: Vec<u8> = keys()
+            .flat_map(|key| match key {
+                0..100 => {
+                    [ResponseHeader::of_value(value(key).len()).unwrap().as_bytes(), value(key).as_bytes()].concat()
+                }
+                _ => vec![0, 0, 0, 1, 0, 0, 0, 0],
+            })
+            .collect();
+
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        thread::scope(|scope| {
+            let mut writer = client.try_clone().unwrap();
+            scope.spawn(move || {
+                writer.write_all(&requests).unwrap();
+                writer.shutdown(std::net::Shutdown::Write).unwrap();
+            });
+            scope.spawn(move || {
+                let (mut at, mut buffer) = (0, [0; 7001]);
+                loop {
+                    let len_bytes = client.read(&mut buffer[..1 + at * 7919 % 7001]).unwrap();
+                    assert!(buffer[..len_bytes] == answers[at..at + len_bytes], "bytes from {at} on");
+                    at += len_bytes;
+                    if len_bytes == 0 {
+                        break;
+                    }
+                }
+                assert_eq!(at, answers.len());
+            });
+            runtime.block_on(async { Connection::new(server, shared).unwrap().await });
+        });
+    }
 }

@@ -1,12 +1,15 @@
 //! The listening socket and its path.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
@@ -29,6 +32,7 @@ impl Listener {
     pub(super) fn bind(path: &Path) -> Result<Listener, ServerError> {
         let refuse = |problem: String| ServerError::Socket { path: path.to_path_buf(), problem };
         check(path).map_err(refuse)?;
+        let _lock = Lock::take(path).map_err(refuse)?;
         let bound = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 make_way(path).map_err(refuse)?;
@@ -62,6 +66,47 @@ impl Drop for Listener {
     }
 }
 
+/// Holds off other servers that start on the same path: between a look at a socket
+/// and its removal, and between `bind` and `listen`, it is not what it seems. The
+/// lock's file is removed when it is dropped.
+struct Lock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn take(socket: &Path) -> Result<Lock, String> {
+        const ATTEMPTS: u32 = 500;
+        const PAUSE: Duration = Duration::from_millis(10);
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let fault = |error: io::Error| format!("cannot lock {}: {error}", path.display());
+        for _ in 0..ATTEMPTS {
+            let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    // Its last owner may have removed it meanwhile, and another made a new one.
+                    let locked = file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).map_err(fault)?;
+                    if identity(&path).is_ok_and(|there| there == locked) {
+                        return Ok(Lock { _file: file, path });
+                    }
+                }
+                Err(Errno::WOULDBLOCK) => thread::sleep(PAUSE),
+                Err(error) => return Err(fault(error.into())),
+            }
+        }
+        Err(format!("another server holds {}: stop that one, or choose another --socket", path.display()))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // One that is left behind is locked and removed by the next.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
@@ -72,6 +117,9 @@ fn check(path: &Path) -> Result<(), String> {
         return Err(format!(
             "{len_bytes} bytes, where at most {PATH_LEN_MAX_BYTES} fit into a Unix socket address: choose a shorter --socket"
         ));
+    }
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Err("ends in a slash, and is not the name of a socket: choose another --socket".to_owned());
     }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -9,6 +9,7 @@
 mod answers;
 mod connection;
 mod listener;
+mod shared;
 mod worker;
 
 use std::future::Future;
@@ -23,7 +24,7 @@ use thiserror::Error;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
 
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use listener::Listener;
 use worker::Worker;
 
@@ -34,9 +35,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The file cannot be served.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// The socket cannot be had.
     #[error("{}: {problem}", path.display())]
     Socket {
@@ -50,15 +48,12 @@ pub enum ServerError {
     Worker(io::Error),
 }
 
-/// What to serve, and where.
+/// Where to serve, and with what.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The baked file.
-    pub db: PathBuf,
     /// Where clients connect.
     pub socket: PathBuf,
-    /// Threads that answer. `None`: half the processors, for the clients need
-    /// the others.
+    /// Threads that answer. `None`: as many as there are processors.
     pub workers: Option<NonZeroUsize>,
 }
 
@@ -70,14 +65,35 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens and checks the whole file, then takes the socket. Clients can
-    /// connect from here on, and are answered once the server runs.
+    /// Takes the socket. Clients can connect from here on, and are answered once
+    /// the server runs.
     ///
     /// # Errors
-    /// [`ServerError::Store`] and [`ServerError::Socket`].
-    pub fn bind(config: &Config) -> Result<Server, ServerError> {
-        let store = Store::open(&config.db)?;
-        store.verify()?;
+    /// [`ServerError::Socket`].
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(all(feature = "bake", feature = "server"))] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &db, &Options::default(), &mut |_| ())?;
+    /// use zero_kv::client::Client;
+    /// use zero_kv::server::{Config, Server};
+    ///
+    /// let server = Server::bind(zero_kv::Store::open(&db)?, &Config { socket: socket.clone(), workers: None })?;
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| server.run(async { stopped.await.unwrap_or_default() }));
+    ///     let mut client = Client::connect(&socket)?;
+    ///     assert_eq!(client.get(7)?, Some(b"seven".to_vec()));
+    ///     drop(stop);
+    ///     Ok::<(), zero_kv::client::ClientError>(())
+    /// })?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bind(store: Store, config: &Config) -> Result<Server, ServerError> {
         let listener = Listener::bind(&config.socket)?;
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
         Ok(Server { store: Arc::new(store), listener, workers })
@@ -118,18 +134,26 @@ impl Server {
 }
 
 fn default_workers() -> usize {
-    thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// Gives each connection to the worker that has the fewest.
 async fn accept(listener: &UnixListener, workers: &[Worker]) {
+    let mut failing = false;
     loop {
         let accepted = listener.accept().await.and_then(|(stream, _)| stream.into_std());
         match (accepted, workers.iter().min_by_key(|worker| worker.connections())) {
-            (Ok(stream), Some(worker)) => worker.take(stream),
+            (Ok(stream), Some(worker)) => {
+                if std::mem::take(&mut failing) {
+                    info!("connections are accepted again");
+                }
+                worker.take(stream);
+            }
             (Ok(_), None) => {}
             (Err(error), _) => {
-                warn!("cannot accept a connection: {error}: trying again in {} ms", ACCEPT_RETRY.as_millis());
+                if !std::mem::replace(&mut failing, true) {
+                    warn!("cannot accept a connection: {error}: trying again every {} ms", ACCEPT_RETRY.as_millis());
+                }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }

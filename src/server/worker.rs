@@ -3,56 +3,19 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
 use super::connection::Connection;
+use super::shared::Shared;
 use crate::store::Store;
 
 /// How long a stopping worker waits for clients to take their answers.
 const DRAIN: Duration = Duration::from_millis(500);
-
-/// What a worker's connections share.
-pub(super) struct Shared {
-    pub(super) store: Arc<Store>,
-    connections: AtomicUsize,
-    /// Connections that owe answers their clients have not taken yet.
-    owing: AtomicUsize,
-    stopping: AtomicBool,
-    nothing_owed: Notify,
-}
-
-impl Shared {
-    /// Whether no more requests are to be read.
-    #[inline]
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn connection_opened(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn connection_closed(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn owes(&self) {
-        self.owing.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn owes_no_more(&self) {
-        if self.owing.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
-            self.nothing_owed.notify_one();
-        }
-    }
-}
 
 /// A running worker.
 pub(super) struct Worker {
@@ -63,13 +26,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn start(number: usize, store: &Arc<Store>) -> io::Result<Worker> {
-        let shared = Arc::new(Shared {
-            store: Arc::clone(store),
-            connections: AtomicUsize::new(0),
-            owing: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            nothing_owed: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(Arc::clone(store)));
         let (streams, receiver) = unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = Arc::clone(&shared);
@@ -81,7 +38,7 @@ impl Worker {
 
     /// How many connections it has.
     pub(super) fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+        self.shared.connections()
     }
 
     /// Gives it a connection.
@@ -109,12 +66,6 @@ async fn serve(mut streams: UnboundedReceiver<UnixStream>, shared: Arc<Shared>) 
             }
         }
     }
-    shared.stopping.store(true, Ordering::Relaxed);
-    let nothing_owed = async {
-        while shared.owing.load(Ordering::Relaxed) > 0 {
-            shared.nothing_owed.notified().await;
-        }
-    };
     // Whoever has not taken its answers by then is cut off.
-    let _ = tokio::time::timeout(DRAIN, nothing_owed).await;
+    let _ = tokio::time::timeout(DRAIN, shared.stop()).await;
 }

@@ -1,85 +1,45 @@
 //! Checking what a file holds against what its header and checksums say.
 
-use std::ops::Range;
+use std::ops::ControlFlow;
+
+use zerocopy::little_endian::U64;
 
 use super::Store;
+use super::rows::Places;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::SectionKind;
-use crate::format::index::{LEAF_ROWS, Leaf, NODE_KEYS, UNUSED_KEY};
-use crate::format::record::{Locator, RECORD_HEADER_LEN_BYTES, record_len_bytes};
-use zerocopy::little_endian::U64;
+use crate::format::index::FENCE_ROWS;
+use crate::format::record::Record;
 
-/// Checks the sections that a lookup follows: their checksums, the order of the
-/// keys, that the records lie one behind the other as the locators say, and that
-/// each level of the directory repeats the first keys below it.
-pub(super) fn index(store: &Store) -> Result<(), FormatError> {
-    let layout = &store.layout;
-    for (kind, section) in layout.sections() {
-        let found = match kind {
+/// Checks all that lookups rely on: every byte against its checksum, that
+/// records follow each other in key order, that each fence names its row, and
+/// that each key is found. After it, a key that is not found is not in the file.
+pub(super) fn all(store: &Store) -> Result<(), FormatError> {
+    sections(store)?;
+    blocks(store)?;
+    rows(store)?;
+    keys(store)?;
+    buckets(store)
+}
+
+fn sections(store: &Store) -> Result<(), FormatError> {
+    for (section, place) in store.layout.sections() {
+        let found = match section {
             SectionKind::Records => section_sum(block_sums(store)),
-            _ => section_sum_of(store.section(&section)),
+            _ => section_sum_of(store.section(&place)),
         };
-        if found != section.checksum {
-            return Err(FormatError::SectionChecksum { section: kind, expected: section.checksum, found });
+        if found != place.checksum {
+            return Err(FormatError::SectionChecksum { section, expected: place.checksum, found });
         }
-    }
-    leaves(store)?;
-    directory(store)
-}
-
-fn leaves(store: &Store) -> Result<(), FormatError> {
-    let index = store.index();
-    let records = store.section(&store.layout.records);
-    let mut next_offset_bytes = 0;
-    let mut previous = None;
-    for row in 0..index.shape.row_count {
-        let fault = || FormatError::IndexRow { row: row as u64 };
-        let (key, locator) = index.row(row).ok_or_else(fault)?;
-        if locator.offset_bytes() != next_offset_bytes || previous.is_some_and(|previous| previous >= key) {
-            return Err(fault());
-        }
-        let value = locator.value_in(records).ok_or_else(fault)?;
-        next_offset_bytes += record_len_bytes(value.len()) as u64;
-        previous = Some(key);
-    }
-    let used_in_last = index.shape.row_count % LEAF_ROWS;
-    let unused_are_marked = index.leaves.last().is_none_or(|Leaf { keys, locators }| {
-        used_in_last == 0
-            || keys[used_in_last..].iter().all(|key| *key == UNUSED_KEY)
-                && locators[used_in_last..].iter().all(|locator| *locator == Locator::UNUSED)
-    });
-    if next_offset_bytes != records.len() as u64 || !unused_are_marked {
-        return Err(FormatError::IndexRow { row: index.shape.row_count as u64 });
     }
     Ok(())
 }
 
-fn directory(store: &Store) -> Result<(), FormatError> {
-    let index = store.index();
-    // From the level above the leaves upwards: below is first the leaves, then each level in turn.
-    let mut first_key_below: Box<dyn Fn(usize) -> U64> = Box::new(|leaf| index.leaves[leaf].keys[0]);
-    for (level, shape) in index.shape.levels.iter().rev().enumerate() {
-        let nodes = &index.directory[shape.nodes.clone()];
-        for entry in 0..nodes.len() * NODE_KEYS {
-            let expected = if entry < shape.entry_count { first_key_below(entry) } else { UNUSED_KEY };
-            if nodes[entry / NODE_KEYS].keys[entry % NODE_KEYS] != expected {
-                return Err(FormatError::DirectoryEntry { level, entry });
-            }
-        }
-        first_key_below = Box::new(|node| nodes[node].keys[0]);
-    }
-    Ok(())
-}
-
-/// Checks the blocks that hold a range of the records section.
-pub(super) fn records(store: &Store, range: Range<usize>) -> Result<(), FormatError> {
+fn blocks(store: &Store) -> Result<(), FormatError> {
     let section = &store.layout.records;
-    let records = store.section(section);
-    let sums = block_sums(store);
-    let (first, end) = (range.start / BLOCK_LEN_BYTES, range.end.div_ceil(BLOCK_LEN_BYTES));
-    let blocks = records[first * BLOCK_LEN_BYTES..].chunks(BLOCK_LEN_BYTES);
-    for (block, (bytes, expected)) in (first..end).zip(blocks.zip(&sums[first..])) {
+    let blocks = store.section(section).chunks(BLOCK_LEN_BYTES);
+    for (block, (bytes, expected)) in blocks.zip(block_sums(store)).enumerate() {
         let found = block_sum(bytes);
         if found != *expected {
             return Err(FormatError::BlockChecksum {
@@ -93,13 +53,86 @@ pub(super) fn records(store: &Store, range: Range<usize>) -> Result<(), FormatEr
     Ok(())
 }
 
-/// Checks the block that holds the header of a record, if it lies inside the
-/// records section.
-pub(super) fn record_header(store: &Store, locator: Locator) -> Result<(), FormatError> {
-    let len_bytes = store.layout.records.len_bytes;
-    let at = |offset_bytes: u64| offset_bytes.min(len_bytes) as usize;
-    let start_bytes = locator.offset_bytes();
-    records(store, at(start_bytes)..at(start_bytes + RECORD_HEADER_LEN_BYTES as u64))
+/// Walks along the records and holds the fences against them.
+fn rows(store: &Store) -> Result<(), FormatError> {
+    let (records, align_bytes) = (store.records(), store.record_align_bytes());
+    let (mut offset_bytes, mut previous) = (0, None);
+    for row in 0..store.len() {
+        let fault = |what| FormatError::Row { row: row as u64, what };
+        let record = Record::at(records, offset_bytes).ok_or_else(|| fault("the record does not fit"))?;
+        if previous.is_some_and(|previous| previous >= record.key()) {
+            return Err(fault("the key is not above the one before"));
+        }
+        if row % FENCE_ROWS == 0 {
+            let fence = store.fences().get(row / FENCE_ROWS);
+            if fence.is_none_or(|fence| fence.key != record.key() || fence.offset_bytes != offset_bytes) {
+                return Err(fault("the fence does not lead to it"));
+            }
+        }
+        let (used, len_bytes) = (record.answer_len_bytes() + size_of::<u64>(), record.len_bytes(align_bytes));
+        let start = offset_bytes as usize;
+        let padding = records.get(start + used..start + len_bytes);
+        if padding.is_none_or(|padding| padding.iter().any(|byte| *byte != 0)) {
+            return Err(fault("the padding is not zero, or not there"));
+        }
+        previous = Some(record.key());
+        offset_bytes += len_bytes as u64;
+    }
+    if offset_bytes != records.len() as u64 {
+        return Err(FormatError::Row { row: store.len() as u64, what: "there are records beyond the last row" });
+    }
+    Ok(())
+}
+
+/// Looks each key up.
+fn keys(store: &Store) -> Result<(), FormatError> {
+    const BATCH_KEYS: usize = 256;
+    let index = store.index();
+    let mut rows = Places::of(store);
+    let (mut keys, mut places) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
+    for first_row in (0..store.len()).step_by(BATCH_KEYS) {
+        keys.clear();
+        places.clear();
+        for (key, place) in rows.by_ref().take(BATCH_KEYS) {
+            keys.push(key);
+            places.push(place);
+        }
+        let mut lost = None;
+        index.find_each(&keys, |i, place| {
+            if place == places[i] {
+                return ControlFlow::Continue(());
+            }
+            lost = Some((first_row + i) as u64);
+            ControlFlow::Break(())
+        });
+        if let Some(row) = lost {
+            return Err(FormatError::Row { row, what: "the buckets do not lead to it" });
+        }
+    }
+    Ok(())
+}
+
+/// Holds each bucket to its form, and counts the records in all of them.
+fn buckets(store: &Store) -> Result<(), FormatError> {
+    let mut found = 0;
+    for (bucket, held) in store.index().buckets.iter().enumerate() {
+        let fault = |what| FormatError::Bucket { bucket, what };
+        if held.overflows > 1 {
+            return Err(fault("the overflow byte is neither 0 nor 1"));
+        }
+        if held.reserved != [0; 3] {
+            return Err(fault("the reserved bytes are not zero"));
+        }
+        for (tag, place) in held.tags.iter().zip(&held.places) {
+            match tag {
+                0 if *place != 0 => return Err(fault("the place in an unused slot is not zero")),
+                0 => {}
+                _ => found += 1,
+            }
+        }
+    }
+    let expected = store.len() as u64;
+    if found != expected { Err(FormatError::BucketCount { expected, found }) } else { Ok(()) }
 }
 
 fn block_sums(store: &Store) -> &[U64] {

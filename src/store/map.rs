@@ -15,7 +15,7 @@ impl Map {
         // it. What `Mmap::map` asks for beyond that, that nobody changes the file meanwhile, cannot be had from the
         // system: `Store` hands that duty to its caller, and bakes never write into a file that has its name. No
         // code here relies on a byte still being what it was when it was checked: every lookup bounds-checks the
-        // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open_…`).
+        // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
         let map = unsafe { Mmap::map(file)? };
         Ok(Map(map))
     }

@@ -1,18 +1,13 @@
-//! Looking keys up in the index.
+//! Looking keys up.
 //!
-//! One key at a time, or many in stages: all keys go down one level before any
-//! goes down the next, so that their memory accesses overlap. Whatever the
-//! directory holds, a search ends in some leaf of the index, and whatever the
-//! leaf holds, a key is found only where it stands.
+//! One key at a time, or many in stages, so that the memory fetches what the
+//! next stage needs while others are looked at. Whatever the buckets hold, a key
+//! is found only where it stands in a record.
 
-use zerocopy::little_endian::U64;
+use std::ops::ControlFlow;
 
-#[cfg(target_arch = "x86_64")]
-use super::compare::avx2;
-use super::compare::{below, not_above};
-use super::prefetch::{prefetch, prefetch_value};
-use crate::format::index::{LEAF_ROWS, Leaf, Level, NODE_KEYS, Node, Shape};
-use crate::format::record::Locator;
+use super::machine::{prefetch, slots_with};
+use crate::format::index::{Bucket, Hash, PROBES_MAX};
 
 /// Keys that go through the stages together: enough to keep the memory busy,
 /// few enough that what was prefetched first is still in the cache.
@@ -20,144 +15,114 @@ const STAGE_KEYS: usize = 64;
 
 const LINE_LEN_BYTES: usize = 64;
 
-/// Typed views of the index sections.
-#[derive(Clone, Copy)]
-pub(super) struct Index<'a> {
-    pub(super) shape: &'a Shape,
-    pub(super) directory: &'a [Node],
-    pub(super) leaves: &'a [Leaf],
+/// Where a record is in the records section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) offset_bytes: u64,
 }
 
-/// Whether the processor has what [`avx2`] needs.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(super) fn has_avx2() -> bool {
-    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("popcnt")
+impl Place {
+    /// No record has this key.
+    pub(crate) const MISSING: Place = Place { offset_bytes: u64::MAX };
+}
+
+/// What a lookup needs of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Index<'a> {
+    pub(super) hash_seed: u64,
+    pub(super) home_count: usize,
+    pub(super) buckets: &'a [Bucket],
+    pub(super) records: &'a [u8],
+    pub(super) record_align_bits: u32,
+    /// What most records are not longer than.
+    pub(super) typical_len_bytes: usize,
 }
 
 impl Index<'_> {
-    /// The key and locator of a row.
+    /// Where a key's record is.
     #[inline]
-    pub(super) fn row(&self, row: usize) -> Option<(u64, Locator)> {
-        if row >= self.shape.row_count {
-            return None;
-        }
-        let leaf = self.leaves.get(row / LEAF_ROWS)?;
-        Some((leaf.keys[row % LEAF_ROWS].get(), leaf.locators[row % LEAF_ROWS]))
+    pub(super) fn find(&self, key: u64) -> Place {
+        self.find_hashed(key, Hash::of(key, self.hash_seed))
     }
 
-    /// The locator of a key, [`Locator::MISSING`] if it is not there.
+    /// Hands on, in order, where the records of many keys are, with each key's
+    /// position, until it is told to stop.
+    #[inline(always)]
+    pub(super) fn find_each(&self, keys: &[u64], mut found: impl FnMut(usize, Place) -> ControlFlow<()>) {
+        let mut hashes = [Hash::of(0, 0); STAGE_KEYS];
+        let mut candidates = [Place::MISSING; STAGE_KEYS];
+        for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
+            for (key, hash) in keys.iter().zip(&mut hashes) {
+                *hash = Hash::of(*key, self.hash_seed);
+                if let Some(bucket) = self.buckets.get(hash.home(self.home_count)) {
+                    prefetch(bucket);
+                }
+            }
+            for (hash, candidate) in hashes[..keys.len()].iter().zip(&mut candidates) {
+                *candidate = self.candidate(*hash);
+                self.prefetch_record(*candidate);
+            }
+            for (i, key) in keys.iter().enumerate() {
+                let candidate = candidates[i];
+                let place = if self.is_at(*key, candidate) { candidate } else { self.find_hashed(*key, hashes[i]) };
+                if found(stage * STAGE_KEYS + i, place).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The first record in a hash's home bucket that may be the one. A guess,
+    /// right for nearly all keys that are there.
+    #[inline(always)]
+    fn candidate(&self, hash: Hash) -> Place {
+        let Some(bucket) = self.buckets.get(hash.home(self.home_count)) else { return Place::MISSING };
+        self.place(bucket, slots_with(bucket, hash.tag())).unwrap_or(Place::MISSING)
+    }
+
     #[inline]
-    pub(super) fn find(&self, key: u64) -> Locator {
-        #[cfg(target_arch = "x86_64")]
-        if has_avx2() {
-            // SAFETY: The processor has the features that the function asks for.
-            return unsafe { self.find_avx2(key) };
-        }
-        self.descend(key, not_above, below)
-    }
-
-    /// The locators of many keys; the records that were found are on their way
-    /// into the cache.
-    ///
-    /// # Panics
-    /// If `locators` is shorter than `keys`.
-    pub(super) fn find_many(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
-        let locators = &mut locators[..keys.len()];
-        for (keys, locators) in keys.chunks(STAGE_KEYS).zip(locators.chunks_mut(STAGE_KEYS)) {
-            #[cfg(target_arch = "x86_64")]
-            if has_avx2() {
-                // SAFETY: The processor has the features that the function asks for.
-                unsafe { self.find_stage_avx2(keys, locators, records) };
-                continue;
+    fn find_hashed(&self, key: u64, hash: Hash) -> Place {
+        let home = hash.home(self.home_count);
+        for bucket in self.buckets.iter().skip(home).take(PROBES_MAX) {
+            let mut slots = slots_with(bucket, hash.tag());
+            while let Some(place) = self.place(bucket, slots) {
+                if self.is_at(key, place) {
+                    return place;
+                }
+                slots &= slots - 1;
             }
-            self.descend_together(keys, locators, records, not_above, below);
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,popcnt")]
-    fn find_avx2(&self, key: u64) -> Locator {
-        self.descend(key, |keys, key| avx2::not_above(keys, key), |keys, key| avx2::below(keys, key))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,popcnt")]
-    fn find_stage_avx2(&self, keys: &[u64], locators: &mut [Locator], records: &[u8]) {
-        let not_above = |keys: &_, key| avx2::not_above(keys, key);
-        let below = |keys: &_, key| avx2::below(keys, key);
-        self.descend_together(keys, locators, records, not_above, below);
-    }
-
-    #[inline(always)]
-    fn descend(
-        &self,
-        key: u64,
-        not_above: impl Fn(&[U64; NODE_KEYS], u64) -> usize,
-        below: impl Fn(&[U64; LEAF_ROWS], u64) -> usize,
-    ) -> Locator {
-        let mut position = 0;
-        for level in &self.shape.levels {
-            position = self.step(level, position, key, &not_above);
-        }
-        self.find_in_leaf(position, key, &below)
-    }
-
-    /// Takes at most [`STAGE_KEYS`] keys through all stages.
-    #[inline(always)]
-    fn descend_together(
-        &self,
-        keys: &[u64],
-        locators: &mut [Locator],
-        records: &[u8],
-        not_above: impl Fn(&[U64; NODE_KEYS], u64) -> usize,
-        below: impl Fn(&[U64; LEAF_ROWS], u64) -> usize,
-    ) {
-        let mut positions = [0_usize; STAGE_KEYS];
-        for level in &self.shape.levels {
-            for (position, key) in positions.iter_mut().zip(keys) {
-                *position = self.step(level, *position, *key, &not_above);
+            if bucket.overflows == 0 {
+                break;
             }
         }
-        for (position, _) in positions.iter().zip(keys) {
-            if let Some(leaf) = self.leaves.get(*position) {
-                prefetch_value(leaf);
-            }
-        }
-        for ((position, key), locator) in positions.iter().zip(keys).zip(locators) {
-            *locator = self.find_in_leaf(*position, *key, &below);
-            let record = locator.offset_bytes() as usize;
-            prefetch(records, record);
-            prefetch(records, record + LINE_LEN_BYTES);
-        }
+        Place::MISSING
     }
 
-    /// From a node of a level to the node of the level below that may hold the
-    /// key: the last whose first key is not above it.
+    /// The place in the lowest of some slots.
     #[inline(always)]
-    fn step(
-        &self,
-        level: &Level,
-        position: usize,
-        key: u64,
-        not_above: impl Fn(&[U64; NODE_KEYS], u64) -> usize,
-    ) -> usize {
-        // Where a file that was changed meanwhile leads nowhere, any node does: the leaf decides.
-        let Some(node) = self.directory.get(level.nodes.start + position) else { return 0 };
-        let child = position * NODE_KEYS + not_above(&node.keys, key).saturating_sub(1);
-        // Unused places are not above the highest key of all, and lead to no node.
-        child.min(level.entry_count - 1)
+    fn place(&self, bucket: &Bucket, slots: u32) -> Option<Place> {
+        let place = bucket.places.get(slots.trailing_zeros() as usize)?;
+        Some(Place { offset_bytes: u64::from(place.get()) << self.record_align_bits })
     }
 
+    /// Whether this key's record is there.
     #[inline(always)]
-    fn find_in_leaf(&self, leaf: usize, key: u64, below: impl Fn(&[U64; LEAF_ROWS], u64) -> usize) -> Locator {
-        let Some(Leaf { keys, locators }) = self.leaves.get(leaf) else { return Locator::MISSING };
-        let place = below(keys, key);
-        let row = leaf * LEAF_ROWS + place;
-        // Unused places hold a key that may be asked for, so the row must be one that the table has.
-        match keys.get(place) {
-            Some(found) if found.get() == key && row < self.shape.row_count => locators[place],
-            _ => Locator::MISSING,
+    fn is_at(&self, key: u64, place: Place) -> bool {
+        let found = self.records.get(place.offset_bytes as usize..).and_then(|rest| rest.first_chunk());
+        found.is_some_and(|found| u64::from_le_bytes(*found) == key)
+    }
+
+    /// Starts to load as much of a record as most records have.
+    #[inline(always)]
+    fn prefetch_record(&self, place: Place) {
+        let Some(record) = self.records.get(place.offset_bytes as usize..) else { return };
+        let mut at = 0;
+        while at < self.typical_len_bytes.min(record.len()) {
+            prefetch(&record[at]);
+            at += LINE_LEN_BYTES;
+        }
+        if let Some(last) = record.get(self.typical_len_bytes.saturating_sub(1)) {
+            prefetch(last);
         }
     }
 }

@@ -89,11 +89,12 @@ fn a_bad_key_is_named_with_its_line_and_a_remedy() {
 #[test]
 fn a_row_with_other_fields_than_expected_is_named() {
     let unchosen = "quote the value, or choose columns with --key and --value";
+    let too_few = "give a key and a value, or say with --delimiter what is between them";
     let chosen = "give every row as many fields as the first, and quote values that hold the delimiter";
     assert_refused("1,a,b\n", &[], &format!(":1: 3 fields where 2 were expected: {unchosen}"));
-    assert_refused("1\n", &[], &format!(":1: 1 field where 2 were expected: {unchosen}"));
+    assert_refused("1\n", &[], &format!(":1: 1 field where 2 were expected: {too_few}"));
     assert_refused("1,a\n2,b,c\n", &[], &format!(":2: 3 fields where 2 were expected: {unchosen}"));
-    assert_refused("1;a\n", &[], &format!(":1: 1 field where 2 were expected: {unchosen}"));
+    assert_refused("1;a\n", &[], &format!(":1: 1 field where 2 were expected: {too_few}"));
     let columns = ["--key", "1", "--value", "3"];
     assert_refused("1,a,b\n2,c\n", &columns, &format!(":2: 2 fields where 3 were expected: {chosen}"));
 }
@@ -229,4 +230,22 @@ fn a_wrong_command_line_ends_with_code_2_and_says_what_was_wanted() {
         assert!(err.contains(part), "{args:?}: {err}");
     }
     assert_untouched(&folder, &before, &["storage.db"]);
+}
+
+#[test]
+fn a_carriage_return_alone_is_no_line_end() {
+    let message = "a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one";
+    assert_refused("1,a\r2,b\r", &[], &format!(":1: {message}"));
+    assert_refused("1,a\n2,one\rtwo\n", &[], &format!(":2: {message}"));
+    assert_refused("1,a\r\n2,b\r", &[], &format!(":2: {message}"));
+}
+
+#[test]
+fn the_input_is_not_its_own_output() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("rows.csv"), "1,a\n").unwrap();
+    folder.bake_text("", &[]).succeeds();
+    let refused = folder.run(folder.command(env!("CARGO_BIN_EXE_baker")).args(["rows.csv", "-o", "./rows.csv"]), b"");
+    refused.fails("rows.csv: is also the output: name another file with -o");
+    assert_eq!(std::fs::read(folder.path("rows.csv")).unwrap(), b"1,a\n");
 }

@@ -1,5 +1,7 @@
 //! `baker` as a process: what it accepts, what it says, and what it leaves.
 
+#![cfg(feature = "cli")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

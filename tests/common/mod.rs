@@ -138,7 +138,7 @@ impl Drop for Server {
 /// The command that serves a file, with a log that tests can read.
 pub fn kv_store(db: &Path, socket: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
-    command.arg("--db").arg(db).arg("--socket").arg(socket).env("RUST_LOG", "info").env("NO_COLOR", "1");
+    command.arg("--db").arg(db).arg("--socket").arg(socket).env("RUST_LOG", "info");
     command
 }
 

@@ -89,7 +89,7 @@ impl Scratch {
     /// What a file of these bytes is refused for.
     pub(crate) fn refusal(&self, bytes: &[u8]) -> zero_kv::format::FormatError {
         match self.open(bytes) {
-            Err(zero_kv::StoreError::Format { source, .. }) => source,
+            Err(zero_kv::StoreError::Format { error, .. }) => error,
             other => panic!("a refusal was expected, not {other:?}"),
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(store: Store, miss_ratio: f64) -> Self {
-        let keys = (0..store.len()).filter_map(|row| store.key(row)).collect();
+        let keys = store.iter().map(|(key, _)| key).collect();
         Table { store, keys, miss_ratio }
     }
 

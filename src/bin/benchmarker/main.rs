@@ -10,15 +10,16 @@ mod keys;
 mod load;
 mod report;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{Parser, ValueEnum};
-use zero_kv::Store;
 use zero_kv::protocol::native::Op;
+use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Store};
 
 use keys::Table;
 use load::{Outcome, Plan};
@@ -40,10 +41,10 @@ const SECONDS_MAX: f64 = 1e8;
 #[command(version, max_term_width = 100)]
 struct Args {
     /// The server's socket
-    #[arg(long, value_name = "PATH", default_value = "/tmp/zero-kv.sock")]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
     /// The file that is served; keys are drawn from it
-    #[arg(long, value_name = "FILE", default_value = "storage.db")]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     db: PathBuf,
     /// Connections, each with one pipeline in flight
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -116,7 +117,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("benchmarker: {error:#}");
+            let _ = writeln!(io::stderr(), "benchmarker: {error}");
             ExitCode::from(1)
         }
     }
@@ -140,7 +141,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(load::run(&plan, Arc::new(table)))?;
     let report = Report::of(args, &outcome);
-    println!("{}", if args.json { report.json() } else { report.text() });
+    let text = if args.json { report.json() } else { report.text() };
+    writeln!(io::stdout(), "{text}").map_err(|error| anyhow!("standard output: {error}"))?;
     judge(&outcome)
 }
 
@@ -150,10 +152,10 @@ fn judge(outcome: &Outcome) -> anyhow::Result<()> {
         return Ok(());
     }
     for (client, reason) in outcome.faults.iter().take(CLIENTS_LISTED_MAX) {
-        eprintln!("client {client}: {reason}");
+        let _ = writeln!(io::stderr(), "client {client}: {reason}");
     }
     if outcome.faults.len() > CLIENTS_LISTED_MAX {
-        eprintln!("and {} clients more", outcome.faults.len() - CLIENTS_LISTED_MAX);
+        let _ = writeln!(io::stderr(), "and {} clients more", outcome.faults.len() - CLIENTS_LISTED_MAX);
     }
     bail!("{} errors: the numbers are not those of a sound run", outcome.errors())
 }

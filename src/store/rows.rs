@@ -1,0 +1,86 @@
+//! The rows of a table one after the other, from either end.
+
+use super::Store;
+use super::search::Place;
+use crate::format::index::FENCE_ROWS;
+use crate::format::record::Record;
+
+/// All rows in key order: see [`Store::iter`].
+#[derive(Clone)]
+pub struct Rows<'s> {
+    places: Places<'s>,
+}
+
+impl<'s> Rows<'s> {
+    pub(super) fn new(store: &'s Store) -> Self {
+        Rows { places: Places::of(store) }
+    }
+}
+
+impl<'s> Iterator for Rows<'s> {
+    type Item = (u64, &'s [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.places.next_record().map(|(record, _)| (record.key(), record.value()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.places.end - self.places.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Rows<'_> {}
+
+impl DoubleEndedIterator for Rows<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let Places { store, next, end, .. } = &mut self.places;
+        if next == end {
+            return None;
+        }
+        *end -= 1;
+        store.row(*end)
+    }
+}
+
+/// Where each row is, and its key.
+#[derive(Clone)]
+pub(super) struct Places<'s> {
+    store: &'s Store,
+    next: usize,
+    end: usize,
+    offset_bytes: u64,
+}
+
+impl<'s> Places<'s> {
+    pub(super) fn of(store: &'s Store) -> Self {
+        Places { store, next: 0, end: store.len(), offset_bytes: 0 }
+    }
+
+    fn next_record(&mut self) -> Option<(Record<'s>, Place)> {
+        if self.next == self.end {
+            return None;
+        }
+        let place = Place { offset_bytes: self.offset_bytes };
+        let record = Record::at(self.store.records(), self.offset_bytes)?;
+        self.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
+        self.next += 1;
+        Some((record, place))
+    }
+}
+
+impl Iterator for Places<'_> {
+    type Item = (u64, Place);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_record().map(|(record, place)| (record.key(), place))
+    }
+}
+
+/// The record of a row: from its fence on, over the rows between.
+pub(super) fn record_of_row(store: &Store, row: usize) -> Option<Record<'_>> {
+    let fence = store.fences().get(row / FENCE_ROWS)?;
+    let mut places =
+        Places { store, next: row - row % FENCE_ROWS, end: store.len(), offset_bytes: fence.offset_bytes.get() };
+    places.nth(row % FENCE_ROWS).and_then(|(_, place)| Record::at(store.records(), place.offset_bytes))
+}
