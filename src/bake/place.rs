@@ -1,6 +1,5 @@
 //! Giving a finished file its name, all at once.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -87,13 +86,10 @@ impl Drop for NewFile {
 /// process numbers do not tell them apart.
 fn under_free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     const ATTEMPTS: usize = 1000;
-    let name = path.file_name().unwrap_or_default();
     let mut attempt = 0;
     loop {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.{attempt}.tmp", std::process::id()));
-        let hidden = path.with_file_name(hidden);
+        // Not made of the file's own name, which may be as long as a name can be.
+        let hidden = path.with_file_name(format!(".baker.{}.{attempt}.tmp", std::process::id()));
         attempt += 1;
         match take(&hidden) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}

@@ -115,7 +115,7 @@ fn what_an_earlier_process_left_under_a_temporary_name_is_not_in_the_way() {
     let folder = Folder::new();
     let mut child = start_bake(&folder, b"1,one\n");
     // In a container, each bake may have the number of the one that was killed before.
-    let left = format!(".storage.db.{}.0.tmp", child.id());
+    let left = format!(".baker.{}.0.tmp", child.id());
     folder.write(&left, "left behind");
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
@@ -181,4 +181,12 @@ fn what_is_said_not_to_be_in_place_is_not() {
     assert_eq!(output.status.code(), Some(1));
     assert!(fs::read(folder.path("storage.db")).unwrap() == before);
     assert_eq!(folder.names(), ["storage.db"]);
+}
+
+#[test]
+fn a_name_as_long_as_a_name_can_be_is_baked() {
+    let folder = Folder::new();
+    let name = "n".repeat(255);
+    folder.bake_text("1,a\n", &["-o", &name]).succeeds();
+    assert_eq!(folder.names(), [name]);
 }
