@@ -7,7 +7,7 @@ use zerocopy::little_endian::U64;
 /// Sections are summed in blocks of this length; the last may be shorter.
 ///
 /// Long enough that the sums are 0.05 % of what they cover, short enough that
-/// one block is checked in about a microsecond.
+/// damage is named to within four pages.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 
 /// The sum of one block.
