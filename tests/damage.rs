@@ -7,13 +7,15 @@ mod support;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use support::encoder::{self, BLOCK_SUMS, BUCKETS, DIGEST, FENCES, HEADER, RECORDS, number, put, seal_header};
+use support::encoder::{
+    self, BLOCK_SUMS, DIGEST, FENCES, HEADER, PILOTS, PLACES, RECORDS, SECTIONS, number, put, seal_header,
+};
 use support::{Random, Rows, Scratch};
 use zero_kv::Store;
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
 
-/// A table with all sections, and padding in front of three of them.
+/// A table with all sections, and padding in front of all but the first.
 fn rows() -> Rows {
     (0..21).map(|i| (i * 3 + 1, vec![b'a' + i as u8; i as usize])).collect()
 }
@@ -60,7 +62,7 @@ fn a_file_appended_to_is_refused_at_open() {
 fn a_flipped_bit_anywhere_is_refused_at_open() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows());
-    let sections = [FENCES, RECORDS, BUCKETS, BLOCK_SUMS].map(|i| encoder::section(&whole, i));
+    let sections = SECTIONS.map(|i| encoder::section(&whole, i));
     let mut seen = [0; 3];
     for at in 0..whole.len() {
         let bits = if at < HEADER { 0..8 } else { at % 8..at % 8 + 1 };
@@ -154,7 +156,8 @@ fn a_damaged_section_is_named() {
     let whole = scratch.bake(&rows());
     let sections = [
         (FENCES, SectionKind::Fences, "fences"),
-        (BUCKETS, SectionKind::Buckets, "buckets"),
+        (PILOTS, SectionKind::Pilots, "pilots"),
+        (PLACES, SectionKind::Places, "places"),
         // The records' checksum is over their block sums, and is looked at first.
         (BLOCK_SUMS, SectionKind::Records, "records"),
     ];
@@ -170,7 +173,7 @@ fn a_damaged_section_is_named() {
         assert_eq!(refusal.to_string(), message);
     }
     let mut forged = whole.clone();
-    put(&mut forged, 64 + BLOCK_SUMS * 32 + 24, 1);
+    put(&mut forged, encoder::checksum_at(BLOCK_SUMS), 1);
     seal_header(&mut forged);
     let refusal = scratch.refusal(&forged);
     assert!(
@@ -192,7 +195,7 @@ fn a_file_overwritten_while_it_is_open_is_read_within_its_bounds() {
         let garbage = match seed {
             0 => vec![0; len],
             1 => vec![0xff; len],
-            // Buckets and fences that lead into the records, or nearly so.
+            // Places and fences that lead into the records, or nearly so.
             2..6 => (0..len / 4 + 1).flat_map(|_| (random.next() as u32 % 3000).to_le_bytes()).take(len).collect(),
             // Each key is found, and its record is not one.
             6..9 => forget_lengths(&whole, seed),

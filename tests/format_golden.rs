@@ -1,13 +1,13 @@
 //! The bytes of a file: what the document shows and what an encoder written
-//! from it gives are what the baker writes.
+//! from it gives are what the baker writes, but for the choice of pilots.
 
 #![cfg(feature = "bake")]
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use support::encoder::{self, BUCKET, BUCKETS, HASH_SEED, OVERFLOWS, number};
+use support::encoder::{self, PILOTS, PLACES, Shape, number, put};
 use support::{Random, Rows, Scratch};
 use zero_kv::Store;
 
@@ -42,7 +42,8 @@ fn assert_same_bytes(found: &[u8], expected: &[u8]) {
 fn the_document_shows_the_bytes_that_the_baker_writes() {
     let document = document_bytes();
     assert_same_bytes(&Scratch::new().bake(&example_rows()), &document);
-    assert_same_bytes(&encoder::encode(&example_rows().into_iter().collect()), &document);
+    let encoded = encoder::encode(&example_rows().into_iter().collect());
+    assert_same_bytes(&without_choice(encoded), &without_choice(document));
 }
 
 #[test]
@@ -57,8 +58,19 @@ fn the_documents_bytes_are_a_table_with_its_rows() {
     assert_eq!(store.digest().to_le_bytes(), document_bytes()[encoder::DIGEST]);
 }
 
-/// Rows with no, one and several fences and buckets, with buckets that overflow
-/// and with records of several blocks.
+/// The file with zeros where the document leaves the baker a choice.
+fn without_choice(mut file: Vec<u8>) -> Vec<u8> {
+    for section in [PILOTS, PLACES] {
+        let (start, len) = encoder::section(&file, section);
+        file[start..start + len].fill(0);
+        put(&mut file, encoder::checksum_at(section), 0);
+    }
+    file[encoder::DIGEST].fill(0);
+    file
+}
+
+/// Tables with no, one and several fences, pilots and parts, and with records of
+/// several blocks.
 fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
     let mut random = Random(20);
     let mut tables = vec![
@@ -66,48 +78,116 @@ fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
         BTreeMap::from([(5, b"the only one".to_vec())]),
         BTreeMap::from([(0, b"least".to_vec()), (u64::MAX, b"greatest".to_vec())]),
     ];
-    for (rows, value_len_max) in [(8, 9), (9, 40), (16, 3), (129, 3), (700, 200), (5000, 60)] {
+    for (rows, value_len_max) in [(3, 9), (15, 9), (16, 40), (17, 3), (33, 3), (700, 200), (5000, 60), (40_000, 12)] {
         let row = |_| (random.next(), { random.below(value_len_max + 1) });
         let rows: Vec<_> = (0..rows).map(row).collect();
         tables.push(rows.into_iter().map(|(key, len)| (key, random.bytes(len))).collect());
     }
     tables.push(BTreeMap::from([(1, random.bytes(3 * 16384 - 8)), (2, vec![]), (3, random.bytes(16384))]));
-    // One home for all: as many as it and those behind it hold, and more; in front, and so that buckets are added.
-    for (rows, home) in [(192, 0), (192, 23), (193, 0), (400, 7)] {
-        tables.push(encoder::colliding(rows, home).take(rows).map(|key| (key, b"v".to_vec())).collect());
+    // At the number of rows from which on there are two parts, and just beyond it.
+    for rows in [32_768, 32_769] {
+        tables.push((0..rows).map(|key| (key * 10, Vec::new())).collect());
     }
     tables
 }
 
-#[test]
-fn the_tables_have_what_makes_buckets_differ() {
-    let files: Vec<_> = tables().iter().map(encoder::encode).collect();
-    let buckets = |file: &[u8]| {
-        let (start, len) = encoder::section(file, BUCKETS);
-        file[start..start + len].to_vec()
-    };
-    let overflowing = |file: &&Vec<u8>| buckets(file).chunks(BUCKET).any(|bucket| bucket[OVERFLOWS] == 1);
-    let extended = |file: &&Vec<u8>| buckets(file).len() / BUCKET > (number(file, 24) as usize).div_ceil(8);
-    let reseeded = |file: &&Vec<u8>| number(file, HASH_SEED) != 0;
-    assert!(files.iter().filter(overflowing).count() >= 4);
-    assert!(files.iter().any(|file| extended(&file)));
-    assert_eq!(files.iter().filter(reseeded).count(), 2);
+/// Whether a store holds these rows, and nothing of the keys beside them.
+fn assert_answers(store: &Store, table: &BTreeMap<u64, Vec<u8>>) {
+    assert_eq!(store.len(), table.len());
+    for (key, value) in table {
+        assert_eq!(store.get(*key), Some(&value[..]), "key {key}");
+        for near in [key.wrapping_sub(1), key.wrapping_add(1)] {
+            assert_eq!(store.get(near), table.get(&near).map(Vec::as_slice), "key {near}");
+        }
+    }
+    assert!(store.iter().eq(table.iter().map(|(key, value)| (*key, &value[..]))));
 }
 
 #[test]
-fn an_encoder_written_from_the_document_gives_the_bakers_bytes() {
+fn an_encoder_written_from_the_document_gives_the_bakers_bytes_but_for_its_choice() {
     let scratch = Scratch::new();
     for table in tables() {
         let mut rows: Rows = table.clone().into_iter().collect();
         Random(3).shuffle(&mut rows);
-        assert_same_bytes(&scratch.bake(&rows), &encoder::encode(&table));
+        let encoded = encoder::encode(&table);
+        assert_same_bytes(&without_choice(scratch.bake(&rows)), &without_choice(encoded.clone()));
+        assert_answers(&scratch.open(&encoded).unwrap(), &table);
     }
+}
+
+#[test]
+fn the_bakers_pilots_lead_each_key_to_a_slot_of_its_own_with_its_place() {
+    let scratch = Scratch::new();
+    for table in tables() {
+        let rows: Rows = table.into_iter().collect();
+        let file = scratch.bake(&rows);
+        let [pilots, places] = [PILOTS, PLACES].map(|i| encoder::section(&file, i));
+        let (mut used_pilots, mut used_places) = (BTreeSet::new(), BTreeSet::new());
+        let mut record = 0;
+        for (key, value) in &rows {
+            let (pilot_at, place_at) = (encoder::pilot_at(&file, *key), encoder::place_at(&file, *key));
+            assert!((pilots.0..pilots.0 + pilots.1).contains(&pilot_at), "key {key}");
+            assert!((places.0..places.0 + places.1).contains(&place_at), "key {key}");
+            assert_eq!(number_u32(&file, place_at), record / 8, "key {key}");
+            assert!(used_places.insert(place_at), "key {key} has a slot for itself");
+            used_pilots.insert(pilot_at);
+            record += (16 + value.len()).next_multiple_of(8) as u32;
+        }
+        let unused = (places.0..places.0 + places.1).step_by(4).filter(|at| !used_places.contains(at));
+        assert!(unused.clone().all(|at| number_u32(&file, at) == 0), "{} rows: unused slots are zero", rows.len());
+        assert_eq!(unused.count() + rows.len(), places.1 / 4);
+        let unused = (pilots.0..pilots.0 + pilots.1).filter(|at| !used_pilots.contains(at));
+        assert!(unused.into_iter().all(|at| file[at] == 0), "{} rows: unused pilots are zero", rows.len());
+    }
+}
+
+/// A place; something follows even the last one.
+fn number_u32(file: &[u8], at: usize) -> u32 {
+    number(file, at) as u32
+}
+
+#[test]
+fn a_reader_takes_any_seed_and_any_division_that_serves() {
+    let scratch = Scratch::new();
+    for rows in [1, 20, 400] {
+        let table: BTreeMap<u64, Vec<u8>> = (0..rows).map(|key| (key * key, key.to_string().into_bytes())).collect();
+        let files: Vec<_> = [0, 1, u64::MAX]
+            .into_iter()
+            .flat_map(|seed| {
+                // One pilot for every key, many slots; fewer pilots, or slots, than the baker takes.
+                let shapes = [(rows, rows * 40), (rows * 9, rows * 2), (rows.div_ceil(4), rows * 2), (rows, rows)];
+                let shape = |(pilots, slots)| Shape { parts: 1, pilots, slots };
+                shapes.map(|numbers| encoder::encode_as(&table, seed, shape(numbers)).expect("a shape that serves"))
+            })
+            .collect();
+        assert_eq!(files.len(), 12);
+        for file in files {
+            assert_answers(&scratch.open(&file).unwrap(), &table);
+        }
+    }
+}
+
+#[test]
+fn a_table_that_its_first_seed_does_not_serve_has_the_second() {
+    // Nine keys that share one of three pilots: each of its values leads two of them to the same of ten slots.
+    let tables = (0_u64..).map(|i| (i * 9..i * 9 + 9).map(|key| (key, Vec::new())).collect::<BTreeMap<_, _>>());
+    let unserved = |table: &BTreeMap<u64, Vec<u8>>| {
+        let seed = encoder::seed(table.keys(), 0);
+        let shape = Shape::of_keys(table.keys(), seed);
+        let pilots: BTreeSet<_> = table.keys().map(|key| shape.pilot(encoder::hash(*key, seed))).collect();
+        pilots.len() == 1 && encoder::encode_as(table, seed, shape).is_none()
+    };
+    let table = tables.take(200_000).find(unserved).expect("about one table in 16000");
+    let rows: Rows = table.clone().into_iter().collect();
+    let baked = Scratch::new().bake(&rows);
+    assert_eq!(number(&baked, encoder::HASH_SEED), encoder::seed(table.keys(), 1));
+    assert_same_bytes(&without_choice(baked), &without_choice(encoder::encode(&table)));
 }
 
 #[test]
 fn the_order_of_the_input_does_not_show() {
     let scratch = Scratch::new();
-    let mut rows: Rows = tables().swap_remove(7).into_iter().collect();
+    let mut rows: Rows = tables().swap_remove(8).into_iter().collect();
     let ascending = scratch.bake(&rows);
     assert_same_bytes(&scratch.bake(&rows), &ascending);
     rows.reverse();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use support::{Random, Rows, Scratch, bake_to};
 use zero_kv::Store;
-use zero_kv::format::index::{Hash, home_count};
+use zero_kv::format::index::{Hash, Parts};
 
 type Model = BTreeMap<u64, Vec<u8>>;
 
@@ -119,7 +119,7 @@ fn assert_rows_meet(store: &Store, expected: &[(u64, &[u8])]) {
 #[test]
 fn a_table_of_every_size_at_which_the_index_grows_is_its_rows() {
     let scratch = Scratch::new();
-    for rows in [0, 1, 7, 8, 9, 12, 13, 16, 17, 63, 64, 65, 255, 256, 257, 2049, 5000] {
+    for rows in [0, 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 255, 256, 257, 2049, 5000] {
         for spread in SPREADS {
             println!("{rows} rows, {spread:?}");
             let model = model(spread, rows, rows as u64);
@@ -176,21 +176,54 @@ fn the_least_and_the_greatest_key_are_found_only_where_they_are_rows() {
 }
 
 #[test]
-fn keys_that_all_have_one_home_are_found() {
+fn a_table_of_several_parts_is_its_rows() {
     let scratch = Scratch::new();
-    // As many as fit beside their home, and so many that another seed must be found.
-    for rows in [13, 100, 192, 193, 2000] {
-        let homes = home_count(rows as u64);
-        for home in [0, homes / 2, homes - 1] {
-            println!("{rows} rows, home {home}");
-            let of_home = |key: &u64| Hash::of(*key, 0).home(homes) == home;
-            let keys: Vec<u64> = (0..).filter(of_home).take(rows + 50).collect();
-            let model: Model = keys[..rows].iter().map(|key| (*key, key.to_string().into_bytes())).collect();
+    for (rows, spread) in [(32_768, Spread::BitReversed), (32_769, Spread::Clustered), (70_000, Spread::Timestamps)] {
+        println!("{rows} rows, {spread:?}");
+        let model = model(spread, rows, 3);
+        assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
+    }
+}
+
+/// A row's hash.
+type HashOf = fn(u64) -> u64;
+
+/// What an odd number is multiplied by to give 1, by Newton's method: each step
+/// doubles the bits that are right.
+fn inverse(odd: u64) -> u64 {
+    (0..6).fold(odd, |x, _| x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x))))
+}
+
+/// The key that has this hash under seed 0.
+fn key_of_hash(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(inverse(0xd6e8_feb8_6659_fd93));
+    (hash ^ (hash >> 32)).wrapping_mul(inverse(0x9e37_79b9_7f4a_7c15))
+}
+
+#[test]
+fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
+    let scratch = Scratch::new();
+    for rows in [13, 100, 2000, 33_000] {
+        let parts = Parts { count: Parts::count(rows), pilots: rows.div_ceil(3), slots: rows * 17 / 16 };
+        // Hashes that share the first pilot, the last pilot, and, whatever the number of slots, one slot under pilot 0.
+        let sets: [(&str, HashOf); 3] = [
+            ("the first pilot", |i| i),
+            ("the last pilot", |i| u64::MAX - i),
+            ("one slot", |i| i.wrapping_mul(inverse(0xe703_7ed1_a0b4_28db))),
+        ];
+        for (shared, hash) in sets {
+            println!("{rows} rows, {shared}");
+            let keys: Vec<u64> = (0..rows + 50).map(|i| key_of_hash(hash(i))).collect();
+            let of = |key: &u64| match shared {
+                "one slot" => Hash::of(*key, 0).slot_in_part(0, &parts),
+                _ => Hash::of(*key, 0).pilot(&parts) as u64,
+            };
+            assert!(keys.iter().all(|key| of(key) == of(&keys[0])), "they share {shared}");
+            let (present, missing) = keys.split_at(rows as usize);
+            let model: Model = present.iter().map(|key| (*key, key.to_string().into_bytes())).collect();
             let store = bake_shuffled(&scratch, &model, 4);
             assert_agrees(&store, &model, 5);
-            for missing in &keys[rows..] {
-                assert_eq!(store.get(*missing), None, "key {missing}, of the same home");
-            }
+            assert!(missing.iter().all(|key| store.get(*key).is_none()), "keys that share {shared}, too");
         }
     }
 }

@@ -5,11 +5,11 @@
 //! `csv_rows` makes rows of them, `rows` holds and sorts them, `table` lays
 //! them out as sections, `place` gives the file its name.
 
-mod buckets;
 mod csv_rows;
 mod error;
 mod place;
 mod rows;
+mod slots;
 mod source;
 mod table;
 

@@ -1,8 +1,8 @@
 //! Laying rows out as the sections of a file.
 //!
 //! In: records in key order, and how many there will be. Out: bytes at their
-//! place in the file. Fences and records are written as they come; what the hash
-//! table needs of each row, 16 bytes, waits until all are there.
+//! place in the file. Fences and records are written as they come; what the index
+//! needs of each row, 16 bytes, waits until all are there.
 
 use std::fs::File;
 use std::io;
@@ -11,11 +11,11 @@ use std::os::unix::fs::FileExt;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::buckets::{self, Keyed};
+use super::slots::{self, Keyed};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::{Dimensions, Layout, Section};
-use crate::format::index::{FENCE_ROWS, Fence, home_count};
+use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, Record};
 
 /// What a section gathers before it writes: whole blocks, so that each is
@@ -58,7 +58,8 @@ impl<'f> TableWriter<'f> {
             hash_seed: 0,
             record_align_bytes,
             records_len_bytes: 0,
-            bucket_count: home_count(row_count),
+            part_pilots: 1,
+            part_slots: 1,
         };
         // Final for fences and the beginning of the records, which is all that is needed for now.
         let layout = Layout::of(dimensions)?;
@@ -89,23 +90,26 @@ impl<'f> TableWriter<'f> {
         self.records.push(&ZEROS[..padding_len_bytes])
     }
 
-    /// Writes what is left: buckets, block sums and the header. Gives the lengths
+    /// Writes what is left: pilots, places, block sums and the header. Gives the lengths
     /// of all values together.
     pub(super) fn finish(mut self) -> Result<u64, FinishError> {
         assert_eq!(self.keys.len() as u64, self.dimensions.row_count, "as many rows as were announced");
         self.dimensions.records_len_bytes = self.records.len_bytes();
         let fence_sums = self.fences.finish()?;
         let block_sums = self.records.finish()?;
-        let (hash_seed, buckets) = buckets::fill(self.keys)?;
-        self.dimensions.hash_seed = hash_seed;
-        self.dimensions.bucket_count = buckets.len();
+        let slots = slots::assign(&mut self.keys)?;
+        self.dimensions.hash_seed = slots.hash_seed;
+        self.dimensions.part_pilots = slots.parts.pilots;
+        self.dimensions.part_slots = slots.parts.slots;
 
         let mut layout = Layout::of(self.dimensions)?;
         layout.fences.checksum = section_sum(&fence_sums);
         layout.records.checksum = section_sum(&block_sums);
-        layout.buckets.checksum = section_sum_of(buckets.as_bytes());
+        layout.pilots.checksum = section_sum_of(&slots.pilots);
+        layout.places.checksum = section_sum_of(slots.places.as_bytes());
         layout.block_sums.checksum = section_sum_of(block_sums.as_bytes());
-        self.file.write_all_at(buckets.as_bytes(), layout.buckets.offset_bytes)?;
+        self.file.write_all_at(&slots.pilots, layout.pilots.offset_bytes)?;
+        self.file.write_all_at(slots.places.as_bytes(), layout.places.offset_bytes)?;
         self.file.write_all_at(block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
         self.file.write_all_at(&layout.encode(), 0)?;
         // Where the last section is empty, the file ends with padding that nobody wrote.

@@ -73,7 +73,7 @@ pub enum FormatError {
         /// The value's length.
         len_bytes: u64,
     },
-    /// Records longer than the places in buckets reach.
+    /// Records longer than places reach.
     #[error("more than {RECORDS_LEN_MAX_BYTES} bytes of records, which is all a file holds: split the table")]
     RecordsTooLong,
     /// A section reaches beyond the file.
@@ -163,23 +163,15 @@ pub enum FormatError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A bucket is not of the form that this format has.
-    #[error("bucket {bucket}: {what}: forged, or a fault of the baker")]
-    Bucket {
-        /// The bucket, counted from 0.
-        bucket: usize,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// The buckets do not hold as many records as there are rows.
-    #[error("the buckets hold {found} records, where {expected} were expected: forged, or a fault of the baker")]
-    BucketCount {
-        /// Rows of the table.
+    /// Slots that no key leads to hold places.
+    #[error("{found} places other than 0, where {expected} were expected: forged, or a fault of the baker")]
+    PlaceCount {
+        /// One fewer than rows, for the first row's place is 0.
         expected: u64,
-        /// Records in the buckets.
+        /// How many there are.
         found: u64,
     },
-    /// The keys cannot be spread over the buckets.
-    #[error("the keys fill their buckets with each of {SEED_COUNT} hash seeds: made to collide? split the table")]
+    /// No slots can be found for the keys.
+    #[error("no slots for the keys with any of {SEED_COUNT} hash seeds: made to collide? split the table")]
     Unhashable,
 }

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
-use super::index::{Bucket, Fence, PROBES_MAX, ROW_COUNT_MAX, fence_count, home_count};
+use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 
 /// The first bytes of every file. The first is no text; the line ends show a
@@ -22,26 +22,28 @@ pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
 /// Sections begin at a multiple of this, a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
-const SECTION_COUNT: usize = 4;
+const SECTION_COUNT: usize = 5;
 const SECTION_COUNT_MAX: usize = 6;
 
 /// What a section holds. The number is the one in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// The key and record of every eighth row.
+    /// The key and record of every sixteenth row.
     Fences = 1,
     /// Keys and their answers, in key order.
     Records = 2,
-    /// The hash table.
-    Buckets = 3,
+    /// What gives each key a slot of its own.
+    Pilots = 3,
+    /// Where the record of each slot's key is.
+    Places = 4,
     /// The checksum of each block of the records.
-    BlockSums = 4,
+    BlockSums = 5,
 }
 
 impl SectionKind {
     const IN_ORDER: [SectionKind; SECTION_COUNT] =
-        [SectionKind::Fences, SectionKind::Records, SectionKind::Buckets, SectionKind::BlockSums];
+        [SectionKind::Fences, SectionKind::Records, SectionKind::Pilots, SectionKind::Places, SectionKind::BlockSums];
 }
 
 impl fmt::Display for SectionKind {
@@ -49,7 +51,8 @@ impl fmt::Display for SectionKind {
         f.write_str(match self {
             SectionKind::Fences => "fences",
             SectionKind::Records => "records",
-            SectionKind::Buckets => "buckets",
+            SectionKind::Pilots => "pilots",
+            SectionKind::Places => "places",
             SectionKind::BlockSums => "block sums",
         })
     }
@@ -117,8 +120,17 @@ pub struct Dimensions {
     pub record_align_bytes: usize,
     /// What the records take up.
     pub records_len_bytes: u64,
-    /// Buckets, with those behind the last home.
-    pub bucket_count: usize,
+    /// Pilots of each part of the table.
+    pub part_pilots: u64,
+    /// Slots of each part of the table.
+    pub part_slots: u64,
+}
+
+impl Dimensions {
+    /// How pilots and slots are divided.
+    pub fn parts(&self) -> Parts {
+        Parts { count: Parts::count(self.row_count), pilots: self.part_pilots, slots: self.part_slots }
+    }
 }
 
 /// The places of all sections.
@@ -126,12 +138,14 @@ pub struct Dimensions {
 pub struct Layout {
     /// The numbers that it follows from.
     pub dimensions: Dimensions,
-    /// The key and record of every eighth row.
+    /// The key and record of every sixteenth row.
     pub fences: Section,
     /// Keys and their answers, in key order.
     pub records: Section,
-    /// The hash table.
-    pub buckets: Section,
+    /// What gives each key a slot of its own.
+    pub pilots: Section,
+    /// Where the record of each slot's key is.
+    pub places: Section,
     /// The checksum of each block of the records.
     pub block_sums: Section,
 }
@@ -141,10 +155,10 @@ impl Layout {
     ///
     /// # Errors
     /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and
-    /// [`FormatError::HeaderField`] for an alignment or a number of buckets that
-    /// no file has.
+    /// [`FormatError::HeaderField`] for an alignment, or a number of pilots or
+    /// slots, that no file has.
     pub fn of(dimensions: Dimensions) -> Result<Layout, FormatError> {
-        let Dimensions { row_count, record_align_bytes, records_len_bytes, bucket_count, .. } = dimensions;
+        let Dimensions { row_count, record_align_bytes, records_len_bytes, .. } = dimensions;
         if row_count > ROW_COUNT_MAX {
             return Err(FormatError::TooManyRows { rows: row_count });
         }
@@ -156,9 +170,12 @@ impl Layout {
         if records_len_bytes > (record_align_bytes as u64) << 32 {
             return Err(FormatError::RecordsTooLong);
         }
-        let homes = home_count(row_count);
-        if bucket_count < homes || bucket_count - homes >= PROBES_MAX || homes == 0 && bucket_count > 0 {
-            return Err(unexpected("the number of buckets", homes as u64, bucket_count as u64));
+        let parts = dimensions.parts();
+        if row_count > 0 && !(1..1 << 32).contains(&parts.pilots) {
+            return Err(unexpected("the number of pilots of a part", 1, parts.pilots));
+        }
+        if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
+            return Err(unexpected("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
         }
         let block_count = records_len_bytes.div_ceil(BLOCK_LEN_BYTES as u64);
         let mut end_bytes = HEADER_LEN_BYTES as u64;
@@ -171,14 +188,15 @@ impl Layout {
             dimensions,
             fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
             records: next(SECTION_ALIGN_BYTES, records_len_bytes),
-            buckets: next(SECTION_ALIGN_BYTES, (bucket_count * size_of::<Bucket>()) as u64),
+            pilots: next(SECTION_ALIGN_BYTES, parts.count * parts.pilots),
+            places: next(SECTION_ALIGN_BYTES, parts.count * parts.slots * size_of::<U32>() as u64),
             block_sums: next(SECTION_ALIGN_BYTES, block_count * size_of::<U64>() as u64),
         })
     }
 
     /// The sections in the order in which they stand in the file.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
-        let places = [self.fences, self.records, self.buckets, self.block_sums];
+        let places = [self.fences, self.records, self.pilots, self.places, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
     }
 
@@ -297,14 +315,16 @@ impl Header {
     /// place in the table must be that of it.
     fn check_sections(&self) -> Result<Layout, FormatError> {
         self.check_bounds()?;
-        let [fences, records, buckets, block_sums, ..] = &self.sections;
-        let bucket_len_bytes = size_of::<Bucket>() as u64;
+        let [fences, records, pilots, places, block_sums, ..] = &self.sections;
+        // A length that is not of whole parts is found below, for the layout then asks for another.
+        let part_count = Parts::count(self.row_count.get()).max(1);
         let mut layout = Layout::of(Dimensions {
             row_count: self.row_count.get(),
             hash_seed: self.hash_seed.get(),
             record_align_bytes: self.record_align_bytes.get() as usize,
             records_len_bytes: records.len_bytes.get(),
-            bucket_count: (buckets.len_bytes.get() / bucket_len_bytes) as usize,
+            part_pilots: pilots.len_bytes.get() / part_count,
+            part_slots: places.len_bytes.get() / size_of::<U32>() as u64 / part_count,
         })?;
         for ((section, expected), found) in layout.sections().into_iter().zip(&self.sections) {
             let (offset_bytes, len_bytes) = (found.offset_bytes.get(), found.len_bytes.get());
@@ -321,7 +341,8 @@ impl Header {
         expect("the file length", layout.file_len_bytes(), self.file_len_bytes.get())?;
         layout.fences.checksum = fences.checksum.get();
         layout.records.checksum = records.checksum.get();
-        layout.buckets.checksum = buckets.checksum.get();
+        layout.pilots.checksum = pilots.checksum.get();
+        layout.places.checksum = places.checksum.get();
         layout.block_sums.checksum = block_sums.checksum.get();
         Ok(layout)
     }

@@ -1,41 +1,25 @@
-//! The index: buckets, which lead from a key to its record, and fences, which
-//! lead from a row's number to it.
+//! The index: pilots and places, which lead from a key to its record, and
+//! fences, which lead from a row's number to it.
 //!
-//! Buckets are a hash table without pointers, filled in the order of the keys'
-//! hashes. A bucket is one cache line and holds, for each of its records, eight
-//! bits of the key's hash and the place of the record; the key itself stands in
-//! the record, so most lookups touch one line of the index and then the answer.
+//! Pilots and places are a perfect hash table (the kind that PTHash, SIGIR 2021,
+//! and PtrHash, SEA 2025, describe). A few keys share a pilot, a byte
+//! chosen at the bake so that no two keys of the table get the same slot. Behind
+//! the slot stands the place of the one record that the key can have; the key
+//! itself stands in the record. So every lookup takes the same three steps, and
+//! none depends on how the keys are spread.
 
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A file holds at most this many rows, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// Records that a bucket can hold.
-pub const BUCKET_SLOTS: usize = 12;
-/// Records that it holds on average, so that few find their bucket full.
-pub const BUCKET_ROWS: usize = 8;
-/// A record is in its home bucket or one of those behind it, this many in all.
-pub const PROBES_MAX: usize = 16;
+/// Rows of a part of the table, on average, from which its number of parts
+/// follows: few enough that a bake has a part's slots in the processor's cache.
+pub const PART_ROWS: u64 = 1 << 15;
 /// Rows from one fence to the next.
-pub const FENCE_ROWS: usize = 8;
-/// Seeds that a baker tries, from 0 on, before it gives up. One fails for a
-/// table of random keys about never.
+pub const FENCE_ROWS: usize = 16;
+/// Hash seeds that a baker tries before it gives up. One fails for about no table.
 pub const SEED_COUNT: u64 = 64;
-
-/// One cache line of the hash table.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Bucket {
-    /// The tag of each record, from the front; 0 where there is none.
-    pub tags: [u8; BUCKET_SLOTS],
-    /// 1 if a record whose home is here or before stands in the next bucket.
-    pub overflows: u8,
-    /// Zeros.
-    pub reserved: [u8; 3],
-    /// Where each record is, in units of the file's record alignment.
-    pub places: [U32; BUCKET_SLOTS],
-}
 
 /// The first of [`FENCE_ROWS`] rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -47,19 +31,28 @@ pub struct Fence {
     pub offset_bytes: U64,
 }
 
-const _: () = {
-    assert!(size_of::<Bucket>() == 64);
-    assert!(size_of::<Fence>() == 16);
-    assert!(ROW_COUNT_MAX / (BUCKET_ROWS as u64) < 1 << 32);
-};
+const _: () = assert!(size_of::<Fence>() == 16);
 
-impl Bucket {
-    /// A bucket without records.
-    pub const EMPTY: Bucket =
-        Bucket { tags: [0; BUCKET_SLOTS], overflows: 0, reserved: [0; 3], places: [U32::ZERO; BUCKET_SLOTS] };
+/// How pilots and slots are divided into parts. Keys of a part have their
+/// pilots and their slots in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Parts of the table.
+    pub count: u64,
+    /// Pilots of a part.
+    pub pilots: u64,
+    /// Slots of a part, below 2³².
+    pub slots: u64,
 }
 
-/// A key's hash, from which its home bucket and its tag follow.
+impl Parts {
+    /// How many parts a table of so many rows has.
+    pub const fn count(row_count: u64) -> u64 {
+        row_count.div_ceil(PART_ROWS)
+    }
+}
+
+/// A key's hash, from which its part, its pilot and its slot follow.
 ///
 /// Different keys have different hashes: each step can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,25 +68,38 @@ impl Hash {
         Hash(hash ^ (hash >> 32))
     }
 
-    /// The bucket where the search begins. Ascends with the hash.
+    /// The part that the key belongs to. Ascends with the hash.
     #[inline(always)]
-    pub const fn home(self, home_count: usize) -> usize {
-        // In range: both factors are below 2³², and the product's upper half is below the second.
-        (((self.0 >> 32) * home_count as u64) >> 32) as usize
+    pub const fn part(self, parts: &Parts) -> u64 {
+        scale(self.0, parts.count)
     }
 
-    /// What a bucket keeps of the hash: never 0.
+    /// The pilot that the key shares, counted over all parts. Ascends with the
+    /// hash, and lies in the key's part.
     #[inline(always)]
-    pub const fn tag(self) -> u8 {
-        let bits = self.0 as u8;
-        if bits == 0 { 1 } else { bits }
+    pub const fn pilot(self, parts: &Parts) -> usize {
+        scale(self.0, parts.count * parts.pilots) as usize
+    }
+
+    /// The slot, within its part, that a pilot of this value gives the key.
+    #[inline(always)]
+    pub const fn slot_in_part(self, pilot: u8, parts: &Parts) -> u64 {
+        let turned = (self.0 ^ (pilot as u64).wrapping_mul(0xA076_1D64_78BD_642F)).wrapping_mul(0xE703_7ED1_A0B4_28DB);
+        // Does not overflow: both factors are below 2³².
+        ((turned >> 32) * parts.slots) >> 32
+    }
+
+    /// The slot that a pilot of this value gives the key, counted over all parts.
+    #[inline(always)]
+    pub const fn slot(self, pilot: u8, parts: &Parts) -> usize {
+        (self.part(parts) * parts.slots + self.slot_in_part(pilot, parts)) as usize
     }
 }
 
-/// How many buckets are the home of some hash. Behind them are as many more as
-/// the last ones need, less than [`PROBES_MAX`].
-pub const fn home_count(row_count: u64) -> usize {
-    row_count.div_ceil(BUCKET_ROWS as u64) as usize
+/// `hash * count / 2⁶⁴`: below the count.
+#[inline(always)]
+const fn scale(hash: u64, count: u64) -> u64 {
+    ((hash as u128 * count as u128) >> 64) as u64
 }
 
 /// How many fences a table has.
@@ -101,24 +107,29 @@ pub const fn fence_count(row_count: u64) -> usize {
     row_count.div_ceil(FENCE_ROWS as u64) as usize
 }
 
-/// The seed of the `number`th try: the first is 0, the others differ in all bits.
-pub const fn seed(number: u64) -> u64 {
-    number.wrapping_mul(0xA076_1D64_78BD_642F)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn homes_are_in_range_and_ascend_with_the_hash() {
-        for home_count in [1, 2, 3, 1000, home_count(ROW_COUNT_MAX)] {
-            let mut hashes: Vec<Hash> = (0..1000).chain([u64::MAX]).map(|key| Hash::of(key, 0)).collect();
+    fn pilots_and_slots_lie_in_their_part() {
+        for parts in [
+            Parts { count: 1, pilots: 1, slots: 1 },
+            Parts { count: 3, pilots: 7, slots: 11 },
+            Parts { count: 1 << 17, pilots: 11_000, slots: u32::MAX.into() },
+        ] {
+            let mut hashes: Vec<Hash> = (0..1000).map(|key| Hash::of(key, 0)).collect();
             hashes.extend([Hash(0), Hash(u64::MAX)]);
             hashes.sort_unstable();
-            assert!(hashes.is_sorted_by_key(|hash| hash.home(home_count)));
-            assert_eq!(Hash(u64::MAX).home(home_count), home_count - 1);
-            assert!(hashes.iter().all(|hash| hash.tag() != 0));
+            assert!(hashes.is_sorted_by_key(|hash| hash.pilot(&parts)));
+            for hash in hashes {
+                let part = hash.part(&parts);
+                assert!(part < parts.count);
+                assert_eq!(hash.pilot(&parts) as u64 / parts.pilots, part);
+                for pilot in [0, 1, 255] {
+                    assert_eq!(hash.slot(pilot, &parts) as u64 / parts.slots, part);
+                }
+            }
         }
     }
 }

@@ -14,7 +14,8 @@ pub const PREFIX_LEN_BYTES: usize = KEY_LEN_BYTES + RESPONSE_HEADER_LEN_BYTES;
 /// The records of one file may take up this much, 16 TiB.
 pub const RECORDS_LEN_MAX_BYTES: u64 = (RECORD_ALIGN_MAX_BYTES as u64) << 32;
 
-const KEY_LEN_BYTES: usize = size_of::<u64>();
+/// What precedes an answer.
+pub(crate) const KEY_LEN_BYTES: usize = size_of::<u64>();
 
 // The header of a value, read as one big-endian number, is the value's length: its upper half is the status, and Ok
 // is zero.
@@ -53,12 +54,21 @@ impl<'a> Record<'a> {
     /// stream in step.
     #[inline(always)]
     pub fn at(records: &'a [u8], offset_bytes: u64) -> Option<Record<'a>> {
-        let rest = records.get(offset_bytes as usize..)?;
-        let header = u64::from_be_bytes(*rest.get(KEY_LEN_BYTES..)?.first_chunk()?);
+        let (_, header) = Self::head(records, offset_bytes)?;
+        let rest = &records[offset_bytes as usize..];
         // Wraps only where the header is not that of a value.
         let used_len_bytes = PREFIX_LEN_BYTES.wrapping_add(header as usize);
         let fits = header <= VALUE_LEN_MAX_BYTES as u64 && used_len_bytes <= rest.len();
         fits.then_some(Record { rest, used_len_bytes })
+    }
+
+    /// The key and the response header, as one number, at an offset. `None`
+    /// outside the section; whether it is a record's is not looked at.
+    #[inline(always)]
+    pub(crate) fn head(records: &[u8], offset_bytes: u64) -> Option<(u64, u64)> {
+        let head = records.get(offset_bytes as usize..)?.first_chunk::<PREFIX_LEN_BYTES>()?;
+        let (key, header) = head.split_at(KEY_LEN_BYTES);
+        Some((u64::from_le_bytes(*key.first_chunk()?), u64::from_be_bytes(*header.first_chunk()?)))
     }
 
     /// The key.

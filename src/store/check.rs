@@ -6,6 +6,7 @@ use zerocopy::little_endian::U64;
 
 use super::Store;
 use super::rows::Places;
+use super::search::Found;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::SectionKind;
@@ -13,14 +14,15 @@ use crate::format::index::FENCE_ROWS;
 use crate::format::record::Record;
 
 /// Checks all that lookups rely on: every byte against its checksum, that
-/// records follow each other in key order, that each fence names its row, and
-/// that each key is found. After it, a key that is not found is not in the file.
+/// records follow each other in key order, that each fence names its row, that
+/// each key is found, and that no other slot leads anywhere. After it, a key is
+/// found if and only if a row has it.
 pub(super) fn all(store: &Store) -> Result<(), FormatError> {
     sections(store)?;
     blocks(store)?;
     rows(store)?;
     keys(store)?;
-    buckets(store)
+    unused_slots(store)
 }
 
 fn sections(store: &Store) -> Result<(), FormatError> {
@@ -89,50 +91,42 @@ fn keys(store: &Store) -> Result<(), FormatError> {
     const BATCH_KEYS: usize = 256;
     let index = store.index();
     let mut rows = Places::of(store);
-    let (mut keys, mut places) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
+    let (mut keys, mut offsets_bytes) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
     for first_row in (0..store.len()).step_by(BATCH_KEYS) {
         keys.clear();
-        places.clear();
-        for (key, place) in rows.by_ref().take(BATCH_KEYS) {
+        offsets_bytes.clear();
+        for (key, offset_bytes) in rows.by_ref().take(BATCH_KEYS) {
             keys.push(key);
-            places.push(place);
+            offsets_bytes.push(offset_bytes);
         }
         let mut lost = None;
-        index.find_each(&keys, |i, place| {
-            if place == places[i] {
-                return ControlFlow::Continue(());
-            }
-            lost = Some((first_row + i) as u64);
-            ControlFlow::Break(())
-        });
+        index.find_each(
+            keys.len(),
+            |i| keys[i],
+            |i, found| {
+                if matches!(found, Found::Record(_, offset_bytes) if offset_bytes == offsets_bytes[i]) {
+                    return ControlFlow::Continue(());
+                }
+                lost = Some((first_row + i) as u64);
+                ControlFlow::Break(())
+            },
+        );
         if let Some(row) = lost {
-            return Err(FormatError::Row { row, what: "the buckets do not lead to it" });
+            return Err(FormatError::Row { row, what: "the index does not lead to it" });
         }
     }
     Ok(())
 }
 
-/// Holds each bucket to its form, and counts the records in all of them.
-fn buckets(store: &Store) -> Result<(), FormatError> {
-    let mut found = 0;
-    for (bucket, held) in store.index().buckets.iter().enumerate() {
-        let fault = |what| FormatError::Bucket { bucket, what };
-        if held.overflows > 1 {
-            return Err(fault("the overflow byte is neither 0 nor 1"));
-        }
-        if held.reserved != [0; 3] {
-            return Err(fault("the reserved bytes are not zero"));
-        }
-        for (tag, place) in held.tags.iter().zip(&held.places) {
-            match tag {
-                0 if *place != 0 => return Err(fault("the place in an unused slot is not zero")),
-                0 => {}
-                _ => found += 1,
-            }
-        }
-    }
-    let expected = store.len() as u64;
-    if found != expected { Err(FormatError::BucketCount { expected, found }) } else { Ok(()) }
+/// Slots that no key leads to hold 0, the place of the first row: another could
+/// lead a key that no row has into a value that looks like its record.
+///
+/// Each key has led to its own record, so as many slots are used as there are
+/// rows, and the places in all but one of them are not 0.
+fn unused_slots(store: &Store) -> Result<(), FormatError> {
+    let expected = store.len().saturating_sub(1) as u64;
+    let found = store.index().places.iter().filter(|place| place.get() != 0).count() as u64;
+    if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
 }
 
 fn block_sums(store: &Store) -> &[U64] {

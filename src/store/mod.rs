@@ -19,13 +19,12 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::format::FormatError;
 use crate::format::header::{Layout, Section};
-use crate::format::index::{Bucket, Fence, home_count};
-use crate::format::record::Record;
+use crate::format::index::Fence;
 use map::Map;
 use search::Index;
 
 pub use rows::Rows;
-pub(crate) use search::Place;
+pub(crate) use search::Found;
 
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;
@@ -154,14 +153,13 @@ impl Store {
     /// ```
     #[inline]
     pub fn get(&self, key: u64) -> Option<&[u8]> {
-        let index = self.index();
-        Record::at(index.records, index.find(key).offset_bytes).map(|record| record.value())
+        self.index().find(key).value()
     }
 
     /// Whether a key is in the table.
     #[inline]
     pub fn contains(&self, key: u64) -> bool {
-        self.index().find(key) != Place::MISSING
+        !matches!(self.index().find(key), Found::Missing)
     }
 
     /// Looks up many keys and hands each answer on, in order, with the key's
@@ -183,11 +181,14 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many<'s>(&'s self, keys: &[u64], mut answer: impl FnMut(usize, Option<&'s [u8]>)) {
-        let index = self.index();
-        index.find_each(keys, |i, place| {
-            answer(i, Record::at(index.records, place.offset_bytes).map(|record| record.value()));
-            ControlFlow::Continue(())
-        });
+        self.index().find_each(
+            keys.len(),
+            |i| keys[i],
+            |i, found| {
+                answer(i, found.value());
+                ControlFlow::Continue(())
+            },
+        );
     }
 
     /// How many rows the table has.
@@ -235,12 +236,17 @@ impl Store {
         Rows::new(self)
     }
 
-    /// Hands on, in order, where the records of many keys are, with each key's
-    /// position, until it is told to stop.
+    /// Hands on, in order, the records of `count` keys, with each key's position,
+    /// until it is told to stop.
     #[cfg(feature = "server")]
     #[inline(always)]
-    pub(crate) fn find_each(&self, keys: &[u64], found: impl FnMut(usize, Place) -> ControlFlow<()>) {
-        self.index().find_each(keys, found);
+    pub(crate) fn find_each<'s>(
+        &'s self,
+        count: usize,
+        key_at: impl Fn(usize) -> u64,
+        found: impl FnMut(usize, Found<'s>) -> ControlFlow<()>,
+    ) {
+        self.index().find_each(count, key_at, found);
     }
 
     /// Where records are looked up by place.
@@ -254,8 +260,9 @@ impl Store {
         let dimensions = &self.layout.dimensions;
         Index {
             hash_seed: dimensions.hash_seed,
-            home_count: home_count(dimensions.row_count),
-            buckets: typed::<Bucket>(self.section(&self.layout.buckets)),
+            parts: dimensions.parts(),
+            pilots: self.section(&self.layout.pilots),
+            places: typed(self.section(&self.layout.places)),
             records: self.records(),
             record_align_bits: dimensions.record_align_bytes.trailing_zeros(),
             typical_len_bytes: self.typical_len_bytes,

@@ -1,7 +1,6 @@
 //! The rows of a table one after the other, from either end.
 
 use super::Store;
-use super::search::Place;
 use crate::format::index::FENCE_ROWS;
 use crate::format::record::Record;
 
@@ -43,7 +42,7 @@ impl DoubleEndedIterator for Rows<'_> {
     }
 }
 
-/// Where each row is, and its key.
+/// Each row's key, and the offset of its record.
 #[derive(Clone)]
 pub(super) struct Places<'s> {
     store: &'s Store,
@@ -57,23 +56,23 @@ impl<'s> Places<'s> {
         Places { store, next: 0, end: store.len(), offset_bytes: 0 }
     }
 
-    fn next_record(&mut self) -> Option<(Record<'s>, Place)> {
+    fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
         if self.next == self.end {
             return None;
         }
-        let place = Place { offset_bytes: self.offset_bytes };
+        let offset_bytes = self.offset_bytes;
         let record = Record::at(self.store.records(), self.offset_bytes)?;
         self.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
         self.next += 1;
-        Some((record, place))
+        Some((record, offset_bytes))
     }
 }
 
 impl Iterator for Places<'_> {
-    type Item = (u64, Place);
+    type Item = (u64, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_record().map(|(record, place)| (record.key(), place))
+        self.next_record().map(|(record, offset_bytes)| (record.key(), offset_bytes))
     }
 }
 
@@ -82,5 +81,5 @@ pub(super) fn record_of_row(store: &Store, row: usize) -> Option<Record<'_>> {
     let fence = store.fences().get(row / FENCE_ROWS)?;
     let mut places =
         Places { store, next: row - row % FENCE_ROWS, end: store.len(), offset_bytes: fence.offset_bytes.get() };
-    places.nth(row % FENCE_ROWS).and_then(|(_, place)| Record::at(store.records(), place.offset_bytes))
+    places.nth(row % FENCE_ROWS).and_then(|(_, offset_bytes)| Record::at(store.records(), offset_bytes))
 }

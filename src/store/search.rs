@@ -1,128 +1,156 @@
 //! Looking keys up.
 //!
 //! One key at a time, or many in stages, so that the memory fetches what the
-//! next stage needs while others are looked at. Whatever the buckets hold, a key
+//! next stage needs while others are looked at. Whatever the index holds, a key
 //! is found only where it stands in a record.
 
 use std::ops::ControlFlow;
 
-use super::machine::{prefetch, slots_with};
-use crate::format::index::{Bucket, Hash, PROBES_MAX};
+use zerocopy::little_endian::U32;
 
-/// Keys that go through the stages together: enough to keep the memory busy,
-/// few enough that what was prefetched first is still in the cache.
-const STAGE_KEYS: usize = 64;
+use super::machine::prefetch;
+use crate::format::index::{Hash, Parts};
+use crate::format::record::Record;
+
+/// Keys that go through a stage together. Their prefetches, one or two each, are
+/// about as many as a core can have under way.
+const GROUP_KEYS: usize = 16;
+
+/// Keys whose lookups are under way: a group in each stage.
+const WINDOW_KEYS: usize = 4 * GROUP_KEYS;
 
 const LINE_LEN_BYTES: usize = 64;
 
-/// Where a record is in the records section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) offset_bytes: u64,
+/// What a lookup comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    /// The key's record, and where it is in the records section.
+    Record(Record<'a>, u64),
+    /// No record has this key.
+    Missing,
+    /// A record has the key, but what follows the key is not an answer. Only in
+    /// a file that has changed since it was checked.
+    Damaged,
 }
 
-impl Place {
-    /// No record has this key.
-    pub(crate) const MISSING: Place = Place { offset_bytes: u64::MAX };
+impl<'a> Found<'a> {
+    /// The value, if there is one.
+    #[inline(always)]
+    pub(super) fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Found::Record(record, _) => Some(record.value()),
+            Found::Missing | Found::Damaged => None,
+        }
+    }
 }
+
+/// No record is there.
+const NOWHERE: u64 = u64::MAX;
 
 /// What a lookup needs of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'a> {
     pub(super) hash_seed: u64,
-    pub(super) home_count: usize,
-    pub(super) buckets: &'a [Bucket],
+    pub(super) parts: Parts,
+    pub(super) pilots: &'a [u8],
+    pub(super) places: &'a [U32],
     pub(super) records: &'a [u8],
     pub(super) record_align_bits: u32,
     /// What most records are not longer than.
     pub(super) typical_len_bytes: usize,
 }
 
-impl Index<'_> {
-    /// Where a key's record is.
+impl<'a> Index<'a> {
+    /// A key's record.
     #[inline]
-    pub(super) fn find(&self, key: u64) -> Place {
-        self.find_hashed(key, Hash::of(key, self.hash_seed))
+    pub(super) fn find(&self, key: u64) -> Found<'a> {
+        self.record(key, self.offset_bytes(self.slot(Hash::of(key, self.hash_seed))))
     }
 
-    /// Hands on, in order, where the records of many keys are, with each key's
-    /// position, until it is told to stop.
+    /// Hands on, in order, the records of `count` keys, with each key's position,
+    /// until it is told to stop.
+    ///
+    /// Groups of keys go through four stages: pilots are asked for, then places,
+    /// then records, then the group is handed on. Each group is one stage behind
+    /// the group before it, so memory is busy while answers are made.
     #[inline(always)]
-    pub(super) fn find_each(&self, keys: &[u64], mut found: impl FnMut(usize, Place) -> ControlFlow<()>) {
-        let mut hashes = [Hash::of(0, 0); STAGE_KEYS];
-        let mut candidates = [Place::MISSING; STAGE_KEYS];
-        for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
-            for (key, hash) in keys.iter().zip(&mut hashes) {
-                *hash = Hash::of(*key, self.hash_seed);
-                if let Some(bucket) = self.buckets.get(hash.home(self.home_count)) {
-                    prefetch(bucket);
-                }
+    pub(super) fn find_each(
+        &self,
+        count: usize,
+        key_at: impl Fn(usize) -> u64,
+        mut found: impl FnMut(usize, Found<'a>) -> ControlFlow<()>,
+    ) {
+        let mut hashes = [Hash::of(0, 0); WINDOW_KEYS];
+        let mut slots = [0; WINDOW_KEYS];
+        let mut offsets_bytes = [NOWHERE; WINDOW_KEYS];
+        let group = |number: usize| (number * GROUP_KEYS).min(count)..((number + 1) * GROUP_KEYS).min(count);
+        for step in 0..count.div_ceil(GROUP_KEYS) + 3 {
+            for i in group(step) {
+                let hash = Hash::of(key_at(i), self.hash_seed);
+                hashes[i % WINDOW_KEYS] = hash;
+                prefetch(self.pilots, hash.pilot(&self.parts));
             }
-            for (hash, candidate) in hashes[..keys.len()].iter().zip(&mut candidates) {
-                *candidate = self.candidate(*hash);
-                self.prefetch_record(*candidate);
+            if step < 1 {
+                continue;
             }
-            for (i, key) in keys.iter().enumerate() {
-                let candidate = candidates[i];
-                let place = if self.is_at(*key, candidate) { candidate } else { self.find_hashed(*key, hashes[i]) };
-                if found(stage * STAGE_KEYS + i, place).is_break() {
+            for i in group(step - 1) {
+                let slot = self.slot(hashes[i % WINDOW_KEYS]);
+                slots[i % WINDOW_KEYS] = slot;
+                prefetch(self.places, slot);
+            }
+            if step < 2 {
+                continue;
+            }
+            for i in group(step - 2) {
+                let offset_bytes = self.offset_bytes(slots[i % WINDOW_KEYS]);
+                offsets_bytes[i % WINDOW_KEYS] = offset_bytes;
+                self.prefetch_record(offset_bytes);
+            }
+            if step < 3 {
+                continue;
+            }
+            for i in group(step - 3) {
+                if found(i, self.record(key_at(i), offsets_bytes[i % WINDOW_KEYS])).is_break() {
                     return;
                 }
             }
         }
     }
 
-    /// The first record in a hash's home bucket that may be the one. A guess,
-    /// right for nearly all keys that are there.
+    /// The slot that a hash leads to.
     #[inline(always)]
-    fn candidate(&self, hash: Hash) -> Place {
-        let Some(bucket) = self.buckets.get(hash.home(self.home_count)) else { return Place::MISSING };
-        self.place(bucket, slots_with(bucket, hash.tag())).unwrap_or(Place::MISSING)
+    fn slot(&self, hash: Hash) -> usize {
+        self.pilots.get(hash.pilot(&self.parts)).map_or(usize::MAX, |pilot| hash.slot(*pilot, &self.parts))
     }
 
-    #[inline]
-    fn find_hashed(&self, key: u64, hash: Hash) -> Place {
-        let home = hash.home(self.home_count);
-        for bucket in self.buckets.iter().skip(home).take(PROBES_MAX) {
-            let mut slots = slots_with(bucket, hash.tag());
-            while let Some(place) = self.place(bucket, slots) {
-                if self.is_at(key, place) {
-                    return place;
-                }
-                slots &= slots - 1;
-            }
-            if bucket.overflows == 0 {
-                break;
-            }
+    /// The place behind a slot: where the one record is that can be meant.
+    #[inline(always)]
+    fn offset_bytes(&self, slot: usize) -> u64 {
+        self.places.get(slot).map_or(NOWHERE, |place| u64::from(place.get()) << self.record_align_bits)
+    }
+
+    /// The record at an offset, if it is the key's.
+    #[inline(always)]
+    fn record(&self, key: u64, offset_bytes: u64) -> Found<'a> {
+        match Record::head(self.records, offset_bytes) {
+            Some((found, _)) if found == key => match Record::at(self.records, offset_bytes) {
+                Some(record) => Found::Record(record, offset_bytes),
+                None => Found::Damaged,
+            },
+            _ => Found::Missing,
         }
-        Place::MISSING
-    }
-
-    /// The place in the lowest of some slots.
-    #[inline(always)]
-    fn place(&self, bucket: &Bucket, slots: u32) -> Option<Place> {
-        let place = bucket.places.get(slots.trailing_zeros() as usize)?;
-        Some(Place { offset_bytes: u64::from(place.get()) << self.record_align_bits })
-    }
-
-    /// Whether this key's record is there.
-    #[inline(always)]
-    fn is_at(&self, key: u64, place: Place) -> bool {
-        let found = self.records.get(place.offset_bytes as usize..).and_then(|rest| rest.first_chunk());
-        found.is_some_and(|found| u64::from_le_bytes(*found) == key)
     }
 
     /// Starts to load as much of a record as most records have.
     #[inline(always)]
-    fn prefetch_record(&self, place: Place) {
-        let Some(record) = self.records.get(place.offset_bytes as usize..) else { return };
-        let mut at = 0;
-        while at < self.typical_len_bytes.min(record.len()) {
-            prefetch(&record[at]);
+    fn prefetch_record(&self, offset_bytes: u64) {
+        let offset_bytes = offset_bytes as usize;
+        prefetch(self.records, offset_bytes);
+        let mut at = LINE_LEN_BYTES;
+        while at < self.typical_len_bytes {
+            prefetch(self.records, offset_bytes.wrapping_add(at));
             at += LINE_LEN_BYTES;
         }
-        if let Some(last) = record.get(self.typical_len_bytes.saturating_sub(1)) {
-            prefetch(last);
-        }
+        prefetch(self.records, offset_bytes.wrapping_add(self.typical_len_bytes.wrapping_sub(1)));
     }
 }

@@ -24,6 +24,9 @@ pub(crate) fn forged(scratch: &Scratch, count: u64, at: usize, number: u64) -> V
     file
 }
 
+/// What is said of a row whose key leads elsewhere.
+pub(crate) const LED_ASTRAY: &str = "the index does not lead to it";
+
 pub(crate) fn row(row: u64, what: &'static str) -> FormatError {
     FormatError::Row { row, what }
 }

@@ -1,7 +1,7 @@
 //! Random changes.
 
 use crate::rows;
-use crate::support::encoder::{self, RECORD_ALIGN, RECORDS, number, put, seal};
+use crate::support::encoder::{self, RECORD_ALIGN, RECORDS, SECTIONS, number, put, seal};
 use crate::support::{Random, Scratch};
 use zero_kv::Store;
 
@@ -43,15 +43,10 @@ fn assert_answers_as_its_records(store: &Store, file: &[u8], mut keys: Vec<u64>)
 
 /// Changes one to eight bytes, or one whole number, anywhere or in a section.
 fn mutate(file: &mut [u8], random: &mut Random) {
-    let ranges: [(usize, usize); 5] = std::array::from_fn(|i| match i {
-        0 => (0, 256),
-        _ => encoder::section(file, i - 1),
-    });
+    let ranges = [(0, encoder::HEADER)].into_iter().chain(SECTIONS.map(|section| encoder::section(file, section)));
+    let ranges: Vec<(usize, usize)> = ranges.chain([(0, file.len())]).collect();
     for _ in 0..random.below(8) + 1 {
-        let (start, len) = match random.below(6) {
-            5 => (0, file.len()),
-            i => ranges[i],
-        };
+        let (start, len) = ranges[random.below(ranges.len())];
         let at = start + random.below(len.max(1));
         let near = |random: &mut Random, old: u64| match random.below(5) {
             0 => old.wrapping_add(1),

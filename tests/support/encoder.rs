@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 
+use super::Random;
+
 pub(crate) const HEADER: usize = 256;
 pub(crate) const ENTRIES: usize = 64;
 pub(crate) const ENTRY: usize = 32;
+pub(crate) const ROW_COUNT: usize = 24;
 pub(crate) const HASH_SEED: usize = 32;
 pub(crate) const RECORD_ALIGN: usize = 40;
 pub(crate) const DIGEST: std::ops::Range<usize> = 48..64;
 pub(crate) const FENCES: usize = 0;
 pub(crate) const RECORDS: usize = 1;
-pub(crate) const BUCKETS: usize = 2;
-pub(crate) const BLOCK_SUMS: usize = 3;
-pub(crate) const BUCKET: usize = 64;
-/// Where a bucket has its overflow byte, its reserved bytes and its places.
-pub(crate) const OVERFLOWS: usize = 12;
-pub(crate) const RESERVED: usize = 13;
-pub(crate) const PLACES: usize = 16;
+pub(crate) const PILOTS: usize = 2;
+pub(crate) const PLACES: usize = 3;
+pub(crate) const BLOCK_SUMS: usize = 4;
+pub(crate) const SECTIONS: [usize; 5] = [FENCES, RECORDS, PILOTS, PLACES, BLOCK_SUMS];
 
 const BLOCK: usize = 16384;
 const ALIGN: usize = 8;
-const SLOTS: usize = 12;
-const PROBES: usize = 16;
+const FENCE_ROWS: usize = 16;
+const PART_ROWS: u64 = 32768;
 const SEEDS: u64 = 64;
 
 pub(crate) fn put(bytes: &mut [u8], at: usize, number: u64) {
@@ -46,6 +46,11 @@ pub(crate) fn offset_at(section: usize) -> usize {
 
 pub(crate) fn len_at(section: usize) -> usize {
     ENTRIES + section * ENTRY + 16
+}
+
+/// Where the entry of a section has its checksum.
+pub(crate) fn checksum_at(section: usize) -> usize {
+    ENTRIES + section * ENTRY + 24
 }
 
 /// Offset and length of a section as the table has them.
@@ -77,29 +82,107 @@ pub(crate) fn seal(file: &mut [u8]) {
             file[sums].copy_from_slice(&found);
         }
     }
-    for i in [FENCES, RECORDS, BUCKETS, BLOCK_SUMS] {
+    for i in SECTIONS {
         if let Some(range) = place(file, i) {
             let sum = XxHash3_64::oneshot(&block_sums(&file[range]));
-            put(file, ENTRIES + i * ENTRY + 24, sum);
+            put(file, checksum_at(i), sum);
         }
     }
     seal_header(file);
 }
 
-/// The whole file for these rows.
+/// How an index is divided: into so many parts, of so many pilots and slots each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) parts: u64,
+    pub(crate) pilots: u64,
+    pub(crate) slots: u64,
+}
+
+impl Shape {
+    /// What the baker takes for these keys.
+    pub(crate) fn of_keys<'k>(keys: impl ExactSizeIterator<Item = &'k u64>, seed: u64) -> Shape {
+        let parts = (keys.len() as u64).div_ceil(PART_ROWS);
+        let mut rows = vec![0_u64; parts as usize];
+        for key in keys {
+            rows[scale(hash(*key, seed), parts)] += 1;
+        }
+        let largest = rows.into_iter().max().unwrap_or(0);
+        Shape { parts, pilots: largest.div_ceil(3), slots: largest + largest.div_ceil(16) }
+    }
+
+    /// That of a file with rows.
+    pub(crate) fn of_file(file: &[u8]) -> Shape {
+        let parts = number(file, ROW_COUNT).div_ceil(PART_ROWS);
+        let of_part = |i| section(file, i).1 as u64 / parts;
+        Shape { parts, pilots: of_part(PILOTS), slots: of_part(PLACES) / 4 }
+    }
+
+    pub(crate) fn pilot(self, hash: u64) -> usize {
+        scale(hash, self.parts * self.pilots)
+    }
+
+    pub(crate) fn slot(self, hash: u64, pilot: u8) -> usize {
+        let turned = (hash ^ u64::from(pilot).wrapping_mul(0xa076_1d64_78bd_642f)).wrapping_mul(0xe703_7ed1_a0b4_28db);
+        scale(hash, self.parts) * self.slots as usize + (((turned >> 32) * self.slots) >> 32) as usize
+    }
+}
+
+fn scale(hash: u64, count: u64) -> usize {
+    ((u128::from(hash) * u128::from(count)) >> 64) as usize
+}
+
+pub(crate) fn hash(key: u64, seed: u64) -> u64 {
+    let h = (key ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    h ^ (h >> 32)
+}
+
+/// The seed that a baker tries after `k` others.
+pub(crate) fn seed<'k>(keys: impl Iterator<Item = &'k u64>, k: u64) -> u64 {
+    let keys: Vec<u8> = keys.flat_map(|key| key.to_le_bytes()).collect();
+    XxHash3_64::oneshot(&keys).wrapping_add(k.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Where in a file a key's pilot is.
+pub(crate) fn pilot_at(file: &[u8], key: u64) -> usize {
+    section(file, PILOTS).0 + Shape::of_file(file).pilot(hash(key, number(file, HASH_SEED)))
+}
+
+/// Where in a file the place is that a key's pilot leads to.
+pub(crate) fn place_at(file: &[u8], key: u64) -> usize {
+    let slot = Shape::of_file(file).slot(hash(key, number(file, HASH_SEED)), file[pilot_at(file, key)]);
+    section(file, PLACES).0 + slot * 4
+}
+
+/// The whole file for these rows, with the seed and the shape that the baker takes.
 pub(crate) fn encode(rows: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
-    let (fences, records, places) = fences_and_records(rows);
-    let (hash_seed, buckets) =
-        (0..SEEDS).find_map(|k| buckets(&places, seed(k))).expect("keys that some seed spreads well enough");
+    let mut seeds = (0..SEEDS).map(|k| seed(rows.keys(), k));
+    seeds.find_map(|seed| encode_as(rows, seed, Shape::of_keys(rows.keys(), seed))).expect("keys that some seed serves")
+}
+
+/// The whole file for these rows, if this seed and this shape serve.
+pub(crate) fn encode_as(rows: &BTreeMap<u64, Vec<u8>>, seed: u64, shape: Shape) -> Option<Vec<u8>> {
+    let (fences, records, keys) = fences_and_records(rows);
+    let hashes: Vec<u64> = keys.iter().map(|(key, _)| hash(*key, seed)).collect();
+    let pilots = pilots(&hashes, shape)?;
+    let mut places = vec![0; (shape.parts * shape.slots * 4) as usize];
+    for (hash, (_, place)) in hashes.iter().zip(&keys) {
+        put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
+    }
     let sums = block_sums(&records);
+    Some(assemble(rows.len() as u64, seed, [fences, records, pilots, places, sums]))
+}
+
+/// A file of these sections, one behind the other.
+pub(crate) fn assemble(row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
-    for (i, section) in [fences, records, buckets, sums].into_iter().enumerate() {
+    for (i, section) in sections.into_iter().enumerate() {
         file.resize(file.len().next_multiple_of(64), 0);
-        let entry = ENTRIES + i * ENTRY;
-        file[entry] = i as u8 + 1;
+        file[ENTRIES + i * ENTRY] = i as u8 + 1;
         let offset = file.len() as u64;
-        put(&mut file, entry + 8, offset);
-        put(&mut file, entry + 16, section.len() as u64);
+        put(&mut file, offset_at(i), offset);
+        put(&mut file, len_at(i), section.len() as u64);
         file.extend_from_slice(&section);
     }
     file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
@@ -107,19 +190,19 @@ pub(crate) fn encode(rows: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
     file[12] = 1;
     let len = file.len() as u64;
     put(&mut file, 16, len);
-    put(&mut file, 24, rows.len() as u64);
-    put(&mut file, HASH_SEED, hash_seed);
+    put(&mut file, ROW_COUNT, row_count);
+    put(&mut file, HASH_SEED, seed);
     put_u32(&mut file, RECORD_ALIGN, ALIGN as u32);
     put_u32(&mut file, 44, BLOCK as u32);
     seal(&mut file);
     file
 }
 
-/// Fences, records, and the place of each key's record.
+/// Fences, records, and each key with the place of its record.
 fn fences_and_records(rows: &BTreeMap<u64, Vec<u8>>) -> (Vec<u8>, Vec<u8>, Vec<(u64, u32)>) {
     let (mut fences, mut records, mut places) = (Vec::new(), Vec::<u8>::new(), Vec::new());
     for (row, (key, value)) in rows.iter().enumerate() {
-        if row % 8 == 0 {
+        if row % FENCE_ROWS == 0 {
             fences.extend_from_slice(&key.to_le_bytes());
             fences.extend_from_slice(&(records.len() as u64).to_le_bytes());
         }
@@ -133,53 +216,46 @@ fn fences_and_records(rows: &BTreeMap<u64, Vec<u8>>) -> (Vec<u8>, Vec<u8>, Vec<(
     (fences, records, places)
 }
 
-pub(crate) fn seed(k: u64) -> u64 {
-    k.wrapping_mul(0xa076_1d64_78bd_642f)
-}
-
-pub(crate) fn hash(key: u64, seed: u64) -> u64 {
-    let h = (key ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    h ^ (h >> 32)
-}
-
-pub(crate) fn home(hash: u64, homes: usize) -> usize {
-    ((u128::from(hash >> 32) * homes as u128) >> 32) as usize
-}
-
-/// Keys whose home is bucket `home` of a table of so many rows, under seed 0.
-pub(crate) fn colliding(rows: usize, bucket: usize) -> impl Iterator<Item = u64> {
-    (0..).filter(move |key| home(hash(*key, 0), rows.div_ceil(8)) == bucket)
-}
-
-/// The buckets under a seed, if each row is near enough to its home.
-fn buckets(places: &[(u64, u32)], seed: u64) -> Option<(u64, Vec<u8>)> {
-    let homes = places.len().div_ceil(8);
-    let mut hashed: Vec<(u64, u32)> = places.iter().map(|(key, place)| (hash(*key, seed), *place)).collect();
-    hashed.sort_unstable();
-    let mut buckets = vec![(Vec::new(), false); homes];
-    for (hash, place) in hashed {
-        let home = home(hash, homes);
-        let mut at = home;
-        while buckets[at].0.len() == SLOTS {
-            buckets[at].1 = true;
-            at += 1;
-            if at == home + PROBES {
-                return None;
+/// Pilots that give each hash a slot of its own, if a walk at random finds some:
+/// keys that share a pilot take the slots they like best, and whoever had one
+/// of them waits for its turn again.
+fn pilots(hashes: &[u64], shape: Shape) -> Option<Vec<u8>> {
+    let mut groups = vec![Vec::new(); (shape.parts * shape.pilots) as usize];
+    for hash in hashes {
+        groups[shape.pilot(*hash)].push(*hash);
+    }
+    let mut pilots = vec![0; groups.len()];
+    let mut owners = vec![None; (shape.parts * shape.slots) as usize];
+    let mut waiting: Vec<usize> = (0..groups.len()).filter(|group| !groups[*group].is_empty()).collect();
+    waiting.sort_by_key(|group| groups[*group].len());
+    let mut random = Random(1);
+    for _ in 0..1000 + 20 * hashes.len() {
+        let Some(group) = waiting.pop() else { return Some(pilots) };
+        let first = random.next() as u8;
+        let mut best: Option<(usize, u8, Vec<usize>)> = None;
+        for pilot in (0..=255_u8).map(|pilot| pilot.wrapping_add(first)) {
+            let slots: Vec<usize> = groups[group].iter().map(|hash| shape.slot(*hash, pilot)).collect();
+            if (1..slots.len()).any(|i| slots[..i].contains(&slots[i])) {
+                continue;
             }
-            if at == buckets.len() {
-                buckets.push((Vec::new(), false));
+            let lost = slots.iter().filter_map(|slot| owners[*slot]).map(|owner: usize| groups[owner].len().pow(2));
+            let lost: usize = lost.sum();
+            if best.as_ref().is_none_or(|(least, ..)| lost < *least) {
+                best = Some((lost, pilot, slots));
+            }
+            if lost == 0 {
+                break;
             }
         }
-        buckets[at].0.push(((hash as u8).max(1), place));
-    }
-    let mut bytes = vec![0; buckets.len() * BUCKET];
-    for ((slots, overflows), bucket) in buckets.iter().zip(bytes.chunks_mut(BUCKET)) {
-        bucket[OVERFLOWS] = u8::from(*overflows);
-        for (slot, (tag, place)) in slots.iter().enumerate() {
-            bucket[slot] = *tag;
-            put_u32(bucket, PLACES + slot * 4, *place);
+        let (_, pilot, slots) = best?;
+        for slot in slots {
+            if let Some(loser) = owners[slot] {
+                groups[loser].iter().for_each(|hash| owners[shape.slot(*hash, pilots[loser])] = None);
+                waiting.push(loser);
+            }
+            owners[slot] = Some(group);
         }
+        pilots[group] = pilot;
     }
-    Some((seed, bytes))
+    None
 }
