@@ -6,10 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use zero_kv::server::{Config, Server};
+use zero_kv::store::{Memory, OpenOptions, Step};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Store};
 
 /// Serves a file that baker wrote to all processes of this machine.
@@ -28,6 +31,23 @@ struct Args {
     /// Threads that answer [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+    /// Where the bytes lie that answers are made of
+    #[arg(long, value_name = "WHERE", default_value = "map")]
+    memory: MemoryArg,
+    /// Read the whole file in, on all processors, before serving
+    #[arg(long)]
+    warm: bool,
+    /// Keep the whole file in memory, or refuse to start
+    #[arg(long)]
+    lock: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MemoryArg {
+    /// The page cache, shared with every process that maps the file
+    Map,
+    /// A copy of this process's own, in huge pages
+    Copy,
 }
 
 fn main() -> ExitCode {
@@ -44,11 +64,43 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    let store = Store::open(&args.db)?;
+    let memory = match args.memory {
+        MemoryArg::Map => Memory::Map,
+        MemoryArg::Copy => Memory::Copy,
+    };
+    let options = OpenOptions { memory, warm: args.warm, lock: args.lock };
+    if options.lock {
+        raise_limit(Resource::Memlock, "bytes of locked memory");
+    }
+    let store = Store::open_with(&args.db, &options, &mut tell)?;
     // From here on there may be a socket to remove, so a signal must not end the process at once.
     let stop = stop_signal().map_err(|error| anyhow!("handling signals: {error}"))?;
     let config = Config { socket: args.socket, workers: args.workers };
     Ok(Server::bind(store, &config)?.run(stop)?)
+}
+
+fn tell(step: &Step) {
+    match step.lacks_huge_pages() {
+        true => warn!(
+            "{step}: fewer huge pages than asked for: memory is fragmented, or \
+             /sys/kernel/mm/transparent_hugepage/enabled says `never`"
+        ),
+        false => info!("{step}"),
+    }
+}
+
+/// Raises a limit as far as this process may.
+fn raise_limit(resource: Resource, what: &str) {
+    let Rlimit { current, maximum } = getrlimit(resource);
+    if current == maximum {
+        return;
+    }
+    let number = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let (from, to) = (number(current), number(maximum));
+    match setrlimit(resource, Rlimit { current: maximum, maximum }) {
+        Ok(()) => info!("limit of {what} raised from {from} to {to}"),
+        Err(error) => warn!("limit of {what} stays at {from}, not {to}: {error}"),
+    }
 }
 
 /// Done when the process is asked to stop, from this call on.

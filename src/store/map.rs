@@ -1,27 +1,253 @@
-//! The file as memory.
+//! The file as memory: mapped, or copied.
+//!
+//! In: an open file. Out: its bytes, as one slice whatever they lie in. It
+//! knows nothing of what they mean.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::panic;
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 
-/// A whole file, mapped read-only and shared with every process that maps it.
+/// What a copy lies in, if the system has pages of that size.
+const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
+/// The smallest page that a system has.
+const PAGE_LEN_BYTES: usize = 4096;
+/// What a thread reads at a time. A multiple of every page's size.
+const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
+/// Threads that read a file in, at most.
+const THREADS_MAX: usize = 16;
+
+/// A whole file's bytes, read-only.
 #[derive(Debug)]
-pub(super) struct Map(Mmap);
+pub(super) struct Map {
+    /// The file's part of `memory`. Handed out for no longer than this `Map` lives.
+    bytes: &'static [u8],
+    memory: Mmap,
+}
 
 impl Map {
+    /// Maps a file, shared with every process that does.
     pub(super) fn of(file: &File) -> io::Result<Map> {
         // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from
         // it. What `Mmap::map` asks for beyond that, that nobody changes the file meanwhile, cannot be had from the
         // system: `Store` hands that duty to its caller, and bakes never write into a file that has its name. No
         // code here relies on a byte still being what it was when it was checked: every lookup bounds-checks the
         // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
-        let map = unsafe { Mmap::map(file)? };
-        Ok(Map(map))
+        let memory = unsafe { Mmap::map(file)? };
+        let len_bytes = memory.len();
+        Ok(Map::over(memory, len_bytes))
+    }
+
+    /// Copies a file into memory of this process, in huge pages as far as the
+    /// system gives them. What happens to the file later does not matter.
+    pub(super) fn copy_of(file: &File) -> io::Result<Map> {
+        let len_bytes = file.metadata()?.len() as usize;
+        // Linux puts a mapping of whole huge pages where huge pages can be (before 6.7, all but its two ends).
+        let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
+        #[cfg(target_os = "linux")]
+        // A system without huge pages refuses, and gives small ones.
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
+        for_each_part(parts, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
+        Ok(Map::over(memory.make_read_only()?, len_bytes))
+    }
+
+    /// The first bytes of some memory. Panics if it is shorter.
+    fn over(memory: Mmap, len_bytes: usize) -> Map {
+        let bytes = &memory[..len_bytes];
+        // SAFETY: The bytes are initialised and not null, for they are those of a slice. They stay where they are
+        // and readable until `memory` is dropped, wherever it is moved meanwhile. `memory` stands beside `bytes` in
+        // this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is borrowed.
+        let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
+        Map { bytes, memory }
     }
 
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
+        self.bytes
+    }
+
+    /// Has every page in memory, and in the page table, before it is asked for.
+    pub(super) fn warm(&self) -> io::Result<()> {
+        self.ask_for_huge_pages();
+        for_each_part(self.bytes.chunks(PART_LEN_BYTES).enumerate(), |(part, bytes)| {
+            match self.populate(part * PART_LEN_BYTES, bytes.len()) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+                    touch(bytes);
+                    Ok(())
+                }
+                populated => populated,
+            }
+        })
+    }
+
+    /// Has what is read from the disk from now on in huge pages. Many file systems
+    /// cannot, and what the page cache holds already stays as it is.
+    fn ask_for_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        let _ = self.memory.advise(memmap2::Advice::HugePage);
+    }
+
+    /// Linux before 5.14 does not know it.
+    #[cfg(target_os = "linux")]
+    fn populate(&self, offset_bytes: usize, len_bytes: usize) -> io::Result<()> {
+        self.memory.advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn populate(&self, _offset_bytes: usize, _len_bytes: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Keeps every page in memory for as long as this lives.
+    pub(super) fn lock(&self) -> io::Result<()> {
+        self.ask_for_huge_pages();
+        self.memory.lock()
+    }
+
+    /// How much of it lies in huge pages, as far as the system tells.
+    pub(super) fn huge_len_bytes(&self) -> u64 {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        huge_len_bytes(&smaps, self.memory.as_ptr() as u64)
+    }
+}
+
+/// Reads a byte of each page.
+fn touch(bytes: &[u8]) {
+    for byte in bytes.iter().step_by(PAGE_LEN_BYTES) {
+        std::hint::black_box(*byte);
+    }
+}
+
+/// Does the work for each part, in order, on as many threads as there are
+/// processors, until one fails.
+fn for_each_part<T>(
+    parts: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let parts = Mutex::new(parts);
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work_on = || {
+        while let Some(part) = next() {
+            work(part)?;
+        }
+        Ok(())
+    };
+    let helpers = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
+    thread::scope(|scope| {
+        // Whatever threads the system does not give, this one does their work.
+        let helpers: Vec<_> =
+            (0..helpers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work_on).ok()).collect();
+        let mut done = work_on();
+        for helper in helpers {
+            done = done.and(helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)));
+        }
+        done
+    })
+}
+
+/// The huge pages of the mapping in which an address lies, from the text of
+/// `/proc/PID/smaps`.
+fn huge_len_bytes(smaps: &str, address: u64) -> u64 {
+    let mut huge_len_bytes = 0;
+    let mut is_inside = false;
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match (words.next(), words.next()) {
+            (Some("AnonHugePages:" | "FilePmdMapped:" | "ShmemPmdMapped:"), Some(len_kib)) if is_inside => {
+                huge_len_bytes += len_kib.parse::<u64>().unwrap_or(0) << 10;
+            }
+            (Some(first), _) if !first.ends_with(':') => {
+                let hex = |text| u64::from_str_radix(text, 16);
+                let range = first.split_once('-').map(|(from, to)| (hex(from), hex(to)));
+                is_inside = matches!(range, Some((Ok(from), Ok(to))) if (from..to).contains(&address));
+            }
+            _ => {}
+        }
+    }
+    huge_len_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_of(bytes: &[u8]) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        file
+    }
+
+    fn some_bytes(len_bytes: usize) -> Vec<u8> {
+        (0..len_bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    }
+
+    #[test]
+    fn a_copy_holds_the_bytes_that_the_file_had() {
+        for len_bytes in [0, 1, 4096, PART_LEN_BYTES, 2 * PART_LEN_BYTES + 1, 5 * PART_LEN_BYTES - 1] {
+            let expected = some_bytes(len_bytes);
+            let file = file_of(&expected);
+            let map = Map::of(&file).unwrap();
+            assert!(map.bytes() == expected, "{len_bytes} bytes");
+            let copy = Map::copy_of(&file).unwrap();
+            drop(map);
+            file.set_len(0).unwrap();
+            let moved = Box::new(copy);
+            assert!(moved.bytes() == expected, "{len_bytes} bytes");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_warmed_map_is_in_memory_as_a_whole() {
+        let bytes = some_bytes(3 * PART_LEN_BYTES + 5);
+        let file = file_of(&bytes);
+        let resident_len_bytes = |map: &Map| {
+            let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+            let mapping = format!("{:x}-", map.memory.as_ptr() as usize);
+            let resident = smaps.split(&mapping).nth(1).unwrap().lines().find(|line| line.starts_with("Rss:")).unwrap();
+            resident.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+        };
+        let map = Map::of(&file).unwrap();
+        assert_eq!(resident_len_bytes(&map), 0);
+        map.warm().unwrap();
+        assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
+
+        let map = Map::of(&file).unwrap();
+        touch(map.bytes());
+        assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
+    }
+
+    #[test]
+    fn every_part_is_worked_on_once_until_one_fails() {
+        let seen = Mutex::new(Vec::new());
+        let work = |part: u32| {
+            seen.lock().unwrap().push(part);
+            if part == 700 { Err(io::Error::other("the 700th")) } else { Ok(()) }
+        };
+        for_each_part(0..500, work).unwrap();
+        let mut parts = std::mem::take(&mut *seen.lock().unwrap());
+        parts.sort_unstable();
+        assert!(parts.into_iter().eq(0..500));
+        assert_eq!(for_each_part(500..1000, work).unwrap_err().to_string(), "the 700th");
+    }
+
+    #[test]
+    fn huge_pages_are_those_of_the_mapping_that_is_asked_about() {
+        let smaps = "\
+            7f0000000000-7f0000400000 rw-p 00000000 00:00 0\nSize: 4096 kB\nAnonHugePages:      2048 kB\n\
+            7f0000400000-7f0000a00000 r--p 00000000 00:00 0 [anon: x]\nSize: 6144 kB\nAnonHugePages:      4096 kB\n\
+            ShmemPmdMapped:        0 kB\nFilePmdMapped:        2048 kB\nVmFlags: rd mr mw me hg\n\
+            7f0000a00000-7f0000b00000 r--p 00000000 fe:00 12 /tmp/a: b\nAnonHugePages:         0 kB\n";
+        assert_eq!(huge_len_bytes(smaps, 0x7f00_0000_0000), 2 << 20);
+        assert_eq!(huge_len_bytes(smaps, 0x7f00_0040_0000), 6 << 20);
+        assert_eq!(huge_len_bytes(smaps, 0x7f00_00af_ffff), 0);
+        assert_eq!(huge_len_bytes(smaps, 0x7f00_00b0_0000), 0);
+        assert_eq!(huge_len_bytes("", 0x7f00_0000_0000), 0);
     }
 }

@@ -1,11 +1,12 @@
 //! A baked file, opened, checked and ready to be asked.
 //!
-//! In: a path, then keys. Out: values, borrowed from the mapping. It knows no
-//! socket and no runtime.
+//! In: a path, then keys. Out: values, borrowed from the memory that holds the
+//! file. It knows no socket and no runtime.
 
 mod check;
 mod machine;
 mod map;
+mod memory;
 mod rows;
 mod search;
 
@@ -23,6 +24,7 @@ use crate::format::index::Fence;
 use map::Map;
 use search::Index;
 
+pub use memory::{Memory, OpenOptions, Step, StepKind};
 pub use rows::Rows;
 pub(crate) use search::Found;
 
@@ -40,6 +42,14 @@ pub enum StoreError {
         path: PathBuf,
         /// What the system said.
         error: io::Error,
+    },
+    /// The file's bytes cannot be held in memory as was asked.
+    #[error("{}: {problem}", path.display())]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// What is in the way, and what to do.
+        problem: String,
     },
     /// The file's bytes are not what they must be.
     #[error("{}: {error}", path.display())]
@@ -60,7 +70,7 @@ pub enum StoreError {
 /// Put a new file in place by rename, as `baker` does; the `Store` goes on with
 /// the old one. A process that truncates or overwrites the file that is mapped
 /// can make a reader die of `SIGBUS` or read bytes that were not checked. No
-/// lookup reads outside the mapping even then.
+/// lookup reads outside the mapping even then. A [`Memory::Copy`] does not mind.
 ///
 /// # Example
 /// ```
@@ -103,6 +113,22 @@ impl Store {
     /// assert!(error.to_string().starts_with("no/such/file.db: "));
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Store, StoreError> {
+        Store::open_with(path, &OpenOptions::default(), &mut |_| ())
+    }
+
+    /// Like [`Store::open`], with a say in how the file is held in memory: see
+    /// [`OpenOptions`]. `done` is told each thing that was done for it. What is
+    /// checked are the bytes that lookups read, so in a copy, the copy's.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`], and [`StoreError::Memory`] if the options ask
+    /// for what cannot be had. Fewer huge pages than a copy fills are not an
+    /// error: see [`Step::lacks_huge_pages`].
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
         let path = path.as_ref();
         let open = || match fs::metadata(path)?.is_file() {
             true => File::open(path),
@@ -110,16 +136,17 @@ impl Store {
             false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
         };
         let file = open().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
-        Store::of_file(&file, path)
+        Store::over(memory::hold(&file, path, options, done)?, path)
     }
 
     /// Like [`Store::open`], for a file that is open; `path` is what errors call it.
+    #[cfg(feature = "bake")]
     pub(crate) fn of_file(file: &File, path: &Path) -> Result<Store, StoreError> {
+        Store::over(memory::hold(file, path, &OpenOptions::default(), &mut |_| ())?, path)
+    }
+
+    fn over(map: Map, path: &Path) -> Result<Store, StoreError> {
         let path = path.to_path_buf();
-        let map = match Map::of(file) {
-            Ok(map) => map,
-            Err(error) => return Err(StoreError::Io { path, error }),
-        };
         let layout = match Layout::decode(map.bytes()) {
             Ok(layout) => layout,
             Err(error) => return Err(StoreError::Format { path, error }),

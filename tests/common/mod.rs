@@ -78,12 +78,17 @@ impl Server {
     }
 
     /// Runs a command that is a kv_store, and waits until it says that it is ready.
-    pub fn of(mut command: Command, socket: &Path) -> Server {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Server { child, socket: socket.to_path_buf(), log };
+    pub fn of(command: Command, socket: &Path) -> Server {
+        let mut server = Server::spawn(command, socket);
         server.wait_for_log("ready");
         server
+    }
+
+    /// Runs a command that is a kv_store, and waits for nothing.
+    pub fn spawn(mut command: Command, socket: &Path) -> Server {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Server { child, socket: socket.to_path_buf(), log }
     }
 
     /// Waits for a line of the log that holds `text`.
