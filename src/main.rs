@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Parser, ValueEnum};
@@ -31,6 +32,9 @@ struct Args {
     /// Threads that answer [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+    /// How long a worker polls after an answer before it sleeps
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    spin: u32,
     /// Where the bytes lie that answers are made of
     #[arg(long, value_name = "WHERE", default_value = "map")]
     memory: MemoryArg,
@@ -75,7 +79,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     let store = Store::open_with(&args.db, &options, &mut tell)?;
     // From here on there may be a socket to remove, so a signal must not end the process at once.
     let stop = stop_signal().map_err(|error| anyhow!("handling signals: {error}"))?;
-    let config = Config { socket: args.socket, workers: args.workers };
+    let config = Config { socket: args.socket, workers: args.workers, spin: Duration::from_micros(args.spin.into()) };
     Ok(Server::bind(store, &config)?.run(stop)?)
 }
 

@@ -47,7 +47,7 @@ fn exchange(stream: &mut UnixStream, requests: &[u8], expected: &[u8], found: &m
 fn a_connection_that_has_warmed_up_allocates_nothing() {
     // Values that are copied, and values that are borrowed and fill the socket.
     let table = Table::new((0..512_u64).map(|key| (key, vec![b'v'; if key < 256 { 26 } else { 5000 }])));
-    let config = Config { socket: table.socket(), workers: None };
+    let config = Config { socket: table.socket(), ..Config::default() };
     let server = Server::bind(Store::open(table.db()).unwrap(), &config).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = thread::spawn(move || {

@@ -106,6 +106,7 @@ impl Connection {
                 self.owes = true;
                 self.shared.owes();
             }
+            self.shared.answered();
             ready!(polled)?;
             answered += whole / REQUEST_LEN_BYTES;
             if answered >= TURN_REQUESTS {
@@ -199,6 +200,7 @@ fn typed(requests: &[u8]) -> &[Request] {
 mod tests {
     use std::io::{Read, Write};
     use std::thread;
+    use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
     use zerocopy::IntoBytes;
@@ -218,7 +220,7 @@ mod tests {
         let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let shared = Arc::new(Shared::new(Arc::new(Store::open(db).unwrap())));
+        let shared = Arc::new(Shared::new(Arc::new(Store::open(db).unwrap()), Duration::ZERO));
 
         let (mut client, server) = StdUnixStream::pair().unwrap();
         set_socket_send_buffer_size(&server, 1).unwrap();

@@ -3,13 +3,14 @@
 //! In: a checked file and a path for the socket. Out: answers, until it is told
 //! to stop. `listener` owns the socket's path, `worker` threads run one
 //! single-threaded tokio runtime each, `connection` reads requests and sends
-//! answers, `answers` puts answers together. Connections stay with the worker
+//! answers, `answers` puts answers together, `spin` keeps a worker awake. Connections stay with the worker
 //! that they were given to, so nothing is locked on the way of a request.
 
 mod answers;
 mod connection;
 mod listener;
 mod shared;
+mod spin;
 mod worker;
 
 use std::future::Future;
@@ -24,6 +25,7 @@ use thiserror::Error;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
 
+use crate::DEFAULT_SOCKET;
 use crate::store::Store;
 use listener::Listener;
 use worker::Worker;
@@ -55,6 +57,15 @@ pub struct Config {
     pub socket: PathBuf,
     /// Threads that answer. `None`: as many as there are processors.
     pub workers: Option<NonZeroUsize>,
+    /// How long a worker polls after an answer before it sleeps. Zero: it sleeps
+    /// at once.
+    pub spin: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { socket: DEFAULT_SOCKET.into(), workers: None, spin: Duration::ZERO }
+    }
 }
 
 /// A server that is ready to run.
@@ -62,6 +73,7 @@ pub struct Server {
     store: Arc<Store>,
     listener: Listener,
     workers: usize,
+    spin: Duration,
 }
 
 impl Server {
@@ -81,7 +93,7 @@ impl Server {
     /// use zero_kv::client::Client;
     /// use zero_kv::server::{Config, Server};
     ///
-    /// let server = Server::bind(zero_kv::Store::open(&db)?, &Config { socket: socket.clone(), workers: None })?;
+    /// let server = Server::bind(zero_kv::Store::open(&db)?, &Config { socket: socket.clone(), ..Config::default() })?;
     /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| server.run(async { stopped.await.unwrap_or_default() }));
@@ -96,7 +108,7 @@ impl Server {
     pub fn bind(store: Store, config: &Config) -> Result<Server, ServerError> {
         let listener = Listener::bind(&config.socket)?;
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
-        Ok(Server { store: Arc::new(store), listener, workers })
+        Ok(Server { store: Arc::new(store), listener, workers, spin: config.spin })
     }
 
     /// Answers requests until `stop` is done. Then it takes no more connections
@@ -109,7 +121,7 @@ impl Server {
     /// [`ServerError::Worker`] if a thread cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let workers: Vec<Worker> = (0..self.workers)
-            .map(|number| Worker::start(number, &self.store))
+            .map(|number| Worker::start(number, &self.store, self.spin))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
         let runtime =

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::spin::Spin;
 use crate::store::Store;
 
 /// What a worker's connections share.
@@ -15,16 +17,19 @@ pub(super) struct Shared {
     owing: AtomicUsize,
     stopping: AtomicBool,
     nothing_owed: Notify,
+    /// If the worker is to poll before it sleeps.
+    pub(super) spin: Option<Arc<Spin>>,
 }
 
 impl Shared {
-    pub(super) fn new(store: Arc<Store>) -> Self {
+    pub(super) fn new(store: Arc<Store>, spin: Duration) -> Self {
         Shared {
             store,
             connections: AtomicUsize::new(0),
             owing: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             nothing_owed: Notify::new(),
+            spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
         }
     }
 
@@ -32,6 +37,14 @@ impl Shared {
     #[inline]
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Notes that requests were answered.
+    #[inline]
+    pub(super) fn answered(&self) {
+        if let Some(spin) = &self.spin {
+            spin.answered();
+        }
     }
 
     pub(super) fn connection_opened(&self) {

@@ -25,8 +25,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(number: usize, store: &Arc<Store>) -> io::Result<Worker> {
-        let shared = Arc::new(Shared::new(Arc::clone(store)));
+    pub(super) fn start(number: usize, store: &Arc<Store>, spin: Duration) -> io::Result<Worker> {
+        let shared = Arc::new(Shared::new(Arc::clone(store), spin));
         let (streams, receiver) = unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = Arc::clone(&shared);
@@ -57,6 +57,9 @@ impl Worker {
 
 /// Serves connections until no more can come.
 async fn serve(mut streams: UnboundedReceiver<UnixStream>, shared: Arc<Shared>) {
+    if let Some(spin) = shared.spin.clone() {
+        tokio::spawn(async move { spin.run().await });
+    }
     while let Some(stream) = streams.recv().await {
         match Connection::new(stream, Arc::clone(&shared)) {
             Ok(connection) => drop(tokio::spawn(connection)),
