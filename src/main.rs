@@ -73,6 +73,8 @@ fn run(args: Args) -> anyhow::Result<()> {
         MemoryArg::Copy => Memory::Copy,
     };
     let options = OpenOptions { memory, warm: args.warm, lock: args.lock };
+    // Each connection takes one.
+    raise_limit(Resource::Nofile, "descriptors");
     if options.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }
