@@ -1,75 +1,112 @@
-//! Lookups in a file, on one thread.
+//! Lookups in a file, on one thread: hits, misses, and some of each.
 //!
-//! Canonical load: dense keys from 1, values `value_content_at_key_N`; keys
-//! drawn at random from a seeded stream, in batches of 256, every answer copied
-//! into one buffer. All answers are checked once before anything is timed.
+//! Canonical load: 100,000 and 1,000,000 rows, dense keys from 1, values of 26
+//! bytes; keys drawn at random, seed 1. Of these, none, half or all are not in
+//! the table: the same keys with the highest bit set. A sample is 102,400
+//! lookups, of other keys than the one before; `get_many` gets 256 keys at a
+//! time, and every value is copied into one buffer. All answers are checked once
+//! before anything is timed.
+//!
+//! `cargo bench --bench index` measures other spreads of keys, and other indexes.
 
-use std::path::Path;
+mod support;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
 use zero_kv::Store;
 use zero_kv::bake::{Options, bake_csv};
 
 const BATCH_KEYS: usize = 256;
-const BATCHES: usize = 400;
+const SAMPLE_KEYS: usize = 400 * BATCH_KEYS;
+const SAMPLES: usize = 10;
 const ROWS: [u64; 2] = [100_000, 1_000_000];
+const TEST_ROWS: u64 = 1_000;
+const MISSING: u64 = 1 << 63;
 
 fn main() {
+    warn_if_slow();
     divan::main();
 }
 
-fn value(key: u64) -> String {
-    format!("value_content_at_key_{key}")
+/// A table, and so many keys of each hundred not in it.
+struct Load {
+    rows: u64,
+    miss_percent: u64,
 }
 
-fn bake(rows: u64, output: &Path) -> Store {
-    let csv: String = (1..=rows).map(|key| format!("{key},{}\n", value(key))).collect();
-    bake_csv(csv.as_bytes(), output, &Options::default(), &mut |_| ()).expect("a table");
-    Store::open(output).expect("the table that was baked")
-}
-
-/// Keys of the table in random order (SplitMix64).
-fn keys(rows: u64) -> Vec<u64> {
-    let mut state = 1_u64;
-    let mut random = || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    };
-    (0..BATCHES * BATCH_KEYS).map(|_| 1 + random() % rows).collect()
-}
-
-fn with_table(rows: u64, run: impl FnOnce(&Store, &[u64])) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = bake(rows, &folder.path().join("storage.db"));
-    let keys = keys(rows);
-    for key in &keys {
-        assert_eq!(store.get(*key), Some(value(*key).as_bytes()));
+impl std::fmt::Display for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{} rows, {} % misses", self.rows, self.miss_percent)
     }
-    store.get_many(&keys, |i, found| assert_eq!(found, Some(value(keys[i]).as_bytes())));
-    run(&store, &keys);
 }
 
-#[divan::bench(args = ROWS)]
-fn get(bencher: Bencher, rows: u64) {
-    with_table(rows, |store, keys| {
-        bencher.counter(ItemsCount::new(keys.len())).bench_local(|| {
-            for key in keys {
+fn loads() -> impl Iterator<Item = Load> {
+    let load = |rows| [0, 50, 100].map(|miss_percent| Load { rows, miss_percent });
+    ROWS.into_iter().flat_map(load)
+}
+
+impl Load {
+    /// Runs with a table, and with each sample's keys by turns.
+    fn run(&self, run: impl FnOnce(&Store, &mut dyn Iterator<Item = &[u64]>)) {
+        let rows = if is_test() { TEST_ROWS } else { self.rows };
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = folder.path().join("storage.db");
+        let mut csv = Vec::new();
+        (1..=rows).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
+        bake_csv(&*csv, &output, &Options::default(), &mut |_| ()).expect("a table");
+        let store = Store::open(&output).expect("the table that was baked");
+
+        let mut random = Random(1);
+        let mut key = |_| {
+            let key = 1 + random.below(rows);
+            if random.below(100) < self.miss_percent { key | MISSING } else { key }
+        };
+        let sample_keys = if is_test() { 2 * BATCH_KEYS } else { SAMPLE_KEYS };
+        let keys: Vec<u64> = (0..SAMPLES * sample_keys).map(&mut key).collect();
+        check(&store, &keys);
+        run(&store, &mut keys.chunks(sample_keys).cycle());
+    }
+}
+
+fn check(store: &Store, keys: &[u64]) {
+    let mut value = Vec::new();
+    let mut expect = |key: u64, found: Option<&[u8]>| {
+        value.clear();
+        push_value(&mut value, key, VALUE_LEN_MIN_BYTES);
+        assert_eq!(found, (key < MISSING).then_some(&*value), "key {key}");
+    };
+    keys.iter().for_each(|key| expect(*key, store.get(*key)));
+    let mut count = 0;
+    store.get_many(keys, |i, found| {
+        assert_eq!(i, count);
+        expect(keys[i], found);
+        count += 1;
+    });
+    assert_eq!(count, keys.len());
+}
+
+fn keys_of_a_sample() -> ItemsCount {
+    ItemsCount::new(SAMPLE_KEYS)
+}
+
+#[divan::bench(args = loads(), sample_count = 50, sample_size = 1)]
+fn get(bencher: Bencher, load: &Load) {
+    load.run(|store, samples| {
+        bencher.counter(keys_of_a_sample()).bench_local(|| {
+            for key in samples.next().unwrap_or_default() {
                 black_box(store.get(*key));
             }
         });
     });
 }
 
-#[divan::bench(args = ROWS)]
-fn get_many_copied(bencher: Bencher, rows: u64) {
-    with_table(rows, |store, keys| {
-        let mut answers = Vec::with_capacity(64 * BATCH_KEYS);
-        bencher.counter(ItemsCount::new(keys.len())).bench_local(|| {
-            for batch in keys.chunks(BATCH_KEYS) {
+#[divan::bench(args = loads(), sample_count = 50, sample_size = 1)]
+fn get_many_copied(bencher: Bencher, load: &Load) {
+    load.run(|store, samples| {
+        let mut answers = Vec::with_capacity(VALUE_LEN_MIN_BYTES * BATCH_KEYS);
+        bencher.counter(keys_of_a_sample()).bench_local(|| {
+            for batch in samples.next().unwrap_or_default().chunks(BATCH_KEYS) {
                 answers.clear();
                 store.get_many(batch, |_, value| answers.extend_from_slice(value.unwrap_or_default()));
                 black_box(&answers);

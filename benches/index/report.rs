@@ -1,0 +1,77 @@
+//! What was measured, as tables in Markdown.
+
+use std::fmt;
+
+use zero_kv::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+
+use crate::measure::{Load, TURN_SAMPLES};
+
+/// What was measured of one index on one spread.
+pub(crate) struct Figures {
+    pub(crate) index: &'static str,
+    /// Beyond values and response headers.
+    pub(crate) overhead_bytes_per_row: f64,
+    pub(crate) batch_ns: f64,
+    pub(crate) single_ns: f64,
+}
+
+impl Figures {
+    pub(crate) fn new(index: &'static str, len_bytes: usize, load: &Load) -> Figures {
+        let answers_len_bytes = load.rows * (load.value_len_bytes + RESPONSE_HEADER_LEN_BYTES);
+        let overhead_bytes_per_row = (len_bytes - answers_len_bytes) as f64 / load.rows as f64;
+        Figures { index, overhead_bytes_per_row, batch_ns: f64::INFINITY, single_ns: f64::INFINITY }
+    }
+}
+
+/// What was measured on one spread.
+pub(crate) struct Measured {
+    pub(crate) spread: &'static str,
+    pub(crate) indexes: Vec<Figures>,
+}
+
+/// The tables for one number of rows.
+pub(crate) struct Report {
+    pub(crate) load: Load,
+    pub(crate) lines_len_bytes: usize,
+    pub(crate) overlapped_line_ns: f64,
+    pub(crate) dependent_line_ns: f64,
+    pub(crate) spreads: Vec<Measured>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Load { rows, value_len_bytes, turns, .. } = self.load;
+        writeln!(f, "## {rows} rows, values of {value_len_bytes} bytes\n")?;
+        writeln!(
+            f,
+            "One random cache line of {} MiB: {:.1} ns if waits overlap, {:.1} ns if each waits for the one before.",
+            self.lines_len_bytes >> 20,
+            self.overlapped_line_ns,
+            self.dependent_line_ns
+        )?;
+        writeln!(
+            f,
+            "A lookup, one thread, fastest of {} samples: in ns, and in overlapped lines.\n",
+            turns * TURN_SAMPLES
+        )?;
+        self.table(f, "batches of 256, values copied", |figures| figures.batch_ns)?;
+        self.table(f, "one key at a time", |figures| figures.single_ns)
+    }
+}
+
+impl Report {
+    fn table(&self, f: &mut fmt::Formatter, title: &str, ns: fn(&Figures) -> f64) -> fmt::Result {
+        let Some(first) = self.spreads.first() else { return Ok(()) };
+        let columns = |column: &dyn Fn(&Measured) -> String| self.spreads.iter().map(column).collect::<String>();
+        let names = columns(&|it| format!(" {} |", it.spread));
+        writeln!(f, "| {title} | bytes a row |{names} slowest / {} |", first.spread)?;
+        writeln!(f, "|---|---|{}---|", columns(&|_| "---|".to_owned()))?;
+        for (i, Figures { index, overhead_bytes_per_row, .. }) in first.indexes.iter().enumerate() {
+            let ns = |measured: &Measured| ns(&measured.indexes[i]);
+            let slowest_ns = self.spreads.iter().map(ns).fold(0.0, f64::max);
+            let cells = columns(&|it| format!(" {:.1} ({:.1}) |", ns(it), ns(it) / self.overlapped_line_ns));
+            writeln!(f, "| {index} | {overhead_bytes_per_row:.1} |{cells} {:.2} |", slowest_ns / ns(first))?;
+        }
+        writeln!(f)
+    }
+}

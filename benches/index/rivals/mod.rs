@@ -1,0 +1,105 @@
+//! Ways to find a key's row among sorted keys, and lookups by them.
+
+mod binary;
+mod directory;
+mod tree;
+
+use std::rc::Rc;
+
+use crate::measure::Lookup;
+use crate::memory::is_wide;
+use crate::table::Table;
+
+pub(crate) use binary::Binary;
+pub(crate) use directory::Directory;
+pub(crate) use tree::Tree;
+
+/// Keys that go through the stages together, as in the index of a file.
+const STAGE_KEYS: usize = 64;
+
+/// Finds rows.
+pub(crate) trait Search {
+    fn new(table: &Table) -> Self;
+
+    /// What it takes up beside the records and their places.
+    fn len_bytes(&self, table: &Table) -> usize;
+
+    /// A key's row. Any number if the key is not in the table.
+    fn row(&self, table: &Table, key: u64) -> usize;
+
+    /// The rows of at most [`STAGE_KEYS`] keys, with their places on the way into
+    /// the cache.
+    fn rows(&self, table: &Table, keys: &[u64], rows: &mut [usize]);
+}
+
+/// Lookups by a [`Search`].
+pub(crate) struct Searched<S> {
+    table: Rc<Table>,
+    search: S,
+    is_wide: bool,
+}
+
+impl<S: Search> Searched<S> {
+    pub(crate) fn new(table: &Rc<Table>) -> Self {
+        Searched { table: Rc::clone(table), search: S::new(table), is_wide: is_wide() }
+    }
+
+    #[inline(always)]
+    fn get_plainly(&self, key: u64) -> Option<&[u8]> {
+        let row = self.search.row(&self.table, key);
+        self.table.value(key, self.table.offset_bytes(row))
+    }
+
+    #[inline(always)]
+    fn get_many_plainly<'s>(&'s self, keys: &[u64], mut answer: impl FnMut(usize, Option<&'s [u8]>)) {
+        let mut rows = [0; STAGE_KEYS];
+        for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
+            let rows = &mut rows[..keys.len()];
+            self.search.rows(&self.table, keys, rows);
+            let offsets_bytes = rows;
+            for offset_bytes in offsets_bytes.iter_mut() {
+                *offset_bytes = self.table.offset_bytes(*offset_bytes);
+                self.table.prefetch_record(*offset_bytes);
+            }
+            for (i, (key, offset_bytes)) in keys.iter().zip(offsets_bytes).enumerate() {
+                answer(stage * STAGE_KEYS + i, self.table.value(*key, *offset_bytes));
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn get_wide(&self, key: u64) -> Option<&[u8]> {
+        self.get_plainly(key)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn get_many_wide<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
+        self.get_many_plainly(keys, answer);
+    }
+}
+
+impl<S: Search> Lookup for Searched<S> {
+    fn get(&self, key: u64) -> Option<&[u8]> {
+        #[cfg(target_arch = "x86_64")]
+        if self.is_wide {
+            // SAFETY: The processor was asked for the features that the function is compiled for.
+            return unsafe { self.get_wide(key) };
+        }
+        self.get_plainly(key)
+    }
+
+    fn get_many<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
+        #[cfg(target_arch = "x86_64")]
+        if self.is_wide {
+            // SAFETY: The processor was asked for the features that the function is compiled for.
+            return unsafe { self.get_many_wide(keys, answer) };
+        }
+        self.get_many_plainly(keys, answer);
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.table.len_bytes() + self.search.len_bytes(&self.table)
+    }
+}

@@ -1,0 +1,77 @@
+//! The rows that the rivals search: sorted keys, and records as in
+//! `docs/FORMAT.md`.
+
+use zero_kv::format::record::{ALIGN_BYTES, Record, record_len_bytes};
+use zero_kv::protocol::native::ResponseHeader;
+use zerocopy::IntoBytes;
+
+use crate::memory::{LINE_LEN_BYTES, prefetch};
+use crate::support::push_value;
+
+const LINE_PLACES: usize = LINE_LEN_BYTES / size_of::<u32>();
+
+/// A cache line of records' places, each the offset / 8.
+#[derive(Clone)]
+#[repr(align(64))]
+struct PlaceLine([u32; LINE_PLACES]);
+
+pub(crate) struct Table {
+    pub(crate) keys: Vec<u64>,
+    places: Vec<PlaceLine>,
+    records: Vec<u8>,
+    record_len_bytes: usize,
+}
+
+impl Table {
+    pub(crate) fn new(keys: Vec<u64>, value_len_bytes: usize) -> Table {
+        let header = ResponseHeader::of_value(value_len_bytes).expect("a value that is not too long");
+        let record_len_bytes = record_len_bytes(value_len_bytes, ALIGN_BYTES);
+        let mut records = Vec::with_capacity(keys.len() * record_len_bytes);
+        let mut places = vec![PlaceLine([0; LINE_PLACES]); keys.len().div_ceil(LINE_PLACES)];
+        for (row, key) in keys.iter().enumerate() {
+            let place = records.len() / ALIGN_BYTES;
+            places[row / LINE_PLACES].0[row % LINE_PLACES] = u32::try_from(place).expect("records of 32 GiB at most");
+            records.extend_from_slice(&key.to_le_bytes());
+            records.extend_from_slice(header.as_bytes());
+            push_value(&mut records, *key, value_len_bytes);
+            records.resize((row + 1) * record_len_bytes, 0);
+        }
+        Table { keys, places, records, record_len_bytes }
+    }
+
+    /// What the table takes up, without its sorted keys.
+    pub(crate) fn len_bytes(&self) -> usize {
+        size_of_val(&*self.places) + self.records.len()
+    }
+
+    /// The offset of a row's record, or one that is beyond all.
+    #[inline(always)]
+    pub(crate) fn offset_bytes(&self, row: usize) -> usize {
+        let line = self.places.get(row / LINE_PLACES);
+        line.map_or(usize::MAX, |line| line.0[row % LINE_PLACES] as usize * ALIGN_BYTES)
+    }
+
+    /// The value at an offset, if the key's record is there.
+    #[inline(always)]
+    pub(crate) fn value(&self, key: u64, offset_bytes: usize) -> Option<&[u8]> {
+        let record = Record::at(&self.records, offset_bytes as u64)?;
+        (record.key() == key).then(|| record.value())
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_place(&self, row: usize) {
+        if let Some(line) = self.places.get(row / LINE_PLACES) {
+            prefetch(line);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_record(&self, offset_bytes: usize) {
+        let record = self.records.get(offset_bytes..).and_then(|rest| rest.get(..self.record_len_bytes));
+        let Some(record) = record else { return };
+        for line in record.chunks(LINE_LEN_BYTES) {
+            prefetch(&line[0]);
+        }
+        prefetch(&record[record.len() - 1]);
+    }
+}
