@@ -1,11 +1,11 @@
 //! What a pipeline's answers say, read as they arrive.
 //!
-//! In: bytes in pieces of any size. Out: counts, and the first answer that was
-//! wrong. Nothing is allocated for an answer, and a value is not gathered: its
+//! In: bytes in pieces of any size, and the header that each answer must have. Out:
+//! counts, and the first answer that was wrong. Nothing is allocated for an answer, and a value is not gathered: its
 //! pieces are compared with the file where they lie.
 
-use zero_kv::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
-use zerocopy::FromBytes;
+use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::keys::{Pipeline, Table};
 
@@ -22,7 +22,6 @@ pub(crate) struct Counts {
 
 /// Reads the answers of one pipeline after the other.
 pub(crate) struct Answers {
-    op: Op,
     verify: bool,
     pub(crate) counts: Counts,
     /// The first wrong answer of all.
@@ -37,11 +36,9 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn new(op: Op, verify: bool) -> Self {
+    pub(crate) fn new(verify: bool) -> Self {
         Answers {
-            op,
-            // The answers of exists have no value to compare.
-            verify: verify && op == Op::Get,
+            verify,
             counts: Counts::default(),
             first_wrong: None,
             header: [0; RESPONSE_HEADER_LEN_BYTES],
@@ -64,45 +61,42 @@ impl Answers {
     /// more answers than requests.
     pub(crate) fn read(&mut self, mut bytes: &[u8], pipeline: &Pipeline, table: &Table) -> Result<(), String> {
         self.counts.bytes += bytes.len() as u64;
-        if !self.verify && self.is_between_answers() {
-            bytes = self.read_plain(bytes, pipeline);
-        }
         while !bytes.is_empty() {
             if self.value_at_bytes < self.value_len_bytes {
                 bytes = self.read_value(bytes, pipeline, table);
                 continue;
             }
-            let Some(request) = pipeline.requests.get(self.counts.answers) else {
+            if !self.verify && self.header_len_bytes == 0 {
+                bytes = self.read_expected(bytes, pipeline);
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            if self.counts.answers == pipeline.requests.len() {
                 return Err(format!("{} bytes came after the last answer", bytes.len()));
-            };
+            }
             let Some(header) = self.take_header(&mut bytes) else { return Ok(()) };
-            self.read_header(header, request, pipeline.present[self.counts.answers], table)?;
+            self.read_header(header, pipeline)?;
         }
         Ok(())
-    }
-
-    fn is_between_answers(&self) -> bool {
-        self.header_len_bytes == 0 && self.value_at_bytes == self.value_len_bytes
     }
 
     /// Reads the answers that lie whole in `bytes` and are as expected, and
     /// returns what comes after them, for the careful loop to read. That loop
     /// alone would do; this one asks as little as possible of a machine that the
-    /// server needs too.
-    fn read_plain<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
+    /// server needs too: where an answer ends follows from the header that is
+    /// expected, so that no header waits for the one before.
+    fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut answers, mut hits) = (0, 0);
-        for &present in pipeline.present.get(self.counts.answers..).unwrap_or_default() {
-            let Ok((header, rest)) = ResponseHeader::ref_from_prefix(bytes) else { break };
-            let expected = if present { Status::Ok } else { Status::NotFound };
-            let len_bytes = header.value_len_bytes();
-            let value_is_due = present && self.op == Op::Get;
-            if header.status_code() != expected as u32 || (len_bytes > 0 && !value_is_due) {
+        for expected in pipeline.expected.get(self.counts.answers..).unwrap_or_default() {
+            let len_bytes = RESPONSE_HEADER_LEN_BYTES + expected.value_len_bytes();
+            let Some((answer, rest)) = bytes.split_at_checked(len_bytes) else { break };
+            if !answer.starts_with(expected.as_bytes()) {
                 break;
             }
-            let Some(rest) = rest.get(len_bytes..) else { break };
             bytes = rest;
             answers += 1;
-            hits += u64::from(present);
+            hits += u64::from(expected.status_code() == Status::Ok as u32);
         }
         self.counts.answers += answers;
         self.counts.hits += hits;
@@ -130,32 +124,24 @@ impl Answers {
     }
 
     #[inline]
-    fn read_header(
-        &mut self,
-        header: ResponseHeader,
-        request: &Request,
-        present: bool,
-        table: &Table,
-    ) -> Result<(), String> {
+    fn read_header(&mut self, header: ResponseHeader, pipeline: &Pipeline) -> Result<(), String> {
         let (status, len_bytes) = (header.status_code(), header.value_len_bytes());
+        let key = pipeline.requests[self.counts.answers].key();
         if len_bytes > VALUE_LEN_MAX_BYTES {
             return Err(format!(
-                "key {}: a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be",
-                request.key(),
+                "key {key}: a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be",
             ));
         }
         self.counts.hits += u64::from(status == Status::Ok as u32);
         self.counts.misses += u64::from(status == Status::NotFound as u32);
-        let expected = if present { Status::Ok } else { Status::NotFound };
-        if status != expected as u32 {
-            self.wrong(|| format!("key {}: expected {expected:?}, got {}", request.key(), status_name(status)));
-        } else if len_bytes > 0 && (self.op == Op::Exists || !present) {
-            self.wrong(|| format!("key {}: expected no value, got {len_bytes} bytes", request.key()));
-        } else if self.verify && present {
-            let wanted_bytes = table.store.get(request.key()).map_or(0, <[u8]>::len);
-            if len_bytes != wanted_bytes {
-                self.wrong(|| format!("key {}: expected {wanted_bytes} bytes, got {len_bytes}", request.key()));
-            }
+        let expected = pipeline.expected[self.counts.answers];
+        let (expected_status, expected_bytes) = (expected.status_code(), expected.value_len_bytes());
+        if status != expected_status {
+            let (expected, got) = (status_name(expected_status), status_name(status));
+            self.wrong(|| format!("key {key}: expected {expected}, got {got}"));
+        } else if len_bytes != expected_bytes {
+            let expected = if expected_bytes == 0 { "no value".to_owned() } else { format!("{expected_bytes} bytes") };
+            self.wrong(|| format!("key {key}: expected {expected}, got {len_bytes} bytes"));
         }
         self.value_at_bytes = 0;
         self.value_len_bytes = len_bytes;
@@ -210,18 +196,20 @@ fn status_name(code: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Distribution;
     use zero_kv::Store;
     use zero_kv::bake::{self, Options};
+    use zero_kv::protocol::native::{Op, Request};
 
     /// Two values, one empty one and a miss, with the answers to them.
     fn exchange(folder: &tempfile::TempDir) -> (Table, Pipeline, Vec<u8>) {
         let path = folder.path().join("storage.db");
         bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &Options::default(), &mut |_| ()).unwrap();
-        let table = Table::new(Store::open(&path).unwrap(), 0.0);
-        let keys = [(1, true), (2, true), (3, true), (4, false)];
+        let table = Table::new(Store::open(&path).unwrap(), Distribution::Uniform, 0.0, 0.0, 1).unwrap();
+        let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
         let pipeline = Pipeline {
-            requests: keys.map(|(key, _)| Request::new(Op::Get, key)).to_vec(),
-            present: keys.map(|(_, present)| present).to_vec(),
+            requests: [1, 2, 3, 4].map(|key| Request::new(Op::Get, key)).to_vec(),
+            expected: vec![found(3), found(6), found(0), ResponseHeader::bare(Status::NotFound)],
         };
         let answers = b"\0\0\0\0\0\0\0\x03one\0\0\0\0\0\0\0\x06second\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0";
         (table, pipeline, answers.to_vec())
@@ -232,7 +220,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (table, pipeline, bytes) = exchange(&folder);
         for verify in [false, true] {
-            let mut answers = Answers::new(Op::Get, verify);
+            let mut answers = Answers::new(verify);
             for first in 0..=bytes.len() {
                 for second in first..=bytes.len() {
                     answers.begin();
@@ -249,13 +237,27 @@ mod tests {
     }
 
     #[test]
+    fn any_changed_byte_of_a_header_is_noticed_always() {
+        let folder = tempfile::tempdir().unwrap();
+        let (table, pipeline, bytes) = exchange(&folder);
+        for at in (0..8).chain(11..19).chain(25..41) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1;
+            let mut answers = Answers::new(false);
+            let read = answers.read(&bytes, &pipeline, &table);
+            let all_read = answers.counts.answers == pipeline.requests.len();
+            assert!(read.is_err() || !all_read || answers.counts.wrong > 0, "byte {at}");
+        }
+    }
+
+    #[test]
     fn any_changed_byte_is_noticed_when_values_are_verified() {
         let folder = tempfile::tempdir().unwrap();
         let (table, pipeline, bytes) = exchange(&folder);
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1;
-            let mut answers = Answers::new(Op::Get, true);
+            let mut answers = Answers::new(true);
             let read = answers.read(&bytes, &pipeline, &table);
             let all_read = answers.counts.answers == pipeline.requests.len();
             assert!(read.is_err() || !all_read || answers.counts.wrong > 0, "byte {at}");

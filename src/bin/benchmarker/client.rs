@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -14,8 +14,10 @@ use tokio::net::UnixStream;
 use zerocopy::IntoBytes;
 
 use crate::answers::Answers;
-use crate::keys::{Pipeline, Random, Table};
-use crate::load::{self, Clock, Plan, Tally};
+use crate::keys::{Draw, Pipeline, Table};
+use crate::plan::{Clock, Plan};
+use crate::schedule::Schedule;
+use crate::tally::Tally;
 
 /// Far more than a pipeline of small answers: tokio spares the read that finds
 /// nothing only if the one before it did not fill the buffer.
@@ -28,7 +30,9 @@ thread_local! {
 
 pub(crate) struct Client {
     stream: UnixStream,
-    random: Random,
+    draw: Draw,
+    /// Where it is among those that are sent, if the clients send at a rate.
+    schedule: Option<Schedule>,
     pipeline: Pipeline,
     sent_bytes: usize,
     answers: Answers,
@@ -37,15 +41,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(stream: UnixStream, plan: &Plan, number: usize) -> Self {
-        Client {
+    /// # Errors
+    /// If there is no timer for its schedule.
+    pub(crate) fn new(stream: UnixStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {
+        Ok(Client {
             stream,
-            random: Random::of_client(plan.seed, number),
+            draw: Draw::of_client(table, plan.seed, number, plan.clients),
+            schedule: plan.rate.map(|rate| Schedule::of_client(plan, rate, number)).transpose()?,
             pipeline: Pipeline::default(),
             sent_bytes: 0,
-            answers: Answers::new(plan.op, plan.verify),
+            // An answer that was not looked up has no value to compare.
+            answers: Answers::new(plan.verify && plan.canned.is_none()),
             answers_before: 0,
-        }
+        })
     }
 
     /// The first wrong answer, if there was one.
@@ -73,29 +81,86 @@ impl Client {
         clock: Clock,
         tally: &Mutex<Tally>,
     ) -> Result<(), String> {
+        match self.schedule.take() {
+            Some(schedule) => self.run_on_schedule(schedule, plan, table, clock, tally).await,
+            None => self.run_back_to_back(plan, table, clock, tally).await,
+        }
+    }
+
+    /// Begins each pipeline when the one before is answered. A server that stalls is
+    /// asked less meanwhile.
+    async fn run_back_to_back(
+        &mut self,
+        plan: &Plan,
+        table: &Table,
+        clock: Clock,
+        tally: &Mutex<Tally>,
+    ) -> Result<(), String> {
         // Each client counts one pipeline at least, so that a server slower than
         // --seconds is measured and not passed over.
-        let mut counted = false;
-        while !counted || Instant::now() < clock.end {
-            self.answers.begin();
-            self.sent_bytes = 0;
-            self.pipeline
-                .draw(table, plan.op, plan.pipeline_requests, &mut self.random)
-                .map_err(|error| error.to_string())?;
+        let (mut counted, mut finished) = (false, clock.start);
+        while !counted || finished < clock.end {
+            self.draw(plan, table)?;
             let started = Instant::now();
-            let ended = poll_fn(|context| self.poll_exchange(context, table)).await;
-            let finished = Instant::now();
-
-            let mut tally = load::lock(tally);
-            tally.wrong_answers += self.answers.counts.wrong;
-            ended?;
-            self.answers_before += self.answers.counts.answers as u64;
-            if started >= clock.measured_from {
-                counted = true;
-                tally.count(&self.answers.counts, started, finished);
-            }
+            counted |= started >= clock.measured_from;
+            finished = self.exchange(started, table, clock, tally).await?;
         }
         Ok(())
+    }
+
+    /// Begins each pipeline when its time has come, or, when the one before is late, as
+    /// soon as that is answered; the wait for it is part of its latency.
+    async fn run_on_schedule(
+        &mut self,
+        mut schedule: Schedule,
+        plan: &Plan,
+        table: &Table,
+        clock: Clock,
+        tally: &Mutex<Tally>,
+    ) -> Result<(), String> {
+        while let Some(due) = schedule.next_due(clock) {
+            self.draw(plan, table)?;
+            let now = Instant::now();
+            if now >= clock.end && schedule.is_behind(now, clock) {
+                let (pipelines, first_due) = schedule.unsent(clock);
+                let waited = now.saturating_duration_since(first_due);
+                lock(tally).count_unsent(pipelines, plan.pipeline_requests, waited, schedule.interval());
+                return Ok(());
+            }
+            schedule.wait_until(due).await.map_err(|error| format!("timer: {error}"))?;
+            self.exchange(due, table, clock, tally).await?;
+            schedule.advance();
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, plan: &Plan, table: &Table) -> Result<(), String> {
+        self.pipeline
+            .draw(table, &plan.mix, plan.canned.as_deref(), plan.pipeline_requests, &mut self.draw)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Sends the pipeline that was drawn, reads all its answers, counts it from
+    /// `started` on, and returns when it was done.
+    async fn exchange(
+        &mut self,
+        started: Instant,
+        table: &Table,
+        clock: Clock,
+        tally: &Mutex<Tally>,
+    ) -> Result<Instant, String> {
+        self.answers.begin();
+        self.sent_bytes = 0;
+        let ended = poll_fn(|context| self.poll_exchange(context, table)).await;
+        let finished = Instant::now();
+        let mut tally = lock(tally);
+        tally.wrong_answers += self.answers.counts.wrong;
+        ended?;
+        self.answers_before += self.answers.counts.answers as u64;
+        if started >= clock.measured_from {
+            tally.count(&self.answers.counts, started, finished);
+        }
+        Ok(finished)
     }
 
     /// Sends and reads by turns, whichever is possible, until all is answered:
@@ -137,4 +202,8 @@ impl Client {
     fn closed(&self) -> String {
         format!("the server closed the connection {}", self.reached())
     }
+}
+
+pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
 }

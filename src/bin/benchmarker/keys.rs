@@ -1,45 +1,146 @@
-//! Which keys are asked for.
+//! Which keys are asked for, and what is to be answered.
 //!
-//! In: the baked file and a seed. Out: pipelines of requests, and what is to be
-//! answered. Each key is drawn when it is asked for: a pool of pipelines that
-//! were drawn once would soon sit in the server's caches, and flatter it.
+//! In: the baked file, a distribution and a seed. Out: pipelines of requests, each
+//! with the header that its answer must have. Each pipeline is drawn when it is sent:
+//! a pool that was drawn once would soon sit in the server's caches, and flatter it.
+//!
+//! A draw must cost little, since it takes from the machine that the server runs on. A
+//! row at a random place costs a wait for memory. So the rows are shuffled, and a
+//! pipeline is as many as it needs from a random place on: each request is for any
+//! row with the same probability, and its neighbours are anywhere in the file.
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
+use clap::ValueEnum;
+use rand_distr::Distribution as _;
+use rand_distr::weighted::WeightedAliasIndex;
 use zero_kv::Store;
-use zero_kv::protocol::native::{Op, Request};
+use zero_kv::protocol::native::{Op, Request, ResponseHeader, Status};
+
+use crate::canned::Canned;
+use crate::mix::OpMix;
+use crate::random::Random;
 
 /// Draws of an absent key before giving up. Three in four land far outside a
 /// small dense table; only one that holds nearly every key there is gets here.
 const MISS_TRIES_MAX: u32 = 10_000;
 
-/// The baked file, and its keys where one memory access reaches each.
+/// How requests are spread over the rows.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Distribution {
+    /// Every row as often as any other
+    Uniform,
+    /// The row of rank r in proportion to r^-exponent; ranks are dealt out at random
+    Zipf,
+    /// Each client in key order, from a place of its own, round and round
+    Sequential,
+}
+
+/// A key of the file, and the header that Get must answer.
+struct Row {
+    key: u64,
+    answer: ResponseHeader,
+}
+
+enum Spread {
+    /// From a random place on; the rows are shuffled.
+    Uniform,
+    /// Draws ranks; the rows are shuffled, and a rank is a place among them.
+    Zipf(WeightedAliasIndex<f64>),
+    /// From where the pipeline before ended; the rows are in key order.
+    Sequential,
+}
+
+/// The baked file, and its rows where one memory access reaches each.
 pub(crate) struct Table {
     pub(crate) store: Store,
-    keys: Vec<u64>,
+    rows: Vec<Row>,
+    spread: Spread,
     miss_ratio: f64,
 }
 
 impl Table {
-    pub(crate) fn new(store: Store, miss_ratio: f64) -> Self {
-        let keys = store.iter().map(|(key, _)| key).collect();
-        Table { store, keys, miss_ratio }
+    /// The exponent is that of [`Distribution::Zipf`]. The seed says which keys are its hot ones.
+    ///
+    /// # Errors
+    /// If there are more rows than a distribution can be drawn from.
+    pub(crate) fn new(
+        store: Store,
+        distribution: Distribution,
+        zipf_exponent: f64,
+        miss_ratio: f64,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let row = |(key, value): (u64, &[u8])| {
+            let answer = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
+            Row { key, answer }
+        };
+        let mut rows: Vec<Row> = store.iter().map(row).collect();
+        if distribution != Distribution::Sequential {
+            Random::of_seed(seed).shuffle(&mut rows);
+        }
+        let spread = match distribution {
+            Distribution::Zipf if !rows.is_empty() => {
+                let weights = (1..=rows.len()).map(|rank| (rank as f64).powf(-zipf_exponent)).collect();
+                Spread::Zipf(WeightedAliasIndex::new(weights).map_err(|error| anyhow!("--distribution zipf: {error}"))?)
+            }
+            Distribution::Uniform | Distribution::Zipf => Spread::Uniform,
+            Distribution::Sequential => Spread::Sequential,
+        };
+        Ok(Table { store, rows, spread, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.rows.is_empty()
+    }
+}
+
+/// One client's requests, drawn one pipeline after the other.
+pub(crate) struct Draw {
+    random: Random,
+    /// The place of the next row.
+    next_row: usize,
+    /// How many answers were drawn before, for a server whose answers follow a pattern.
+    answers_before: usize,
+}
+
+impl Draw {
+    pub(crate) fn of_client(table: &Table, seed: u64, client: usize, clients: usize) -> Self {
+        let next_row = (table.rows.len() as u128 * client as u128 / clients as u128) as usize;
+        Draw { random: Random::of_client(seed, client), next_row, answers_before: 0 }
     }
 
-    fn present(&self, random: &mut Random) -> u64 {
-        self.keys[random.below(self.keys.len())]
+    /// Before each pipeline.
+    fn begin(&mut self, table: &Table) {
+        if matches!(table.spread, Spread::Uniform) && !table.is_empty() {
+            self.next_row = self.random.below(table.rows.len());
+        }
+    }
+
+    /// The next rows, at most so many, which lie side by side.
+    fn rows<'t>(&mut self, table: &'t Table, at_most: usize) -> &'t [Row] {
+        let rows = &table.rows[self.next_row..];
+        let rows = &rows[..rows.len().min(at_most)];
+        self.next_row += rows.len();
+        if self.next_row == table.rows.len() {
+            self.next_row = 0;
+        }
+        rows
+    }
+
+    fn row<'t>(&mut self, table: &'t Table) -> &'t Row {
+        match &table.spread {
+            Spread::Zipf(ranks) => &table.rows[ranks.sample(&mut self.random)],
+            Spread::Uniform | Spread::Sequential => &self.rows(table, 1)[0],
+        }
     }
 
     /// A key that is not in the file, at a random distance from one that is: keys
     /// from all of 64 bits would nearly all end at the same few places of the index.
-    fn absent(&self, random: &mut Random) -> anyhow::Result<u64> {
+    fn absent(&mut self, table: &Table) -> anyhow::Result<u64> {
         for _ in 0..MISS_TRIES_MAX {
-            let near = if self.is_empty() { 0 } else { self.present(random) };
-            let key = near ^ (random.next() >> random.below(64));
-            if !self.store.contains(key) {
+            let near = if table.is_empty() { 0 } else { self.row(table).key };
+            let key = near ^ (self.random.next() >> self.random.below(64));
+            if !table.store.contains(key) {
                 return Ok(key);
             }
         }
@@ -47,93 +148,60 @@ impl Table {
     }
 }
 
-/// One pipeline: the requests as they are sent, and whether each key is there.
+/// One pipeline: the requests as they are sent, and the header that each answer must have.
 #[derive(Default)]
 pub(crate) struct Pipeline {
     pub(crate) requests: Vec<Request>,
-    pub(crate) present: Vec<bool>,
+    pub(crate) expected: Vec<ResponseHeader>,
 }
 
 impl Pipeline {
-    /// Draws the keys of the next pipeline, in place of the last.
-    pub(crate) fn draw(&mut self, table: &Table, op: Op, requests: usize, random: &mut Random) -> anyhow::Result<()> {
+    /// Draws the next pipeline, in place of the last. A server that looks nothing
+    /// up answers what `canned` says, whatever is asked.
+    pub(crate) fn draw(
+        &mut self,
+        table: &Table,
+        mix: &OpMix,
+        canned: Option<&Canned>,
+        requests: usize,
+        draw: &mut Draw,
+    ) -> anyhow::Result<()> {
         self.requests.clear();
-        self.present.clear();
-        if table.miss_ratio == 0.0 {
-            // Nothing here waits for the key before: their memory accesses overlap.
-            self.requests.extend((0..requests).map(|_| Request::new(op, table.present(random))));
-            self.present.resize(requests, true);
-            return Ok(());
+        self.expected.clear();
+        draw.begin(table);
+        let asks_for_rows_only = table.miss_ratio == 0.0 && mix.single() == Some(Op::Get);
+        if asks_for_rows_only && !matches!(table.spread, Spread::Zipf(_)) {
+            while self.requests.len() < requests {
+                let rows = draw.rows(table, requests - self.requests.len());
+                self.requests.extend(rows.iter().map(|row| Request::new(Op::Get, row.key)));
+                self.expected.extend(rows.iter().map(|row| row.answer));
+            }
+        } else {
+            for _ in 0..requests {
+                let (op, expected, key) = draw_any(table, mix, draw)?;
+                self.requests.push(Request::new(op, key));
+                self.expected.push(expected);
+            }
         }
-        for _ in 0..requests {
-            let present = random.unit() >= table.miss_ratio;
-            let key = if present { table.present(random) } else { table.absent(random)? };
-            self.requests.push(Request::new(op, key));
-            self.present.push(present);
+        if let Some(canned) = canned {
+            for expected in &mut self.expected {
+                *expected = canned.header(draw.answers_before);
+                draw.answers_before += 1;
+            }
         }
         Ok(())
     }
 }
 
-/// SplitMix64: small, fast, and each seed gives a stream of its own.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// The stream of one client.
-    pub(crate) fn of_client(seed: u64, client: usize) -> Self {
-        // Mixed twice: seeds that lie a whole number of steps apart would give
-        // clients the same stream, shifted.
-        Random(mix(mix(seed) ^ client as u64))
+fn draw_any(table: &Table, mix: &OpMix, draw: &mut Draw) -> anyhow::Result<(Op, ResponseHeader, u64)> {
+    let op = mix.draw(&mut draw.random);
+    if table.miss_ratio > 0.0 && draw.random.unit() < table.miss_ratio {
+        return Ok((op, ResponseHeader::bare(Status::NotFound), draw.absent(table)?));
     }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// A number below `end`; its bias is below `end` / 2^64.
-    fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
-    }
-
-    /// A number from 0 to 1, without 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_generator_is_splitmix64() {
-        let mut random = Random(1_234_567);
-        assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
-    }
-
-    #[test]
-    fn clients_and_seeds_have_streams_of_their_own() {
-        let first = |seed, client| Random::of_client(seed, client).next();
-        assert_eq!(first(1, 2), first(1, 2));
-        assert_ne!(first(1, 2), first(1, 3));
-        assert_ne!(first(1, 2), first(2, 2));
-    }
-
-    #[test]
-    fn draws_reach_every_place_and_no_other() {
-        let mut random = Random::of_client(1, 0);
-        let mut seen = [0; 10];
-        for _ in 0..1_000 {
-            seen[random.below(10)] += 1;
-            assert!((0.0..1.0).contains(&random.unit()));
-        }
-        assert!(seen.iter().all(|&times| times > 50), "{seen:?}");
-    }
+    let row = draw.row(table);
+    let expected = match op {
+        Op::Get => row.answer,
+        Op::Exists => ResponseHeader::bare(Status::Ok),
+    };
+    Ok((op, expected, row.key))
 }

@@ -1,0 +1,109 @@
+//! Which ops are asked for, and how often: `get`, or `get:0.9,exists:0.1`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use zero_kv::protocol::native::Op;
+
+use crate::random::Random;
+
+/// The ops, under the names that the command line gives them.
+const OPS: [(&str, Op); 2] = [("get", Op::Get), ("exists", Op::Exists)];
+/// What shares that add up to 1 may differ from it by, as 0.1 and its like have no exact binary number.
+const SUM_TOLERANCE: f64 = 1e-6;
+
+/// Ops with the share of requests that asks for each.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OpMix(Vec<(Op, f64)>);
+
+impl OpMix {
+    /// The op, if there is but one.
+    pub(crate) fn single(&self) -> Option<Op> {
+        match self.0[..] {
+            [(op, _)] => Some(op),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn asks_for(&self, op: Op) -> bool {
+        self.0.iter().any(|&(each, _)| each == op)
+    }
+
+    pub(crate) fn draw(&self, random: &mut Random) -> Op {
+        let (last, others) = self.0.split_last().expect("FromStr lets no mix be empty");
+        if others.is_empty() {
+            return last.0;
+        }
+        let mut at = random.unit();
+        for &(op, share) in others {
+            if at < share {
+                return op;
+            }
+            at -= share;
+        }
+        last.0
+    }
+}
+
+impl FromStr for OpMix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut mix: Vec<(Op, f64)> = Vec::new();
+        for part in text.split(',') {
+            let (name, share) = match part.split_once(':') {
+                Some((name, share)) => (name, share.parse().ok().filter(|share| (0.0..=1.0).contains(share))),
+                None => (part, (part == text).then_some(1.0)),
+            };
+            let share: f64 = share.ok_or("each op's share was expected behind it, as in `get:0.9,exists:0.1`")?;
+            let Some(&(_, op)) = OPS.iter().find(|(each, _)| *each == name) else {
+                return Err(format!("there is no op `{name}`: `get` and `exists` are known"));
+            };
+            if mix.iter().any(|&(each, _)| each == op) {
+                return Err(format!("`{name}` is there twice"));
+            }
+            mix.push((op, share));
+        }
+        let sum: f64 = mix.iter().map(|(_, share)| share).sum();
+        if (sum - 1.0).abs() > SUM_TOLERANCE {
+            return Err(format!("the shares add up to {sum}, 1 was expected"));
+        }
+        mix.retain(|&(_, share)| share > 0.0);
+        Ok(OpMix(mix))
+    }
+}
+
+impl fmt::Display for OpMix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (op, share)) in self.0.iter().enumerate() {
+            let (name, _) = OPS.iter().find(|(_, each)| each == op).expect("every op has a name");
+            match self.0.len() {
+                1 => write!(formatter, "{name}")?,
+                _ => write!(formatter, "{}{name}:{share}", if at > 0 { "," } else { "" })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_printed_as_it_is_written() {
+        for text in ["get", "exists", "get:0.9,exists:0.1"] {
+            assert_eq!(text.parse::<OpMix>().unwrap().to_string(), text);
+        }
+        assert_eq!("get:1,exists:0".parse(), "get".parse::<OpMix>());
+    }
+
+    #[test]
+    fn what_is_not_a_mix_is_refused() {
+        for text in
+            ["", "put", "get,exists", "get:0.5", "get:0.5,get:0.5", "get:2,exists:-1", "get:NaN", "get:0.9,", ":1"]
+        {
+            assert!(text.parse::<OpMix>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The report as one page: numbers, charts, and what was run where.
+//!
+//! In: a report. Out: HTML that needs no other file, no script and no network, and is
+//! well-formed XML as well.
+
+use std::fmt::{Display, Write};
+use std::time::{Instant, SystemTime};
+
+use indicatif::HumanCount;
+
+use crate::bins;
+use crate::load::Outcome;
+use crate::report::Report;
+use crate::svg::{Axis, Chart, escaped};
+use crate::tally::Interval;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb; --other: #d97706; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ef; --dim: #9aa3b2; --grid: #303744; --paper: #14171d; --ours: #6ea0ff; --other: #f0a84a; }
+}
+body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.headline { font-size: 2rem; font-weight: 600; margin: 0; }
+.dim { color: var(--dim); }
+table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; font-weight: normal; }
+th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+.grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
+.other { stroke: var(--other); } .bar { fill: var(--ours); } b.ours { color: var(--ours); } b.other { color: var(--other); }
+";
+
+/// Ticks of the percentile axis: 0%, 90%, 99% and so on.
+const PERCENTILE_TICKS: u32 = 8;
+/// Points of the curve for each halving of what is left.
+const POINTS_PER_HALVING: u32 = 5;
+
+/// The page.
+pub(crate) fn of(report: &Report<'_>) -> String {
+    let outcome = report.outcome;
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" \
+         content=\"width=device-width\"/>\n<title>Zero-KV benchmark</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>Zero-KV benchmark</h1>\n<p class=\"headline\">{} requests/s</p>\n",
+        HumanCount(outcome.requests_per_second() as u64),
+    );
+    let when = humantime::format_rfc3339_seconds(SystemTime::now());
+    let _ = writeln!(page, "<p class=\"dim\">{when}</p>");
+    table(&mut page, "Figures", &figures(report));
+    section(&mut page, "Latency of a pipeline by percentile", &percentiles(outcome).svg());
+    section(&mut page, "Requests a second over time", &throughput(report));
+    section(&mut page, "How long pipelines took", &histogram(outcome).svg());
+    table(&mut page, "What was run", &parameters(report));
+    table(&mut page, "Machine", &machine());
+    if let Some(memory) = report.memory {
+        section(&mut page, "Memory", &format!("<pre>{}</pre>", escaped(&memory.text())));
+    }
+    page += "</body>\n</html>\n";
+    page
+}
+
+type Rows = Vec<(&'static str, String)>;
+
+fn section(page: &mut String, title: &str, content: &str) {
+    let _ = writeln!(page, "<section>\n<h2>{title}</h2>\n{content}</section>");
+}
+
+fn table(page: &mut String, title: &str, rows: &Rows) {
+    let row =
+        |(name, value): &(&str, String)| format!("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value));
+    let rows: String = rows.iter().map(row).collect();
+    section(page, title, &format!("<table>\n{rows}</table>\n"));
+}
+
+fn figures(report: &Report<'_>) -> Rows {
+    let (outcome, tally) = (report.outcome, &report.outcome.tally);
+    let count = |number: u64| HumanCount(number).to_string();
+    let mut rows = vec![
+        ("requests", count(tally.requests)),
+        ("measured", format!("{:.2} s", outcome.elapsed.as_secs_f64())),
+        ("hits", format!("{:.2}%", report.hit_rate() * 100.0)),
+        ("errors", count(outcome.errors())),
+        ("bytes/s", count(outcome.per_second(tally.answer_bytes) as u64)),
+    ];
+    rows.extend(report.latencies_us().map(|(name, us)| (name, format!("{us:.0} µs"))));
+    if report.args.rate.is_some() {
+        rows.push(("due and not sent", format!("{} requests", HumanCount(tally.unsent_requests))));
+    }
+    if let Some(ceiling) = report.ceiling {
+        let per_second = HumanCount(ceiling.outcome.requests_per_second() as u64);
+        rows.push(("ceiling", format!("{per_second} requests/s, answers of {:.2} bytes", ceiling.answer_len_bytes)));
+        rows.push(("server / ceiling", format!("{:.3}", ceiling.ratio())));
+    }
+    rows
+}
+
+fn parameters(report: &Report<'_>) -> Rows {
+    let args = report.args;
+    let text = |value: &dyn Display| value.to_string();
+    vec![
+        ("clients", text(&args.clients)),
+        ("requests in a pipeline", text(&args.pipeline)),
+        ("sent", args.rate.map_or("back to back".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)))),
+        ("ops", text(&args.op)),
+        ("distribution", args.distribution_name()),
+        ("miss ratio", text(&args.miss_ratio)),
+        ("values verified", if args.verify { "yes" } else { "no" }.to_owned()),
+        ("seed", text(&args.seed)),
+        ("seconds", text(&args.seconds)),
+        ("warm-up", format!("{} s", args.warmup)),
+        ("file", args.db.display().to_string()),
+        ("socket", args.socket.display().to_string()),
+        ("benchmarker", env!("CARGO_PKG_VERSION").to_owned()),
+    ]
+}
+
+fn machine() -> Rows {
+    let field = |path: &str, name: &str| {
+        let text = std::fs::read_to_string(path).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+        line.map(|value| value.trim().to_owned())
+    };
+    let unknown = || "unknown".to_owned();
+    let cpus = std::thread::available_parallelism().map_or_else(|_| unknown(), |cpus| cpus.to_string());
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned());
+    vec![
+        ("processor", field("/proc/cpuinfo", "model name").unwrap_or_else(unknown)),
+        ("processors", cpus),
+        ("memory", field("/proc/meminfo", "MemTotal").unwrap_or_else(unknown)),
+        ("Linux", kernel.unwrap_or_else(|_| unknown())),
+    ]
+}
+
+/// Latency over 1/(1-p): each tick to the right is ten times as rare.
+fn percentiles(outcome: &Outcome) -> Chart {
+    let latency_ns = &outcome.tally.latency_ns;
+    let ticks = (0..PERCENTILE_TICKS).map(|nines| match nines {
+        0 => (1.0, "0%".to_owned()),
+        1 => (10.0, "90%".to_owned()),
+        2 => (100.0, "99%".to_owned()),
+        nines => (10f64.powi(nines as i32), format!("99.{}%", "9".repeat(nines as usize - 2))),
+    });
+    let x = Axis::log("percentile", latency_ns.len() as f64, ticks.collect());
+    let y = Axis::linear("µs", 0.0, latency_ns.max() as f64 / 1e3, |us| HumanCount(us as u64).to_string());
+    let mut chart = Chart::new(x, y);
+    let points = latency_ns.iter_quantiles(POINTS_PER_HALVING).map(|step| {
+        let rarity = 1.0 / (1.0 - step.quantile_iterated_to()).max(1e-12);
+        (rarity, step.value_iterated_to().min(latency_ns.max()) as f64 / 1e3)
+    });
+    chart.line("ours", points);
+    chart
+}
+
+/// The server's rate in each interval, and the ceiling's between its turns.
+fn throughput(report: &Report<'_>) -> String {
+    let ours = &report.outcome.intervals;
+    let theirs = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
+    let began = ours.first().map_or_else(Instant::now, |interval| interval.began);
+    let end = |interval: &Interval| (interval.began + interval.len).saturating_duration_since(began).as_secs_f64();
+    let rate = |interval: &Interval| interval.tally.requests as f64 / interval.len.as_secs_f64();
+    let all = || ours.iter().chain(theirs);
+    let (last, most) = (all().map(end).fold(0.0, f64::max), all().map(rate).fold(0.0, f64::max));
+    let x = Axis::linear("seconds", 0.0, last, |at| format!("{}", (at * 1e3).round() / 1e3));
+    let mut chart = Chart::new(x, Axis::linear("requests/s", 0.0, most, |rate| HumanCount(rate as u64).to_string()));
+    for (class, intervals) in [("ours", &ours[..]), ("other", theirs)] {
+        // One line a turn: nothing was measured in between.
+        for turn in intervals.chunk_by(|one, next| next.began == one.began + one.len) {
+            let middle = |interval: &Interval| end(interval) - interval.len.as_secs_f64() / 2.0;
+            chart.line(class, turn.iter().map(|interval| (middle(interval), rate(interval))));
+        }
+    }
+    let legend = match report.ceiling {
+        Some(_) => "<p><b class=\"ours\">server</b>, <b class=\"other\">ceiling</b></p>\n",
+        None => "",
+    };
+    chart.svg() + legend
+}
+
+fn histogram(outcome: &Outcome) -> Chart {
+    let bins = bins::of(&outcome.tally.latency_ns);
+    let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
+    let share = |count: u64| count as f64 / total * 100.0;
+    let most = bins.iter().map(|bin| share(bin.count)).fold(0.0, f64::max);
+    let ticks = bins.iter().enumerate().map(|(place, bin)| (place as f64, bins::us(bin.from_ns))).collect();
+    let y = Axis::linear("% of pipelines", 0.0, most, |percent| format!("{}", (percent * 1e3).round() / 1e3));
+    let mut chart = Chart::new(Axis::of_bars("µs", bins.len(), ticks), y);
+    for (place, bin) in bins.iter().enumerate() {
+        let (from, to) = (bins::us(bin.from_ns), bins::us(bin.to_ns));
+        let title = format!("{from} to {to} µs: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
+        chart.bar(place as f64, place as f64 + 1.0, share(bin.count), &title);
+    }
+    chart
+}

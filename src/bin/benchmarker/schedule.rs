@@ -1,0 +1,95 @@
+//! When each pipeline of one client is to be sent.
+//!
+//! In: the rate of all clients. Out: the moment of each pipeline, which depends on
+//! nothing that the server does, and a wait until it. tokio's timers are a
+//! millisecond coarse, so the wait is on a timer of the kernel's.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::plan::{Clock, Plan};
+
+const NS_PER_SECOND: u128 = 1_000_000_000;
+
+pub(crate) struct Schedule {
+    rate: u64,
+    pipeline_requests: usize,
+    clients: usize,
+    /// Counted over the pipelines of all clients, which take turns.
+    next_pipeline: u64,
+    timer: AsyncFd<OwnedFd>,
+}
+
+impl Schedule {
+    pub(crate) fn of_client(plan: &Plan, rate: u64, number: usize) -> io::Result<Self> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        #[allow(deprecated, reason = "its successor is unsafe for types that may not own a descriptor; this one does")]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        Ok(Schedule {
+            rate,
+            pipeline_requests: plan.pipeline_requests,
+            clients: plan.clients,
+            next_pipeline: number as u64,
+            timer,
+        })
+    }
+
+    /// When the pipeline with this number is to be sent.
+    fn due(&self, pipeline: u64, clock: Clock) -> Instant {
+        let after_ns = u128::from(pipeline) * self.pipeline_requests as u128 * NS_PER_SECOND / u128::from(self.rate);
+        clock.start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))
+    }
+
+    /// When the next pipeline is to be sent, if it is before the end.
+    pub(crate) fn next_due(&self, clock: Clock) -> Option<Instant> {
+        Some(self.due(self.next_pipeline, clock)).filter(|due| *due < clock.end)
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.next_pipeline += self.clients as u64;
+    }
+
+    /// Whether the pipeline after the next is due too.
+    pub(crate) fn is_behind(&self, now: Instant, clock: Clock) -> bool {
+        self.due(self.next_pipeline + self.clients as u64, clock) <= now
+    }
+
+    /// How many pipelines are due between the end of the warm-up and the end and have not
+    /// been sent, and when the first of them was.
+    pub(crate) fn unsent(&self, clock: Clock) -> (u64, Instant) {
+        let pipelines_before = |moment: Instant| {
+            let after_ns = moment.saturating_duration_since(clock.start).as_nanos();
+            // Pipeline n is due at n * requests / rate: those before are the quotient, rounded up.
+            let pipelines = (after_ns * u128::from(self.rate)).div_ceil(self.pipeline_requests as u128 * NS_PER_SECOND);
+            (pipelines.saturating_sub(u128::from(self.next_pipeline))).div_ceil(self.clients as u128) as u64
+        };
+        let uncounted = pipelines_before(clock.measured_from);
+        let first_due = self.due(self.next_pipeline + uncounted * self.clients as u64, clock);
+        (pipelines_before(clock.end) - uncounted, first_due)
+    }
+
+    /// From one pipeline of this client to its next.
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.clients as f64 * self.pipeline_requests as f64 / self.rate as f64)
+    }
+
+    pub(crate) async fn wait_until(&self, due: Instant) -> io::Result<()> {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let time =
+            |duration: Duration| Timespec { tv_sec: duration.as_secs() as _, tv_nsec: duration.subsec_nanos() as _ };
+        let once = Itimerspec { it_interval: time(Duration::ZERO), it_value: time(left) };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        let read = |timer: &OwnedFd| rustix::io::read(timer, &mut [0; 8]).map_err(io::Error::from);
+        self.timer.async_io(Interest::READABLE, read).await.map(drop)
+    }
+}

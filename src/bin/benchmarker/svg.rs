@@ -1,0 +1,166 @@
+//! Charts as inline SVG: axes, lines and bars, no script.
+//!
+//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element,
+//! coloured by the classes of the page that holds it. It knows nothing of latencies.
+
+use std::fmt::Write;
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 320.0;
+const LEFT: f64 = 90.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 16.0;
+const BOTTOM: f64 = 52.0;
+/// Ticks of a linear axis, about.
+const TICKS: f64 = 6.0;
+
+/// One side of a chart.
+pub(crate) struct Axis {
+    label: String,
+    from: f64,
+    to: f64,
+    is_log: bool,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// From `from` up to `to` and as far as the next tick.
+    pub(crate) fn linear(label: &str, from: f64, to: f64, name: impl Fn(f64) -> String) -> Self {
+        let rough = ((to - from) / TICKS).max(1e-9);
+        let decade = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade).into_iter().find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let count = ((to - from) / step).ceil().max(1.0);
+        let ticks = (0..=count as usize).map(|tick| from + tick as f64 * step).map(|at| (at, name(at))).collect();
+        Axis { label: label.to_owned(), from, to: from + count * step, is_log: false, ticks }
+    }
+
+    /// From 1 to `to`, with these ticks.
+    pub(crate) fn log(label: &str, to: f64, ticks: Vec<(f64, String)>) -> Self {
+        let to = to.max(2.0);
+        Axis { label: label.to_owned(), from: 1.0, to, is_log: true, ticks }
+    }
+
+    /// With ticks for bars, which stand between whole numbers.
+    pub(crate) fn of_bars(label: &str, bars: usize, ticks: Vec<(f64, String)>) -> Self {
+        Axis { label: label.to_owned(), from: 0.0, to: bars.max(1) as f64, is_log: false, ticks }
+    }
+
+    /// Where a value lies, from 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        let place = match self.is_log {
+            true => value.max(self.from).ln() / self.to.ln(),
+            false => (value - self.from) / (self.to - self.from),
+        };
+        place.clamp(0.0, 1.0)
+    }
+}
+
+pub(crate) struct Chart {
+    x: Axis,
+    y: Axis,
+    body: String,
+}
+
+impl Chart {
+    pub(crate) fn new(x: Axis, y: Axis) -> Self {
+        Chart { x, y, body: String::new() }
+    }
+
+    fn x_at(&self, value: f64) -> f64 {
+        LEFT + self.x.place(value) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y_at(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - self.y.place(value) * (HEIGHT - TOP - BOTTOM)
+    }
+
+    /// A line through these points, in a colour of the page's.
+    pub(crate) fn line(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+        let mut places = String::new();
+        for (x, y) in points {
+            let _ = write!(places, "{:.1},{:.1} ", self.x_at(x), self.y_at(y));
+        }
+        let _ = writeln!(self.body, "<polyline class=\"line {class}\" points=\"{}\"/>", places.trim_end());
+    }
+
+    /// A bar from the bottom, with a text for who points at it.
+    pub(crate) fn bar(&mut self, from: f64, to: f64, height: f64, title: &str) {
+        let (left, right, top) = (self.x_at(from), self.x_at(to), self.y_at(height));
+        let _ = writeln!(
+            self.body,
+            "<rect class=\"bar\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
+            left + 1.0,
+            (right - left - 2.0).max(0.5),
+            (HEIGHT - BOTTOM - top).max(0.0),
+            escaped(title),
+        );
+    }
+
+    /// The whole element.
+    pub(crate) fn svg(&self) -> String {
+        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for (value, name) in self.y.ticks.iter().filter(|(value, _)| *value <= self.y.to * 1.001) {
+            let (y, name) = (self.y_at(*value), escaped(name));
+            let _ = writeln!(svg, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+            let _ = writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>", LEFT - 8.0, y + 4.0);
+        }
+        for (value, name) in self.x.ticks.iter().filter(|(value, _)| *value <= self.x.to * 1.001) {
+            let (x, name) = (self.x_at(*value), escaped(name));
+            let _ = writeln!(svg, "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
+            let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>", bottom + 18.0);
+        }
+        svg += &self.body;
+        let (middle_x, middle_y) = ((LEFT + right) / 2.0, (TOP + bottom) / 2.0);
+        let (x_label, y_label) = (escaped(&self.x.label), escaped(&self.y.label));
+        let _ = writeln!(svg, "<text class=\"label\" x=\"{middle_x}\" y=\"{}\">{x_label}</text>", HEIGHT - 8.0);
+        let turned = format!("transform=\"translate(16 {middle_y}) rotate(-90)\"");
+        let _ = writeln!(svg, "<text class=\"label\" {turned}>{y_label}</text>\n</svg>");
+        svg
+    }
+}
+
+/// Text for an element or an attribute.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            // No such character can be in a document, not even escaped.
+            control if control < ' ' && !matches!(control, '\t' | '\n' | '\r') => escaped.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_axis_ends_at_a_tick_at_or_after_its_last_value() {
+        for to in [0.0, 0.3, 1.0, 7.0, 99.0, 18_900_000.0] {
+            let axis = Axis::linear("x", 0.0, to, |at| format!("{at}"));
+            let last = axis.ticks.last().unwrap().0;
+            assert!(last >= to && (last - axis.to).abs() < 1e-6 * axis.to && axis.ticks.len() <= 12, "{to}");
+        }
+    }
+
+    #[test]
+    fn places_are_within_the_chart() {
+        let log = Axis::log("x", 1000.0, Vec::new());
+        assert_eq!([0.0, 1.0, 1e9].map(|value| log.place(value)), [0.0, 0.0, 1.0]);
+        assert!((log.place(10.0) - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_in_a_text_is_taken_for_an_element() {
+        assert_eq!(escaped("<a b=\"c\">&\u{1}"), "&lt;a b=&quot;c&quot;&gt;&amp;\u{fffd}");
+    }
+}

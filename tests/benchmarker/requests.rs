@@ -1,0 +1,121 @@
+//! What is asked for is what the options say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::served::*;
+
+const GET: u32 = 0;
+const EXISTS: u32 = 1;
+
+/// Runs, and returns every request, all of which were counted.
+#[track_caller]
+fn requests(served: &Served, args: &[&str]) -> Vec<(u32, u64)> {
+    let output = served.run(&[args, &["--json"]].concat());
+    assert_good(&output);
+    let seen = served.seen();
+    assert_eq!(seen.len() as f64, number(&stdout(&output), "requests"));
+    seen
+}
+
+/// How often each key was asked for, the most wanted first.
+fn by_count(requests: &[(u32, u64)]) -> Vec<(usize, u64)> {
+    let mut counts = BTreeMap::new();
+    requests.iter().for_each(|(_, key)| *counts.entry(key).or_insert(0) += 1);
+    let mut counts: Vec<(usize, u64)> = counts.into_iter().map(|(key, count)| (count, *key)).collect();
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts
+}
+
+/// Whether so many of `draws` are as many as this probability lets one expect.
+#[track_caller]
+fn assert_share(count: usize, draws: usize, probability: f64) {
+    let (expected, draws) = (probability * draws as f64, draws as f64);
+    let deviation = (draws * probability * (1.0 - probability)).sqrt();
+    // Six deviations: less than once in a hundred million.
+    assert!((count as f64 - expected).abs() <= 6.0 * deviation + 1.0, "{count}, where {expected:.0} were expected");
+}
+
+#[test]
+fn uniform_asks_for_every_row_as_often_as_for_any_other() {
+    let served = Served::new(small_rows(), honest);
+    let seen = requests(&served, &["--seconds=0.5"]);
+    let counts = by_count(&seen);
+    assert!(counts.iter().all(|(_, key)| (1..=1_000).contains(key)));
+    assert_share(counts[0].0, seen.len(), 0.001);
+    assert_share(counts.get(999).map_or(0, |count| count.0), seen.len(), 0.001);
+    let first_half = seen.iter().filter(|(_, key)| *key <= 500).count();
+    assert_share(first_half, seen.len(), 0.5);
+}
+
+#[test]
+fn zipf_asks_for_ranks_in_proportion_to_their_power() {
+    let served = Served::new(small_rows(), honest);
+    for exponent in [1.0, 0.5] {
+        let seen = requests(&served, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
+        let counts = by_count(&seen);
+        let weights: Vec<f64> = (1..=1_000).map(|rank| f64::from(rank).powf(-exponent)).collect();
+        let all: f64 = weights.iter().sum();
+        for ranks in [1, 10, 100] {
+            let count: usize = counts[..ranks].iter().map(|(count, _)| count).sum();
+            let share = weights[..ranks].iter().sum::<f64>() / all;
+            // The most wanted of few draws are not quite the first of the ranks.
+            let draws = seen.len();
+            assert!(count as f64 > 0.9 * share * draws as f64, "{ranks}: {count} of {draws}");
+            assert!((count as f64) < 1.2 * share * draws as f64 + 50.0, "{ranks}: {count} of {draws}");
+        }
+    }
+}
+
+#[test]
+fn zipf_spreads_its_hot_keys_over_the_table() {
+    let served = Served::new(small_rows(), honest);
+    let hot = |seed: &str| -> BTreeSet<u64> {
+        let seen = requests(&served, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
+        by_count(&seen)[..10].iter().map(|(_, key)| *key).collect()
+    };
+    let (first, second) = (hot("--seed=1"), hot("--seed=2"));
+    assert!(first.last().unwrap() - first.first().unwrap() > 400, "{first:?}");
+    assert_ne!(first, second);
+}
+
+#[test]
+fn sequential_goes_through_the_table_in_order_and_begins_again() {
+    let served = Served::new(small_rows(), honest);
+    let seen = requests(&served, &["--distribution=sequential", "--clients=1", "--pipeline=7"]);
+    let in_order = (0..seen.len()).map(|request| (GET, request as u64 % 1_000 + 1));
+    assert!(in_order.eq(seen.iter().copied()));
+}
+
+#[test]
+fn sequential_clients_begin_at_places_of_their_own() {
+    let served = Served::new(small_rows(), honest);
+    let seen = requests(&served, &["--distribution=sequential", "--clients=4", "--pipeline=1"]);
+    for key in [1, 251, 501, 751] {
+        assert!(seen.contains(&(GET, key)), "{key}");
+    }
+}
+
+#[test]
+fn ops_come_in_their_shares_and_misses_among_them_too() {
+    let served = Served::new(small_rows(), honest);
+    let seen = requests(&served, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
+    let exists: Vec<u64> = seen.iter().filter(|(op, _)| *op == EXISTS).map(|(_, key)| *key).collect();
+    assert_share(exists.len(), seen.len(), 0.1);
+    let is_there = |key: &u64| (1..=1_000).contains(key);
+    assert_share(exists.iter().filter(|key| !is_there(key)).count(), exists.len(), 0.25);
+    assert_share(seen.iter().filter(|(_, key)| !is_there(key)).count(), seen.len(), 0.25);
+}
+
+#[test]
+fn one_seed_asks_for_the_same_keys_again() {
+    let served = Served::new(small_rows(), honest);
+    let first = |distribution: &str, seed: &str| {
+        let mut seen = requests(&served, &["--clients=1", distribution, seed, "--op=get:0.5,exists:0.5"]);
+        seen.truncate(16);
+        seen
+    };
+    for distribution in ["--distribution=uniform", "--distribution=zipf"] {
+        assert_eq!(first(distribution, "--seed=3"), first(distribution, "--seed=3"));
+        assert_ne!(first(distribution, "--seed=3"), first(distribution, "--seed=4"));
+    }
+}
