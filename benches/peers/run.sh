@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, measures, and prints the report: see README.md.
+# Arguments are the program's: run.sh --help lists them.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# A package and the file that tells whether it is there.
+missing=()
+need() {
+    [[ -e $2 ]] || missing+=("$1")
+}
+multiarch=/usr/lib/$(uname -m)-linux-gnu
+need librocksdb-dev "$multiarch/librocksdb.so"
+need libcdb-dev /usr/include/cdb.h
+need redis-server /usr/bin/redis-server
+need redis-tools /usr/bin/redis-benchmark
+need memcached /usr/bin/memcached
+
+if ((${#missing[@]})); then
+    sudo=()
+    [[ $(id -u) -eq 0 ]] || sudo=(sudo)
+    echo "installing ${missing[*]}" >&2
+    # What cannot be had is named in the report; the rest is measured.
+    "${sudo[@]}" apt-get update -qq >&2 || true
+    for package in "${missing[@]}"; do
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||
+            echo "run.sh: $package cannot be installed" >&2
+        # Debian starts services when it installs them; the run starts its own.
+        if [[ -d /run/systemd/system && $package =~ ^(redis-server|memcached)$ ]]; then
+            "${sudo[@]}" systemctl disable --now "$package" >&2 || true
+        fi
+    done
+fi
+
+features=()
+[[ -e $multiarch/librocksdb.so ]] && features+=(rocksdb)
+[[ -e /usr/include/cdb.h ]] && features+=(cdb)
+
+cargo build --release --locked --manifest-path ../../Cargo.toml --bin kv_store >&2
+cargo build --release --locked --features "${features[*]}" >&2
+exec target/release/zero-kv-peers "$@"

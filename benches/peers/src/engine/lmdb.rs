@@ -1,0 +1,85 @@
+//! LMDB: integer keys, appended in order without a sync but the last; opened
+//! read-only without thread-local readers and read-ahead, with one read
+//! transaction for everything.
+
+use std::path::Path;
+
+use anyhow::Result;
+use heed::byteorder::NativeEndian;
+use heed::types::{Bytes, U64};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, WithoutTls};
+
+use super::{Engine, Opened, Table};
+use crate::rows::{Rows, Sink, Start};
+
+/// Rows of one write transaction.
+const TRANSACTION_ROWS: u64 = 1_000_000;
+
+type Key = U64<NativeEndian>;
+
+pub(super) fn engine() -> Engine {
+    let version = heed::lmdb_version();
+    Engine {
+        name: "LMDB",
+        version: format!("{}.{}.{}", version.major, version.minor, version.patch),
+        ordered: true,
+        batched: false,
+        small: false,
+        build: Some(build),
+        open,
+    }
+}
+
+struct Lmdb {
+    transaction: RoTxn<'static, WithoutTls>,
+    table: Database<Key, Bytes, IntegerComparator>,
+}
+
+fn environment(rows: &Rows, folder: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>> {
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
+    // Address space, not memory: twice what the rows can take.
+    let map_len_bytes = (rows.count as usize * (rows.value_len_bytes + 64) * 2).next_multiple_of(1 << 30);
+    options.map_size(map_len_bytes);
+    // SAFETY: the flags are NO_SYNC while the file is built, whose loss in a crash nobody
+    // minds, and READ_ONLY and NO_READ_AHEAD afterwards, which promise nothing.
+    unsafe { options.flags(flags) };
+    // SAFETY: nobody else knows the folder, and its file is not touched but by LMDB.
+    Ok(unsafe { options.open(folder) }?)
+}
+
+fn build(rows: &Rows, folder: &Path) -> Result<()> {
+    let environment = environment(rows, folder, EnvFlags::NO_SYNC)?;
+    let mut transaction = environment.write_txn()?;
+    let options = environment.database_options().types::<Key, Bytes>().key_comparator::<IntegerComparator>();
+    let table = options.create(&mut transaction)?;
+    transaction.commit()?;
+    for piece in rows.pieces(TRANSACTION_ROWS) {
+        let mut transaction = environment.write_txn()?;
+        rows.each_of(piece, |key, value| Ok(table.put_with_flags(&mut transaction, PutFlags::APPEND, &key, value)?))?;
+        transaction.commit()?;
+    }
+    Ok(environment.force_sync()?)
+}
+
+fn open(rows: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
+    let environment = environment(rows, folder, EnvFlags::READ_ONLY | EnvFlags::NO_READ_AHEAD)?;
+    let transaction = environment.clone().static_read_txn()?;
+    let options = environment.database_options().types::<Key, Bytes>().key_comparator::<IntegerComparator>();
+    let table = options.open(&transaction)?.ok_or_else(|| anyhow::anyhow!("no table in the file"))?;
+    Ok(Box::new(Lmdb { transaction, table }))
+}
+
+impl Table for Lmdb {
+    #[inline]
+    fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        sink.answer(self.table.get(&self.transaction, &key)?);
+        Ok(())
+    }
+
+    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        for row in self.table.range(&self.transaction, &(start.key..))?.take(rows as usize) {
+            sink.found(row?.1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! redb: filled in order by one transaction; opened read-only with a cache as
+//! large as the file, one read transaction for everything.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use redb::{Builder, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase, TableDefinition};
+
+use super::{Engine, Opened, Table};
+use crate::machine::{locked_version, memory_total_bytes};
+use crate::rows::{Rows, Sink, Start};
+
+const FILE: &str = "rows.redb";
+const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
+
+pub(super) fn engine() -> Engine {
+    Engine {
+        name: "redb",
+        version: locked_version("redb"),
+        ordered: true,
+        batched: false,
+        small: false,
+        build: Some(build),
+        open,
+    }
+}
+
+struct Redb {
+    table: ReadOnlyTable<u64, &'static [u8]>,
+    _database: ReadOnlyDatabase,
+}
+
+fn build(rows: &Rows, folder: &Path) -> Result<()> {
+    let database = Builder::new().create(folder.join(FILE))?;
+    let transaction = database.begin_write()?;
+    let mut table = transaction.open_table(TABLE)?;
+    rows.each(|key, value| {
+        table.insert(key, value)?;
+        Ok(())
+    })?;
+    drop(table);
+    Ok(transaction.commit()?)
+}
+
+fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
+    let path = folder.join(FILE);
+    let file_len_bytes = fs::metadata(&path)?.len();
+    // The page cache needs room for the same file.
+    let cache_len_bytes = file_len_bytes.min(memory_total_bytes()? / 4).max(1 << 20);
+    let database = Builder::new().set_cache_size(cache_len_bytes as usize).open_read_only(path)?;
+    let table = database.begin_read()?.open_table(TABLE)?;
+    Ok(Box::new(Redb { table, _database: database }))
+}
+
+impl Table for Redb {
+    #[inline]
+    fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        sink.answer(self.table.get(key)?.as_ref().map(|value| value.value()));
+        Ok(())
+    }
+
+    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        for row in self.table.range(start.key..)?.take(rows as usize) {
+            sink.found(row?.1.value());
+        }
+        Ok(())
+    }
+}

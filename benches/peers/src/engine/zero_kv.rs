@@ -1,0 +1,87 @@
+//! Zero-KV: baked from CSV text that is made on the way, opened with all checks.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::Result;
+use zero_kv::Store;
+use zero_kv::bake::{Options, bake_csv};
+
+use super::{Engine, Opened, Table};
+use crate::machine::locked_version;
+use crate::rows::{Rows, Sink, Start};
+
+const FILE: &str = "storage.db";
+
+pub(super) fn engine() -> Engine {
+    Engine {
+        name: "Zero-KV",
+        version: locked_version("zero-kv"),
+        ordered: true,
+        batched: true,
+        small: false,
+        build: Some(|rows, folder| bake(rows, &folder.join(FILE))),
+        open: |_, folder| Ok(Box::new(Store::open(folder.join(FILE))?) as Box<dyn Opened>),
+    }
+}
+
+pub(crate) fn bake(rows: &Rows, output: &Path) -> Result<()> {
+    bake_csv(Csv::of(rows), output, &Options::default(), &mut |_| ())?;
+    Ok(())
+}
+
+impl Table for Store {
+    #[inline]
+    fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        sink.answer(Store::get(self, key));
+        Ok(())
+    }
+
+    fn get_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
+        self.get_many(keys, |_, value| sink.answer(value));
+        Ok(())
+    }
+
+    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        (start.row..start.row + rows).map_while(|row| self.row(row as usize)).for_each(|(_, value)| sink.found(value));
+        Ok(())
+    }
+}
+
+/// The rows as CSV text.
+struct Csv<'r> {
+    rows: &'r Rows,
+    row: u64,
+    value: Vec<u8>,
+    line: Vec<u8>,
+    read_bytes: usize,
+}
+
+impl<'r> Csv<'r> {
+    fn of(rows: &'r Rows) -> Csv<'r> {
+        Csv { rows, row: 0, value: Vec::new(), line: Vec::new(), read_bytes: 0 }
+    }
+}
+
+impl Read for Csv<'_> {
+    fn read(&mut self, mut buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted_bytes = buffer.len();
+        while !buffer.is_empty() {
+            if self.read_bytes == self.line.len() {
+                if self.row == self.rows.count {
+                    break;
+                }
+                let key = self.rows.key(self.row);
+                self.line.clear();
+                io::Write::write_fmt(&mut self.line, format_args!("{key},"))?;
+                self.line.extend_from_slice(self.rows.value(key, &mut self.value));
+                self.line.push(b'\n');
+                (self.row, self.read_bytes) = (self.row + 1, 0);
+            }
+            let copied_bytes = (&self.line[self.read_bytes..]).read(buffer)?;
+            self.read_bytes += copied_bytes;
+            buffer = &mut buffer[copied_bytes..];
+        }
+        Ok(wanted_bytes - buffer.len())
+    }
+}

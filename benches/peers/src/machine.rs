@@ -1,0 +1,75 @@
+//! What a report says of where it was made: machine, kernel, date, versions.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// The machine in one line.
+pub(crate) fn machine() -> String {
+    let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |(_, model)| model);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory_gib = memory_total_bytes().unwrap_or(0) as f64 / (1_u64 << 30) as f64;
+    format!("{processors} processors ({model}), {memory_gib:.1} GiB of memory")
+}
+
+pub(crate) fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+pub(crate) fn date() -> String {
+    said_by("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(|| "unknown".to_owned())
+}
+
+pub(crate) fn rust_version() -> String {
+    said_by("rustc", &["--version"])
+        .and_then(|line| line.split(' ').nth(1).map(|version| format!("std {version}")))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The version of a dependency that this program was built with.
+pub(crate) fn locked_version(package: &str) -> String {
+    let entry = format!("name = \"{package}\"\nversion = \"");
+    let lock = include_str!("../Cargo.lock");
+    let version = lock.split_once(&entry).and_then(|(_, rest)| rest.split_once('"'));
+    version.map_or("unknown", |(version, _)| version).to_owned()
+}
+
+/// The version of a Debian package that is installed.
+pub(crate) fn package_version(package: &str) -> String {
+    said_by("dpkg-query", &["-W", "-f", "${Version}", package]).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The commit of the working tree, if it is one.
+pub(crate) fn commit() -> Option<String> {
+    said_by("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"])
+}
+
+pub(crate) fn memory_total_bytes() -> Result<u64> {
+    kib_of("/proc/meminfo", "MemTotal:")
+}
+
+/// The resident set of a process, shared pages included.
+pub(crate) fn resident_bytes(process: u32) -> Result<u64> {
+    kib_of(&format!("/proc/{process}/status"), "VmRSS:")
+}
+
+/// What this process has read from disks.
+pub(crate) fn storage_read_bytes() -> Option<u64> {
+    let counters = fs::read_to_string("/proc/self/io").ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
+}
+
+fn kib_of(path: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
+    let kib: u64 = value.with_context(|| format!("{path}: no {name} in kB"))?.parse()?;
+    Ok(kib * 1024)
+}
+
+fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

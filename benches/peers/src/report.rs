@@ -1,0 +1,156 @@
+//! The report, in Markdown.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::{self, Display, Formatter};
+
+use crate::engine::LeftOut;
+use crate::machine::{commit, date, kernel, machine};
+use crate::measure::{Figure, Table};
+use crate::rows::{MIXED_GETS, MIXED_SCANS, SCAN_ROWS, SHORT_SCAN_ROWS};
+use crate::server::{CLIENTS, DEPTHS, Line, Plan};
+
+/// All that was measured.
+pub(crate) struct Report {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) servers: Vec<(Plan, Vec<Line>)>,
+    pub(crate) left_out: Vec<LeftOut>,
+    started: String,
+}
+
+impl Report {
+    pub(crate) fn new() -> Report {
+        Report { tables: Vec::new(), servers: Vec::new(), left_out: Vec::new(), started: date() }
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(out, "# Zero-KV and its peers\n")?;
+        let arguments: Vec<String> = env::args().skip(1).map(|argument| format!(" {argument}")).collect();
+        writeln!(out, "- Reproduce: `benches/peers/run.sh{}`", arguments.concat())?;
+        writeln!(out, "- Machine: {}, Linux {}", machine(), kernel())?;
+        writeln!(out, "- Begun: {}", self.started)?;
+        if let Some(commit) = commit() {
+            writeln!(out, "- Commit: {commit}")?;
+        }
+        self.tables.iter().try_for_each(|table| table_of(table, &self.left_out, out))?;
+        self.servers.iter().try_for_each(|(plan, lines)| servers_of(plan, lines, out))
+    }
+}
+
+/// A column: its title, figure, and the digits behind its point.
+type Title = (&'static str, Figure, usize);
+
+fn titles(table: &Table) -> Vec<Title> {
+    let mut titles = vec![
+        ("get, ns", Figure::GetNs, 0),
+        ("get in batches, ns", Figure::BatchNs, 0),
+        ("miss, ns", Figure::MissNs, 0),
+        ("scan, µs", Figure::ScanUs, 1),
+        ("build, s", Figure::BuildSeconds, 2),
+        ("file, MB", Figure::FileBytes, 1),
+        ("cold open, ms", Figure::ColdOpenMs, 1),
+        ("read by it, MB", Figure::ColdReadBytes, 2),
+    ];
+    if table.plan.mixed {
+        titles.insert(0, ("mixed, ns", Figure::MixedNs, 0));
+    }
+    titles
+}
+
+fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt::Result {
+    let plan = &table.plan;
+    let (count, value_len_bytes) = (grouped(plan.rows.count), plan.rows.value_len_bytes);
+    let mixed = if plan.mixed { "Mixed load: " } else { "" };
+    writeln!(out, "\n## {mixed}{count} rows, values of {value_len_bytes} bytes\n")?;
+    let (gets, scans) = (grouped(plan.amounts.gets as u64), grouped(plan.amounts.scans as u64));
+    writeln!(
+        out,
+        "One thread, medians of {} rounds (builds {}) of {gets} gets, {gets} misses and {scans} scans of {SCAN_ROWS} \
+         rows; engines by turns.\n\
+         Zero-KV looks no row up by its place in the order of keys: its scans begin at a row number that is known \
+         beforehand, those of the others at a key. Its build makes and reads CSV text on the way.",
+        plan.rounds, plan.build_rounds
+    )?;
+    if plan.mixed {
+        let misses = 100 - MIXED_GETS - MIXED_SCANS;
+        writeln!(
+            out,
+            "Mixed: {gets} operations, {MIXED_GETS} % gets, {MIXED_SCANS} % scans of {SHORT_SCAN_ROWS} rows, \
+             {misses} % misses; ns an operation."
+        )?;
+    }
+    let titles = titles(table);
+    write!(out, "\n| engine | version |")?;
+    titles.iter().try_for_each(|(title, ..)| write!(out, " {title} |"))?;
+    writeln!(out, "\n|---|---|{}", "---:|".repeat(titles.len()))?;
+    for column in &table.columns {
+        write!(out, "| {} | {} |", column.engine.name, column.engine.version)?;
+        for (_, figure, digits) in &titles {
+            let scale = if matches!(figure, Figure::FileBytes | Figure::ColdReadBytes) { 1e-6 } else { 1.0 };
+            match column.median(*figure) {
+                Some(median) => write!(out, " {:.digits$} |", median * scale)?,
+                None => write!(out, " – |")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    let failures = table.columns.iter().filter_map(|column| Some((column.engine.name, column.failure.as_ref()?)));
+    let left_out = left_out.iter().map(|left_out| (left_out.name, &left_out.reason));
+    not_measured(failures.chain(left_out), out)
+}
+
+fn servers_of(plan: &Plan, lines: &[Line], out: &mut Formatter<'_>) -> fmt::Result {
+    let (count, value_len_bytes) = (grouped(plan.rows.count), plan.rows.value_len_bytes);
+    writeln!(out, "\n## Servers: {count} rows, values of {value_len_bytes} bytes\n")?;
+    writeln!(
+        out,
+        "Unix sockets, {CLIENTS} clients of one load thread on the servers' machine, each with so many requests in \
+         flight; all keys are there. Million answers a second, and in brackets the median time of a pipeline; medians \
+         of {} rounds of {} s by turns. Resident counts a mapped file, too.\n",
+        plan.rounds,
+        plan.timed.as_secs_f64()
+    )?;
+    write!(out, "| server | version |")?;
+    DEPTHS.iter().try_for_each(|depth| write!(out, " {depth} in flight |"))?;
+    writeln!(out, " resident, MB |\n|---|---|{}---:|", "---:|".repeat(DEPTHS.len()))?;
+    for line in lines {
+        write!(out, "| {} | {} |", line.name, line.version)?;
+        for depth in DEPTHS {
+            match line.medians(depth) {
+                Some((rate, us)) => write!(out, " {:.2} ({us:.0} µs) |", rate / 1e6)?,
+                None => write!(out, " – |")?,
+            }
+        }
+        match line.resident_bytes {
+            Some(bytes) => writeln!(out, " {:.1} |", bytes as f64 / 1e6)?,
+            None => writeln!(out, " – |")?,
+        }
+    }
+    not_measured(lines.iter().filter_map(|line| Some((line.name, line.failure.as_ref()?))), out)
+}
+
+/// Names whatever has no figures, once for each reason.
+fn not_measured<'r>(failures: impl Iterator<Item = (&'r str, &'r String)>, out: &mut Formatter<'_>) -> fmt::Result {
+    let mut names_by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, reason) in failures {
+        names_by_reason.entry(reason).or_default().push(name);
+    }
+    names_by_reason
+        .iter()
+        .try_for_each(|(reason, names)| writeln!(out, "\nNot measured: {}: {reason}.", names.join(", ")))
+}
+
+/// A number with a comma at each thousand.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}

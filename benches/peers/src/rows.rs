@@ -1,0 +1,276 @@
+//! The rows that every engine holds, and what is asked of them.
+//!
+//! In: how many rows, how long their values are. Out: keys, values, questions
+//! and the sums of their answers. Everything follows from its number, so nothing
+//! is kept. It knows no engine.
+
+use std::ops::Range;
+
+use anyhow::Result;
+
+/// SplitMix64's finalizer: numbers in, numbers that look random out.
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// A seeded stream of random numbers (SplitMix64).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn seeded(seed: u64) -> Random {
+        Random(mix(seed))
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// A table. Keys are odd, spread at random over all 64-bit numbers, and ascend
+/// with the row's number; no even number is a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) count: u64,
+    pub(crate) value_len_bytes: usize,
+}
+
+impl Rows {
+    pub(crate) fn key(&self, row: u64) -> u64 {
+        // Even, so that setting the lowest bit stays in the row's own stretch of numbers.
+        let stretch = (u64::MAX / self.count) & !1;
+        (row * stretch + mix(row) % stretch) | 1
+    }
+
+    /// Puts a key's value into `buffer`, in place of what is there: printable
+    /// text without a comma or a quote.
+    pub(crate) fn value<'b>(&self, key: u64, buffer: &'b mut Vec<u8>) -> &'b [u8] {
+        buffer.clear();
+        let mut seed = key;
+        while buffer.len() < self.value_len_bytes {
+            seed = mix(seed);
+            let text = (seed & 0x3F3F_3F3F_3F3F_3F3F) + 0x3030_3030_3030_3030;
+            let left = self.value_len_bytes - buffer.len();
+            buffer.extend_from_slice(&text.to_le_bytes()[..left.min(8)]);
+        }
+        buffer
+    }
+
+    /// All rows in key order.
+    pub(crate) fn each(&self, row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        self.each_of(0..self.count, row)
+    }
+
+    /// The rows with these numbers, in key order.
+    pub(crate) fn each_of(&self, numbers: Range<u64>, mut row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut value = Vec::new();
+        numbers.into_iter().try_for_each(|number| {
+            let key = self.key(number);
+            row(key, self.value(key, &mut value))
+        })
+    }
+
+    /// The numbers of all rows, in pieces.
+    pub(crate) fn pieces(&self, len: u64) -> impl Iterator<Item = Range<u64>> {
+        let end = self.count;
+        (0..end).step_by(len as usize).map(move |first| first..(first + len).min(end))
+    }
+
+    /// The bytes of all keys and values.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.count * (8 + self.value_len_bytes as u64)
+    }
+}
+
+/// Where answers go.
+pub(crate) trait Sink {
+    fn found(&mut self, value: &[u8]);
+    fn missing(&mut self);
+
+    fn answer(&mut self, value: Option<&[u8]>) {
+        match value {
+            Some(value) => self.found(value),
+            None => self.missing(),
+        }
+    }
+}
+
+/// Reads every byte of every answer and adds them up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    found: u64,
+    missing: u64,
+    words: u64,
+}
+
+impl Sum {
+    pub(crate) fn found_count(&self) -> u64 {
+        self.found
+    }
+}
+
+impl Sink for Sum {
+    #[inline]
+    fn found(&mut self, value: &[u8]) {
+        let (words, tail) = value.as_chunks::<8>();
+        let words = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+        let tail = tail.iter().fold(0, |sum: u64, byte| (sum << 8) | u64::from(*byte));
+        self.words = self.words.wrapping_add(words).wrapping_add(tail);
+        self.found += 1;
+    }
+
+    #[inline]
+    fn missing(&mut self) {
+        self.missing += 1;
+    }
+}
+
+/// Where a scan begins: the same row by its key and by its number.
+#[derive(Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) key: u64,
+    pub(crate) row: u64,
+}
+
+/// One operation of the mixed load.
+#[derive(Clone, Copy)]
+pub(crate) enum Operation {
+    Get(u64),
+    Scan(Start),
+}
+
+/// Rows of a scan.
+pub(crate) const SCAN_ROWS: u64 = 100;
+/// Rows of a scan of the mixed load.
+pub(crate) const SHORT_SCAN_ROWS: u64 = 10;
+/// Of 100 operations of the mixed load; the rest are gets of keys that are not there.
+pub(crate) const MIXED_GETS: u64 = 80;
+pub(crate) const MIXED_SCANS: u64 = 15;
+
+/// How many questions of each kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amounts {
+    pub(crate) gets: usize,
+    pub(crate) scans: usize,
+}
+
+/// What all engines are asked in one round.
+pub(crate) struct Questions {
+    pub(crate) hits: Vec<u64>,
+    pub(crate) misses: Vec<u64>,
+    pub(crate) scans: Vec<Start>,
+    pub(crate) mixed: Vec<Operation>,
+}
+
+impl Questions {
+    pub(crate) fn new(rows: &Rows, amounts: Amounts, seed: u64) -> Questions {
+        let mut random = Random::seeded(seed);
+        let hit = |random: &mut Random| rows.key(random.below(rows.count));
+        let miss = |random: &mut Random| random.next() & !1;
+        let start = |random: &mut Random, len: u64| {
+            let row = random.below(rows.count.saturating_sub(len) + 1).min(rows.count - 1);
+            Start { key: rows.key(row), row }
+        };
+        Questions {
+            hits: (0..amounts.gets).map(|_| hit(&mut random)).collect(),
+            misses: (0..amounts.gets).map(|_| miss(&mut random)).collect(),
+            scans: (0..amounts.scans).map(|_| start(&mut random, SCAN_ROWS)).collect(),
+            mixed: (0..amounts.gets)
+                .map(|_| match random.below(100) {
+                    n if n < MIXED_GETS => Operation::Get(hit(&mut random)),
+                    n if n < MIXED_GETS + MIXED_SCANS => Operation::Scan(start(&mut random, SHORT_SCAN_ROWS)),
+                    _ => Operation::Get(miss(&mut random)),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The sums that right answers have.
+pub(crate) struct Expected<'r> {
+    rows: &'r Rows,
+    value: Vec<u8>,
+    sum: Sum,
+}
+
+impl Expected<'_> {
+    pub(crate) fn of_gets(rows: &Rows, keys: &[u64]) -> Sum {
+        Expected::sum(rows, |expected| keys.iter().for_each(|key| expected.get(*key)))
+    }
+
+    pub(crate) fn of_scans(rows: &Rows, starts: &[Start]) -> Sum {
+        Expected::sum(rows, |expected| starts.iter().for_each(|start| expected.scan(*start, SCAN_ROWS)))
+    }
+
+    pub(crate) fn of_mixed(rows: &Rows, operations: &[Operation]) -> Sum {
+        Expected::sum(rows, |expected| {
+            for operation in operations {
+                match operation {
+                    Operation::Get(key) => expected.get(*key),
+                    Operation::Scan(start) => expected.scan(*start, SHORT_SCAN_ROWS),
+                }
+            }
+        })
+    }
+
+    fn sum(rows: &Rows, add: impl FnOnce(&mut Expected<'_>)) -> Sum {
+        let mut expected = Expected { rows, value: Vec::new(), sum: Sum::default() };
+        add(&mut expected);
+        expected.sum
+    }
+
+    fn get(&mut self, key: u64) {
+        match key & 1 {
+            1 => self.sum.found(self.rows.value(key, &mut self.value)),
+            _ => self.sum.missing(),
+        }
+    }
+
+    fn scan(&mut self, start: Start, len: u64) {
+        for row in start.row..(start.row + len).min(self.rows.count) {
+            self.get(self.rows.key(row));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_odd_and_ascend() {
+        for count in [1, 2, 1000] {
+            let rows = Rows { count, value_len_bytes: 26 };
+            let keys: Vec<u64> = (0..count).map(|row| rows.key(row)).collect();
+            assert!(keys.iter().all(|key| key & 1 == 1));
+            assert!(keys.is_sorted_by(|before, after| before < after));
+        }
+    }
+
+    #[test]
+    fn a_wrong_missing_or_extra_answer_changes_the_sum() {
+        let rows = Rows { count: 10, value_len_bytes: 26 };
+        let mut value = Vec::new();
+        let sum = |values: &[&[u8]]| {
+            let mut sum = Sum::default();
+            values.iter().for_each(|value| sum.found(value));
+            sum
+        };
+        let right = rows.value(rows.key(0), &mut value).to_vec();
+        assert_eq!(sum(&[&right]), Expected::of_gets(&rows, &[rows.key(0)]));
+        for at in 0..right.len() {
+            let mut wrong = right.clone();
+            wrong[at] ^= 1;
+            assert_ne!(sum(&[&wrong]), sum(&[&right]), "byte {at}");
+        }
+        assert_ne!(sum(&[]), sum(&[&right]));
+        assert_ne!(sum(&[&right, b""]), sum(&[&right]));
+    }
+}

@@ -1,0 +1,190 @@
+//! The load: clients with so many requests in flight each, on one thread.
+//!
+//! In: a socket, a protocol, rows. Out: answers a second and how long a pipeline
+//! takes. Requests are made beforehand. A client sends a pipeline, waits for all
+//! its answers, checks status and length of each, and sends the next.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use mio::net::UnixStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::wire::{Frame, Protocol};
+use crate::measure::median;
+use crate::rows::{Random, Rows};
+
+/// Requests that a client goes through before it begins anew, at least.
+const CLIENT_REQUESTS: usize = 4096;
+/// Rows that are stored before their answers are read.
+const STORE_ROWS: u64 = 500;
+
+/// What is asked, and for how long.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) clients: usize,
+    pub(crate) depth: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) timed: Duration,
+    pub(crate) seed: u64,
+}
+
+/// What a load has measured.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rate {
+    pub(crate) answers_per_second: f64,
+    /// The median time from a pipeline's first byte sent to its last answer read.
+    pub(crate) pipeline_us: f64,
+}
+
+struct Client {
+    stream: UnixStream,
+    /// Pipelines, one behind the other.
+    requests: Vec<u8>,
+    /// The end of each of them.
+    ends: Vec<usize>,
+    pipeline: usize,
+    answers: Vec<u8>,
+    read_bytes: usize,
+    sent_at: Instant,
+}
+
+impl Client {
+    fn connect(path: &Path, protocol: Protocol, rows: &Rows, depth: usize, random: &mut Random) -> Result<Client> {
+        let (mut requests, mut ends) = (Vec::new(), Vec::new());
+        for _ in 0..CLIENT_REQUESTS.div_ceil(depth) {
+            (0..depth).for_each(|_| protocol.get(rows, random.below(rows.count), &mut requests));
+            ends.push(requests.len());
+        }
+        let answers = vec![0; depth * protocol.frame(rows.value_len_bytes).len_bytes()];
+        let stream = UnixStream::connect(path)?;
+        Ok(Client { stream, requests, ends, pipeline: 0, answers, read_bytes: 0, sent_at: Instant::now() })
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let start = self.pipeline.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let requests = &self.requests[start..self.ends[self.pipeline]];
+        self.pipeline = (self.pipeline + 1) % self.ends.len();
+        (self.sent_at, self.read_bytes) = (Instant::now(), 0);
+        // The server owes nothing, so the socket is empty and a pipeline has room in it.
+        let sent_bytes = self.stream.write(requests)?;
+        ensure!(sent_bytes == requests.len(), "the socket took {sent_bytes} of {} bytes", requests.len());
+        Ok(())
+    }
+
+    /// Whether all answers have arrived.
+    fn receive(&mut self) -> Result<bool> {
+        match self.stream.read(&mut self.answers[self.read_bytes..]) {
+            Ok(0) => bail!("the server closed the connection"),
+            Ok(read_bytes) => self.read_bytes += read_bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.read_bytes == self.answers.len())
+    }
+}
+
+/// Asks until the time is over.
+pub(crate) fn run(path: &Path, protocol: Protocol, rows: &Rows, load: Load) -> Result<Rate> {
+    let mut random = Random::seeded(load.seed);
+    let frame = protocol.frame(rows.value_len_bytes);
+    let mut poll = Poll::new()?;
+    let mut clients = Vec::new();
+    for token in 0..load.clients {
+        let mut client = Client::connect(path, protocol, rows, load.depth, &mut random)?;
+        poll.registry().register(&mut client.stream, Token(token), Interest::READABLE)?;
+        clients.push(client);
+    }
+    clients.iter_mut().try_for_each(Client::send)?;
+
+    let mut events = Events::with_capacity(load.clients);
+    let mut pipelines_us = Vec::new();
+    let timed_from = Instant::now() + load.warm_up;
+    let mut now = Instant::now();
+    while now < timed_from + load.timed {
+        poll_some(&mut poll, &mut events)?;
+        ensure!(!events.is_empty(), "no answer for {} seconds", PATIENCE.as_secs());
+        now = Instant::now();
+        for event in &events {
+            let client = &mut clients[event.token().0];
+            if client.receive()? {
+                check(&frame, &client.answers)?;
+                if now >= timed_from {
+                    pipelines_us.push(client.sent_at.elapsed().as_secs_f64() * 1e6);
+                }
+                client.send()?;
+            }
+        }
+    }
+    let seconds = (now - timed_from).as_secs_f64();
+    let answers = pipelines_us.len() * load.depth;
+    let pipeline_us = median(&pipelines_us).context("no pipeline was answered in time")?;
+    Ok(Rate { answers_per_second: answers as f64 / seconds, pipeline_us })
+}
+
+/// How long a server may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn poll_some(poll: &mut Poll, events: &mut Events) -> io::Result<()> {
+    match poll.poll(events, Some(PATIENCE)) {
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+        result => result,
+    }
+}
+
+fn check(frame: &Frame, answers: &[u8]) -> Result<()> {
+    for answer in answers.chunks_exact(frame.len_bytes()) {
+        if frame.value(answer).is_none() {
+            bail!("not an answer: \"{}\"", answer.escape_ascii());
+        }
+    }
+    Ok(())
+}
+
+/// Stores all rows.
+pub(crate) fn store(path: &Path, protocol: Protocol, rows: &Rows) -> Result<()> {
+    let mut stream = connect(path)?;
+    let (mut value, mut requests, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in rows.pieces(STORE_ROWS) {
+        let stored = protocol.stored().repeat((piece.end - piece.start) as usize);
+        requests.clear();
+        for row in piece {
+            protocol.set(row, rows.value(rows.key(row), &mut value), &mut requests);
+        }
+        stream.write_all(&requests)?;
+        answers.resize(stored.len(), 0);
+        stream.read_exact(&mut answers)?;
+        ensure!(answers == stored, "not stored: \"{}\"", answers.escape_ascii());
+    }
+    Ok(stream.shutdown(Shutdown::Both)?)
+}
+
+/// Compares the values of some rows byte for byte.
+pub(crate) fn compare(path: &Path, protocol: Protocol, rows: &Rows, count: usize) -> Result<()> {
+    let mut stream = connect(path)?;
+    let frame = protocol.frame(rows.value_len_bytes);
+    let (mut request, mut answer) = (Vec::new(), vec![0; frame.len_bytes()]);
+    let mut expected = Vec::new();
+    let mut random = Random::seeded(u64::MAX);
+    for _ in 0..count {
+        let row = random.below(rows.count);
+        request.clear();
+        protocol.get(rows, row, &mut request);
+        stream.write_all(&request)?;
+        stream.read_exact(&mut answer)?;
+        let right = frame.value(&answer) == Some(rows.value(rows.key(row), &mut expected));
+        ensure!(right, "row {row}: not its answer: \"{}\"", answer.escape_ascii());
+    }
+    Ok(())
+}
+
+fn connect(path: &Path) -> Result<BlockingStream> {
+    let stream = BlockingStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}

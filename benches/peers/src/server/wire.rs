@@ -1,0 +1,110 @@
+//! The three protocols: how a get is asked and what its answer looks like.
+//!
+//! Requests name a row: by its key for Zero-KV, by `key:` and 12 digits for the
+//! others, as redis-benchmark does. Either is 16 bytes. All values of a table
+//! have one length, so every answer that is right has one, too.
+
+use std::io::Write;
+
+use crate::rows::Rows;
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Zero-KV's frames: 16 bytes out, 8 and the value back.
+    Native,
+    /// Redis's protocol, version 2.
+    Resp,
+    /// memcached's meta commands.
+    Meta,
+}
+
+impl Protocol {
+    /// Adds the request for a row's value.
+    pub(crate) fn get(self, rows: &Rows, row: u64, out: &mut Vec<u8>) {
+        match self {
+            Protocol::Native => {
+                out.extend_from_slice(&[0; 8]);
+                out.extend_from_slice(&rows.key(row).to_be_bytes());
+            }
+            Protocol::Resp => text(out, format_args!("*2\r\n$3\r\nGET\r\n$16\r\nkey:{row:012}\r\n")),
+            Protocol::Meta => text(out, format_args!("mg key:{row:012} v\r\n")),
+        }
+    }
+
+    /// Adds the request that stores a row, for servers that are filled so.
+    pub(crate) fn set(self, row: u64, value: &[u8], out: &mut Vec<u8>) {
+        let len_bytes = value.len();
+        match self {
+            Protocol::Native => unreachable!("Zero-KV serves a file"),
+            Protocol::Resp => {
+                text(out, format_args!("*3\r\n$3\r\nSET\r\n$16\r\nkey:{row:012}\r\n${len_bytes}\r\n"));
+            }
+            Protocol::Meta => text(out, format_args!("ms key:{row:012} {len_bytes}\r\n")),
+        }
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The answer to a request that stored.
+    pub(crate) fn stored(self) -> &'static [u8] {
+        match self {
+            Protocol::Native => b"",
+            Protocol::Resp => b"+OK\r\n",
+            Protocol::Meta => b"HD\r\n",
+        }
+    }
+
+    /// What stands before and behind the value in the answer to a get.
+    pub(crate) fn frame(self, value_len_bytes: usize) -> Frame {
+        let (head, tail) = match self {
+            Protocol::Native => ([0_u32.to_be_bytes(), (value_len_bytes as u32).to_be_bytes()].concat(), &b""[..]),
+            Protocol::Resp => (format!("${value_len_bytes}\r\n").into_bytes(), &b"\r\n"[..]),
+            Protocol::Meta => (format!("VA {value_len_bytes}\r\n").into_bytes(), &b"\r\n"[..]),
+        };
+        Frame { head, value_len_bytes, tail }
+    }
+}
+
+fn text(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a vector takes all bytes");
+}
+
+/// The shape of a right answer.
+pub(crate) struct Frame {
+    head: Vec<u8>,
+    value_len_bytes: usize,
+    tail: &'static [u8],
+}
+
+impl Frame {
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.head.len() + self.value_len_bytes + self.tail.len()
+    }
+
+    /// The value in an answer, if that has the right status and length.
+    #[inline]
+    pub(crate) fn value<'a>(&self, answer: &'a [u8]) -> Option<&'a [u8]> {
+        answer.strip_prefix(&*self.head)?.strip_suffix(self.tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_with_the_right_status_and_length_has_a_value() {
+        let answers: [(Protocol, &[u8], &[u8]); 3] = [
+            (Protocol::Native, b"\0\0\0\0\0\0\0\x05seven", b"\0\0\0\x01\0\0\0\x05seven"),
+            (Protocol::Resp, b"$5\r\nseven\r\n", b"$-1\r\n$-1\r\n"),
+            (Protocol::Meta, b"VA 5\r\nseven\r\n", b"EN\r\nEN\r\nEN\r\n"),
+        ];
+        for (protocol, right, wrong) in answers {
+            let frame = protocol.frame(5);
+            assert_eq!(frame.len_bytes(), right.len());
+            assert_eq!(frame.value(right), Some(&b"seven"[..]));
+            assert_eq!(frame.value(wrong), None);
+        }
+    }
+}

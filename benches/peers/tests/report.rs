@@ -1,0 +1,98 @@
+//! The report at a tiny size, with the engines that need no system library.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// On the disk that the build is on.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn peers(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero-kv-peers"));
+    command.args(["--quick", "--rounds", "2", "--kv-store", "no/such/server", "--dir"]).arg(folder).args(arguments);
+    command
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+/// The cells of the first row of a table that begins so.
+fn cells<'r>(section: &'r str, engine: &str) -> Vec<&'r str> {
+    let start = format!("| {engine} |");
+    let line = section.lines().find(|line| line.starts_with(&start));
+    line.unwrap_or_else(|| panic!("no {engine} in {section}")).trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn every_engine_has_its_figures() {
+    let (folder, charts) = (folder(), folder());
+    let chart = charts.path().join("chart.svg");
+    let mut command =
+        peers(folder.path(), &["--table", "3000x26", "--mixed-rows", "2000", "--only", "zero-kv,lmdb,redb,hashmap"]);
+    let output = command.arg("--svg").arg(&chart).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(is_empty(folder.path()));
+
+    let report = String::from_utf8(output.stdout).unwrap();
+    for line in ["- Reproduce: `benches/peers/run.sh --quick", "- Machine: ", "- Begun: "] {
+        assert!(report.contains(line), "no {line} in {report}");
+    }
+    let sections: Vec<&str> = report.split("\n## ").skip(1).collect();
+    let [table, mixed, servers] = sections[..] else { panic!("{report}") };
+    assert!(table.starts_with("3,000 rows, values of 26 bytes\n"), "{table}");
+    assert!(mixed.starts_with("Mixed load: 2,000 rows, values of 256 bytes\n"), "{mixed}");
+    assert!(servers.starts_with("Servers: 3,000 rows, values of 26 bytes\n"), "{servers}");
+
+    // Engine, version, get, batches, miss, scan, build, file, cold open, bytes read.
+    for (engine, without) in [
+        ("Zero-KV", &[][..]),
+        ("LMDB", &[3]),
+        ("redb", &[3]),
+        ("HashMap", &[3, 5, 7, 8, 9]),
+        ("HashMap (rustc-hash)", &[3, 5, 7, 8, 9]),
+    ] {
+        let cells = cells(table, engine);
+        assert_eq!(cells.len(), 10, "{table}");
+        for (at, cell) in cells.iter().enumerate().skip(2) {
+            let is_number = cell.parse::<f64>().is_ok_and(|number| number >= 0.0);
+            // Some containers do not tell what was read from the disk.
+            assert!(is_number != without.contains(&at) || at == 9, "{engine}, cell {at}: {table}");
+        }
+    }
+    for engine in ["Zero-KV", "LMDB", "redb"] {
+        assert!(cells(mixed, engine)[2].parse::<f64>().is_ok_and(|ns| ns > 0.0), "{mixed}");
+    }
+    assert!(mixed.contains("Not measured: HashMap, HashMap (rustc-hash): not part of the mixed load"), "{mixed}");
+    let chart = fs::read_to_string(chart).unwrap();
+    assert!(chart.starts_with("<svg ") && chart.ends_with("</svg>\n"), "{chart}");
+    assert!(chart.matches("<rect class=\"ours\"").count() >= 2 && chart.contains("LMDB"), "{chart}");
+}
+
+#[test]
+fn a_peer_that_fails_is_named_and_the_rest_is_measured() {
+    let folder = folder();
+    let arguments = ["--table", "1000x26", "--mixed-rows", "0", "--only", "zero-kv,hashmap"];
+    let output = peers(folder.path(), &arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.contains("Not measured: Zero-KV (kv_store): no/such/server: cannot start"), "{report}");
+    assert!(cells(&report, "HashMap")[2].parse::<f64>().is_ok(), "{report}");
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let folder = folder();
+    let mut command = peers(folder.path(), &["--table", "2000000x100", "--mixed-rows", "0", "--only", "lmdb"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut progress = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(progress.next().unwrap().unwrap().contains("build"));
+    assert!(!is_empty(folder.path()));
+    let child_id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(child_id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(is_empty(folder.path()));
+}
