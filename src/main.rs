@@ -29,7 +29,7 @@ struct Args {
     /// Unix socket to answer on
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
-    /// Threads that answer [default: as many as there are processors]
+    /// Threads that answer [default: one for every two processors]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
     /// How long a worker polls after an answer before it sleeps

@@ -29,8 +29,12 @@ const NOT_FOUND: ResponseHeader = ResponseHeader::bare(Status::NotFound);
 const FOUND: ResponseHeader = ResponseHeader::bare(Status::Ok);
 const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 
-/// The answers of one pass. Belongs to a worker; connections use it in turn.
-pub(super) struct Answers {
+/// The answers to one pass of requests, as they go out.
+///
+/// Belongs to a worker; connections use it in turn. Public for whoever serves the
+/// native protocol over something else than this server's sockets, and to be
+/// measured by itself.
+pub struct Answers {
     count: usize,
     copied: Box<[u8]>,
     copied_len_bytes: usize,
@@ -55,13 +59,15 @@ struct Piece {
 }
 
 impl Answers {
-    pub(super) fn new() -> Self {
+    /// None, with room for a pass.
+    pub fn new() -> Self {
         let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
         Answers { count: 0, copied: vec![0; COPIED_MAX_BYTES].into(), copied_len_bytes: 0, borrowed }
     }
 
-    /// Answers as many of the requests as fit into one pass, at least one.
-    pub(super) fn assemble(&mut self, store: &Store, requests: &[Request]) {
+    /// Answers as many of the requests as fit into one pass, at least one, and
+    /// forgets the answers before.
+    pub fn assemble(&mut self, store: &Store, requests: &[Request]) {
         (self.borrowed.count, self.borrowed.len_bytes) = (0, 0);
         let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
         let copied = &mut *self.copied;
@@ -82,18 +88,18 @@ impl Answers {
     }
 
     /// How many requests were answered.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
     /// The length of all answers together.
-    pub(super) fn total_len_bytes(&self) -> usize {
+    pub fn total_len_bytes(&self) -> usize {
         self.copied_len_bytes + self.borrowed.len_bytes
     }
 
     /// Turns a number of bytes sent into answers sent whole, and bytes sent of
     /// the one after them.
-    pub(super) fn sent(&self, sent_bytes: usize) -> (usize, usize) {
+    pub fn sent(&self, sent_bytes: usize) -> (usize, usize) {
         let (mut rest_bytes, mut copied_at) = (sent_bytes, 0);
         let mut pieces = self.borrowed.pieces().iter().peekable();
         for i in 0..self.count {
@@ -116,8 +122,8 @@ impl Answers {
     }
 
     /// Hands on what is to be sent after the first `sent_bytes`, in pieces if
-    /// some of it is borrowed.
-    pub(super) fn with_unsent<T>(&self, store: &Store, sent_bytes: usize, send: impl FnOnce(&[IoSlice]) -> T) -> T {
+    /// some of it is borrowed from the store, which must be the one asked.
+    pub fn with_unsent<T>(&self, store: &Store, sent_bytes: usize, send: impl FnOnce(&[IoSlice]) -> T) -> T {
         let copied = &self.copied[..self.copied_len_bytes];
         if self.borrowed.count == 0 {
             return send(&[IoSlice::new(&copied[sent_bytes..])]);
@@ -138,6 +144,12 @@ impl Answers {
         let mut unsent = &mut slices[..count];
         IoSlice::advance_slices(&mut unsent, sent_bytes);
         send(unsent)
+    }
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Answers::new()
     }
 }
 

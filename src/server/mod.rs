@@ -27,6 +27,7 @@ use tracing::{info, warn};
 
 use crate::DEFAULT_SOCKET;
 use crate::store::Store;
+pub use answers::Answers;
 use listener::Listener;
 use worker::Worker;
 
@@ -55,7 +56,7 @@ pub enum ServerError {
 pub struct Config {
     /// Where clients connect.
     pub socket: PathBuf,
-    /// Threads that answer. `None`: as many as there are processors.
+    /// Threads that answer. `None`: one for every two processors, since clients need as many.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker polls after an answer before it sleeps. Zero: it sleeps
     /// at once.
@@ -145,8 +146,9 @@ impl Server {
     }
 }
 
+/// Clients are on this machine too, and take about as long for a request.
 fn default_workers() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).div_ceil(2)
 }
 
 /// Gives each connection to the worker that has the fewest.
