@@ -229,6 +229,28 @@ fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
 }
 
 #[test]
+fn rows_are_skipped_as_if_they_were_walked() {
+    let scratch = Scratch::new();
+    for rows in [0, 1, 15, 16, 17, 32, 100, 160] {
+        let model: Model = (0..rows).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
+        let store = bake_shuffled(&scratch, &model, 6);
+        for (taken, skipped) in
+            (0..40).flat_map(|taken| [0, 1, 14, 15, 16, 17, 33, 200].map(|skipped| (taken, skipped)))
+        {
+            let (mut iter, mut walked) = (store.iter(), model.iter());
+            iter.by_ref().take(taken).for_each(drop);
+            walked.by_ref().take(taken).for_each(drop);
+            let expected = walked.nth(skipped).map(|(key, value)| (*key, &value[..]));
+            assert_eq!(iter.nth(skipped), expected, "{rows} rows, {skipped} skipped after {taken}");
+            assert_eq!(
+                (iter.len(), iter.map(|(key, _)| key).sum()),
+                (walked.len(), walked.map(|(key, _)| key).sum::<u64>())
+            );
+        }
+    }
+}
+
+#[test]
 fn threads_share_one_store() {
     fn shared<T: Send + Sync + 'static>(value: T) -> std::sync::Arc<T> {
         std::sync::Arc::new(value)

@@ -23,6 +23,12 @@ impl<'s> Iterator for Rows<'s> {
         self.places.next_record().map(|(record, _)| (record.key(), record.value()))
     }
 
+    /// Skips rows without reading more than [`FENCE_ROWS`] of them.
+    fn nth(&mut self, count: usize) -> Option<Self::Item> {
+        self.places.skip_rows(count);
+        self.next()
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.places.end - self.places.next;
         (left, Some(left))
@@ -56,6 +62,20 @@ impl<'s> Places<'s> {
         Places { store, next: 0, end: store.len(), offset_bytes: 0 }
     }
 
+    /// Goes on behind so many rows, from the last fence on.
+    fn skip_rows(&mut self, count: usize) {
+        let row = self.next.saturating_add(count).min(self.end);
+        let fences = self.store.fences();
+        // No fence stands behind the last row.
+        let number = (row / FENCE_ROWS).min(fences.len().saturating_sub(1));
+        if number * FENCE_ROWS > self.next
+            && let Some(fence) = fences.get(number)
+        {
+            (self.next, self.offset_bytes) = (number * FENCE_ROWS, fence.offset_bytes.get());
+        }
+        while self.next < row && self.next_record().is_some() {}
+    }
+
     fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
         if self.next == self.end {
             return None;
@@ -76,10 +96,9 @@ impl Iterator for Places<'_> {
     }
 }
 
-/// The record of a row: from its fence on, over the rows between.
+/// The record of a row.
 pub(super) fn record_of_row(store: &Store, row: usize) -> Option<Record<'_>> {
-    let fence = store.fences().get(row / FENCE_ROWS)?;
-    let mut places =
-        Places { store, next: row - row % FENCE_ROWS, end: store.len(), offset_bytes: fence.offset_bytes.get() };
-    places.nth(row % FENCE_ROWS).and_then(|(_, offset_bytes)| Record::at(store.records(), offset_bytes))
+    let mut places = Places::of(store);
+    places.skip_rows(row);
+    places.next_record().map(|(record, _)| record)
 }
