@@ -4,16 +4,20 @@ use std::io::{self, Read};
 
 use zero_kv::Store;
 use zero_kv::bake::{Options, bake_csv};
+use zero_kv::store::{Memory, OpenOptions};
 
 use crate::support::push_csv_row;
 
-/// Bakes and opens a file of these keys.
-pub(crate) fn bake(keys: &[u64], value_len_bytes: usize) -> Store {
+/// Bakes a file of these keys, and opens it as it is and as a copy in huge pages.
+pub(crate) fn bake(keys: &[u64], value_len_bytes: usize) -> [Store; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().join("storage.db");
     let csv = Csv { keys, value_len_bytes, block: Vec::new(), read_bytes: 0 };
     bake_csv(csv, &output, &Options::default(), &mut |_| ()).expect("a table");
-    Store::open(&output).expect("the table that was baked")
+    [Memory::Map, Memory::Copy].map(|memory| {
+        let options = OpenOptions { memory, ..OpenOptions::default() };
+        Store::open_with(&output, &options, &mut |_| ()).expect("the table that was baked")
+    })
 }
 
 /// Rows as CSV, made as they are read.

@@ -149,7 +149,7 @@ fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
 
 /// All indexes of one spread, checked, and the keys that they will be asked for.
 struct Course {
-    contestants: [(&'static str, Box<dyn Contestant>); 5],
+    contestants: [(&'static str, Box<dyn Contestant>); 6],
     samples: Vec<Vec<u64>>,
     measured: Measured,
 }
@@ -157,8 +157,10 @@ struct Course {
 impl Course {
     fn new(spread: &Spread, load: &Load) -> Course {
         let table = Rc::new(Table::new(spread.keys(load.rows), load.value_len_bytes));
-        let contestants: [(&str, Box<dyn Contestant>); 5] = [
-            ("`Store`", Box::new(bake(&table.keys, load.value_len_bytes))),
+        let [mapped, copied] = bake(&table.keys, load.value_len_bytes);
+        let contestants: [(&str, Box<dyn Contestant>); 6] = [
+            ("`Store`", Box::new(mapped)),
+            ("`Store`, `Memory::Copy`", Box::new(copied)),
             ("B-tree, 64-byte nodes", Box::new(Searched::<Tree<8>>::new(&table))),
             ("B-tree, 128-byte nodes", Box::new(Searched::<Tree<16>>::new(&table))),
             ("two-level directory", Box::new(Searched::<Directory>::new(&table))),

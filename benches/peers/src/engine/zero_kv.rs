@@ -43,7 +43,7 @@ impl Table for Store {
     }
 
     fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
-        (start.row..start.row + rows).map_while(|row| self.row(row as usize)).for_each(|(_, value)| sink.found(value));
+        self.iter().skip(start.row as usize).take(rows as usize).for_each(|(_, value)| sink.found(value));
         Ok(())
     }
 }
