@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Output;
+use std::time::Instant;
 
 use common::{Model, Server, Table, answer_to_get, answers_to_gets, bake, expect, gets, kv_store};
 use rustix::process::Signal;
@@ -199,6 +200,28 @@ fn a_client_that_takes_no_answers_does_not_keep_a_server_from_stopping() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
     drop(stream);
+}
+
+#[test]
+fn workers_stop_at_the_same_time() {
+    let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
+    // Each worker has a client that does not read, and waits for it as long as it ever does.
+    let time_to_stop = |workers: usize| {
+        let mut command = kv_store(&table.db(), &table.socket());
+        command.args(["--workers", &workers.to_string()]);
+        let mut server = Server::of(command, &table.socket());
+        let mut streams: Vec<_> = (0..workers).map(|_| server.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(&gets(0..300)).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        let started = Instant::now();
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().code(), Some(0));
+        started.elapsed()
+    };
+    let (one, six) = (time_to_stop(1), time_to_stop(6));
+    assert!(six < 3 * one, "one worker stopped in {one:?}, six in {six:?}");
 }
 
 #[test]

@@ -139,8 +139,11 @@ impl Server {
         served.map_err(ServerError::Worker)?;
         info!("stopping");
         drop(self.listener);
-        for worker in workers {
-            worker.stop();
+        // All of them, before any is waited for.
+        let stopping: Vec<_> = workers.into_iter().map(Worker::stop).collect();
+        for worker in stopping {
+            // One that has panicked has said so.
+            let _ = worker.join();
         }
         Ok(())
     }

@@ -48,10 +48,10 @@ impl Worker {
         let _ = self.streams.send(stream);
     }
 
-    /// Lets it send what it owes, and waits until it is done.
-    pub(super) fn stop(self) {
+    /// Has it read no more, and send what it owes.
+    pub(super) fn stop(self) -> JoinHandle<()> {
         drop(self.streams);
-        let _ = self.thread.join();
+        self.thread
     }
 }
 
