@@ -254,12 +254,26 @@ mod tests {
         }
     }
 
+    /// A table has a seed only if it serves each of its parts.
     #[test]
-    fn almost_every_seed_serves() {
-        for row_count in [3, 10, 50, 1000, 32_768] {
+    fn every_seed_serves_a_part_that_is_full() {
+        for row_count in [1000, 32_768] {
             let mut rows = rows(0..row_count);
-            let failed = (0..50).filter(|seed| assign_with(&mut rows, *seed).is_none()).count();
-            assert!(failed <= 2, "{row_count} rows: {failed} of 50 seeds failed");
+            // Seeds that differ in all bits: near ones only swap neighbouring keys.
+            for number in 1..=30_u64 {
+                let seed = number.wrapping_mul(0xD1B5_4A32_D192_ED03);
+                assert!(assign_with(&mut rows, seed).is_some(), "{row_count} rows, seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_fails_for_few_small_tables() {
+        for row_count in [3, 10, 50] {
+            let mut rows = rows(0..row_count);
+            let seed = |number: u64| number.wrapping_mul(0xD1B5_4A32_D192_ED03);
+            let failed = (1..=200).filter(|number| assign_with(&mut rows, seed(*number)).is_none()).count();
+            assert!(failed <= 4, "{row_count} rows: {failed} of 200 seeds failed");
         }
     }
 
