@@ -123,6 +123,9 @@ impl Answers {
 
     /// Hands on what is to be sent after the first `sent_bytes`, in pieces if
     /// some of it is borrowed from the store, which must be the one asked.
+    ///
+    /// # Panics
+    /// If more is said to be sent than there is, or the store is another.
     pub fn with_unsent<T>(&self, store: &Store, sent_bytes: usize, send: impl FnOnce(&[IoSlice]) -> T) -> T {
         let copied = &self.copied[..self.copied_len_bytes];
         if self.borrowed.count == 0 {

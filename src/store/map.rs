@@ -3,6 +3,7 @@
 //! In: an open file. Out: its bytes, as one slice whatever they lie in. It
 //! knows nothing of what they mean.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -23,11 +24,17 @@ const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 const THREADS_MAX: usize = 16;
 
 /// A whole file's bytes, read-only.
-#[derive(Debug)]
 pub(super) struct Map {
     /// The file's part of `memory`. Handed out for no longer than this `Map` lives.
     bytes: &'static [u8],
     memory: Mmap,
+}
+
+impl fmt::Debug for Map {
+    /// Its length, not its bytes: there may be gigabytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").field("len_bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
 }
 
 impl Map {

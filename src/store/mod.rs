@@ -93,7 +93,7 @@ pub enum StoreError {
 pub struct Store {
     map: Map,
     layout: Layout,
-    /// What most records are not longer than.
+    /// The mean length of records, bounded: as much as is fetched ahead of each.
     typical_len_bytes: usize,
 }
 

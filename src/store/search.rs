@@ -56,7 +56,7 @@ pub(super) struct Index<'a> {
     pub(super) places: &'a [U32],
     pub(super) records: &'a [u8],
     pub(super) record_align_bits: u32,
-    /// What most records are not longer than.
+    /// The mean length of records, bounded: as much as is fetched ahead of each.
     pub(super) typical_len_bytes: usize,
 }
 
@@ -141,7 +141,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Starts to load as much of a record as most records have.
+    /// Starts to load as much of a record as an average one has.
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;
