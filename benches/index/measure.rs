@@ -173,16 +173,18 @@ impl Course {
         let mut random = Random(2);
         let mut key = || table.keys[random.below(load.rows as u64) as usize];
         let mut sample = || std::iter::repeat_with(&mut key).take(SAMPLE_KEYS).collect();
-        let samples = std::iter::repeat_with(&mut sample).take(load.turns * TURN_SAMPLES).collect();
+        let samples = std::iter::repeat_with(&mut sample).take(2 * load.turns * TURN_SAMPLES).collect();
         let figures = contestants.iter().map(|(name, it)| Figures::new(name, it.len_bytes(), load)).collect();
         Course { contestants, samples, measured: Measured { spread: spread.name, indexes: figures } }
     }
 
     fn take_turn(&mut self, turn: usize, answers: &mut Answers) {
-        let samples = &self.samples[turn * TURN_SAMPLES..][..TURN_SAMPLES];
+        let samples = &self.samples[2 * turn * TURN_SAMPLES..][..2 * TURN_SAMPLES];
+        // Other keys for each, or the second would find in the cache what the first brought there.
+        let (batches, singles) = samples.split_at(TURN_SAMPLES);
         for ((_, contestant), figures) in self.contestants.iter().zip(&mut self.measured.indexes) {
-            fastest(&mut figures.batch_ns, samples, |keys| contestant.copy_batches(keys, answers));
-            fastest(&mut figures.single_ns, samples, |keys| contestant.look_up_each(keys));
+            fastest(&mut figures.batch_ns, batches, |keys| contestant.copy_batches(keys, answers));
+            fastest(&mut figures.single_ns, singles, |keys| contestant.look_up_each(keys));
         }
     }
 }
