@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Instant;
 
@@ -242,6 +242,17 @@ fn a_bake_over_the_served_file_does_not_disturb_its_server() {
     expect(&mut stream, &answers_to_gets(&newer, 1..=1500));
 }
 
+/// The processor time that each worker has taken so far, in nanoseconds.
+fn worker_times_ns(server: &Server) -> Vec<u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let of_task = |task: PathBuf| {
+        let is_worker = fs::read_to_string(task.join("comm")).unwrap().starts_with("worker-");
+        let times = fs::read_to_string(task.join("schedstat")).unwrap();
+        is_worker.then(|| times.split(' ').next().unwrap().parse().unwrap())
+    };
+    tasks.filter_map(|task| of_task(task.unwrap().path())).collect()
+}
+
 #[test]
 fn every_worker_answers() {
     let table = Table::of_rows(100);
@@ -249,12 +260,22 @@ fn every_worker_answers() {
     command.args(["--workers", "4"]);
     let server = Server::of(command, &table.socket());
     let mut streams: Vec<_> = (0..16).map(|_| server.connect()).collect();
-    for (key, stream) in (90..).zip(&mut streams) {
-        stream.write_all(&gets([key])).unwrap();
-    }
-    for (key, stream) in (90..).zip(&mut streams) {
-        expect(stream, &answer_to_get(&table.model, key));
-    }
+    let mut ask_all = || {
+        for (key, stream) in (90..).zip(&mut streams) {
+            stream.write_all(&gets([key])).unwrap();
+        }
+        for (key, stream) in (90..).zip(&mut streams) {
+            expect(stream, &answer_to_get(&table.model, key));
+        }
+    };
+    // Once so that each worker has what it will have of them.
+    ask_all();
+    let before = worker_times_ns(&server);
+    assert_eq!(before.len(), 4);
+    common::eventually("every worker has answered something", || {
+        ask_all();
+        worker_times_ns(&server).iter().zip(&before).all(|(now_ns, then_ns)| now_ns > then_ns)
+    });
 }
 
 #[test]
