@@ -15,8 +15,8 @@ use std::path::Path;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
-use zero_kv::Store;
 use zero_kv::bake::{Options, Report, bake_csv};
+use zero_kv::{Key, Store};
 
 const TEST_ROWS: usize = 1_000;
 
@@ -52,7 +52,7 @@ fn check(file: &Path, sorted_keys: &[u64]) {
     assert_eq!(store.len(), sorted_keys.len());
     for (expected, (key, found)) in sorted_keys.iter().zip(&store) {
         value.clear();
-        push_value(&mut value, key, VALUE_LEN_MIN_BYTES);
-        assert_eq!((key, found), (*expected, &*value));
+        push_value(&mut value, *expected, VALUE_LEN_MIN_BYTES);
+        assert_eq!((key, found), (Key::U64(*expected), &*value));
     }
 }

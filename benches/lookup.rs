@@ -76,13 +76,15 @@ fn check(store: &Store, keys: &[u64]) {
         push_value(&mut value, key, VALUE_LEN_MIN_BYTES);
         assert_eq!(found, (key < MISSING).then_some(&*value), "key {key}");
     };
-    keys.iter().for_each(|key| expect(*key, store.get(*key)));
+    keys.iter().for_each(|key| expect(*key, store.get(*key).expect("a number for a key")));
     let mut count = 0;
-    store.get_many(keys, |i, found| {
-        assert_eq!(i, count);
-        expect(keys[i], found);
-        count += 1;
-    });
+    store
+        .get_many(keys, |i, found| {
+            assert_eq!(i, count);
+            expect(keys[i], found);
+            count += 1;
+        })
+        .expect("numbers for keys");
     assert_eq!(count, keys.len());
 }
 
@@ -95,7 +97,7 @@ fn get(bencher: Bencher, load: &Load) {
     load.run(|store, samples| {
         bencher.counter(keys_of_a_sample()).bench_local(|| {
             for key in samples.next().unwrap_or_default() {
-                black_box(store.get(*key));
+                black_box(store.get(*key).expect("a number for a key"));
             }
         });
     });
@@ -108,7 +110,8 @@ fn get_many_copied(bencher: Bencher, load: &Load) {
         bencher.counter(keys_of_a_sample()).bench_local(|| {
             for batch in samples.next().unwrap_or_default().chunks(BATCH_KEYS) {
                 answers.clear();
-                store.get_many(batch, |_, value| answers.extend_from_slice(value.unwrap_or_default()));
+                let copy = |_, value: Option<&[u8]>| answers.extend_from_slice(value.unwrap_or_default());
+                store.get_many(batch, copy).expect("numbers for keys");
                 black_box(&answers);
             }
         });

@@ -16,8 +16,9 @@
 //! bake::bake_csv("8364,EURO SIGN\n65,LATIN CAPITAL LETTER A\n".as_bytes(), &file, &Options::default(), &mut |_| ())?;
 //!
 //! let names = Store::open(&file)?;
-//! assert_eq!(names.get(8364), Some(&b"EURO SIGN"[..]));
-//! assert_eq!(names.get(66), None);
+//! assert_eq!(names.get(8364)?, Some(&b"EURO SIGN"[..]));
+//! assert_eq!(names.get(66)?, None);
+//! assert_eq!(names.floor(100)?, Some((65.into(), &b"LATIN CAPITAL LETTER A"[..])));
 //! assert!(names.iter().map(|(key, _)| key).eq([65, 8364]));
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -42,8 +43,8 @@
 //!
 //! # Limits
 //!
-//! Keys are unsigned 64-bit numbers; values are at most 1 GiB, rows at most 2³²;
-//! the machine is a 64-bit Unix. A file that is open must not be changed in
+//! Keys are unsigned 64-bit numbers or 1 to 65,535 bytes, all of a table of one
+//! kind; values are at most 1 GiB, rows at most 2³²; the machine is a 64-bit Unix. A file that is open must not be changed in
 //! place: see [`Store`].
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -58,7 +59,8 @@ pub mod protocol;
 pub mod server;
 pub mod store;
 
-pub use store::{Store, StoreError};
+pub use format::key::{Key, KeyKind};
+pub use store::{LookupError, Store, StoreError};
 
 /// Where the binaries write and look for a file, unless they are told.
 pub const DEFAULT_FILE: &str = "storage.db";

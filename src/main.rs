@@ -1,6 +1,7 @@
 //! `kv_store`: serves a baked file over a Unix socket.
 
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,6 +30,13 @@ struct Args {
     /// Unix socket to answer on
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
+    /// Also answer on this TCP address, such as 127.0.0.1:6380, for clients without Unix sockets
+    #[arg(long, value_name = "ADDRESS")]
+    tcp: Option<SocketAddr>,
+    /// Let --tcp be an address that other machines reach. There is no password and no encryption:
+    /// WHOEVER REACHES IT READS THE WHOLE TABLE
+    #[arg(long, requires = "tcp")]
+    tcp_exposed: bool,
     /// Threads that answer [default: one for every two processors]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -81,7 +89,13 @@ fn run(args: Args) -> anyhow::Result<()> {
     let store = Store::open_with(&args.db, &options, &mut tell)?;
     // From here on there may be a socket to remove, so a signal must not end the process at once.
     let stop = stop_signal().map_err(|error| anyhow!("handling signals: {error}"))?;
-    let config = Config { socket: args.socket, workers: args.workers, spin: Duration::from_micros(args.spin.into()) };
+    let config = Config {
+        socket: args.socket,
+        tcp: args.tcp,
+        tcp_exposed: args.tcp_exposed,
+        workers: args.workers,
+        spin: Duration::from_micros(args.spin.into()),
+    };
     Ok(Server::bind(store, &config)?.run(stop)?)
 }
 

@@ -212,8 +212,9 @@ fn a_file_overwritten_while_it_is_open_is_read_within_its_bounds() {
             let _ = (store.get(*key), store.contains(*key));
         }
         let mut answers = 0;
-        store.get_many(&keys, |_, _| answers += 1);
-        assert_eq!(answers, keys.len());
+        let outcome = store.get_many(&keys, |_, _| answers += 1);
+        // An answer that is no value ends it.
+        assert_eq!(outcome.is_ok(), answers == keys.len());
         let _ = (store.iter().count(), store.iter().rev().map(|(_, value)| value.len()).sum::<usize>());
         for row in (0..rows.len()).chain([rows.len(), usize::MAX]) {
             let _ = store.row(row);

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 
-use zero_kv::Store;
 use zero_kv::format::record::{ALIGN_BYTES, record_len_bytes};
+use zero_kv::{Key, Store};
 
 use crate::file::bake;
 use crate::memory::Lines;
@@ -41,12 +41,12 @@ pub(crate) trait Lookup {
 impl Lookup for Store {
     #[inline(always)]
     fn get(&self, key: u64) -> Option<&[u8]> {
-        Store::get(self, key)
+        Store::get(self, key).expect("a number for a key")
     }
 
     #[inline(always)]
     fn get_many<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
-        Store::get_many(self, keys, answer);
+        Store::get_many(self, keys, answer).expect("numbers for keys");
     }
 
     fn len_bytes(&self) -> usize {
@@ -214,7 +214,7 @@ impl Load {
 /// Builds, checks and times all indexes on all of these spreads.
 pub(crate) fn measure(spreads: &[&Spread], rows: usize) -> Report {
     let load = Load::of_rows(rows);
-    let record_len_bytes = record_len_bytes(load.value_len_bytes, ALIGN_BYTES);
+    let record_len_bytes = record_len_bytes(Key::U64(0), load.value_len_bytes, ALIGN_BYTES);
     let mut lines = Lines::new(rows * record_len_bytes);
     let (mut overlapped_line_ns, mut dependent_line_ns) = (f64::INFINITY, f64::INFINITY);
     let (mut measured, mut answers) = (Vec::new(), Answers::new());

@@ -3,6 +3,7 @@
 
 use zero_kv::format::record::{ALIGN_BYTES, Record, record_len_bytes};
 use zero_kv::protocol::native::ResponseHeader;
+use zero_kv::{Key, KeyKind};
 use zerocopy::IntoBytes;
 
 use crate::memory::{LINE_LEN_BYTES, prefetch};
@@ -25,7 +26,7 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(keys: Vec<u64>, value_len_bytes: usize) -> Table {
         let header = ResponseHeader::of_value(value_len_bytes).expect("a value that is not too long");
-        let record_len_bytes = record_len_bytes(value_len_bytes, ALIGN_BYTES);
+        let record_len_bytes = record_len_bytes(Key::U64(0), value_len_bytes, ALIGN_BYTES);
         let mut records = Vec::with_capacity(keys.len() * record_len_bytes);
         let mut places = vec![PlaceLine([0; LINE_PLACES]); keys.len().div_ceil(LINE_PLACES)];
         for (row, key) in keys.iter().enumerate() {
@@ -54,7 +55,7 @@ impl Table {
     /// The value at an offset, if the key's record is there.
     #[inline(always)]
     pub(crate) fn value(&self, key: u64, offset_bytes: usize) -> Option<&[u8]> {
-        let record = Record::at(&self.records, offset_bytes as u64)?;
+        let record = Record::at(KeyKind::U64, &self.records, offset_bytes as u64)?;
         (record.key() == key).then(|| record.value())
     }
 

@@ -33,7 +33,7 @@ impl FromStr for Column {
 /// A row of the input.
 pub(super) struct Row<'a> {
     pub(super) line: u64,
-    pub(super) key: u64,
+    pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
@@ -80,19 +80,16 @@ impl<'o, R: Read> CsvRows<'o, R> {
     /// The next row, or `None` at the end of the input.
     pub(super) fn next_row(&mut self) -> Result<Option<Row<'_>>, BakeError> {
         let Some(line) = self.next_record()? else { return Ok(None) };
-        let first_row = self.fields.is_none();
         let fields = match self.fields {
             Some(fields) => fields,
             None => *self.fields.insert(find_fields(self.options, &self.record, line)?),
         };
-        let fault = |fault| BakeError::row(self.options, line, fault);
         if self.record.len() != fields.count {
             let chosen = self.options.key.is_some() || self.options.value.is_some();
-            return Err(fault(RowFault::field_count(fields.count, self.record.len(), chosen)));
+            let fault = RowFault::field_count(fields.count, self.record.len(), chosen);
+            return Err(BakeError::row(self.options, line, fault));
         }
-        let key = &self.record[fields.key];
-        let key = decimal(key).ok_or_else(|| fault(RowFault::key(key, first_row)))?;
-        Ok(Some(Row { line, key, value: &self.record[fields.value] }))
+        Ok(Some(Row { line, key: &self.record[fields.key], value: &self.record[fields.value] }))
     }
 
     /// Reads a record and tells the line on which it begins.
@@ -162,37 +159,4 @@ fn columns_fault(options: &Options, fault: String) -> BakeError {
 
 fn unreadable(options: &Options, error: io::Error) -> BakeError {
     BakeError::Input { input: options.input_name.clone(), error }
-}
-
-/// An unsigned 64-bit decimal: digits and nothing else.
-fn decimal(field: &[u8]) -> Option<u64> {
-    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
-    let (first, rest) = field.split_first()?;
-    rest.iter().try_fold(digit(first)?, |number, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_decimal_is_digits_that_fit() {
-        let cases: [(&str, Option<u64>); 12] = [
-            ("0", Some(0)),
-            ("007", Some(7)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            ("99999999999999999999999", None),
-            ("", None),
-            ("+1", None),
-            ("-1", None),
-            (" 1", None),
-            ("1.0", None),
-            ("0x1", None),
-            ("\u{0661}", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(decimal(text.as_bytes()), expected, "{text:?}");
-        }
-    }
 }

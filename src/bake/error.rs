@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::{Column, Options};
 use crate::format::FormatError;
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::store::StoreError;
 
@@ -110,13 +111,21 @@ pub enum RowFault {
         /// What to do.
         remedy: &'static str,
     },
+    /// The key has no bytes, or too many.
+    #[error(
+        "a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed: correct the row, or choose another column with --key"
+    )]
+    KeyLen {
+        /// The key's length.
+        len_bytes: usize,
+    },
     /// The key is on an earlier line.
     #[error(
         "key {key} is already on line {first_line}: remove one, or choose with --duplicates first or --duplicates last"
     )]
     Duplicate {
-        /// The key.
-        key: u64,
+        /// The key, shortened.
+        key: String,
         /// The line of the first row with it.
         first_line: u64,
     },
@@ -144,16 +153,11 @@ pub enum RowFault {
 
 impl RowFault {
     pub(super) fn key(field: &[u8], first_row: bool) -> Self {
-        const SHOWN_CHARS: usize = 40;
-        let text = String::from_utf8_lossy(field);
-        let mut found: String = text.chars().take(SHOWN_CHARS).collect();
-        if found.len() < text.len() {
-            found.push('…');
-        }
+        let found = shown(Key::Bytes(field));
         let remedy = match (first_row, field.trim_ascii().len() < field.len()) {
             (_, true) => ": remove the spaces around it",
-            (true, _) => ": if this row names the columns, pass --header",
-            (false, _) => ": correct the row, or choose another column with --key",
+            (true, _) => ": if this row names the columns, pass --header; if keys are text, --keys bytes",
+            (false, _) => ": correct the row, choose another column with --key, or take keys as text with --keys bytes",
         };
         RowFault::Key { found, remedy }
     }
@@ -165,6 +169,16 @@ impl RowFault {
             (false, false) => "quote the value, or choose columns with --key and --value",
         };
         RowFault::FieldCount { expected, found, remedy }
+    }
+}
+
+/// A key in a message: as much of it as one wants to read.
+pub(super) fn shown(key: Key<'_>) -> String {
+    const SHOWN_CHARS: usize = 40;
+    let text = key.to_string();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! In: delimited text. Out: a baked file, put in place whole or not at all. The
 //! stages are apart: `source` passes bytes on and checks their quoting,
-//! `csv_rows` makes rows of them, `rows` holds and sorts them, `table` lays
+//! `csv_rows` makes rows of them, `keys` reads their keys, `rows` holds and sorts them, `table` lays
 //! them out as sections, `place` gives the file its name.
 
 mod csv_rows;
 mod error;
+mod keys;
 mod place;
 mod rows;
 mod slots;
@@ -18,8 +19,10 @@ use std::path::Path;
 
 pub use csv_rows::Column;
 pub use error::{BakeError, RowFault};
+pub use keys::Keys;
 
 use crate::format::FormatError;
+use crate::format::key::KeyKind;
 use crate::store::Store;
 use csv_rows::CsvRows;
 use place::NewFile;
@@ -55,6 +58,8 @@ pub struct Options {
     pub key: Option<Column>,
     /// The column that holds the value. By default the second of two.
     pub value: Option<Column>,
+    /// What the keys are.
+    pub keys: Keys,
     /// What to do with rows that have the same key.
     pub duplicates: Duplicates,
 }
@@ -67,6 +72,7 @@ impl Default for Options {
             header: false,
             key: None,
             value: None,
+            keys: Keys::U64,
             duplicates: Duplicates::Error,
         }
     }
@@ -105,6 +111,8 @@ pub enum Progress {
 pub struct Report {
     /// Rows in the file.
     pub rows: u64,
+    /// What their keys are.
+    pub key_kind: KeyKind,
     /// Rows of the input that another row with the same key displaced.
     pub duplicates_dropped: u64,
     /// The file's length.
@@ -124,7 +132,7 @@ impl Report {
 
 /// Bakes delimited text (RFC 4180) into `output`.
 ///
-/// Keys are unsigned 64-bit decimals, values any bytes. Rows may come in any
+/// Keys are unsigned 64-bit decimals, or any bytes ([`Keys`]), values any bytes. Rows may come in any
 /// order; they are held in memory. The same rows give the same file. The file is
 /// written without a name, read back, synced, and put in place by a rename:
 /// whatever fails, what was at `output` before is still there.
@@ -163,6 +171,7 @@ pub fn bake_csv(
     let store = Store::of_file(new_file.file(), output).map_err(BakeError::Verify)?;
     let report = Report {
         rows: row_count,
+        key_kind: store.key_kind(),
         duplicates_dropped,
         file_len_bytes: store.file_len_bytes(),
         values_len_bytes,
@@ -178,20 +187,28 @@ pub fn bake_csv(
 
 fn read(input: impl Read, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Rows, BakeError> {
     let mut csv = CsvRows::new(input, options)?;
-    let mut rows = Rows::default();
+    let kind = options.keys.kind();
+    let mut rows = Rows::new(kind);
+    let mut last_line = 1;
     while let Some(row) = csv.next_row()? {
-        rows.push(row.key, row.value, row.line).map_err(|fault| BakeError::row(options, row.line, fault))?;
+        last_line = row.line;
+        let fault = |fault| BakeError::row(options, row.line, fault);
+        let key = keys::key(kind, row.key, rows.len() == 0 && !options.header).map_err(fault)?;
+        rows.push(key, row.value, row.line).map_err(fault)?;
         if rows.len().is_multiple_of(PROGRESS_ROWS) {
             progress(Progress::Read { input_bytes: csv.input_bytes(), rows: rows.len() as u64 });
         }
     }
-    Ok(rows)
+    match options.keys {
+        Keys::Auto => rows.into_numbers().map_err(|fault| BakeError::row(options, last_line, fault)),
+        Keys::U64 | Keys::Bytes => Ok(rows),
+    }
 }
 
 fn write(rows: &Rows, new_file: &NewFile, output: &Path, progress: &mut dyn FnMut(Progress)) -> Result<u64, BakeError> {
     let rows_total = rows.len() as u64;
     let align_bytes = rows.record_align_bytes().ok_or(FormatError::RecordsTooLong)?;
-    let mut table = TableWriter::new(new_file.file(), rows_total, align_bytes)?;
+    let mut table = TableWriter::new(new_file.file(), rows.kind(), rows_total, align_bytes, rows.common_len_bytes())?;
     for (written, record) in rows.iter().enumerate() {
         table.push(&record).map_err(|error| BakeError::output(output, error))?;
         if written.is_multiple_of(PROGRESS_ROWS) {

@@ -1,26 +1,32 @@
 //! All rows of a table in memory: gathered in any order, then settled into key
 //! order with no key twice.
 
-use super::error::RowFault;
+use super::error::{RowFault, shown};
+use super::keys::canonical_decimal;
 use super::{BakeError, Duplicates, Options};
 use crate::format::FormatError;
+use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, Record, record_align_bytes, record_len_bytes};
 use crate::protocol::native::ResponseHeader;
 use zerocopy::IntoBytes;
 
-/// A row's key, and where its record begins in the arena. Records are in the
-/// order of the input, so rows with the same key sort in that order.
+/// What stands for a row's key, and where its record begins in the arena.
+/// Records are in the order of the input, so rows with the same key sort in that
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    key: u64,
+    /// See [`Key::head`]; 0 for keys of bytes until all rows are there.
+    head: u64,
     record_at: usize,
 }
 
 /// Rows, each with its record as it will stand in the file.
-#[derive(Default)]
 pub(super) struct Rows {
+    kind: KeyKind,
     arena: Vec<u8>,
     refs: Vec<RowRef>,
+    /// How many bytes all keys begin with.
+    common_len_bytes: usize,
     lines: Lines,
 }
 
@@ -34,44 +40,110 @@ struct Lines {
 }
 
 impl Rows {
+    pub(super) fn new(kind: KeyKind) -> Self {
+        Rows { kind, arena: Vec::new(), refs: Vec::new(), common_len_bytes: 0, lines: Lines::default() }
+    }
+
+    pub(super) fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
     pub(super) fn len(&self) -> usize {
         self.refs.len()
     }
 
-    /// Adds a row.
-    pub(super) fn push(&mut self, key: u64, value: &[u8], line: u64) -> Result<(), RowFault> {
+    /// How many bytes all keys begin with.
+    pub(super) fn common_len_bytes(&self) -> usize {
+        self.common_len_bytes
+    }
+
+    /// Adds a row, whose key must be of the table's kind.
+    pub(super) fn push(&mut self, key: Key<'_>, value: &[u8], line: u64) -> Result<(), RowFault> {
+        self.push_record(key, value)?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn push_record(&mut self, key: Key<'_>, value: &[u8]) -> Result<(), RowFault> {
         let too_long = || RowFault::Value(FormatError::ValueTooLong { len_bytes: value.len() as u64 });
         let header = ResponseHeader::of_value(value.len()).ok_or_else(too_long)?;
         let record_at = self.arena.len();
-        let record_len_bytes = record_len_bytes(value.len(), ALIGN_BYTES);
+        let record_len_bytes = record_len_bytes(key, value.len(), ALIGN_BYTES);
         self.arena.try_reserve(record_len_bytes).map_err(|_| RowFault::OutOfMemory)?;
         self.refs.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
-        self.arena.extend_from_slice(&key.to_le_bytes());
+        key.write_to(&mut self.arena);
         self.arena.extend_from_slice(header.as_bytes());
         self.arena.extend_from_slice(value);
         self.arena.resize(record_at + record_len_bytes, 0);
-        self.refs.push(RowRef { key, record_at });
-        self.lines.push(line);
+        self.refs.push(RowRef { head: key.as_u64().unwrap_or_default(), record_at });
         Ok(())
+    }
+
+    /// The same rows with numbers for keys, if all keys of bytes are numbers as
+    /// they are usually written.
+    pub(super) fn into_numbers(self) -> Result<Rows, RowFault> {
+        let number = |row: &RowRef| self.key(*row).as_bytes().and_then(canonical_decimal);
+        if !self.refs.iter().all(|row| number(row).is_some()) {
+            return Ok(self);
+        }
+        let mut rows = Rows::new(KeyKind::U64);
+        for row in &self.refs {
+            let key = Key::U64(number(row).unwrap_or_default());
+            rows.push_record(key, self.record_at(row.record_at).value())?;
+        }
+        rows.lines = self.lines;
+        Ok(rows)
     }
 
     /// Sorts the rows, and keeps one of those with the same key or refuses them.
     /// Gives the number of rows dropped.
     pub(super) fn settle(&mut self, options: &Options) -> Result<u64, BakeError> {
-        self.refs.sort_unstable();
+        match self.kind {
+            KeyKind::U64 => self.refs.sort_unstable(),
+            KeyKind::Bytes => self.sort_bytes(),
+        }
         let rows_before = self.refs.len();
+        let mut refs = std::mem::take(&mut self.refs);
         match options.duplicates {
-            Duplicates::Error => self.refuse_duplicates(options)?,
-            Duplicates::First => self.refs.dedup_by_key(|row| row.key),
-            Duplicates::Last => self.refs.dedup_by(|later, kept| {
-                let same = later.key == kept.key;
+            Duplicates::Error => self.refuse_duplicates(&refs, options)?,
+            Duplicates::First => refs.dedup_by(|later, kept| self.same_key(*later, *kept)),
+            Duplicates::Last => refs.dedup_by(|later, kept| {
+                let same = self.same_key(*later, *kept);
                 if same {
                     kept.record_at = later.record_at;
                 }
                 same
             }),
         }
+        self.refs = refs;
         Ok((rows_before - self.refs.len()) as u64)
+    }
+
+    /// By the 8 bytes behind those that all keys begin with, and where these are
+    /// the same by the keys in the arena.
+    fn sort_bytes(&mut self) {
+        let mut refs = std::mem::take(&mut self.refs);
+        if let Some((first, rest)) = refs.split_first() {
+            let first = self.key(*first);
+            let common = rest.iter().map(|row| first.common_len_bytes(&self.key(*row)));
+            self.common_len_bytes = common.min().unwrap_or(first.as_bytes().map_or(0, <[u8]>::len));
+        }
+        for row in &mut refs {
+            row.head = self.key(*row).head(self.common_len_bytes);
+        }
+        refs.sort_unstable_by(|a, b| {
+            let by_head = a.head.cmp(&b.head);
+            by_head.then_with(|| self.key(*a).cmp(&self.key(*b))).then(a.record_at.cmp(&b.record_at))
+        });
+        self.refs = refs;
+    }
+
+    fn key(&self, row: RowRef) -> Key<'_> {
+        self.record_at(row.record_at).key()
+    }
+
+    fn same_key(&self, a: RowRef, b: RowRef) -> bool {
+        a.head == b.head && (self.kind == KeyKind::U64 || self.key(a) == self.key(b))
     }
 
     /// What the records must be aligned to so that a file can hold them; `None`
@@ -91,15 +163,15 @@ impl Rows {
     }
 
     fn record_at(&self, at: usize) -> Record<'_> {
-        Record::at(&self.arena, at as u64).expect("a record that push wrote")
+        Record::at(self.kind, &self.arena, at as u64).expect("a record that push wrote")
     }
 
     /// Names the duplicate that comes first in the input.
-    fn refuse_duplicates(&self, options: &Options) -> Result<(), BakeError> {
-        let duplicates = self.refs.windows(2).filter(|pair| pair[0].key == pair[1].key);
+    fn refuse_duplicates(&self, refs: &[RowRef], options: &Options) -> Result<(), BakeError> {
+        let duplicates = refs.windows(2).filter(|pair| self.same_key(pair[0], pair[1]));
         let Some(pair) = duplicates.min_by_key(|pair| pair[1].record_at) else { return Ok(()) };
         let (first_line, line) = (self.line_of(pair[0]), self.line_of(pair[1]));
-        Err(BakeError::row(options, line, RowFault::Duplicate { key: pair[0].key, first_line }))
+        Err(BakeError::row(options, line, RowFault::Duplicate { key: shown(self.key(pair[0])), first_line }))
     }
 
     /// The line of a row. Counts the records before it.
@@ -135,9 +207,9 @@ mod tests {
     use super::*;
 
     fn rows(input: &[(u64, &str, u64)]) -> Rows {
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(KeyKind::U64);
         for (key, value, line) in input {
-            rows.push(*key, value.as_bytes(), *line).unwrap();
+            rows.push(Key::U64(*key), value.as_bytes(), *line).unwrap();
         }
         rows
     }
@@ -145,7 +217,7 @@ mod tests {
     fn settled(duplicates: Duplicates) -> (u64, Vec<(u64, u8)>) {
         let mut rows = rows(&[(5, "a", 1), (3, "b", 2), (5, "c", 3), (5, "d", 4), (3, "e", 5), (4, "f", 6)]);
         let dropped = rows.settle(&Options { duplicates, ..Options::default() }).unwrap();
-        (dropped, rows.iter().map(|record| (record.key(), record.value()[0])).collect())
+        (dropped, rows.iter().map(|record| (record.key().as_u64().unwrap(), record.value()[0])).collect())
     }
 
     #[test]

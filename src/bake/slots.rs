@@ -11,6 +11,7 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use twox_hash::XxHash3_64;
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use crate::format::FormatError;
@@ -25,10 +26,39 @@ const SETTLED_COUNT: usize = 16;
 /// A group that has no slot, or the owner of a slot that is free.
 const NONE: u32 = u32::MAX;
 
+/// What a key is hashed from.
+pub(super) trait HashSource: Copy {
+    fn hash(self, seed: u64) -> Hash;
+    /// Hands on the bytes that the first seed follows from.
+    fn feed(self, hasher: &mut XxHash3_64);
+}
+
+/// A number is hashed itself.
+impl HashSource for u64 {
+    fn hash(self, seed: u64) -> Hash {
+        Hash::of(self, seed)
+    }
+
+    fn feed(self, hasher: &mut XxHash3_64) {
+        hasher.write(&self.to_le_bytes());
+    }
+}
+
+/// The digest of a key of bytes: in two halves, which take up no more than they hold.
+impl HashSource for [u64; 2] {
+    fn hash(self, seed: u64) -> Hash {
+        Hash::of_digest(u128::from(self[1]) << 64 | u128::from(self[0]), seed)
+    }
+
+    fn feed(self, hasher: &mut XxHash3_64) {
+        hasher.write(self.as_bytes());
+    }
+}
+
 /// A row as the index sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Keyed {
-    pub(super) key: u64,
+pub(super) struct Keyed<S> {
+    pub(super) source: S,
     /// Where its record is, in units of the record alignment.
     pub(super) place: u32,
 }
@@ -45,11 +75,11 @@ pub(super) struct Slots {
 ///
 /// # Errors
 /// [`FormatError::Unhashable`].
-pub(super) fn assign(rows: &mut [Keyed]) -> Result<Slots, FormatError> {
+pub(super) fn assign<S: HashSource>(rows: &mut [Keyed<S>]) -> Result<Slots, FormatError> {
     // From the keys, so that nobody can choose keys that collide under a seed known beforehand.
     let mut hasher = XxHash3_64::new();
     for row in &*rows {
-        hasher.write(&row.key.to_le_bytes());
+        row.source.feed(&mut hasher);
     }
     let first = hasher.finish();
     let mut seeds = (0..SEED_COUNT).map(|number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
@@ -57,9 +87,9 @@ pub(super) fn assign(rows: &mut [Keyed]) -> Result<Slots, FormatError> {
 }
 
 /// Slots under one seed, if there are any.
-fn assign_with(rows: &mut [Keyed], hash_seed: u64) -> Option<Slots> {
-    rows.sort_unstable_by_key(|row| Hash::of(row.key, hash_seed));
-    let hash = |row: &Keyed| Hash::of(row.key, hash_seed);
+fn assign_with<S: HashSource>(rows: &mut [Keyed<S>], hash_seed: u64) -> Option<Slots> {
+    let hash = |row: &Keyed<S>| row.source.hash(hash_seed);
+    rows.sort_unstable_by_key(hash);
     let mut parts = Parts { count: Parts::count(rows.len() as u64), pilots: 1, slots: 1 };
     let part_ends: Vec<usize> =
         (1..=parts.count).map(|next| rows.partition_point(|row| hash(row).part(&parts) < next)).collect();
@@ -222,18 +252,18 @@ mod tests {
     use super::*;
 
     /// Whether each row's key leads to a slot with its place, and each slot is one row's.
-    fn assert_each_has_its_own(rows: &[Keyed], slots: &Slots) {
+    fn assert_each_has_its_own(rows: &[Keyed<u64>], slots: &Slots) {
         let mut taken = vec![false; slots.places.len()];
         for row in rows {
-            let hash = Hash::of(row.key, slots.hash_seed);
+            let hash = row.source.hash(slots.hash_seed);
             let slot = hash.slot(slots.pilots[hash.pilot(&slots.parts)], &slots.parts);
-            assert_eq!(slots.places[slot], row.place, "key {}", row.key);
-            assert!(!std::mem::replace(&mut taken[slot], true), "key {} has slot {slot} for itself", row.key);
+            assert_eq!(slots.places[slot], row.place, "key {}", row.source);
+            assert!(!std::mem::replace(&mut taken[slot], true), "key {} has slot {slot} for itself", row.source);
         }
     }
 
-    fn rows(keys: impl Iterator<Item = u64>) -> Vec<Keyed> {
-        (1..).zip(keys).map(|(place, key)| Keyed { key, place }).collect()
+    fn rows(keys: impl Iterator<Item = u64>) -> Vec<Keyed<u64>> {
+        (1..).zip(keys).map(|(place, source)| Keyed { source, place }).collect()
     }
 
     #[test]

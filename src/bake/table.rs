@@ -2,7 +2,7 @@
 //!
 //! In: records in key order, and how many there will be. Out: bytes at their
 //! place in the file. Fences and records are written as they come; what the index
-//! needs of each row, 16 bytes, waits until all are there.
+//! needs of each row, 16 bytes or 24, waits until all are there.
 
 use std::fs::File;
 use std::io;
@@ -11,11 +11,12 @@ use std::os::unix::fs::FileExt;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::slots::{self, Keyed};
+use super::slots::{self, Keyed, Slots};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::{Dimensions, Layout, Section};
 use crate::format::index::{FENCE_ROWS, Fence};
+use crate::format::key::{Key, KeyKind, key_digest};
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, Record};
 
 /// What a section gathers before it writes: whole blocks, so that each is
@@ -29,7 +30,51 @@ pub(super) struct TableWriter<'f> {
     values_len_bytes: u64,
     fences: SectionWriter<'f>,
     records: SectionWriter<'f>,
-    keys: Vec<Keyed>,
+    /// How many bytes all keys begin with.
+    common_len_bytes: usize,
+    keys: KeyedRows,
+}
+
+/// The rows so far, as the index sees them.
+enum KeyedRows {
+    U64(Vec<Keyed<u64>>),
+    Bytes(Vec<Keyed<[u64; 2]>>),
+}
+
+impl KeyedRows {
+    fn new(kind: KeyKind, count: usize) -> Self {
+        match kind {
+            KeyKind::U64 => KeyedRows::U64(Vec::with_capacity(count)),
+            KeyKind::Bytes => KeyedRows::Bytes(Vec::with_capacity(count)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            KeyedRows::U64(keys) => keys.len(),
+            KeyedRows::Bytes(keys) => keys.len(),
+        }
+    }
+
+    /// # Panics
+    /// If the key is of another kind.
+    fn push(&mut self, key: Key<'_>, place: u32) {
+        match (self, key) {
+            (KeyedRows::U64(keys), Key::U64(source)) => keys.push(Keyed { source, place }),
+            (KeyedRows::Bytes(keys), Key::Bytes(key)) => {
+                let digest = key_digest(key);
+                keys.push(Keyed { source: [digest as u64, (digest >> 64) as u64], place });
+            }
+            _ => unreachable!("all keys of a table are of one kind"),
+        }
+    }
+
+    fn assign(&mut self) -> Result<Slots, FormatError> {
+        match self {
+            KeyedRows::U64(keys) => slots::assign(keys),
+            KeyedRows::Bytes(keys) => slots::assign(keys),
+        }
+    }
 }
 
 /// Why a table cannot be finished.
@@ -52,8 +97,16 @@ impl From<io::Error> for FinishError {
 }
 
 impl<'f> TableWriter<'f> {
-    pub(super) fn new(file: &'f File, row_count: u64, record_align_bytes: usize) -> Result<Self, FormatError> {
+    /// The rows' keys begin with `common_len_bytes` that they have in common.
+    pub(super) fn new(
+        file: &'f File,
+        key_kind: KeyKind,
+        row_count: u64,
+        record_align_bytes: usize,
+        common_len_bytes: usize,
+    ) -> Result<Self, FormatError> {
         let dimensions = Dimensions {
+            key_kind,
             row_count,
             hash_seed: 0,
             record_align_bytes,
@@ -69,7 +122,8 @@ impl<'f> TableWriter<'f> {
             values_len_bytes: 0,
             fences: SectionWriter::new(file, layout.fences),
             records: SectionWriter::new(file, layout.records),
-            keys: Vec::with_capacity(row_count as usize),
+            common_len_bytes,
+            keys: KeyedRows::new(key_kind, row_count as usize),
         })
     }
 
@@ -80,10 +134,11 @@ impl<'f> TableWriter<'f> {
         let place = u32::try_from(offset_bytes / self.dimensions.record_align_bytes as u64)
             .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, FormatError::RecordsTooLong))?;
         if self.keys.len().is_multiple_of(FENCE_ROWS) {
-            let fence = Fence { key: record.key().into(), offset_bytes: offset_bytes.into() };
+            let head = record.key().head(self.common_len_bytes);
+            let fence = Fence { head: head.into(), offset_bytes: offset_bytes.into() };
             self.fences.push(fence.as_bytes())?;
         }
-        self.keys.push(Keyed { key: record.key(), place });
+        self.keys.push(record.key(), place);
         self.values_len_bytes += record.value().len() as u64;
         let padding_len_bytes = record.len_bytes(self.dimensions.record_align_bytes) - record.bytes().len();
         self.records.push(record.bytes())?;
@@ -97,7 +152,7 @@ impl<'f> TableWriter<'f> {
         self.dimensions.records_len_bytes = self.records.len_bytes();
         let fence_sums = self.fences.finish()?;
         let block_sums = self.records.finish()?;
-        let slots = slots::assign(&mut self.keys)?;
+        let slots = self.keys.assign()?;
         self.dimensions.hash_seed = slots.hash_seed;
         self.dimensions.part_pilots = slots.parts.pilots;
         self.dimensions.part_slots = slots.parts.slots;
@@ -177,21 +232,22 @@ mod tests {
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {
             let file = tempfile::tempfile().unwrap();
-            let mut table = TableWriter::new(&file, 1000, align_bytes).unwrap();
+            let mut table = TableWriter::new(&file, KeyKind::U64, 1000, align_bytes, 0).unwrap();
             let mut bytes = Vec::new();
             for key in 0..1000_u64 {
                 bytes.clear();
                 bytes.extend_from_slice(&key.to_le_bytes());
                 bytes.extend_from_slice(&(key % 50).to_be_bytes());
                 bytes.extend(std::iter::repeat_n(b'v', key as usize % 50));
-                table.push(&Record::at(&bytes, 0).unwrap()).unwrap();
+                table.push(&Record::at(KeyKind::U64, &bytes, 0).unwrap()).unwrap();
             }
             table.finish().unwrap();
             let store = Store::of_file(&file, Path::new("test")).unwrap();
             for key in 0..1000_u64 {
-                assert_eq!(store.get(key), Some(&vec![b'v'; key as usize % 50][..]));
+                assert_eq!(store.get(key).unwrap(), Some(&vec![b'v'; key as usize % 50][..]));
             }
-            let records_len_bytes: usize = (0..1000).map(|key| record_len_bytes(key % 50, align_bytes)).sum();
+            let records_len_bytes: usize =
+                (0..1000).map(|key| record_len_bytes(Key::U64(0), key % 50, align_bytes)).sum();
             assert!(store.file_len_bytes() > records_len_bytes as u64);
         }
     }

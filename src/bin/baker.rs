@@ -11,11 +11,12 @@ use anyhow::{anyhow, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::DEFAULT_FILE;
-use zero_kv::bake::{self, Column, Duplicates, Options, Progress, Report};
+use zero_kv::bake::{self, Column, Duplicates, Keys, Options, Progress, Report};
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves.
 ///
-/// Keys are unsigned 64-bit decimals, values any bytes; rows come in any order.
+/// Keys are unsigned 64-bit decimals, or any bytes with --keys bytes; values are
+/// any bytes; rows come in any order.
 /// The file is put in place whole: whatever fails, what was there before stays.
 #[derive(Parser)]
 #[command(name = "baker", version, max_term_width = 100)]
@@ -37,12 +38,35 @@ struct Args {
     /// Column that holds the value: its number from 1, or with --header its name
     #[arg(long, value_name = "COLUMN")]
     value: Option<Column>,
+    /// What the keys are
+    #[arg(long, value_name = "KIND", default_value = "u64")]
+    keys: KeysArg,
     /// What to do with rows that have the same key
     #[arg(long, value_name = "POLICY", default_value = "error")]
     duplicates: DuplicatesArg,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum KeysArg {
+    /// Unsigned 64-bit decimals
+    U64,
+    /// 1 to 65535 bytes, as they are
+    Bytes,
+    /// Numbers if every key is one without zeros in front, else bytes
+    Auto,
+}
+
+impl From<KeysArg> for Keys {
+    fn from(arg: KeysArg) -> Self {
+        match arg {
+            KeysArg::U64 => Keys::U64,
+            KeysArg::Bytes => Keys::Bytes,
+            KeysArg::Auto => Keys::Auto,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -93,6 +117,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     options.header = args.header;
     options.key = args.key.clone();
     options.value = args.value.clone();
+    options.keys = args.keys.into();
     options.duplicates = args.duplicates.into();
 
     let bar = Bar::new(args.quiet, input_len_bytes);
@@ -127,12 +152,13 @@ fn summary(output: &Path, report: &Report, started: Instant) -> String {
         dropped => format!(" ({dropped} duplicates dropped)"),
     };
     format!(
-        "{}: {} rows{dropped}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead a row",
+        "{}: {} rows{dropped}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead a row; keys are {}",
         output.display(),
         report.rows,
         report.file_len_bytes,
         report.rows as f64 / seconds,
         report.overhead_bytes_per_row(),
+        report.key_kind,
     )
 }
 

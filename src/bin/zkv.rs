@@ -92,8 +92,8 @@ fn ask_server(socket: &Path, question: Question) -> anyhow::Result<bool> {
 fn ask_file(file: &Path, question: Question) -> anyhow::Result<bool> {
     let store = Store::open(file)?;
     match question {
-        Question::Get { key } => print(store.get(key)),
-        Question::Exists { key } => Ok(store.contains(key)),
+        Question::Get { key } => print(store.get(key)?),
+        Question::Exists { key } => Ok(store.contains(key)?),
     }
 }
 

@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
 use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
+use super::key::KeyKind;
 use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 
 /// The first bytes of every file. The first is no text; the line ends show a
@@ -15,8 +16,6 @@ use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The version that this build writes and reads.
 pub const VERSION: u32 = 1;
-/// Keys are unsigned 64-bit numbers.
-pub const KEY_KIND_U64: u32 = 1;
 /// Length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
 /// Sections begin at a multiple of this, a cache line.
@@ -112,6 +111,8 @@ impl Section {
 /// The numbers that a file's layout follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimensions {
+    /// What keys are.
+    pub key_kind: KeyKind,
     /// Rows of the table.
     pub row_count: u64,
     /// What keys are hashed with.
@@ -210,7 +211,7 @@ impl Layout {
         let mut header = Header::new_zeroed();
         header.magic = MAGIC;
         header.version = VERSION.into();
-        header.key_kind = KEY_KIND_U64.into();
+        header.key_kind = (self.dimensions.key_kind as u32).into();
         header.file_len_bytes = self.file_len_bytes().into();
         header.row_count = self.dimensions.row_count.into();
         header.hash_seed = self.dimensions.hash_seed.into();
@@ -252,7 +253,7 @@ impl Layout {
         }
         header.check_digest()?;
         header.check_fields()?;
-        let layout = header.check_sections()?;
+        let layout = header.check_sections(header.key_kind()?)?;
         check_padding(file, &layout)?;
         Ok(layout)
     }
@@ -274,13 +275,7 @@ impl Header {
     }
 
     fn check_fields(&self) -> Result<(), FormatError> {
-        let fields = [
-            ("the key kind", u64::from(KEY_KIND_U64), self.key_kind.into()),
-            ("the block length", BLOCK_LEN_BYTES as u64, self.block_len_bytes.into()),
-        ];
-        for (what, expected, found) in fields {
-            expect(what, expected, found)?;
-        }
+        expect("the block length", BLOCK_LEN_BYTES as u64, self.block_len_bytes.into())?;
         for (i, entry) in self.sections.iter().enumerate() {
             let kind = SectionKind::IN_ORDER.get(i).map_or(0, |kind| u64::from(*kind as u32));
             expect("the kind of a section", kind, entry.kind.into())?;
@@ -292,6 +287,11 @@ impl Header {
             }
         }
         Ok(())
+    }
+
+    fn key_kind(&self) -> Result<KeyKind, FormatError> {
+        let code = self.key_kind.get();
+        KeyKind::from_code(code).ok_or_else(|| unexpected("the key kind", KeyKind::U64 as u64, code.into()))
     }
 
     /// Every section lies inside the file, behind the one in front of it.
@@ -313,12 +313,13 @@ impl Header {
 
     /// The layout that the dimensions ask for, with the checksums found: every
     /// place in the table must be that of it.
-    fn check_sections(&self) -> Result<Layout, FormatError> {
+    fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
         let [fences, records, pilots, places, block_sums, ..] = &self.sections;
         // A length that is not of whole parts is found below, for the layout then asks for another.
         let part_count = Parts::count(self.row_count.get()).max(1);
         let mut layout = Layout::of(Dimensions {
+            key_kind,
             row_count: self.row_count.get(),
             hash_seed: self.hash_seed.get(),
             record_align_bytes: self.record_align_bytes.get() as usize,

@@ -25,8 +25,8 @@ pub const SEED_COUNT: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
-    /// Its key.
-    pub key: U64,
+    /// What stands for its key: see [`Key::head`](super::key::Key::head).
+    pub head: U64,
     /// Where its record begins in the records section.
     pub offset_bytes: U64,
 }
@@ -53,19 +53,25 @@ impl Parts {
 }
 
 /// A key's hash, from which its part, its pilot and its slot follow.
-///
-/// Different keys have different hashes: each step can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(u64);
 
 impl Hash {
-    /// The hash of a key, in a file with this seed.
+    /// The hash of a number, in a file with this seed. Different numbers have
+    /// different hashes: each step can be undone.
     #[inline(always)]
     pub const fn of(key: u64, seed: u64) -> Hash {
         let mut hash = (key ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         hash ^= hash >> 32;
         hash = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93);
         Hash(hash ^ (hash >> 32))
+    }
+
+    /// The hash of a key of bytes, by its digest, in a file with this seed.
+    #[inline(always)]
+    pub const fn of_digest(digest: u128, seed: u64) -> Hash {
+        let product = ((digest as u64 ^ seed) as u128) * (((digest >> 64) as u64 ^ 0x9E37_79B9_7F4A_7C15) as u128);
+        Hash(product as u64 ^ (product >> 64) as u64)
     }
 
     /// The part that the key belongs to. Ascends with the hash.

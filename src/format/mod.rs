@@ -11,6 +11,7 @@ pub mod checksum;
 mod error;
 pub mod header;
 pub mod index;
+pub mod key;
 pub mod record;
 
 pub use error::FormatError;

@@ -1,34 +1,35 @@
 //! One client's connection: read, answer, send, in turns.
 //!
-//! A connection owns no buffer. It reads into its worker's, answers out of it,
-//! and keeps only what must wait: a request that has not come whole, and the
-//! requests whose answers the client has not taken. Answers follow from their
-//! requests, so what is kept stays small however long the answers are, and
-//! nothing more is read before they are sent.
+//! A connection owns no buffer. It reads into its worker's, has its protocol
+//! answer into another of its worker's, and keeps only what must wait: requests
+//! that have not come whole, or whose turn has not come, and answers that the
+//! client has not taken. Nothing more is read before these are sent.
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tracing::debug;
-use zerocopy::FromBytes;
 
-use super::answers::{Answers, PASS_REQUESTS_MAX};
+use super::answers::{Answers, Unsent};
+use super::native;
+use super::pass::{Pass, Then};
+use super::redis;
 use super::shared::Shared;
-use crate::protocol::native::{REQUEST_LEN_BYTES, Request};
+use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
 /// that does not fill its buffer tells that the socket is empty.
-const READ_LEN_BYTES: usize = PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
+const READ_LEN_BYTES: usize = native::PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
 
-/// Requests that one connection has answered before the others get their turn.
-const TURN_REQUESTS: usize = 4 * PASS_REQUESTS_MAX;
+/// Bytes of requests that one connection has answered, and passes that it has
+/// made, before the others get their turn.
+const TURN_BYTES: usize = 4 * READ_LEN_BYTES;
+const TURN_PASSES: usize = 16;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
@@ -42,138 +43,201 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Self {
-        Scratch { input: vec![0; REQUEST_LEN_BYTES + READ_LEN_BYTES].into(), answers: Answers::new() }
+        Scratch { input: vec![0; READ_LEN_BYTES].into(), answers: Answers::new() }
+    }
+}
+
+/// What a connection speaks. The first byte decides: native requests begin with
+/// a zero, others never do.
+enum Protocol {
+    Unknown,
+    Native,
+    Redis(Box<redis::Session>),
+}
+
+impl Protocol {
+    fn answer(&mut self, shared: &Arc<Shared>, input: &[u8], answers: &mut Answers) -> Pass {
+        if let Protocol::Unknown = self {
+            match input.first() {
+                None => return Pass { taken_bytes: 0, then: Then::Read },
+                Some(0) => *self = Protocol::Native,
+                Some(_) => *self = Protocol::Redis(Box::new(redis::Session::new(shared))),
+            }
+        }
+        match self {
+            Protocol::Redis(session) => session.answer(shared, input, answers),
+            Protocol::Unknown | Protocol::Native => native::answer(&shared.store, input, answers),
+        }
     }
 }
 
 /// A connection, which is done when the client is, or the server.
-pub(super) struct Connection {
-    stream: UnixStream,
+pub(super) struct Connection<S> {
+    stream: S,
     shared: Arc<Shared>,
-    /// The beginning of a request.
-    partial: [u8; REQUEST_LEN_BYTES],
-    partial_len_bytes: usize,
-    owed: Owed,
+    protocol: Protocol,
+    /// What was read and is not answered.
+    held: Vec<u8>,
+    /// What of that is to be looked at again before anything is read.
+    then: Then,
+    /// Made when a client first reads late.
+    unsent: Option<Box<Unsent>>,
     /// Whether the worker counts this connection among those that owe.
     owes: bool,
 }
 
-/// Requests that were read, and whose answers are not sent.
-#[derive(Default)]
-struct Owed {
-    requests: Vec<u8>,
-    /// What was sent of the first one's answer.
-    sent_bytes: usize,
+/// What a turn has left to spend.
+struct Turn {
+    bytes: usize,
+    passes: usize,
 }
 
-impl Connection {
-    pub(super) fn new(stream: StdUnixStream, shared: Arc<Shared>) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        let stream = UnixStream::from_std(stream)?;
-        let partial = [0; REQUEST_LEN_BYTES];
-        Ok(Connection { stream, shared, partial, partial_len_bytes: 0, owed: Owed::default(), owes: false })
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, shared: Arc<Shared>) -> Self {
+        let protocol = Protocol::Unknown;
+        Connection { stream, shared, protocol, held: Vec::new(), then: Then::Read, unsent: None, owes: false }
     }
 
     fn poll_serve(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
         let Scratch { input, answers } = scratch;
-        let mut answered = 0;
+        let mut turn = Turn { bytes: TURN_BYTES, passes: TURN_PASSES };
         loop {
-            if !self.owed.requests.is_empty() {
-                ready!(self.poll_owed(cx, answers))?;
+            ready!(self.poll_unsent(cx))?;
+            match self.then {
+                Then::Close => return Poll::Ready(Ok(())),
+                Then::Answer | Then::Yield => {
+                    ready!(self.poll_answer_held(cx, answers, &mut turn))?;
+                    continue;
+                }
+                Then::Read => self.owes_no_more(),
             }
             if self.shared.is_stopping() {
                 return Poll::Ready(Ok(()));
             }
-            let held = self.partial_len_bytes;
-            let mut buffer = ReadBuf::new(&mut input[held..held + READ_LEN_BYTES]);
+            let mut buffer = ReadBuf::new(input);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-            let end = held + buffer.filled().len();
-            if end == held {
+            let read = buffer.filled();
+            if read.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            input[..held].copy_from_slice(&self.partial[..held]);
-            let whole = end - end % REQUEST_LEN_BYTES;
-            self.partial_len_bytes = end - whole;
-            self.partial[..end - whole].copy_from_slice(&input[whole..end]);
-
-            let requests = typed(&input[..whole]);
-            let (unanswered, sent_bytes, polled) = self.poll_answer(cx, requests, 0, answers);
-            if polled.is_pending() {
-                // All that a read can bring, so that the buffer never grows again.
-                self.owed.requests.reserve_exact(READ_LEN_BYTES);
-                self.owed.requests.extend_from_slice(&input[unanswered * REQUEST_LEN_BYTES..whole]);
-                self.owed.sent_bytes = sent_bytes;
-                self.owes = true;
-                self.shared.owes();
+            if self.held.is_empty() {
+                let (taken_bytes, polled) = self.poll_answer(cx, read, answers, &mut turn);
+                self.held.extend_from_slice(&read[taken_bytes..]);
+                ready!(polled)?;
+            } else {
+                self.held.extend_from_slice(read);
+                ready!(self.poll_answer_held(cx, answers, &mut turn))?;
             }
             self.shared.answered();
-            ready!(polled)?;
-            answered += whole / REQUEST_LEN_BYTES;
-            if answered >= TURN_REQUESTS {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
         }
     }
 
-    /// Sends the answers that are owed.
-    fn poll_owed(&mut self, cx: &mut Context<'_>, answers: &mut Answers) -> Poll<io::Result<()>> {
-        let Owed { requests, sent_bytes } = std::mem::take(&mut self.owed);
-        let (unanswered, sent_bytes, polled) = self.poll_answer(cx, typed(&requests), sent_bytes, answers);
-        // The buffer is kept: a client that often reads late costs no allocation each time.
-        self.owed = Owed { requests, sent_bytes };
-        if polled.is_pending() {
-            self.owed.requests.drain(..unanswered * REQUEST_LEN_BYTES);
-        } else {
-            self.owed.requests.clear();
-            self.owes_no_more();
+    fn poll_answer_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        answers: &mut Answers,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<()>> {
+        let mut held = std::mem::take(&mut self.held);
+        let (taken_bytes, polled) = self.poll_answer(cx, &held, answers, turn);
+        held.drain(..taken_bytes);
+        // A buffer of the usual length is kept: a client that often sends in pieces costs no allocation each time.
+        if held.is_empty() && held.capacity() > 2 * READ_LEN_BYTES {
+            held = Vec::new();
         }
+        self.held = held;
         polled
     }
 
+    /// Answers requests until none is left whole, the socket is full or the turn is
+    /// over. Tells how many bytes of them are answered.
+    fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &[u8],
+        answers: &mut Answers,
+        turn: &mut Turn,
+    ) -> (usize, Poll<io::Result<()>>) {
+        let mut taken_bytes = 0;
+        loop {
+            answers.clear();
+            let pass = self.protocol.answer(&self.shared, &input[taken_bytes..], answers);
+            taken_bytes += pass.taken_bytes;
+            self.then = pass.then;
+            let polled = self.poll_send(cx, answers);
+            if !matches!(polled, Poll::Ready(Ok(()))) {
+                return (taken_bytes, polled);
+            }
+            turn.bytes = turn.bytes.saturating_sub(pass.taken_bytes);
+            turn.passes = turn.passes.saturating_sub(1);
+            if turn.bytes == 0 || turn.passes == 0 || pass.then == Then::Yield {
+                self.owe();
+                cx.waker().wake_by_ref();
+                return (taken_bytes, Poll::Pending);
+            }
+            if pass.then != Then::Answer {
+                return (taken_bytes, Poll::Ready(Ok(())));
+            }
+        }
+    }
+
+    /// Sends answers; those that the socket does not take are kept.
+    fn poll_send(&mut self, cx: &mut Context<'_>, answers: &Answers) -> Poll<io::Result<()>> {
+        let mut sent_bytes = 0;
+        while sent_bytes < answers.total_len_bytes() {
+            let stream = Pin::new(&mut self.stream);
+            let polled = answers.with_unsent(&self.shared.store, sent_bytes, |unsent| write(stream, cx, unsent));
+            match polled {
+                Poll::Ready(sent) => sent_bytes += sent?,
+                Poll::Pending => {
+                    answers.keep_unsent(sent_bytes, self.unsent.get_or_insert_default());
+                    self.owe();
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the answers that were kept.
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(unsent) = self.unsent.as_mut().filter(|unsent| !unsent.is_empty()) else { return Poll::Ready(Ok(())) };
+        while !unsent.is_empty() {
+            let stream = Pin::new(&mut self.stream);
+            let sent = ready!(unsent.with(&self.shared.store, |unsent| write(stream, cx, unsent)))?;
+            unsent.sent(sent);
+        }
+        unsent.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    fn owe(&mut self) {
+        if !std::mem::replace(&mut self.owes, true) {
+            self.shared.owes();
+        }
+    }
+}
+
+impl<S> Connection<S> {
     fn owes_no_more(&mut self) {
         if std::mem::take(&mut self.owes) {
             self.shared.owes_no_more();
         }
     }
+}
 
-    /// Answers requests until all answers are sent or the socket is full. Tells
-    /// how many are answered, and how much of the next one's answer is sent.
-    fn poll_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        requests: &[Request],
-        mut sent_bytes: usize,
-        answers: &mut Answers,
-    ) -> (usize, usize, Poll<io::Result<()>>) {
-        let store = &*self.shared.store;
-        let mut answered = 0;
-        while answered < requests.len() {
-            answers.assemble(store, &requests[answered..]);
-            while sent_bytes < answers.total_len_bytes() {
-                let stream = Pin::new(&mut self.stream);
-                let polled = answers.with_unsent(store, sent_bytes, |unsent| match unsent {
-                    [piece] => stream.poll_write(cx, piece),
-                    pieces => stream.poll_write_vectored(cx, pieces),
-                });
-                match polled {
-                    Poll::Ready(Ok(0)) => return (answered, 0, Poll::Ready(Err(io::ErrorKind::WriteZero.into()))),
-                    Poll::Ready(Ok(len_bytes)) => sent_bytes += len_bytes,
-                    Poll::Ready(Err(error)) => return (answered, 0, Poll::Ready(Err(error))),
-                    Poll::Pending => {
-                        let (whole, rest_bytes) = answers.sent(sent_bytes);
-                        return (answered + whole, rest_bytes, Poll::Pending);
-                    }
-                }
-            }
-            answered += answers.count();
-            sent_bytes = 0;
-        }
-        (answered, 0, Poll::Ready(Ok(())))
+fn write<S: AsyncWrite>(stream: Pin<&mut S>, cx: &mut Context<'_>, pieces: &[io::IoSlice]) -> Poll<io::Result<usize>> {
+    let polled = match pieces {
+        [piece] => stream.poll_write(cx, piece),
+        pieces => stream.poll_write_vectored(cx, pieces),
+    };
+    match polled {
+        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        polled => polled,
     }
 }
 
-impl Future for Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -185,29 +249,26 @@ impl Future for Connection {
     }
 }
 
-impl Drop for Connection {
+impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.owes_no_more();
         self.shared.connection_closed();
     }
 }
-
-fn typed(requests: &[u8]) -> &[Request] {
-    <[Request]>::ref_from_bytes(requests).expect("whole requests")
-}
-
 #[cfg(all(test, feature = "bake"))]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream as StdUnixStream;
     use std::thread;
     use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
+    use tokio::net::UnixStream;
     use zerocopy::IntoBytes;
 
     use super::*;
     use crate::bake::{Options, bake_csv};
-    use crate::protocol::native::{Op, ResponseHeader};
+    use crate::protocol::native::{Op, Request, ResponseHeader};
     use crate::store::Store;
 
     /// With the smallest send buffer that the system gives, nearly every write is
@@ -254,7 +315,10 @@ mod tests {
                 }
                 assert_eq!(at, answers.len());
             });
-            runtime.block_on(async { Connection::new(server, shared).unwrap().await });
+            runtime.block_on(async {
+                server.set_nonblocking(true).unwrap();
+                Connection::new(UnixStream::from_std(server).unwrap(), shared).await;
+            });
         });
     }
 }

@@ -3,18 +3,23 @@
 //! In: a checked file and a path for the socket. Out: answers, until it is told
 //! to stop. `listener` owns the socket's path, `worker` threads run one
 //! single-threaded tokio runtime each, `connection` reads requests and sends
-//! answers, `answers` puts answers together, `spin` keeps a worker awake. Connections stay with the worker
-//! that they were given to, so nothing is locked on the way of a request.
+//! answers, `native` and `redis` make answers of requests, `answers` holds them,
+//! `spin` keeps a worker awake. Connections stay with the worker that they were
+//! given to, so nothing is locked on the way of a request.
 
 mod answers;
 mod connection;
 mod listener;
+mod native;
+mod pass;
+mod redis;
 mod shared;
 mod spin;
 mod worker;
 
 use std::future::Future;
 use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,14 +27,14 @@ use std::thread;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tracing::{info, warn};
 
 use crate::DEFAULT_SOCKET;
 use crate::store::Store;
 pub use answers::Answers;
 use listener::Listener;
-use worker::Worker;
+use worker::{Accepted, Worker};
 
 /// How long a failing accept waits before it tries again.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -46,6 +51,14 @@ pub enum ServerError {
         /// What is in the way, and what to do.
         problem: String,
     },
+    /// The TCP address cannot be had.
+    #[error("{address}: {problem}")]
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
     /// A thread or runtime cannot be started.
     #[error("starting a worker: {0}")]
     Worker(io::Error),
@@ -56,6 +69,12 @@ pub enum ServerError {
 pub struct Config {
     /// Where clients connect.
     pub socket: PathBuf,
+    /// Where clients connect that cannot use Unix sockets. Port 0 takes any that
+    /// is free.
+    pub tcp: Option<SocketAddr>,
+    /// Whether `tcp` may be an address that other machines reach. There is no
+    /// password: whoever reaches it reads the table.
+    pub tcp_exposed: bool,
     /// Threads that answer. `None`: one for every two processors, since clients need as many.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker polls after an answer before it sleeps. Zero: it sleeps
@@ -65,7 +84,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { socket: DEFAULT_SOCKET.into(), workers: None, spin: Duration::ZERO }
+        Config { socket: DEFAULT_SOCKET.into(), tcp: None, tcp_exposed: false, workers: None, spin: Duration::ZERO }
     }
 }
 
@@ -73,6 +92,7 @@ impl Default for Config {
 pub struct Server {
     store: Arc<Store>,
     listener: Listener,
+    tcp: Option<StdTcpListener>,
     workers: usize,
     spin: Duration,
 }
@@ -82,7 +102,7 @@ impl Server {
     /// the server runs.
     ///
     /// # Errors
-    /// [`ServerError::Socket`].
+    /// [`ServerError::Socket`], [`ServerError::Tcp`].
     ///
     /// # Example
     /// ```
@@ -107,9 +127,15 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind(store: Store, config: &Config) -> Result<Server, ServerError> {
+        let tcp = config.tcp.map(|address| listen_on_tcp(address, config.tcp_exposed)).transpose()?;
         let listener = Listener::bind(&config.socket)?;
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
-        Ok(Server { store: Arc::new(store), listener, workers, spin: config.spin })
+        Ok(Server { store: Arc::new(store), listener, tcp, workers, spin: config.spin })
+    }
+
+    /// Where clients connect over TCP, if they can.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
     /// Answers requests until `stop` is done. Then it takes no more connections
@@ -127,11 +153,16 @@ impl Server {
             .map_err(ServerError::Worker)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
+        let tcp_address = self.tcp_address();
         let served: io::Result<()> = runtime.block_on(async {
-            let listener = UnixListener::from_std(self.listener.socket()?)?;
-            info!(rows = self.store.len(), workers = workers.len(), "ready on {}", self.listener.path().display());
+            let unix = UnixListener::from_std(self.listener.socket()?)?;
+            let tcp = self.tcp.map(TcpListener::from_std).transpose()?;
+            let on_tcp = tcp_address.map(|address| format!(" and {address}")).unwrap_or_default();
+            let path = self.listener.path().display();
+            info!(rows = self.store.len(), workers = workers.len(), "ready on {path}{on_tcp}");
             tokio::select! {
-                () = accept(&listener, &workers) => {}
+                () = accept(&workers, async || Ok(Accepted::Unix(unix.accept().await?.0.into_std()?))) => {}
+                () = accept_tcp(tcp, &workers) => {}
                 () = stop => {}
             }
             Ok(())
@@ -154,12 +185,34 @@ fn default_workers() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get).div_ceil(2)
 }
 
+fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<StdTcpListener, ServerError> {
+    let refuse = |problem: String| ServerError::Tcp { address, problem };
+    if !address.ip().to_canonical().is_loopback() && !exposed {
+        return Err(refuse(
+            "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], \
+             or pass --tcp-exposed if every reader may have the table"
+                .to_owned(),
+        ));
+    }
+    let listening = StdTcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listening.map_err(|error| refuse(format!("cannot listen: {error}: choose another address with --tcp")))
+}
+
+async fn accept_tcp(listener: Option<TcpListener>, workers: &[Worker]) {
+    match listener {
+        Some(listener) => accept(workers, async || Ok(Accepted::Tcp(listener.accept().await?.0.into_std()?))).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Gives each connection to the worker that has the fewest.
-async fn accept(listener: &UnixListener, workers: &[Worker]) {
+async fn accept(workers: &[Worker], next: impl AsyncFn() -> io::Result<Accepted>) {
     let mut failing = false;
     loop {
-        let accepted = listener.accept().await.and_then(|(stream, _)| stream.into_std());
-        match (accepted, workers.iter().min_by_key(|worker| worker.connections())) {
+        match (next().await, workers.iter().min_by_key(|worker| worker.connections())) {
             (Ok(stream), Some(worker)) => {
                 if std::mem::take(&mut failing) {
                     info!("connections are accepted again");

@@ -1,11 +1,13 @@
 //! Threads that answer: each has a runtime, its connections and its buffers.
 
 use std::io;
-use std::os::unix::net::UnixStream;
+use std::net::TcpStream as StdTcpStream;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
@@ -17,10 +19,16 @@ use crate::store::Store;
 /// How long a stopping worker waits for clients to take their answers.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// A connection that was accepted, on its way to the runtime that serves it.
+pub(super) enum Accepted {
+    Unix(StdUnixStream),
+    Tcp(StdTcpStream),
+}
+
 /// A running worker.
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    streams: UnboundedSender<UnixStream>,
+    streams: UnboundedSender<Accepted>,
     thread: JoinHandle<()>,
 }
 
@@ -42,7 +50,7 @@ impl Worker {
     }
 
     /// Gives it a connection.
-    pub(super) fn take(&self, stream: UnixStream) {
+    pub(super) fn take(&self, stream: Accepted) {
         self.shared.connection_opened();
         // A worker that is gone has panicked, which its thread's message tells.
         let _ = self.streams.send(stream);
@@ -56,19 +64,32 @@ impl Worker {
 }
 
 /// Serves connections until no more can come.
-async fn serve(mut streams: UnboundedReceiver<UnixStream>, shared: Arc<Shared>) {
+async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>) {
     if let Some(spin) = shared.spin.clone() {
         tokio::spawn(async move { spin.run().await });
     }
     while let Some(stream) = streams.recv().await {
-        match Connection::new(stream, Arc::clone(&shared)) {
-            Ok(connection) => drop(tokio::spawn(connection)),
-            Err(error) => {
-                shared.connection_closed();
-                warn!("cannot serve a connection: {error}");
-            }
+        if let Err(error) = spawn(stream, &shared) {
+            shared.connection_closed();
+            warn!("cannot serve a connection: {error}");
         }
     }
     // Whoever has not taken its answers by then is cut off.
     let _ = tokio::time::timeout(DRAIN, shared.stop()).await;
+}
+
+fn spawn(stream: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
+    match stream {
+        Accepted::Unix(stream) => {
+            stream.set_nonblocking(true)?;
+            tokio::spawn(Connection::new(UnixStream::from_std(stream)?, Arc::clone(shared)));
+        }
+        Accepted::Tcp(stream) => {
+            stream.set_nonblocking(true)?;
+            // Answers go out whole; none waits for the one after it.
+            stream.set_nodelay(true)?;
+            tokio::spawn(Connection::new(TcpStream::from_std(stream)?, Arc::clone(shared)));
+        }
+    }
+    Ok(())
 }

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use zerocopy::little_endian::U64;
 
 use super::Store;
-use super::rows::Places;
+use super::rows::Rows;
 use super::search::Found;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::SectionKind;
 use crate::format::index::FENCE_ROWS;
+use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
 
 /// Checks all that lookups rely on: every byte against its checksum, that
@@ -57,54 +58,77 @@ fn blocks(store: &Store) -> Result<(), FormatError> {
 
 /// Walks along the records and holds the fences against them.
 fn rows(store: &Store) -> Result<(), FormatError> {
-    let (records, align_bytes) = (store.records(), store.record_align_bytes());
+    let align_bytes = store.record_align_bytes();
     let (mut offset_bytes, mut previous) = (0, None);
     for row in 0..store.len() {
         let fault = |what| FormatError::Row { row: row as u64, what };
-        let record = Record::at(records, offset_bytes).ok_or_else(|| fault("the record does not fit"))?;
+        let record = store.record_at(offset_bytes).ok_or_else(|| fault("the record does not fit"))?;
+        if record.key().as_bytes().is_some_and(<[u8]>::is_empty) {
+            return Err(fault("the key is empty"));
+        }
         if previous.is_some_and(|previous| previous >= record.key()) {
             return Err(fault("the key is not above the one before"));
         }
         if row % FENCE_ROWS == 0 {
             let fence = store.fences().get(row / FENCE_ROWS);
-            if fence.is_none_or(|fence| fence.key != record.key() || fence.offset_bytes != offset_bytes) {
+            if fence.is_none_or(|fence| {
+                fence.head.get() != record.key().head(store.common_len_bytes) || fence.offset_bytes != offset_bytes
+            }) {
                 return Err(fault("the fence does not lead to it"));
             }
         }
-        let (used, len_bytes) = (record.answer_len_bytes() + size_of::<u64>(), record.len_bytes(align_bytes));
-        let start = offset_bytes as usize;
-        let padding = records.get(start + used..start + len_bytes);
-        if padding.is_none_or(|padding| padding.iter().any(|byte| *byte != 0)) {
+        let len_bytes = record.len_bytes(align_bytes);
+        if !is_padded(store.records(), &record, offset_bytes as usize, len_bytes) {
             return Err(fault("the padding is not zero, or not there"));
         }
         previous = Some(record.key());
         offset_bytes += len_bytes as u64;
     }
-    if offset_bytes != records.len() as u64 {
+    if offset_bytes != store.records().len() as u64 {
         return Err(FormatError::Row { row: store.len() as u64, what: "there are records beyond the last row" });
     }
     Ok(())
 }
 
+/// Zeros stand behind a record, and between a key of bytes and its answer.
+fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize) -> bool {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let behind = records.get(start + record.bytes().len()..start + len_bytes);
+    let answer_at = record.key().prefix_len_bytes();
+    let key_end = match record.key() {
+        Key::U64(_) => answer_at,
+        Key::Bytes(key) => size_of::<u16>() + key.len(),
+    };
+    behind.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
+}
+
 /// Looks each key up.
 fn keys(store: &Store) -> Result<(), FormatError> {
+    match store.key_kind() {
+        KeyKind::U64 => keys_of(store, |key| key.as_u64()),
+        KeyKind::Bytes => keys_of(store, |key| key.as_bytes()),
+    }
+}
+
+fn keys_of<'s, K: LookupKey>(store: &'s Store, typed: impl Fn(Key<'s>) -> Option<K>) -> Result<(), FormatError> {
     const BATCH_KEYS: usize = 256;
-    let index = store.index();
-    let mut rows = Places::of(store);
-    let (mut keys, mut offsets_bytes) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
+    let mut rows = Rows::all(store);
+    let (mut keys, mut answers_at_bytes) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
     for first_row in (0..store.len()).step_by(BATCH_KEYS) {
         keys.clear();
-        offsets_bytes.clear();
-        for (key, offset_bytes) in rows.by_ref().take(BATCH_KEYS) {
-            keys.push(key);
-            offsets_bytes.push(offset_bytes);
+        answers_at_bytes.clear();
+        while keys.len() < BATCH_KEYS
+            && let Some((record, offset_bytes)) = rows.next_record()
+        {
+            keys.extend(typed(record.key()));
+            answers_at_bytes.push(offset_bytes + record.key().prefix_len_bytes() as u64);
         }
         let mut lost = None;
-        index.find_each(
+        store.find_each(
             keys.len(),
             |i| keys[i],
             |i, found| {
-                if matches!(found, Found::Record(_, offset_bytes) if offset_bytes == offsets_bytes[i]) {
+                if matches!(found, Found::Answer(_, at_bytes) if at_bytes == answers_at_bytes[i]) {
                     return ControlFlow::Continue(());
                 }
                 lost = Some((first_row + i) as u64);

@@ -40,7 +40,7 @@ pub enum Memory {
 /// let options = OpenOptions { memory: Memory::Copy, warm: true, lock: false };
 /// let store = Store::open_with(&path, &options, &mut |step| println!("{step}"))?;
 /// std::fs::File::create(&path)?; // empties the file
-/// assert_eq!(store.get(7), Some(&b"seven"[..]));
+/// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -4,9 +4,11 @@
 //! file. It knows no socket and no runtime.
 
 mod check;
+mod directory;
 mod machine;
 mod map;
 mod memory;
+mod order;
 mod rows;
 mod search;
 
@@ -21,10 +23,16 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::format::FormatError;
 use crate::format::header::{Layout, Section};
 use crate::format::index::Fence;
+use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::record::Record;
+use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+use directory::Directory;
 use map::Map;
 use search::Index;
 
 pub use memory::{Memory, OpenOptions, Step, StepKind};
+#[cfg(feature = "server")]
+pub(crate) use rows::Page;
 pub use rows::Rows;
 pub(crate) use search::Found;
 
@@ -61,6 +69,26 @@ pub enum StoreError {
     },
 }
 
+/// Why a lookup has no answer.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// The table's keys are not of the kind asked for.
+    #[error(
+        "keys of this table are {held}, where {asked} were asked for: ask for a key of its kind, or bake another with `baker --keys`"
+    )]
+    KeyKind {
+        /// What the table's keys are.
+        held: KeyKind,
+        /// What was asked for.
+        asked: KeyKind,
+    },
+    /// The key is in the table, but what stands behind it is no value. Only in a
+    /// file that has changed since it was opened.
+    #[error("the key's value is damaged: the file has changed since it was opened; put new files in place by rename")]
+    Damaged,
+}
+
 /// An immutable table, mapped from a baked file.
 ///
 /// It is `Send` and `Sync`: any number of threads look up in one `Store`.
@@ -84,8 +112,10 @@ pub enum StoreError {
 ///
 /// let store = Store::open(&path)?;
 /// assert_eq!(store.len(), 2);
-/// assert_eq!(store.get(7), Some(&b"seven"[..]));
-/// assert_eq!(store.get(8), None);
+/// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
+/// assert_eq!(store.get(8)?, None);
+/// // This table's keys are numbers.
+/// assert!(store.get("seven").is_err());
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -95,6 +125,9 @@ pub struct Store {
     layout: Layout,
     /// The mean length of records, bounded: as much as is fetched ahead of each.
     typical_len_bytes: usize,
+    /// How many bytes all keys begin with; 0 for numbers.
+    common_len_bytes: usize,
+    directory: Directory,
 }
 
 impl Store {
@@ -152,7 +185,12 @@ impl Store {
             Err(error) => return Err(StoreError::Format { path, error }),
         };
         let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
-        let store = Store { map, layout, typical_len_bytes: (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES) };
+        let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
+        let mut store = Store { map, layout, typical_len_bytes, common_len_bytes: 0, directory: Directory::default() };
+        if let (Some((first, _)), Some((last, _))) = (store.first(), store.last()) {
+            store.common_len_bytes = first.common_len_bytes(&last);
+        }
+        store.directory = Directory::of(store.fences());
         match check::all(&store) {
             Ok(()) => Ok(store),
             Err(error) => Err(StoreError::Format { path, error }),
@@ -160,6 +198,10 @@ impl Store {
     }
 
     /// The value of a key, or `None` if the key is not in the table.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
+    /// [`LookupError::Damaged`] if the file was changed under the mapping.
     ///
     /// # Example
     /// ```
@@ -169,29 +211,36 @@ impl Store {
     /// # let path = folder.path().join("storage.db");
     /// # bake::bake_csv("7,seven\n9,\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
-    /// assert_eq!(store.get(7), Some(&b"seven"[..]));
-    /// assert_eq!(store.get(9), Some(&b""[..]));
-    /// assert_eq!(store.get(8), None);
-    /// assert!(store.contains(9) && !store.contains(8));
-    /// assert_eq!(store.row(1), Some((9, &b""[..])));
+    /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
+    /// assert_eq!(store.get(9)?, Some(&b""[..]));
+    /// assert_eq!(store.get(8)?, None);
+    /// assert!(store.contains(9)? && !store.contains(8)?);
+    /// assert_eq!(store.row(1), Some((9.into(), &b""[..])));
     /// assert_eq!(store.row(2), None);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn get(&self, key: u64) -> Option<&[u8]> {
-        self.index().find(key).value()
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<&[u8]>, LookupError> {
+        value(self.find(key.into())?)
     }
 
-    /// Whether a key is in the table.
+    /// Whether a key is in the table. Its value is not looked at.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind.
     #[inline]
-    pub fn contains(&self, key: u64) -> bool {
-        !matches!(self.index().find(key), Found::Missing)
+    pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
+        Ok(!matches!(self.find(key.into())?, Found::Missing))
     }
 
     /// Looks up many keys and hands each answer on, in order, with the key's
     /// position in `keys`. Memory accesses of neighbouring keys overlap, so this
     /// is several times faster than as many calls of [`Store::get`].
+    ///
+    /// # Errors
+    /// Those of [`Store::get`]. If a key is of the other kind nothing is handed
+    /// on; if one is damaged, the answers before it are.
     ///
     /// # Example
     /// ```
@@ -202,20 +251,46 @@ impl Store {
     /// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// let mut found = Vec::new();
-    /// store.get_many(&[9, 8, 7], |_, value| found.push(value));
+    /// store.get_many(&[9, 8, 7], |_, value| found.push(value))?;
     /// assert_eq!(found, [Some(&b"nine"[..]), None, Some(&b"seven"[..])]);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn get_many<'s>(&'s self, keys: &[u64], mut answer: impl FnMut(usize, Option<&'s [u8]>)) {
-        self.index().find_each(
-            keys.len(),
-            |i| keys[i],
-            |i, found| {
-                answer(i, found.value());
+    pub fn get_many<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        mut answer: impl FnMut(usize, Option<&'s [u8]>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        let key = |i: usize| -> Key<'k> { keys[i].into() };
+        for i in 0..keys.len() {
+            self.same_kind(key(i))?;
+        }
+        let mut outcome = Ok(());
+        let found = |i, found| match value(found) {
+            Ok(value) => {
+                answer(i, value);
                 ControlFlow::Continue(())
-            },
-        );
+            }
+            Err(error) => {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        };
+        // All keys are of the table's kind, so neither default is ever asked for.
+        match self.key_kind() {
+            KeyKind::U64 => self.find_each(keys.len(), |i| key(i).as_u64().unwrap_or_default(), found),
+            KeyKind::Bytes => self.find_each(keys.len(), |i| key(i).as_bytes().unwrap_or_default(), found),
+        }
+        outcome
+    }
+
+    /// What the table's keys are.
+    #[inline]
+    pub fn key_kind(&self) -> KeyKind {
+        self.layout.dimensions.key_kind
     }
 
     /// How many rows the table has.
@@ -240,8 +315,9 @@ impl Store {
     }
 
     /// The key and value of a row, counted from 0 in key order.
-    pub fn row(&self, row: usize) -> Option<(u64, &[u8])> {
-        rows::record_of_row(self, row).map(|record| (record.key(), record.value()))
+    pub fn row(&self, row: usize) -> Option<(Key<'_>, &[u8])> {
+        let record = self.record_at(self.position(row).offset_bytes)?;
+        Some((record.key(), record.value()))
     }
 
     /// All rows in key order.
@@ -254,26 +330,45 @@ impl Store {
     /// # let path = folder.path().join("storage.db");
     /// # bake::bake_csv("9,nine\n7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
-    /// let keys: Vec<u64> = store.iter().map(|(key, _)| key).collect();
-    /// assert_eq!(keys, [7, 9]);
+    /// let keys: Vec<Option<u64>> = store.iter().map(|(key, _)| key.as_u64()).collect();
+    /// assert_eq!(keys, [Some(7), Some(9)]);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn iter(&self) -> Rows<'_> {
-        Rows::new(self)
+        Rows::all(self)
     }
 
-    /// Hands on, in order, the records of `count` keys, with each key's position,
-    /// until it is told to stop.
-    #[cfg(feature = "server")]
+    /// Hands on, in order, the answers of `count` keys of the table's kind, with
+    /// each key's position, until it is told to stop.
     #[inline(always)]
-    pub(crate) fn find_each<'s>(
+    pub(crate) fn find_each<'s, K: LookupKey>(
         &'s self,
         count: usize,
-        key_at: impl Fn(usize) -> u64,
+        key_at: impl Fn(usize) -> K,
         found: impl FnMut(usize, Found<'s>) -> ControlFlow<()>,
     ) {
+        debug_assert_eq!(K::KIND, self.key_kind());
         self.index().find_each(count, key_at, found);
+    }
+
+    #[inline(always)]
+    fn find(&self, key: Key<'_>) -> Result<Found<'_>, LookupError> {
+        Ok(match self.same_kind(key)? {
+            Key::U64(key) => self.index().find(key),
+            Key::Bytes(key) => self.index().find(key),
+        })
+    }
+
+    #[inline(always)]
+    fn same_kind<'k>(&self, key: Key<'k>) -> Result<Key<'k>, LookupError> {
+        let (held, asked) = (self.key_kind(), key.kind());
+        if held == asked { Ok(key) } else { Err(LookupError::KeyKind { held, asked }) }
+    }
+
+    #[inline]
+    fn record_at(&self, offset_bytes: u64) -> Option<Record<'_>> {
+        Record::at(self.key_kind(), self.records(), offset_bytes)
     }
 
     /// Where records are looked up by place.
@@ -300,7 +395,7 @@ impl Store {
         typed(self.section(&self.layout.fences))
     }
 
-    fn record_align_bytes(&self) -> usize {
+    pub(crate) fn record_align_bytes(&self) -> usize {
         self.layout.dimensions.record_align_bytes
     }
 
@@ -312,8 +407,17 @@ impl Store {
     }
 }
 
+#[inline(always)]
+fn value(found: Found<'_>) -> Result<Option<&[u8]>, LookupError> {
+    match found {
+        Found::Answer(answer, _) => Ok(answer.get(RESPONSE_HEADER_LEN_BYTES..)),
+        Found::Missing => Ok(None),
+        Found::Damaged => Err(LookupError::Damaged),
+    }
+}
+
 impl<'s> IntoIterator for &'s Store {
-    type Item = (u64, &'s [u8]);
+    type Item = (Key<'s>, &'s [u8]);
     type IntoIter = Rows<'s>;
 
     fn into_iter(self) -> Rows<'s> {

@@ -1,36 +1,166 @@
 //! The rows of a table one after the other, from either end.
 
+use std::ops::Range;
+
 use super::Store;
 use crate::format::index::FENCE_ROWS;
+use crate::format::key::Key;
 use crate::format::record::Record;
 
-/// All rows in key order: see [`Store::iter`].
+/// A row's number, and where its record is: a place between two rows, or at an
+/// end of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Rows in front of it.
+    pub(crate) row: usize,
+    /// Where the next row's record begins in the records section.
+    pub(crate) offset_bytes: u64,
+}
+
+impl Position {
+    /// In front of the first row.
+    pub(super) const START: Position = Position { row: 0, offset_bytes: 0 };
+}
+
+/// Rows in key order: all ([`Store::iter`]), or some ([`Store::range`],
+/// [`Store::prefix`]).
+///
+/// Reads the rows that it gives, and at most as many again as stand between two
+/// fences.
 #[derive(Clone)]
 pub struct Rows<'s> {
-    places: Places<'s>,
+    store: &'s Store,
+    next: Position,
+    end: Position,
+    /// Where the rows are that precede the end, from the last fence on: walking
+    /// back, each would else be looked for from its fence.
+    group: Group,
+}
+
+/// Where the records behind a fence are.
+#[derive(Clone, Copy)]
+struct Group {
+    first_row: usize,
+    count: usize,
+    offsets_bytes: [u64; FENCE_ROWS],
+}
+
+impl Group {
+    const NONE: Group = Group { first_row: 0, count: 0, offsets_bytes: [0; FENCE_ROWS] };
 }
 
 impl<'s> Rows<'s> {
-    pub(super) fn new(store: &'s Store) -> Self {
-        Rows { places: Places::of(store) }
+    pub(super) fn all(store: &'s Store) -> Self {
+        Rows::between(store, Position::START, store.end())
+    }
+
+    /// None if the end is not behind the start.
+    pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
+        Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE }
+    }
+
+    /// Where the next row is, and where the rows end.
+    pub(crate) fn ends(&self) -> (Position, Position) {
+        (self.next, self.end)
+    }
+
+    /// The next row's record, and where it begins in the records section.
+    pub(super) fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
+        if self.next.row >= self.end.row {
+            return None;
+        }
+        let offset_bytes = self.next.offset_bytes;
+        let record = self.store.record_at(offset_bytes)?;
+        self.next.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
+        self.next.row += 1;
+        Some((record, offset_bytes))
+    }
+
+    fn previous_record(&mut self) -> Option<Record<'s>> {
+        if self.next.row >= self.end.row {
+            return None;
+        }
+        let row = self.end.row - 1;
+        if !(self.group.first_row..self.group.first_row + self.group.count).contains(&row) {
+            self.group = self.store.group_of(row, self.end.row)?;
+        }
+        let offset_bytes = self.group.offsets_bytes[row - self.group.first_row];
+        let record = self.store.record_at(offset_bytes)?;
+        self.end = Position { row, offset_bytes };
+        Some(record)
+    }
+}
+
+/// Some of the rows of a range, which lie side by side.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Where their records are in the records section.
+    pub(crate) offset_bytes: Range<u64>,
+    pub(crate) row_count: usize,
+    /// Whether the range has more rows.
+    pub(crate) more: bool,
+}
+
+#[cfg(feature = "server")]
+impl Page {
+    /// All rows between two positions.
+    pub(super) fn between(start: Position, end: Position) -> Page {
+        let offset_bytes = start.offset_bytes..end.offset_bytes;
+        Page { offset_bytes, row_count: end.row - start.row, more: false }
+    }
+}
+
+#[cfg(feature = "server")]
+impl Rows<'_> {
+    /// The first rows, or the last: at most so many, and at most so many bytes of
+    /// records, but at least one if there is one.
+    pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Page {
+        let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
+        let len_bytes = |next: Position, end: Position| end.offset_bytes - next.offset_bytes;
+        if rows > rows_max {
+            match backward {
+                false => end = store.position(next.row + rows_max),
+                true => next = store.position(end.row - rows_max),
+            }
+        }
+        if next.row < end.row && len_bytes(next, end) > len_max_bytes as u64 {
+            match backward {
+                false => {
+                    let (not_behind, _) = store.positions_at(next.offset_bytes + len_max_bytes as u64);
+                    end = if not_behind.row > next.row { not_behind } else { store.position(next.row + 1) };
+                }
+                true => {
+                    let (_, not_before) = store.positions_at(end.offset_bytes - len_max_bytes as u64);
+                    next = if not_before.row < end.row { not_before } else { store.position(end.row - 1) };
+                }
+            }
+        }
+        let page = Page::between(next, end);
+        Page { more: page.row_count < rows, ..page }
     }
 }
 
 impl<'s> Iterator for Rows<'s> {
-    type Item = (u64, &'s [u8]);
+    type Item = (Key<'s>, &'s [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.places.next_record().map(|(record, _)| (record.key(), record.value()))
+        self.next_record().map(|(record, _)| (record.key(), record.value()))
     }
 
-    /// Skips rows without reading more than [`FENCE_ROWS`] of them.
+    /// Skips rows without reading more than stand between two fences.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
-        self.places.skip_rows(count);
+        let row = self.next.row.saturating_add(count).min(self.end.row);
+        if row.saturating_sub(self.next.row) < FENCE_ROWS {
+            while self.next.row < row && self.next_record().is_some() {}
+        } else {
+            self.next = self.store.position(row);
+        }
         self.next()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.places.end - self.places.next;
+        let left = self.end.row - self.next.row;
         (left, Some(left))
     }
 }
@@ -39,66 +169,59 @@ impl ExactSizeIterator for Rows<'_> {}
 
 impl DoubleEndedIterator for Rows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let Places { store, next, end, .. } = &mut self.places;
-        if next == end {
-            return None;
+        self.previous_record().map(|record| (record.key(), record.value()))
+    }
+}
+
+impl Store {
+    /// Behind the last row.
+    pub(super) fn end(&self) -> Position {
+        Position { row: self.len(), offset_bytes: self.records().len() as u64 }
+    }
+
+    /// In front of a row, or behind the last: from the last fence before it, along
+    /// the rows.
+    pub(crate) fn position(&self, row: usize) -> Position {
+        if row >= self.len() {
+            return self.end();
         }
-        *end -= 1;
-        store.row(*end)
-    }
-}
-
-/// Each row's key, and the offset of its record.
-#[derive(Clone)]
-pub(super) struct Places<'s> {
-    store: &'s Store,
-    next: usize,
-    end: usize,
-    offset_bytes: u64,
-}
-
-impl<'s> Places<'s> {
-    pub(super) fn of(store: &'s Store) -> Self {
-        Places { store, next: 0, end: store.len(), offset_bytes: 0 }
+        let fence = row / FENCE_ROWS;
+        let Some(offset_bytes) = self.fences().get(fence).map(|fence| fence.offset_bytes.get()) else {
+            return self.end();
+        };
+        let mut rows = Rows::between(self, Position { row: fence * FENCE_ROWS, offset_bytes }, self.end());
+        while rows.next.row < row && rows.next_record().is_some() {}
+        rows.next
     }
 
-    /// Goes on behind so many rows, from the last fence on.
-    fn skip_rows(&mut self, count: usize) {
-        let row = self.next.saturating_add(count).min(self.end);
-        let fences = self.store.fences();
-        // No fence stands behind the last row.
-        let number = (row / FENCE_ROWS).min(fences.len().saturating_sub(1));
-        if number * FENCE_ROWS > self.next
-            && let Some(fence) = fences.get(number)
-        {
-            (self.next, self.offset_bytes) = (number * FENCE_ROWS, fence.offset_bytes.get());
+    /// The last position that is not behind an offset of the records section, and
+    /// the first that is not before it.
+    #[cfg(feature = "server")]
+    fn positions_at(&self, offset_bytes: u64) -> (Position, Position) {
+        let fences = self.fences();
+        let fence = fences.partition_point(|fence| fence.offset_bytes.get() <= offset_bytes).saturating_sub(1);
+        let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS), self.end());
+        loop {
+            let before = rows.next;
+            if before.offset_bytes == offset_bytes || rows.next_record().is_none() {
+                return (before, before);
+            }
+            if rows.next.offset_bytes > offset_bytes {
+                return (before, rows.next);
+            }
         }
-        while self.next < row && self.next_record().is_some() {}
     }
 
-    fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
-        if self.next == self.end {
-            return None;
+    /// Where the rows from a row's fence on are, up to an end.
+    fn group_of(&self, row: usize, end_row: usize) -> Option<Group> {
+        let first_row = row - row % FENCE_ROWS;
+        let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();
+        let mut group = Group { first_row, ..Group::NONE };
+        for _ in first_row..end_row.min(first_row + FENCE_ROWS) {
+            group.offsets_bytes[group.count] = offset_bytes;
+            group.count += 1;
+            offset_bytes += self.record_at(offset_bytes)?.len_bytes(self.record_align_bytes()) as u64;
         }
-        let offset_bytes = self.offset_bytes;
-        let record = Record::at(self.store.records(), self.offset_bytes)?;
-        self.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
-        self.next += 1;
-        Some((record, offset_bytes))
+        Some(group)
     }
-}
-
-impl Iterator for Places<'_> {
-    type Item = (u64, u64);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_record().map(|(record, offset_bytes)| (record.key(), offset_bytes))
-    }
-}
-
-/// The record of a row.
-pub(super) fn record_of_row(store: &Store, row: usize) -> Option<Record<'_>> {
-    let mut places = Places::of(store);
-    places.skip_rows(row);
-    places.next_record().map(|(record, _)| record)
 }

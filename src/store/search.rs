@@ -10,7 +10,8 @@ use zerocopy::little_endian::U32;
 
 use super::machine::prefetch;
 use crate::format::index::{Hash, Parts};
-use crate::format::record::Record;
+use crate::format::key::LookupKey;
+use crate::format::record;
 
 /// Keys that go through a stage together. Their prefetches, one or two each, are
 /// about as many as a core can have under way.
@@ -24,24 +25,13 @@ const LINE_LEN_BYTES: usize = 64;
 /// What a lookup comes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
-    /// The key's record, and where it is in the records section.
-    Record(Record<'a>, u64),
+    /// The key's answer, and where it is in the records section.
+    Answer(&'a [u8], u64),
     /// No record has this key.
     Missing,
     /// A record has the key, but what follows the key is not an answer. Only in
     /// a file that has changed since it was checked.
     Damaged,
-}
-
-impl<'a> Found<'a> {
-    /// The value, if there is one.
-    #[inline(always)]
-    pub(super) fn value(self) -> Option<&'a [u8]> {
-        match self {
-            Found::Record(record, _) => Some(record.value()),
-            Found::Missing | Found::Damaged => None,
-        }
-    }
 }
 
 /// No record is there.
@@ -63,8 +53,8 @@ pub(super) struct Index<'a> {
 impl<'a> Index<'a> {
     /// A key's record.
     #[inline]
-    pub(super) fn find(&self, key: u64) -> Found<'a> {
-        self.record(key, self.offset_bytes(self.slot(Hash::of(key, self.hash_seed))))
+    pub(super) fn find<K: LookupKey>(&self, key: K) -> Found<'a> {
+        self.record(key, self.offset_bytes(self.slot(key.hash(self.hash_seed))))
     }
 
     /// Hands on, in order, the records of `count` keys, with each key's position,
@@ -74,10 +64,10 @@ impl<'a> Index<'a> {
     /// then records, then the group is handed on. Each group is one stage behind
     /// the group before it, so memory is busy while answers are made.
     #[inline(always)]
-    pub(super) fn find_each(
+    pub(super) fn find_each<K: LookupKey>(
         &self,
         count: usize,
-        key_at: impl Fn(usize) -> u64,
+        key_at: impl Fn(usize) -> K,
         mut found: impl FnMut(usize, Found<'a>) -> ControlFlow<()>,
     ) {
         let mut hashes = [Hash::of(0, 0); WINDOW_KEYS];
@@ -86,7 +76,7 @@ impl<'a> Index<'a> {
         let group = |number: usize| (number * GROUP_KEYS).min(count)..((number + 1) * GROUP_KEYS).min(count);
         for step in 0..count.div_ceil(GROUP_KEYS) + 3 {
             for i in group(step) {
-                let hash = Hash::of(key_at(i), self.hash_seed);
+                let hash = key_at(i).hash(self.hash_seed);
                 hashes[i % WINDOW_KEYS] = hash;
                 prefetch(self.pilots, hash.pilot(&self.parts));
             }
@@ -129,15 +119,14 @@ impl<'a> Index<'a> {
         self.places.get(slot).map_or(NOWHERE, |place| u64::from(place.get()) << self.record_align_bits)
     }
 
-    /// The record at an offset, if it is the key's.
+    /// What the record at an offset has for the key.
     #[inline(always)]
-    fn record(&self, key: u64, offset_bytes: u64) -> Found<'a> {
-        match Record::head(self.records, offset_bytes) {
-            Some((found, _)) if found == key => match Record::at(self.records, offset_bytes) {
-                Some(record) => Found::Record(record, offset_bytes),
-                None => Found::Damaged,
-            },
-            _ => Found::Missing,
+    fn record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
+        let Some(rest) = self.records.get(offset_bytes as usize..) else { return Found::Missing };
+        let Some(answer_at_bytes) = key.answer_at(rest) else { return Found::Missing };
+        match rest.get(answer_at_bytes..).and_then(record::answer) {
+            Some(answer) => Found::Answer(answer, offset_bytes + answer_at_bytes as u64),
+            None => Found::Damaged,
         }
     }
 

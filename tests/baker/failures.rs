@@ -3,6 +3,7 @@
 use super::runs::{Ended, Folder};
 
 const DECIMAL: &str = "where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected";
+const REMEDY: &str = "correct the row, choose another column with --key, or take keys as text with --keys bytes";
 
 /// A folder with a table in it from before.
 fn folder_with_a_table() -> (Folder, Vec<u8>) {
@@ -35,54 +36,25 @@ fn a_bad_key_is_named_with_its_line_and_a_remedy() {
         (
             b"id,name\n1,a\n",
             &[],
-            format!(":1: the key is \"id\" {DECIMAL}: if this row names the columns, pass --header"),
-        ),
-        (
-            b"1,a\nx,b\n",
-            &[],
-            format!(":2: the key is \"x\" {DECIMAL}: correct the row, or choose another column with --key"),
-        ),
-        (b"1,a\r\n\r\n 2,b\r\n", &[], format!(":3: the key is \" 2\" {DECIMAL}: remove the spaces around it")),
-        (
-            b"1,a\n,b\n",
-            &[],
-            format!(":2: the key is \"\" {DECIMAL}: correct the row, or choose another column with --key"),
-        ),
-        (
-            b"1,a\n-2,b",
-            &[],
-            format!(":2: the key is \"-2\" {DECIMAL}: correct the row, or choose another column with --key"),
-        ),
-        (
-            b"1,a\n+2,b",
-            &[],
-            format!(":2: the key is \"+2\" {DECIMAL}: correct the row, or choose another column with --key"),
-        ),
-        (
-            b"1,a\n18446744073709551616,b",
-            &[],
             format!(
-                ":2: the key is \"18446744073709551616\" {DECIMAL}: correct the row, or choose another column with --key"
+                ":1: the key is \"id\" {DECIMAL}: if this row names the columns, pass --header; if keys are text, --keys bytes"
             ),
         ),
-        (
-            b"n,i\nb,1\na,zz\n",
-            &["--header", "--key", "i"],
-            format!(":3: the key is \"zz\" {DECIMAL}: correct the row, or choose another column with --key"),
-        ),
+        (b"1,a\nx,b\n", &[], format!(":2: the key is \"x\" {DECIMAL}: {REMEDY}")),
+        (b"1,a\r\n\r\n 2,b\r\n", &[], format!(":3: the key is \" 2\" {DECIMAL}: remove the spaces around it")),
+        (b"1,a\n,b\n", &[], format!(":2: the key is \"\" {DECIMAL}: {REMEDY}")),
+        (b"1,a\n-2,b", &[], format!(":2: the key is \"-2\" {DECIMAL}: {REMEDY}")),
+        (b"1,a\n+2,b", &[], format!(":2: the key is \"+2\" {DECIMAL}: {REMEDY}")),
+        (b"1,a\n18446744073709551616,b", &[], format!(":2: the key is \"18446744073709551616\" {DECIMAL}: {REMEDY}")),
+        (b"n,i\nb,1\na,zz\n", &["--header", "--key", "i"], format!(":3: the key is \"zz\" {DECIMAL}: {REMEDY}")),
         (b"1,a\n\"2\n\",b", &[], format!(":2: the key is \"2\\n\" {DECIMAL}: remove the spaces around it")),
-        (
-            b"1,a\n\xff,b",
-            &[],
-            format!(":2: the key is \"\u{fffd}\" {DECIMAL}: correct the row, or choose another column with --key"),
-        ),
+        (b"1,a\n\xff,b", &[], format!(":2: the key is \"\u{fffd}\" {DECIMAL}: {REMEDY}")),
     ];
     for (text, args, message) in cases {
         assert_refused(text, args, &message);
     }
     let long = "x".repeat(1000);
-    let shown =
-        format!(":2: the key is \"{}…\" {DECIMAL}: correct the row, or choose another column with --key", &long[..40]);
+    let shown = format!(":2: the key is \"{}…\" {DECIMAL}: {REMEDY}", &long[..40]);
     assert_refused(format!("1,a\n{long},b\n"), &[], &shown);
 }
 
@@ -154,8 +126,7 @@ fn a_line_is_counted_right_through_a_long_input() {
     }
     assert!(text.len() > 1 << 20, "more than is read at once");
     text.extend_from_slice(b"oops,\"a\nb\"\n1,c\n");
-    let message =
-        format!(":{line}: the key is \"oops\" {DECIMAL}: correct the row, or choose another column with --key");
+    let message = format!(":{line}: the key is \"oops\" {DECIMAL}: {REMEDY}");
     assert_refused(&text, &[], &message);
 }
 

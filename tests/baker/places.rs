@@ -11,7 +11,7 @@ use super::support::{Random, csv_row};
 /// More than a megabyte of rows that do not compress into less than they are.
 fn large_text() -> Vec<u8> {
     let mut random = Random(1);
-    (0..15_000).flat_map(|key| csv_row(key, &random.bytes(80))).collect()
+    (0..15_000_u64).flat_map(|key| csv_row(&key, &random.bytes(80))).collect()
 }
 
 fn folder_with_a_table() -> (Folder, Vec<u8>) {
@@ -38,7 +38,7 @@ fn the_output_is_storage_db_in_the_current_folder_unless_named() {
     let absolute = folder.path("absolute.db");
     for output in ["other.db", "./sub/.hidden", absolute.to_str().unwrap()] {
         folder.bake(&["rows.csv", "-o", output]).succeeds();
-        assert_eq!(folder.open(output).get(1), Some(&b"one"[..]));
+        assert_eq!(folder.open(output).get(1).unwrap(), Some(&b"one"[..]));
     }
     folder.bake(&["--output=sub/long.db", "rows.csv"]).succeeds();
     assert_eq!(folder.names(), ["absolute.db", "other.db", "rows.csv", "storage.db", "sub"]);
@@ -52,7 +52,7 @@ fn a_new_bake_leaves_readers_with_the_old_table() {
     let old_inode = fs::metadata(folder.path("storage.db")).unwrap().ino();
     folder.bake_text("1,new\n", &[]).succeeds();
     assert_ne!(fs::metadata(folder.path("storage.db")).unwrap().ino(), old_inode);
-    assert_eq!((old.get(1), old.get(2)), (Some(&b"old"[..]), Some(&b"gone"[..])));
+    assert_eq!((old.get(1).unwrap(), old.get(2).unwrap()), (Some(&b"old"[..]), Some(&b"gone"[..])));
     assert_eq!(folder.rows(), rows([(1, b"new")]));
     assert_eq!(folder.names(), ["storage.db"]);
 }
@@ -144,7 +144,7 @@ fn a_symbolic_link_is_replaced_and_what_it_leads_to_stays() {
     std::os::unix::fs::symlink("storage.db", folder.path("link.db")).unwrap();
     folder.bake_text("1,new\n", &["-o", "link.db"]).succeeds();
     assert!(fs::read(folder.path("storage.db")).unwrap() == before);
-    assert_eq!(folder.open("link.db").get(1), Some(&b"new"[..]));
+    assert_eq!(folder.open("link.db").get(1).unwrap(), Some(&b"new"[..]));
     assert!(fs::symlink_metadata(folder.path("link.db")).unwrap().is_file());
 }
 

@@ -113,7 +113,10 @@ fn the_summary_is_one_line_and_quiet_says_nothing() {
     assert!(seconds.parse::<f64>().is_ok(), "{out}");
     let (rate, overhead) = rest.trim_end().split_once(" rows/s, ").expect("a rate");
     assert!(rate.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{out}");
-    assert_eq!(overhead, format!("{:.1} bytes of overhead a row", (bytes - 6) as f64 / 2.0));
+    assert_eq!(
+        overhead,
+        format!("{:.1} bytes of overhead a row; keys are unsigned 64-bit numbers", (bytes - 6) as f64 / 2.0)
+    );
     for quiet in ["--quiet", "-q"] {
         assert_eq!(folder.bake(&["rows.csv", quiet]).succeeds().out, "");
     }
@@ -126,7 +129,7 @@ fn help_and_version_are_told() {
     let version = folder.bake(&["-V"]);
     assert_eq!(version.succeeds().out, format!("baker {}\n", env!("CARGO_PKG_VERSION")));
     let help = folder.bake(&["--help"]);
-    for option in ["--output", "--delimiter", "--header", "--key", "--value", "--duplicates", "--quiet"] {
+    for option in ["--output", "--delimiter", "--header", "--key", "--value", "--keys", "--duplicates", "--quiet"] {
         assert!(help.succeeds().out.contains(option), "{option} in {}", help.out);
     }
 }

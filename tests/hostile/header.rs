@@ -1,10 +1,10 @@
 //! Headers that say what is not so.
 
-use crate::support::Scratch;
 use crate::support::encoder::{
     self, BLOCK_SUMS, FENCES, HASH_SEED, HEADER, PILOTS, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT, SECTIONS, len_at,
     number, offset_at, put, put_u32, seal, seal_header,
 };
+use crate::support::{Rows, Scratch};
 use crate::{LED_ASTRAY, assert_refused, forged, row, rows};
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
@@ -107,13 +107,13 @@ fn resized(good: &[u8], pilots_len: usize, places_len: usize) -> Vec<u8> {
     });
     sections[PILOTS].resize(pilots_len, 0);
     sections[PLACES].resize(places_len, 0);
-    encoder::assemble(number(good, ROW_COUNT), number(good, HASH_SEED), sections)
+    encoder::assemble(1, number(good, ROW_COUNT), number(good, HASH_SEED), sections)
 }
 
 #[test]
 fn a_wrong_number_of_pilots_or_slots_is_refused() {
     let scratch = Scratch::new();
-    let (good, empty) = (scratch.bake(&rows(21)), scratch.bake(&[]));
+    let (good, empty) = (scratch.bake(&rows(21)), scratch.bake(&Rows::new()));
     assert!(scratch.open(&resized(&good, 7, 23 * 4)).is_ok(), "7 pilots and 23 slots are right");
     for (pilots, slots) in [(6, 23), (8, 23), (1000, 23), (1, 23), (7, 22), (7, 24), (7, 1), (7, 5000)] {
         let refusal = scratch.refusal(&resized(&good, pilots, slots * 4));
@@ -218,7 +218,7 @@ fn numbers_that_the_format_fixes_are_held_to_it() {
     let scratch = Scratch::new();
     let entry = |i: usize| 64 + i * 32;
     let cases = [
-        (12, 2, "the key kind", 1),
+        (12, 3, "the key kind", 1),
         (12, 0, "the key kind", 1),
         (44, 4096, "the block length", 16384),
         (entry(0), 2, "the kind of a section", 1),

@@ -3,7 +3,7 @@
 use crate::rows;
 use crate::support::encoder::{self, RECORD_ALIGN, RECORDS, SECTIONS, number, put, seal};
 use crate::support::{Random, Scratch};
-use zero_kv::Store;
+use zero_kv::{Key, Store};
 
 /// What a walk along the records finds, with nothing of the index.
 fn walk(file: &[u8]) -> Vec<(u64, Vec<u8>)> {
@@ -26,16 +26,22 @@ fn assert_answers_as_its_records(store: &Store, file: &[u8], mut keys: Vec<u64>)
     let expected = |key: &u64| rows.iter().find(|row| row.0 == *key).map(|row| row.1.as_slice());
     let expected: Vec<_> = keys.iter().map(expected).collect();
     for (key, expected) in keys.iter().zip(&expected) {
-        assert_eq!((store.get(*key), store.contains(*key)), (*expected, expected.is_some()), "key {key}");
+        assert_eq!(
+            (store.get(*key).unwrap(), store.contains(*key).unwrap()),
+            (*expected, expected.is_some()),
+            "key {key}"
+        );
     }
     let mut answers = Vec::new();
-    store.get_many(&keys, |i, value| {
-        assert_eq!(i, answers.len());
-        answers.push(value);
-    });
+    store
+        .get_many(&keys, |i, value| {
+            assert_eq!(i, answers.len());
+            answers.push(value);
+        })
+        .unwrap();
     assert_eq!(answers, expected);
     assert_eq!(store.len(), rows.len());
-    let rows: Vec<_> = rows.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+    let rows: Vec<_> = rows.iter().map(|(key, value)| (Key::U64(*key), value.as_slice())).collect();
     assert_eq!(store.iter().collect::<Vec<_>>(), rows);
     assert!(store.iter().rev().eq(rows.iter().rev().copied()), "in reverse");
     assert!((0..rows.len()).map(|row| store.row(row)).eq(rows.iter().copied().map(Some)), "row by row");

@@ -10,6 +10,7 @@ use super::Random;
 pub(crate) const HEADER: usize = 256;
 pub(crate) const ENTRIES: usize = 64;
 pub(crate) const ENTRY: usize = 32;
+pub(crate) const KEY_KIND: usize = 12;
 pub(crate) const ROW_COUNT: usize = 24;
 pub(crate) const HASH_SEED: usize = 32;
 pub(crate) const RECORD_ALIGN: usize = 40;
@@ -91,6 +92,77 @@ pub(crate) fn seal(file: &mut [u8]) {
     seal_header(file);
 }
 
+/// A key as the document describes it.
+pub(crate) trait Keyed {
+    /// The number of the key's kind.
+    const KIND: u32;
+    /// What a record has in front of the answer.
+    fn prefix(&self) -> Vec<u8>;
+    /// What a fence has of the key, where all keys begin with so many bytes.
+    fn head(&self, common: usize) -> u64;
+    /// What the seed is hashed from.
+    fn seed_bytes(&self) -> Vec<u8>;
+    fn hash(&self, seed: u64) -> u64;
+    /// How many bytes all keys begin with that lie between this and a greater one.
+    fn common(&self, last: &Self) -> usize;
+}
+
+impl Keyed for u64 {
+    const KIND: u32 = 1;
+
+    fn prefix(&self) -> Vec<u8> {
+        self.to_le_bytes().into()
+    }
+
+    fn head(&self, _: usize) -> u64 {
+        *self
+    }
+
+    fn seed_bytes(&self) -> Vec<u8> {
+        self.to_le_bytes().into()
+    }
+
+    fn hash(&self, seed: u64) -> u64 {
+        let h = (self ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        h ^ (h >> 32)
+    }
+
+    fn common(&self, _: &u64) -> usize {
+        0
+    }
+}
+
+impl Keyed for Vec<u8> {
+    const KIND: u32 = 2;
+
+    fn prefix(&self) -> Vec<u8> {
+        let mut prefix = (self.len() as u16).to_le_bytes().to_vec();
+        prefix.extend_from_slice(self);
+        prefix.resize(prefix.len().next_multiple_of(8), 0);
+        prefix
+    }
+
+    fn head(&self, common: usize) -> u64 {
+        (common..common + 8).fold(0, |head, at| head << 8 | u64::from(self.get(at).copied().unwrap_or(0)))
+    }
+
+    fn seed_bytes(&self) -> Vec<u8> {
+        XxHash3_128::oneshot(self).to_le_bytes().into()
+    }
+
+    fn hash(&self, seed: u64) -> u64 {
+        let digest = XxHash3_128::oneshot(self);
+        let (lo, hi) = (digest as u64, (digest >> 64) as u64);
+        let product = u128::from(lo ^ seed) * u128::from(hi ^ 0x9e37_79b9_7f4a_7c15);
+        product as u64 ^ (product >> 64) as u64
+    }
+
+    fn common(&self, last: &Vec<u8>) -> usize {
+        (0..self.len().min(last.len())).find(|at| self[*at] != last[*at]).unwrap_or(self.len().min(last.len()))
+    }
+}
+
 /// How an index is divided: into so many parts, of so many pilots and slots each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shape {
@@ -101,11 +173,11 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// What the baker takes for these keys.
-    pub(crate) fn of_keys<'k>(keys: impl ExactSizeIterator<Item = &'k u64>, seed: u64) -> Shape {
+    pub(crate) fn of_keys<'k, K: Keyed + 'k>(keys: impl ExactSizeIterator<Item = &'k K>, seed: u64) -> Shape {
         let parts = (keys.len() as u64).div_ceil(PART_ROWS);
         let mut rows = vec![0_u64; parts as usize];
         for key in keys {
-            rows[scale(hash(*key, seed), parts)] += 1;
+            rows[scale(key.hash(seed), parts)] += 1;
         }
         let largest = rows.into_iter().max().unwrap_or(0);
         Shape { parts, pilots: largest.div_ceil(3), slots: largest + largest.div_ceil(16) }
@@ -132,50 +204,44 @@ fn scale(hash: u64, count: u64) -> usize {
     ((u128::from(hash) * u128::from(count)) >> 64) as usize
 }
 
-pub(crate) fn hash(key: u64, seed: u64) -> u64 {
-    let h = (key ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    h ^ (h >> 32)
-}
-
 /// The seed that a baker tries after `k` others.
-pub(crate) fn seed<'k>(keys: impl Iterator<Item = &'k u64>, k: u64) -> u64 {
-    let keys: Vec<u8> = keys.flat_map(|key| key.to_le_bytes()).collect();
+pub(crate) fn seed<'k, K: Keyed + 'k>(keys: impl Iterator<Item = &'k K>, k: u64) -> u64 {
+    let keys: Vec<u8> = keys.flat_map(Keyed::seed_bytes).collect();
     XxHash3_64::oneshot(&keys).wrapping_add(k.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// Where in a file a key's pilot is.
-pub(crate) fn pilot_at(file: &[u8], key: u64) -> usize {
-    section(file, PILOTS).0 + Shape::of_file(file).pilot(hash(key, number(file, HASH_SEED)))
+pub(crate) fn pilot_at(file: &[u8], key: &impl Keyed) -> usize {
+    section(file, PILOTS).0 + Shape::of_file(file).pilot(key.hash(number(file, HASH_SEED)))
 }
 
 /// Where in a file the place is that a key's pilot leads to.
-pub(crate) fn place_at(file: &[u8], key: u64) -> usize {
-    let slot = Shape::of_file(file).slot(hash(key, number(file, HASH_SEED)), file[pilot_at(file, key)]);
+pub(crate) fn place_at(file: &[u8], key: &impl Keyed) -> usize {
+    let slot = Shape::of_file(file).slot(key.hash(number(file, HASH_SEED)), file[pilot_at(file, key)]);
     section(file, PLACES).0 + slot * 4
 }
 
 /// The whole file for these rows, with the seed and the shape that the baker takes.
-pub(crate) fn encode(rows: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
+pub(crate) fn encode<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Vec<u8> {
     let mut seeds = (0..SEEDS).map(|k| seed(rows.keys(), k));
     seeds.find_map(|seed| encode_as(rows, seed, Shape::of_keys(rows.keys(), seed))).expect("keys that some seed serves")
 }
 
 /// The whole file for these rows, if this seed and this shape serve.
-pub(crate) fn encode_as(rows: &BTreeMap<u64, Vec<u8>>, seed: u64, shape: Shape) -> Option<Vec<u8>> {
-    let (fences, records, keys) = fences_and_records(rows);
-    let hashes: Vec<u64> = keys.iter().map(|(key, _)| hash(*key, seed)).collect();
+pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, shape: Shape) -> Option<Vec<u8>> {
+    let (fences, records, record_places) = fences_and_records(rows);
+    let hashes: Vec<u64> = rows.keys().map(|key| key.hash(seed)).collect();
     let pilots = pilots(&hashes, shape)?;
     let mut places = vec![0; (shape.parts * shape.slots * 4) as usize];
-    for (hash, (_, place)) in hashes.iter().zip(&keys) {
+    for (hash, place) in hashes.iter().zip(&record_places) {
         put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
     }
     let sums = block_sums(&records);
-    Some(assemble(rows.len() as u64, seed, [fences, records, pilots, places, sums]))
+    Some(assemble(K::KIND, rows.len() as u64, seed, [fences, records, pilots, places, sums]))
 }
 
 /// A file of these sections, one behind the other.
-pub(crate) fn assemble(row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec<u8> {
+pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     for (i, section) in sections.into_iter().enumerate() {
         file.resize(file.len().next_multiple_of(64), 0);
@@ -187,7 +253,7 @@ pub(crate) fn assemble(row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec
     }
     file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
     file[8] = 1;
-    file[12] = 1;
+    put_u32(&mut file, KEY_KIND, key_kind);
     let len = file.len() as u64;
     put(&mut file, 16, len);
     put(&mut file, ROW_COUNT, row_count);
@@ -198,16 +264,18 @@ pub(crate) fn assemble(row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec
     file
 }
 
-/// Fences, records, and each key with the place of its record.
-fn fences_and_records(rows: &BTreeMap<u64, Vec<u8>>) -> (Vec<u8>, Vec<u8>, Vec<(u64, u32)>) {
+/// Fences, records, and the place of each record.
+fn fences_and_records<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
+    let ends = rows.first_key_value().zip(rows.last_key_value());
+    let common = ends.map_or(0, |((first, _), (last, _))| first.common(last));
     let (mut fences, mut records, mut places) = (Vec::new(), Vec::<u8>::new(), Vec::new());
     for (row, (key, value)) in rows.iter().enumerate() {
         if row % FENCE_ROWS == 0 {
-            fences.extend_from_slice(&key.to_le_bytes());
+            fences.extend_from_slice(&key.head(common).to_le_bytes());
             fences.extend_from_slice(&(records.len() as u64).to_le_bytes());
         }
-        places.push((*key, (records.len() / ALIGN) as u32));
-        records.extend_from_slice(&key.to_le_bytes());
+        places.push((records.len() / ALIGN) as u32);
+        records.extend_from_slice(&key.prefix());
         records.extend_from_slice(&[0; 4]);
         records.extend_from_slice(&(value.len() as u32).to_be_bytes());
         records.extend_from_slice(value);

@@ -5,14 +5,51 @@
 
 pub(crate) mod encoder;
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zero_kv::Store;
-use zero_kv::bake::{self, Options, Report};
+use zero_kv::bake::{self, Keys, Options, Report};
+use zero_kv::{Key, Store};
 
 /// Keys and values.
 pub(crate) type Rows = Vec<(u64, Vec<u8>)>;
+/// The same with keys of bytes.
+pub(crate) type ByteRows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A key of either kind, as the tests hold it.
+pub(crate) trait TestKey: Clone + Debug + Ord {
+    /// What it is baked as.
+    const KEYS: Keys;
+
+    fn key(&self) -> Key<'_>;
+
+    fn push_field(&self, text: &mut Vec<u8>);
+}
+
+impl TestKey for u64 {
+    const KEYS: Keys = Keys::U64;
+
+    fn key(&self) -> Key<'_> {
+        Key::U64(*self)
+    }
+
+    fn push_field(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(self.to_string().as_bytes());
+    }
+}
+
+impl TestKey for Vec<u8> {
+    const KEYS: Keys = Keys::Bytes;
+
+    fn key(&self) -> Key<'_> {
+        Key::Bytes(self)
+    }
+
+    fn push_field(&self, text: &mut Vec<u8>) {
+        push_quoted(text, self);
+    }
+}
 
 /// A seeded generator (splitmix64), so that a failure can be repeated.
 pub(crate) struct Random(pub(crate) u64);
@@ -42,22 +79,32 @@ impl Random {
 }
 
 /// A row as delimited text, its value quoted.
-pub(crate) fn csv_row(key: u64, value: &[u8]) -> Vec<u8> {
-    let mut text = format!("{key},\"").into_bytes();
-    for byte in value {
+pub(crate) fn csv_row(key: &impl TestKey, value: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    key.push_field(&mut text);
+    text.push(b',');
+    push_quoted(&mut text, value);
+    text.push(b'\n');
+    text
+}
+
+fn push_quoted(text: &mut Vec<u8>, field: &[u8]) {
+    text.push(b'"');
+    for byte in field {
         if *byte == b'"' {
             text.push(b'"');
         }
         text.push(*byte);
     }
-    text.extend_from_slice(b"\"\n");
-    text
+    text.push(b'"');
 }
 
 /// Bakes rows in the order given.
-pub(crate) fn bake_to(path: &Path, rows: &[(u64, Vec<u8>)]) -> Report {
-    let text: Vec<u8> = rows.iter().flat_map(|(key, value)| csv_row(*key, value)).collect();
-    bake::bake_csv(&text[..], path, &Options::default(), &mut |_| ()).expect("good rows")
+pub(crate) fn bake_to<K: TestKey>(path: &Path, rows: &[(K, Vec<u8>)]) -> Report {
+    let text: Vec<u8> = rows.iter().flat_map(|(key, value)| csv_row(key, value)).collect();
+    let mut options = Options::default();
+    options.keys = K::KEYS;
+    bake::bake_csv(&text[..], path, &options, &mut |_| ()).expect("good rows")
 }
 
 /// A folder of the test's own, with one file that holds whatever is asked for.
@@ -75,7 +122,7 @@ impl Scratch {
     }
 
     /// The bytes that a bake of these rows gives.
-    pub(crate) fn bake(&self, rows: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    pub(crate) fn bake<K: TestKey>(&self, rows: &[(K, Vec<u8>)]) -> Vec<u8> {
         bake_to(&self.path(), rows);
         std::fs::read(self.path()).expect("the file just baked")
     }

@@ -159,7 +159,8 @@ impl Answers {
         if self.verify && !self.answer_is_wrong {
             let key = pipeline.requests[self.counts.answers].key();
             // Looked up once for each piece: a borrow could not be kept across reads.
-            let wanted = table.store.get(key).and_then(|value| value.get(self.value_at_bytes..end_bytes));
+            let wanted =
+                table.store.get(key).ok().flatten().and_then(|value| value.get(self.value_at_bytes..end_bytes));
             if wanted != Some(piece) {
                 let at_bytes = self.value_at_bytes;
                 self.wrong(|| format!("key {key}: the value differs from the file's in bytes {at_bytes}..{end_bytes}"));

@@ -13,8 +13,8 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
-use zero_kv::Store;
 use zero_kv::protocol::native::{Op, Request, ResponseHeader, Status};
+use zero_kv::{Key, KeyKind, Store};
 
 use crate::canned::Canned;
 use crate::mix::OpMix;
@@ -70,7 +70,11 @@ impl Table {
         miss_ratio: f64,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        let row = |(key, value): (u64, &[u8])| {
+        if store.key_kind() != KeyKind::U64 {
+            bail!("the table's keys are {}, where unsigned 64-bit numbers were expected", store.key_kind());
+        }
+        let row = |(key, value): (Key<'_>, &[u8])| {
+            let key = key.as_u64().expect("a table has keys of one kind");
             let answer = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
             Row { key, answer }
         };
@@ -140,7 +144,7 @@ impl Draw {
         for _ in 0..MISS_TRIES_MAX {
             let near = if table.is_empty() { 0 } else { self.row(table).key };
             let key = near ^ (self.random.next() >> self.random.below(64));
-            if !table.store.contains(key) {
+            if !table.store.contains(key)? {
                 return Ok(key);
             }
         }
@@ -200,8 +204,8 @@ fn draw_any(table: &Table, mix: &OpMix, draw: &mut Draw) -> anyhow::Result<(Op, 
     }
     let row = draw.row(table);
     let expected = match op {
-        Op::Get => row.answer,
         Op::Exists => ResponseHeader::bare(Status::Ok),
+        _ => row.answer,
     };
     Ok((op, expected, row.key))
 }

@@ -33,12 +33,12 @@ pub(crate) fn bake(rows: &Rows, output: &Path) -> Result<()> {
 impl Table for Store {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(Store::get(self, key));
+        sink.answer(Store::get(self, key)?);
         Ok(())
     }
 
     fn get_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
-        self.get_many(keys, |_, value| sink.answer(value));
+        self.get_many(keys, |_, value| sink.answer(value))?;
         Ok(())
     }
 

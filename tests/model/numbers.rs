@@ -1,17 +1,10 @@
-//! Random tables against a `BTreeMap` of the same rows.
-
-#![cfg(feature = "bake")]
-
-mod support;
-
-use std::collections::BTreeMap;
+//! Keys that are numbers.
 
 use proptest::prelude::*;
-use support::{Random, Rows, Scratch, bake_to};
-use zero_kv::Store;
 use zero_kv::format::index::{Hash, Parts};
 
-type Model = BTreeMap<u64, Vec<u8>>;
+use crate::support::{Random, Scratch};
+use crate::{Model, assert_agrees, bake_shuffled, rows_of, value};
 
 /// How keys are spread.
 #[derive(Clone, Copy, Debug)]
@@ -41,79 +34,9 @@ fn key(spread: Spread, i: u64, random: &mut Random) -> u64 {
     }
 }
 
-/// Values with what delimited text finds difficult.
-fn value(random: &mut Random) -> Vec<u8> {
-    let len = random.below(201);
-    let awkward = b"\",\n\r;\t\0\xff\xef\xbb\xbf ";
-    match random.below(3) {
-        0 => random.bytes(len),
-        1 => (0..len).map(|_| awkward[random.below(awkward.len())]).collect(),
-        _ => (0..len).map(|i| b'a' + (i % 26) as u8).collect(),
-    }
-}
-
-fn model(spread: Spread, rows: usize, seed: u64) -> Model {
+fn model(spread: Spread, rows: usize, seed: u64) -> Model<u64> {
     let mut random = Random(seed);
     (0..rows as u64).map(|i| (key(spread, i, &mut random), value(&mut random))).collect()
-}
-
-fn bake_shuffled(scratch: &Scratch, model: &Model, seed: u64) -> Store {
-    let mut rows: Rows = model.clone().into_iter().collect();
-    Random(seed).shuffle(&mut rows);
-    bake_to(&scratch.path(), &rows);
-    Store::open(scratch.path()).unwrap()
-}
-
-/// Present keys and their neighbours, the ends, and keys from anywhere.
-fn questions(model: &Model, random: &mut Random) -> Vec<u64> {
-    let mut keys = vec![0, 1, u64::MAX - 1, u64::MAX];
-    for key in model.keys() {
-        keys.extend([*key, key.wrapping_sub(1), key.wrapping_add(1)]);
-    }
-    keys.extend((0..50).map(|_| random.next()));
-    random.shuffle(&mut keys);
-    keys
-}
-
-fn assert_agrees(store: &Store, model: &Model, seed: u64) {
-    assert_eq!(store.len(), model.len());
-    assert_eq!(store.is_empty(), model.is_empty());
-    let keys = questions(model, &mut Random(seed));
-    for key in &keys {
-        let expected = model.get(key).map(Vec::as_slice);
-        assert_eq!(store.get(*key), expected, "key {key}");
-        assert_eq!(store.contains(*key), expected.is_some(), "key {key}");
-    }
-    let mut answers = Vec::new();
-    store.get_many(&keys, |i, value| answers.push((i, value)));
-    let one_by_one: Vec<_> = keys.iter().map(|key| store.get(*key)).enumerate().collect();
-    assert_eq!(answers, one_by_one);
-    assert_rows_agree(store, model);
-}
-
-fn assert_rows_agree(store: &Store, model: &Model) {
-    let expected: Vec<_> = model.iter().map(|(key, value)| (*key, value.as_slice())).collect();
-    assert_eq!(store.iter().collect::<Vec<_>>(), expected);
-    assert!(store.iter().rev().eq(expected.iter().rev().copied()), "in reverse");
-    for (row, (key, value)) in expected.iter().enumerate() {
-        assert_eq!(store.row(row), Some((*key, *value)), "row {row}");
-    }
-    assert_eq!((store.row(model.len()), store.row(usize::MAX)), (None, None));
-    assert_rows_meet(store, &expected);
-}
-
-/// Taken from both ends in turn, rows come once each, and are counted down.
-fn assert_rows_meet(store: &Store, expected: &[(u64, &[u8])]) {
-    let (mut rows, mut left) = (store.iter(), expected);
-    while let [first, rest @ ..] = left {
-        assert_eq!((rows.len(), rows.next()), (left.len(), Some(*first)));
-        left = rest;
-        if let [rest @ .., last] = left {
-            assert_eq!((rows.len(), rows.next_back()), (left.len(), Some(*last)));
-            left = rest;
-        }
-    }
-    assert_eq!((rows.len(), rows.next(), rows.next_back()), (0, None, None));
 }
 
 #[test]
@@ -162,13 +85,17 @@ proptest! {
 fn the_least_and_the_greatest_key_are_found_only_where_they_are_rows() {
     let scratch = Scratch::new();
     for rows in [1, 7, 8, 9, 129, 2049] {
-        let mut model: Model = (1..=rows).map(|key| (key, vec![0; 8])).collect();
+        let mut model: Model<u64> = (1..=rows).map(|key| (key, vec![0; 8])).collect();
         for ends in [&[][..], &[0], &[u64::MAX], &[0, u64::MAX]] {
             model.retain(|key, _| *key != 0 && *key != u64::MAX);
             model.extend(ends.iter().map(|key| (*key, b"end".to_vec())));
             let store = bake_shuffled(&scratch, &model, 1);
             for key in [0, u64::MAX] {
-                assert_eq!(store.get(key).is_some(), ends.contains(&key), "{rows} rows and {ends:?}: key {key}");
+                assert_eq!(
+                    store.get(key).unwrap().is_some(),
+                    ends.contains(&key),
+                    "{rows} rows and {ends:?}: key {key}"
+                );
             }
             assert_agrees(&store, &model, 3);
         }
@@ -220,10 +147,10 @@ fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
             };
             assert!(keys.iter().all(|key| of(key) == of(&keys[0])), "they share {shared}");
             let (present, missing) = keys.split_at(rows as usize);
-            let model: Model = present.iter().map(|key| (*key, key.to_string().into_bytes())).collect();
+            let model: Model<u64> = present.iter().map(|key| (*key, key.to_string().into_bytes())).collect();
             let store = bake_shuffled(&scratch, &model, 4);
             assert_agrees(&store, &model, 5);
-            assert!(missing.iter().all(|key| store.get(*key).is_none()), "keys that share {shared}, too");
+            assert!(missing.iter().all(|key| store.get(*key).unwrap().is_none()), "keys that share {shared}, too");
         }
     }
 }
@@ -232,19 +159,20 @@ fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
 fn rows_are_skipped_as_if_they_were_walked() {
     let scratch = Scratch::new();
     for rows in [0, 1, 15, 16, 17, 32, 100, 160] {
-        let model: Model = (0..rows).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
+        let model: Model<u64> = (0..rows).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
         let store = bake_shuffled(&scratch, &model, 6);
+        let expected_rows = rows_of(&model);
         for (taken, skipped) in
             (0..40).flat_map(|taken| [0, 1, 14, 15, 16, 17, 33, 200].map(|skipped| (taken, skipped)))
         {
-            let (mut iter, mut walked) = (store.iter(), model.iter());
+            let (mut iter, mut walked) = (store.iter(), expected_rows.iter().copied());
             iter.by_ref().take(taken).for_each(drop);
             walked.by_ref().take(taken).for_each(drop);
-            let expected = walked.nth(skipped).map(|(key, value)| (*key, &value[..]));
+            let expected = walked.nth(skipped);
             assert_eq!(iter.nth(skipped), expected, "{rows} rows, {skipped} skipped after {taken}");
             assert_eq!(
-                (iter.len(), iter.map(|(key, _)| key).sum()),
-                (walked.len(), walked.map(|(key, _)| key).sum::<u64>())
+                (iter.len(), iter.map(|(key, _)| key.as_u64().unwrap()).sum()),
+                (walked.len(), walked.map(|(key, _)| key.as_u64().unwrap()).sum::<u64>())
             );
         }
     }

@@ -1,0 +1,74 @@
+//! Keys out of fields.
+
+use super::RowFault;
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
+
+/// What the keys of a table are to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    /// Unsigned 64-bit numbers: the fields are their decimals.
+    #[default]
+    U64,
+    /// The bytes of the fields as they are.
+    Bytes,
+    /// Numbers if each field is a number as it is usually written, without zeros
+    /// in front; else bytes.
+    Auto,
+}
+
+impl Keys {
+    /// What keys are until all are known.
+    pub(super) fn kind(self) -> KeyKind {
+        match self {
+            Keys::U64 => KeyKind::U64,
+            Keys::Bytes | Keys::Auto => KeyKind::Bytes,
+        }
+    }
+}
+
+/// The key in a field.
+pub(super) fn key(kind: KeyKind, field: &[u8], is_first_row: bool) -> Result<Key<'_>, RowFault> {
+    match kind {
+        KeyKind::U64 => decimal(field).map(Key::U64).ok_or_else(|| RowFault::key(field, is_first_row)),
+        KeyKind::Bytes if (1..=KEY_LEN_MAX_BYTES).contains(&field.len()) => Ok(Key::Bytes(field)),
+        KeyKind::Bytes => Err(RowFault::KeyLen { len_bytes: field.len() }),
+    }
+}
+
+/// The number that a key is, if it is one as it is usually written.
+pub(super) fn canonical_decimal(key: &[u8]) -> Option<u64> {
+    decimal(key).filter(|_| key[0] != b'0' || key.len() == 1)
+}
+
+/// An unsigned 64-bit decimal: digits and nothing else.
+fn decimal(field: &[u8]) -> Option<u64> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    let (first, rest) = field.split_first()?;
+    rest.iter().try_fold(digit(first)?, |number, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decimal_is_digits_that_fit() {
+        let cases: [(&str, Option<u64>); 12] = [
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("99999999999999999999999", None),
+            ("", None),
+            ("+1", None),
+            ("-1", None),
+            (" 1", None),
+            ("1.0", None),
+            ("0x1", None),
+            ("\u{0661}", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(decimal(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Keys: their kinds, their order, and how they stand in a record.
+
+use std::fmt;
+
+use twox_hash::XxHash3_128;
+
+use super::index::Hash;
+use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+
+pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
+
+/// What a record of bytes has in front of its key: the key's length.
+const LEN_LEN_BYTES: usize = size_of::<u16>();
+
+/// What the keys of a table are. The number is the one in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum KeyKind {
+    /// Unsigned 64-bit numbers.
+    U64 = 1,
+    /// 1 to [`KEY_LEN_MAX_BYTES`] bytes.
+    Bytes = 2,
+}
+
+impl KeyKind {
+    /// The kind with this number, if there is one.
+    pub const fn from_code(code: u32) -> Option<KeyKind> {
+        match code {
+            1 => Some(KeyKind::U64),
+            2 => Some(KeyKind::Bytes),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyKind::U64 => "unsigned 64-bit numbers",
+            KeyKind::Bytes => "bytes",
+        })
+    }
+}
+
+/// A key of either kind.
+///
+/// Numbers are ordered as numbers, bytes as strings of bytes: each byte by its
+/// value, and a key before all that it is the beginning of. A table has keys of
+/// one kind only; where both meet, numbers come first.
+///
+/// # Example
+/// ```
+/// use zero_kv::Key;
+///
+/// assert_eq!(Key::from("seven"), Key::Bytes(b"seven"));
+/// assert_eq!(Key::from(7), Key::U64(7));
+/// assert!(Key::from("seven") < Key::from("seventeen"));
+/// assert_eq!(Key::from("seven").to_string(), "seven");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key<'a> {
+    /// A number.
+    U64(u64),
+    /// Bytes.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    /// The key's kind.
+    #[inline(always)]
+    pub const fn kind(&self) -> KeyKind {
+        match self {
+            Key::U64(_) => KeyKind::U64,
+            Key::Bytes(_) => KeyKind::Bytes,
+        }
+    }
+
+    /// The number, if it is one.
+    #[inline]
+    pub const fn as_u64(&self) -> Option<u64> {
+        match self {
+            Key::U64(key) => Some(*key),
+            Key::Bytes(_) => None,
+        }
+    }
+
+    /// The bytes, if they are bytes.
+    #[inline]
+    pub const fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self {
+            Key::U64(_) => None,
+            Key::Bytes(key) => Some(key),
+        }
+    }
+
+    /// Reads the key at the start of a record, and where its answer begins.
+    /// `None` if the record is cut short.
+    #[inline(always)]
+    pub(crate) fn of_record(kind: KeyKind, record: &'a [u8]) -> Option<(Key<'a>, usize)> {
+        match kind {
+            KeyKind::U64 => {
+                Some((Key::U64(u64::from_le_bytes(*record.first_chunk()?)), Key::U64(0).prefix_len_bytes()))
+            }
+            KeyKind::Bytes => {
+                let len_bytes = u16::from_le_bytes(*record.first_chunk()?) as usize;
+                let key = Key::Bytes(record.get(LEN_LEN_BYTES..LEN_LEN_BYTES + len_bytes)?);
+                Some((key, key.prefix_len_bytes()))
+            }
+        }
+    }
+
+    /// What the key takes up in front of an answer: a multiple of 8.
+    #[inline(always)]
+    pub const fn prefix_len_bytes(&self) -> usize {
+        match self {
+            Key::U64(_) => size_of::<u64>(),
+            Key::Bytes(key) => (LEN_LEN_BYTES + key.len()).next_multiple_of(size_of::<u64>()),
+        }
+    }
+
+    /// Appends the key as it stands in a record. A key of bytes must not be
+    /// longer than [`KEY_LEN_MAX_BYTES`].
+    #[cfg(feature = "bake")]
+    pub(crate) fn write_to(&self, record: &mut Vec<u8>) {
+        let end = record.len() + self.prefix_len_bytes();
+        match self {
+            Key::U64(key) => record.extend_from_slice(&key.to_le_bytes()),
+            Key::Bytes(key) => {
+                record.extend_from_slice(&(key.len() as u16).to_le_bytes());
+                record.extend_from_slice(key);
+            }
+        }
+        record.resize(end, 0);
+    }
+
+    /// What fences have of the key: the number itself, or the 8 bytes behind the
+    /// first `common_len_bytes`, as a big-endian number, with zeros for those that
+    /// are not there. Never descends from a key to a greater one with the same
+    /// first bytes.
+    #[inline]
+    pub fn head(&self, common_len_bytes: usize) -> u64 {
+        match self {
+            Key::U64(key) => *key,
+            Key::Bytes(key) => {
+                let rest = key.get(common_len_bytes..).unwrap_or_default();
+                match rest.first_chunk() {
+                    Some(head) => u64::from_be_bytes(*head),
+                    None => rest.iter().rev().fold(0, |head, byte| head >> 8 | u64::from(*byte) << 56),
+                }
+            }
+        }
+    }
+
+    /// How many bytes two keys of bytes have in common at their beginnings; 0 for
+    /// numbers.
+    pub fn common_len_bytes(&self, other: &Key<'_>) -> usize {
+        let bytes = |key: &Key<'a>| key.as_bytes().unwrap_or_default();
+        bytes(self).iter().zip(other.as_bytes().unwrap_or_default()).take_while(|(a, b)| a == b).count()
+    }
+}
+
+/// Numbers in decimal; bytes as text, with what is no UTF-8 replaced.
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::U64(key) => key.fmt(f),
+            Key::Bytes(key) => String::from_utf8_lossy(key).fmt(f),
+        }
+    }
+}
+
+impl From<u64> for Key<'_> {
+    #[inline]
+    fn from(key: u64) -> Self {
+        Key::U64(key)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Key<'a> {
+    #[inline]
+    fn from(key: &'a [u8]) -> Self {
+        Key::Bytes(key)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Key<'a> {
+    #[inline]
+    fn from(key: &'a [u8; N]) -> Self {
+        Key::Bytes(key)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Key<'a> {
+    #[inline]
+    fn from(key: &'a Vec<u8>) -> Self {
+        Key::Bytes(key)
+    }
+}
+
+impl<'a> From<&'a str> for Key<'a> {
+    #[inline]
+    fn from(key: &'a str) -> Self {
+        Key::Bytes(key.as_bytes())
+    }
+}
+
+impl<'a> From<&'a String> for Key<'a> {
+    #[inline]
+    fn from(key: &'a String) -> Self {
+        Key::Bytes(key.as_bytes())
+    }
+}
+
+impl PartialEq<u64> for Key<'_> {
+    fn eq(&self, other: &u64) -> bool {
+        self.as_u64() == Some(*other)
+    }
+}
+
+impl PartialEq<&[u8]> for Key<'_> {
+    fn eq(&self, other: &&[u8]) -> bool {
+        self.as_bytes() == Some(other)
+    }
+}
+
+impl PartialEq<&str> for Key<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_bytes() == Some(other.as_bytes())
+    }
+}
+
+/// A key of a known kind, as lookups take it.
+pub(crate) trait LookupKey: Copy {
+    /// Its kind.
+    const KIND: KeyKind;
+    /// Its hash, in a file with this seed.
+    fn hash(self, seed: u64) -> Hash;
+    /// Where the answer begins in a record of this key. `None` if the record is
+    /// another key's, or cut short.
+    fn answer_at(self, record: &[u8]) -> Option<usize>;
+}
+
+impl LookupKey for u64 {
+    const KIND: KeyKind = KeyKind::U64;
+
+    #[inline(always)]
+    fn hash(self, seed: u64) -> Hash {
+        Hash::of(self, seed)
+    }
+
+    #[inline(always)]
+    fn answer_at(self, record: &[u8]) -> Option<usize> {
+        // With the response header, which every record has: so its length is looked at once.
+        let head = record.first_chunk::<{ size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES }>()?;
+        (u64::from_le_bytes(*head.first_chunk()?) == self).then_some(size_of::<u64>())
+    }
+}
+
+impl LookupKey for &[u8] {
+    const KIND: KeyKind = KeyKind::Bytes;
+
+    #[inline(always)]
+    fn hash(self, seed: u64) -> Hash {
+        Hash::of_digest(key_digest(self), seed)
+    }
+
+    #[inline(always)]
+    fn answer_at(self, record: &[u8]) -> Option<usize> {
+        let len_bytes = u16::from_le_bytes(*record.first_chunk()?) as usize;
+        // Not the slices themselves, for the length is known to be that of the key only behind this.
+        if len_bytes != self.len() {
+            return None;
+        }
+        let found = record.get(LEN_LEN_BYTES..LEN_LEN_BYTES + self.len())?;
+        (found == self).then_some(Key::Bytes(self).prefix_len_bytes())
+    }
+}
+
+/// What a key of bytes is hashed through: its XXH3-128.
+#[inline(always)]
+pub(crate) fn key_digest(key: &[u8]) -> u128 {
+    XxHash3_128::oneshot(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_in_the_order_of_the_keys() {
+        let mut keys: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], vec![255; 3], vec![255; 8], vec![255; 9]];
+        for number in 0..2000_u32 {
+            let key = number.wrapping_mul(0x9E37_79B9).to_be_bytes();
+            keys.push(key[..1 + number as usize % 4].to_vec());
+            keys.push([&key[..], &key[..], &key[..]].concat());
+        }
+        for common in [&b""[..], b"a", b"a common beginning"] {
+            let mut keys: Vec<Vec<u8>> = keys.iter().map(|key| [common, key].concat()).collect();
+            keys.sort();
+            assert!(keys.is_sorted_by_key(|key| Key::from(key).head(common.len())));
+        }
+        assert_eq!(Key::from("abcdefghi").head(0), u64::from_be_bytes(*b"abcdefgh"));
+        assert_eq!(Key::from("abc").head(1), u64::from_be_bytes(*b"bc\0\0\0\0\0\0"));
+        assert_eq!((Key::from("abc").head(4), Key::from(7).head(4)), (0, 7));
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written() {
+        for key in [Key::from(u64::MAX), Key::from("a"), Key::from("twelve bytes"), Key::from(&[7; KEY_LEN_MAX_BYTES])]
+        {
+            let mut record = Vec::new();
+            key.write_to(&mut record);
+            assert_eq!(record.len() % 8, 0);
+            let answer_at_bytes = record.len();
+            record.extend_from_slice(&[0; RESPONSE_HEADER_LEN_BYTES]);
+            assert_eq!(Key::of_record(key.kind(), &record), Some((key, answer_at_bytes)));
+            let answer_at = match key {
+                Key::U64(key) => key.answer_at(&record),
+                Key::Bytes(key) => key.answer_at(&record),
+            };
+            assert_eq!(answer_at, Some(answer_at_bytes));
+            assert_eq!(b"another".as_slice().answer_at(&record), None);
+        }
+    }
+}

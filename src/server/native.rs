@@ -1,0 +1,377 @@
+//! Answering native requests.
+//!
+//! In: bytes that a client sent. Out: answers. Runs of 16-byte requests are
+//! looked up together, and so are runs of long ones.
+
+use std::ops::{Bound, ControlFlow};
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece};
+use super::pass::{Pass, Then};
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::native::{
+    LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PageHeader,
+    REQUEST_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, RangeHeader, Request, ResponseHeader, Status, long_len_bytes,
+    range_flags,
+};
+use crate::store::{Found, Page, Rows, Store};
+
+/// Requests that are looked up together, at most.
+pub(super) const PASS_REQUESTS_MAX: usize = 1024;
+/// Long requests that are looked up together, at most.
+const LONG_REQUESTS_MAX: usize = 256;
+
+/// Answers up to this length are copied as two pieces that may overlap.
+const SHORT_MAX_BYTES: usize = 64;
+
+const NOT_FOUND: ResponseHeader = ResponseHeader::bare(Status::NotFound);
+const FOUND: ResponseHeader = ResponseHeader::bare(Status::Ok);
+const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
+
+/// Answers the requests at the start of `input`, as far as they are whole and
+/// there is room.
+pub(super) fn answer(store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
+    let mut taken_bytes = 0;
+    loop {
+        let rest = &input[taken_bytes..];
+        let requests = whole(rest);
+        let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
+        let (run_bytes, end) = match Run::of(first.op_code()) {
+            Run::Points => run_of(requests, Run::Points, answers.assemble(store, requests)),
+            Run::Neighbours => run_of(requests, Run::Neighbours, answers.assemble_neighbours(store, requests)),
+            Run::Long => answer_long(store, rest, answers),
+        };
+        taken_bytes += run_bytes;
+        match end {
+            RunEnd::Here if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
+            RunEnd::Here => {}
+            RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },
+            RunEnd::TooLong => {
+                answers.push(ERROR.as_bytes());
+                return Pass { taken_bytes: input.len(), then: Then::Close };
+            }
+        }
+    }
+}
+
+/// Requests that are answered together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// About one key, which is hashed; or not known.
+    Points,
+    /// Floor and Ceiling.
+    Neighbours,
+    /// Long ones.
+    Long,
+}
+
+impl Run {
+    #[inline(always)]
+    fn of(op_code: u32) -> Run {
+        match Op::from_code(op_code) {
+            Some(Op::Floor | Op::Ceiling) => Run::Neighbours,
+            _ if Op::is_long(op_code) => Run::Long,
+            _ => Run::Points,
+        }
+    }
+}
+
+/// Why a run ended.
+enum RunEnd {
+    /// The next request is of another run, or there is none that is whole.
+    Here,
+    /// There is no room for the next answer.
+    Full,
+    /// The next request is longer than any may be.
+    TooLong,
+}
+
+/// The length of a run of so many requests, and why it ended.
+fn run_of(requests: &[Request], run: Run, count: usize) -> (usize, RunEnd) {
+    let next = requests.get(count).filter(|_| count < PASS_REQUESTS_MAX);
+    let is_full = next.is_some_and(|next| Run::of(next.op_code()) == run);
+    (count * REQUEST_LEN_BYTES, if is_full { RunEnd::Full } else { RunEnd::Here })
+}
+
+fn whole(input: &[u8]) -> &[Request] {
+    let len_bytes = input.len() - input.len() % REQUEST_LEN_BYTES;
+    <[Request]>::ref_from_bytes(&input[..len_bytes]).expect("whole requests")
+}
+
+impl Answers {
+    /// Adds the answers to requests about one key each, as far as there is room, up
+    /// to the first that asks for something else; tells how many. There is room for
+    /// one in answers that were cleared.
+    pub fn assemble(&mut self, store: &Store, requests: &[Request]) -> usize {
+        let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
+        if store.key_kind() != KeyKind::U64 {
+            return self.refuse(requests);
+        }
+        let (mut count, mut copied_len_bytes) = (0, self.copied_len_bytes);
+        let (copied, borrowed) = (&mut *self.buffer, &mut self.borrowed);
+        store.find_each(
+            requests.len(),
+            |i| requests[i].key(),
+            |i, found| match add(requests[i].op_code(), found, copied, copied_len_bytes, borrowed) {
+                Some(len_bytes) => {
+                    copied_len_bytes += len_bytes;
+                    count += 1;
+                    ControlFlow::Continue(())
+                }
+                None => ControlFlow::Break(()),
+            },
+        );
+        self.copied_len_bytes = copied_len_bytes;
+        count
+    }
+
+    /// Answers requests for numbers where there are none.
+    fn refuse(&mut self, requests: &[Request]) -> usize {
+        let mut count = 0;
+        for request in requests {
+            if Run::of(request.op_code()) == Run::Long || self.is_full() {
+                break;
+            }
+            self.push(ERROR.as_bytes());
+            count += 1;
+        }
+        count
+    }
+
+    /// Adds the answers to Floor and Ceiling, as far as there is room, up to the
+    /// first request that is another; tells how many.
+    fn assemble_neighbours(&mut self, store: &Store, requests: &[Request]) -> usize {
+        let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
+        if store.key_kind() != KeyKind::U64 {
+            return self.refuse(requests);
+        }
+        let mut count = 0;
+        for request in requests {
+            let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
+            if add_neighbour(store, op, Key::U64(request.key()), self).is_none() {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+}
+
+/// A long request.
+#[derive(Clone, Copy)]
+struct Long<'a> {
+    op_code: u32,
+    body: &'a [u8],
+}
+
+/// Answers a run of long requests. Tells how many bytes they take up.
+fn answer_long(store: &Store, input: &[u8], answers: &mut Answers) -> (usize, RunEnd) {
+    let mut requests = [Long { op_code: 0, body: &[] }; LONG_REQUESTS_MAX];
+    let mut ends_bytes = [0; LONG_REQUESTS_MAX];
+    let (mut found_count, mut at_bytes, mut end) = (0, 0, RunEnd::Here);
+    while found_count < LONG_REQUESTS_MAX
+        && let Some(first) = whole(&input[at_bytes..]).first()
+        && Op::is_long(first.op_code())
+    {
+        let body_len_bytes = first.body_len_bytes();
+        if body_len_bytes > LONG_BODY_MAX_BYTES {
+            end = RunEnd::TooLong;
+            break;
+        }
+        let Some(request) = input[at_bytes..].get(..long_len_bytes(body_len_bytes)) else { break };
+        let body = &request[LONG_HEADER_LEN_BYTES..LONG_HEADER_LEN_BYTES + body_len_bytes];
+        requests[found_count] = Long { op_code: first.op_code(), body };
+        at_bytes += request.len();
+        ends_bytes[found_count] = at_bytes;
+        found_count += 1;
+    }
+    let requests = &requests[..found_count];
+    let count = answers.assemble_long(store, requests);
+    match count.checked_sub(1) {
+        _ if count == found_count => (at_bytes, end),
+        Some(last) => (ends_bytes[last], RunEnd::Full),
+        None => (0, RunEnd::Full),
+    }
+}
+
+impl Answers {
+    /// Adds the answers to long requests, as far as there is room; tells how many.
+    fn assemble_long(&mut self, store: &Store, requests: &[Long<'_>]) -> usize {
+        let mut count = 0;
+        let mut answer = |i: usize, found: Found<'_>| match add_long(store, &requests[i], found, self) {
+            Some(()) => {
+                count += 1;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        };
+        match store.key_kind() {
+            KeyKind::Bytes => store.find_each(requests.len(), |i| requests[i].body, answer),
+            // There are no keys of bytes to be looked up.
+            KeyKind::U64 => {
+                let _ = (0..requests.len()).try_for_each(|i| answer(i, Found::Missing));
+            }
+        }
+        count
+    }
+
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.copied_len_bytes..]
+    }
+}
+
+/// Adds the answer to a request about one key of the table's kind, and tells how
+/// many bytes were copied. `None` if there is no room for it, or the request is of
+/// another run.
+#[inline(always)]
+fn add(op_code: u32, found: Found<'_>, copied: &mut [u8], at_bytes: usize, borrowed: &mut Borrowed) -> Option<usize> {
+    if let Found::Answer(answer, offset_bytes) = found
+        && op_code == Op::Get as u32
+    {
+        if answer.len() <= COPY_MAX_BYTES {
+            copy(answer, copied.get_mut(at_bytes..)?)?;
+            return Some(answer.len());
+        }
+        let offset_bytes = offset_bytes as usize;
+        borrowed.push(Piece { offset_bytes, len_bytes: answer.len(), after_copied_bytes: at_bytes })?;
+        return Some(0);
+    }
+    let header = match (Op::from_code(op_code), found) {
+        (Some(Op::Get | Op::Exists), Found::Missing) => NOT_FOUND,
+        (Some(Op::Exists), _) => FOUND,
+        _ if Run::of(op_code) != Run::Points => return None,
+        _ => ERROR,
+    };
+    *copied.get_mut(at_bytes..)?.first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
+    Some(RESPONSE_HEADER_LEN_BYTES)
+}
+
+/// Adds the answer to a long request. `None` if there is no room for it.
+#[inline(always)]
+fn add_long(store: &Store, request: &Long<'_>, found: Found<'_>, answers: &mut Answers) -> Option<()> {
+    let is_bytes = store.key_kind() == KeyKind::Bytes;
+    match Op::from_long_code(request.op_code) {
+        Some(op @ (Op::Get | Op::Exists)) if is_bytes => {
+            let at_bytes = answers.copied_len_bytes;
+            answers.copied_len_bytes += add(op as u32, found, &mut answers.buffer, at_bytes, &mut answers.borrowed)?;
+            Some(())
+        }
+        Some(op @ (Op::Floor | Op::Ceiling)) if is_bytes => add_neighbour(store, op, Key::Bytes(request.body), answers),
+        Some(op @ (Op::Range | Op::Count)) => add_range(store, op, request.body, answers),
+        _ => add_header(ERROR, answers),
+    }
+}
+
+fn add_header(header: ResponseHeader, answers: &mut Answers) -> Option<()> {
+    *answers.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
+    answers.copied_len_bytes += RESPONSE_HEADER_LEN_BYTES;
+    Some(())
+}
+
+fn add_neighbour(store: &Store, op: Op, key: Key<'_>, answers: &mut Answers) -> Option<()> {
+    let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
+    match page.row_count {
+        0 => add_header(NOT_FOUND, answers),
+        _ => add_page(store, &page, answers),
+    }
+}
+
+fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Option<()> {
+    let Some((rows, flags, limit_rows)) = range(store, body) else { return add_header(ERROR, answers) };
+    if op == Op::Count {
+        let count = (rows.len() as u64).to_be_bytes();
+        let answer = answers.room().first_chunk_mut::<{ RESPONSE_HEADER_LEN_BYTES + size_of::<u64>() }>()?;
+        let (header, value) = answer.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
+        header.copy_from_slice(ResponseHeader::of_page(count.len()).as_bytes());
+        value.copy_from_slice(&count);
+        answers.copied_len_bytes += RESPONSE_HEADER_LEN_BYTES + size_of::<u64>();
+        return Some(());
+    }
+    let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
+    let page = rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES);
+    add_page(store, &page, answers)
+}
+
+/// The range that the body of a request describes, its flags, and how many rows
+/// are wanted. `None` if it describes none, or keys of the other kind.
+fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
+    let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
+    let flags = header.flags.get();
+    let (start, keys) = keys.split_at_checked(header.start_len_bytes.get() as usize)?;
+    let (end, rest) = keys.split_at_checked(header.end_len_bytes.get() as usize)?;
+    let bound = |key, given, excluded| match (flags & given != 0, flags & excluded != 0) {
+        (true, true) => key_of(store.key_kind(), flags, key).map(Bound::Excluded),
+        (true, false) => key_of(store.key_kind(), flags, key).map(Bound::Included),
+        (false, false) if key.is_empty() => Some(Bound::Unbounded),
+        (false, _) => None,
+    };
+    let start = bound(start, range_flags::START, range_flags::START_EXCLUDED)?;
+    let end = bound(end, range_flags::END, range_flags::END_EXCLUDED)?;
+    let is_whole = rest.is_empty() && flags & !range_flags::ALL == 0;
+    is_whole.then(|| (store.between(start, end), flags, header.limit_rows.get() as usize))
+}
+
+/// The key at an end of a range, if it is of the table's kind.
+fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
+    match (kind, flags & range_flags::NUMBERS != 0) {
+        (KeyKind::U64, true) => Some(Key::U64(u64::from_be_bytes(key.try_into().ok()?))),
+        (KeyKind::Bytes, false) => Some(Key::Bytes(key)),
+        _ => None,
+    }
+}
+
+/// Adds a page: its two headers are copied, and its rows if they are short.
+fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<()> {
+    const HEADERS_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES;
+    let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize)?;
+    let is_copied = rows.len() <= COPY_MAX_BYTES;
+    let room = answers.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
+    let (headers, copied_rows) = room.split_at_mut(HEADERS_LEN_BYTES);
+    let (response_header, page_header) = headers.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
+    response_header.copy_from_slice(ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + rows.len()).as_bytes());
+    let header = PageHeader {
+        row_count: (page.row_count as u32).into(),
+        key_kind: store.key_kind() as u8,
+        align_bits: store.record_align_bytes().trailing_zeros() as u8,
+        more: u16::from(page.more).into(),
+    };
+    page_header.copy_from_slice(header.as_bytes());
+    if is_copied {
+        copied_rows.copy_from_slice(rows);
+        answers.copied_len_bytes += HEADERS_LEN_BYTES + rows.len();
+        return Some(());
+    }
+    let after_copied_bytes = answers.copied_len_bytes + HEADERS_LEN_BYTES;
+    let offset_bytes = page.offset_bytes.start as usize;
+    answers.borrowed.push(Piece { offset_bytes, len_bytes: rows.len(), after_copied_bytes })?;
+    answers.copied_len_bytes = after_copied_bytes;
+    Some(())
+}
+
+/// Copies an answer to the front of a buffer, if there is room.
+#[inline(always)]
+fn copy(answer: &[u8], to: &mut [u8]) -> Option<()> {
+    if let Some(to) = to.first_chunk_mut()
+        // An answer is no shorter than its header, 8 bytes.
+        && (copy_halves::<32>(answer, to) || copy_halves::<16>(answer, to) || copy_halves::<8>(answer, to))
+    {
+        return Some(());
+    }
+    to.get_mut(..answer.len())?.copy_from_slice(answer);
+    Some(())
+}
+
+/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap:
+/// no loop, and no byte beyond. Does nothing for other lengths.
+#[inline(always)]
+fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8; SHORT_MAX_BYTES]) -> bool {
+    const { assert!(2 * N <= SHORT_MAX_BYTES) };
+    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
+    if from.len() > 2 * N {
+        return false;
+    }
+    to[..N].copy_from_slice(first);
+    to[from.len() - N..from.len()].copy_from_slice(last);
+    true
+}

@@ -1,0 +1,89 @@
+//! A search tree over the fences.
+//!
+//! In: what fences have of their keys. Out: how many are below a bound. Each
+//! level has every sixteenth head of the level below it, so that a search looks
+//! at a few lines on each, and those of the upper levels stay in the processor's
+//! cache. It is made when a file is opened, and takes up half a byte for each
+//! fence.
+
+use super::machine::prefetch;
+use crate::format::index::Fence;
+
+/// Heads of a node.
+const NODE_HEADS: usize = 16;
+
+/// The levels above the fences.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// All levels, the lowest first.
+    heads: Vec<u64>,
+    /// Where each level begins, the lowest first.
+    starts: Vec<usize>,
+}
+
+impl Directory {
+    pub(super) fn of(fences: &[Fence]) -> Directory {
+        let mut directory = Directory::default();
+        let mut level: Vec<u64> = fences.iter().step_by(NODE_HEADS).map(|fence| fence.head.get()).collect();
+        let mut below = fences.len();
+        // A level of one node needs none above it.
+        while below > NODE_HEADS {
+            directory.starts.push(directory.heads.len());
+            directory.heads.extend_from_slice(&level);
+            below = level.len();
+            level = level.iter().copied().step_by(NODE_HEADS).collect();
+        }
+        directory
+    }
+
+    /// How many of the fences, which must be those that it was made of, have a
+    /// head below a bound.
+    #[inline]
+    pub(super) fn below(&self, fences: &[Fence], bound: u64) -> usize {
+        let mut node = 0;
+        let mut end = self.heads.len();
+        for start in self.starts.iter().rev() {
+            let level = self.heads.get(*start..end).unwrap_or_default();
+            end = *start;
+            let from = node * NODE_HEADS;
+            let heads = level.get(from..(from + NODE_HEADS).min(level.len())).unwrap_or_default();
+            let count = heads.iter().map(|head| usize::from(*head < bound)).sum::<usize>();
+            // The first head below it is that of a node whose heads are all at the bound or above.
+            let Some(last) = (from + count).checked_sub(1) else { return 0 };
+            node = last;
+        }
+        let from = node * NODE_HEADS;
+        let heads = fences.get(from..(from + NODE_HEADS).min(fences.len())).unwrap_or_default();
+        from + heads.iter().map(|fence| usize::from(fence.head.get() < bound)).sum::<usize>()
+    }
+}
+
+/// Starts to load some bytes, as far as is worth it.
+#[inline]
+pub(super) fn prefetch_bytes(bytes: &[u8], offset_bytes: usize, len_bytes: usize) {
+    const LINE_LEN_BYTES: usize = 64;
+    const LEN_MAX_BYTES: usize = 4096;
+    for at in (0..len_bytes.min(LEN_MAX_BYTES)).step_by(LINE_LEN_BYTES) {
+        prefetch(bytes, offset_bytes.wrapping_add(at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_below_as_a_plain_search_finds() {
+        for count in [0, 1, 2, 15, 16, 17, 31, 255, 256, 257, 4096, 4097, 5000] {
+            for repeated in [1, 3, 20] {
+                let fence = |i: u64| Fence { head: (10 + i / repeated * 2).into(), offset_bytes: i.into() };
+                let fences: Vec<Fence> = (0..count).map(fence).collect();
+                let directory = Directory::of(&fences);
+                for bound in (0..count * 2 + 20).chain([u64::MAX]) {
+                    let expected = fences.partition_point(|fence| fence.head.get() < bound);
+                    assert_eq!(directory.below(&fences, bound), expected, "{count} fences, bound {bound}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Lookups by order: what is at, before or behind a key, and between two.
+//!
+//! Fences narrow a key down to the rows between two of them, and these are read.
+//! Of keys of bytes a fence has 8 bytes, those behind the bytes that all keys of
+//! the table begin with. Where several fences have the same 8, their records
+//! decide.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, RangeBounds};
+
+use super::directory::prefetch_bytes;
+#[cfg(feature = "server")]
+use super::rows::Page;
+use super::rows::{Position, Rows};
+use super::{LookupError, Store};
+use crate::format::index::FENCE_ROWS;
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::Record;
+
+/// Which side of a key's row is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// In front of the row.
+    Before,
+    /// Behind it.
+    Behind,
+}
+
+impl Store {
+    /// The row with the largest key that is not above `key`.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// // Where ranges of addresses begin, and whose they are.
+    /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// let store = zero_kv::Store::open(&path)?;
+    /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
+    /// assert_eq!(store.ceiling(150)?, Some((200.into(), &b"second"[..])));
+    /// assert_eq!(store.floor(99)?, None);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        let key = self.same_kind(key.into())?;
+        Ok(self.row_at(self.seek(key, Side::Behind).1))
+    }
+
+    /// The row with the smallest key that is not below `key`.
+    ///
+    /// # Errors
+    /// Those of [`Store::floor`].
+    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        let key = self.same_kind(key.into())?;
+        Ok(self.row_at(Some(self.seek(key, Side::Before).0)))
+    }
+
+    /// The row with the smallest key.
+    pub fn first(&self) -> Option<(Key<'_>, &[u8])> {
+        self.iter().next()
+    }
+
+    /// The row with the largest key.
+    pub fn last(&self) -> Option<(Key<'_>, &[u8])> {
+        self.iter().next_back()
+    }
+
+    /// The rows whose keys lie in a range, in key order, from either end. Their
+    /// number is known ([`ExactSizeIterator::len`]) before any is read. A range
+    /// that ends before it begins has none.
+    ///
+    /// # Errors
+    /// Those of [`Store::floor`], for either end.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Keys, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// # let mut options = Options::default();
+    /// # options.keys = Keys::Bytes;
+    /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options, &mut |_| ())?;
+    /// use zero_kv::Key;
+    ///
+    /// let store = zero_kv::Store::open(&path)?;
+    /// let keys: Vec<Key> = store.range("ant".."cat")?.map(|(key, _)| key).collect();
+    /// assert_eq!(keys, ["ant", "bee"]);
+    /// assert_eq!(store.range("b"..)?.rev().next(), Some(("cat".into(), &b"3"[..])));
+    /// assert_eq!(store.count("b"..="cat")?, 2);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<'k, K>(&self, range: impl RangeBounds<K>) -> Result<Rows<'_>, LookupError>
+    where
+        K: Into<Key<'k>> + Clone,
+    {
+        let end = |bound: Bound<&K>| match bound.cloned().map(Into::into) {
+            Bound::Unbounded => Ok(Bound::Unbounded),
+            Bound::Included(key) => self.same_kind(key).map(Bound::Included),
+            Bound::Excluded(key) => self.same_kind(key).map(Bound::Excluded),
+        };
+        Ok(self.between(end(range.start_bound())?, end(range.end_bound())?))
+    }
+
+    /// How many keys lie in a range. Reads none of them but those near its ends.
+    ///
+    /// # Errors
+    /// Those of [`Store::range`].
+    pub fn count<'k, K>(&self, range: impl RangeBounds<K>) -> Result<usize, LookupError>
+    where
+        K: Into<Key<'k>> + Clone,
+    {
+        self.range(range).map(|rows| rows.len())
+    }
+
+    /// The rows whose keys begin with these bytes, in key order, from either end.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the table's keys are numbers.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
+        let prefix = prefix.as_ref();
+        let start = self.same_kind(Key::Bytes(prefix))?;
+        let end = prefix_end(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, |end| Bound::Excluded(Key::Bytes(end)));
+        Ok(self.between(Bound::Included(start), end))
+    }
+
+    /// The rows between two keys of the table's kind.
+    pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Rows<'_> {
+        let start = match start {
+            Bound::Unbounded => Position::START,
+            Bound::Included(key) => self.seek(key, Side::Before).0,
+            Bound::Excluded(key) => self.seek(key, Side::Behind).0,
+        };
+        let end = match end {
+            Bound::Unbounded => self.end(),
+            Bound::Included(key) => self.seek(key, Side::Behind).0,
+            Bound::Excluded(key) => self.seek(key, Side::Before).0,
+        };
+        Rows::between(self, start, end)
+    }
+
+    fn row_at(&self, position: Option<Position>) -> Option<(Key<'_>, &[u8])> {
+        let record = self.record_at(position?.offset_bytes)?;
+        Some((record.key(), record.value()))
+    }
+
+    /// The page with the row that [`Store::floor`] would give.
+    #[cfg(feature = "server")]
+    pub(crate) fn floor_page(&self, key: Key<'_>) -> Page {
+        let (end, start) = self.seek(key, Side::Behind);
+        Page::between(start.unwrap_or(end), end)
+    }
+
+    /// The page with the row that [`Store::ceiling`] would give.
+    #[cfg(feature = "server")]
+    pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Page {
+        let (start, _) = self.seek(key, Side::Before);
+        let mut rows = Rows::between(self, start, self.end());
+        rows.next_record();
+        Page::between(start, rows.ends().0)
+    }
+
+    /// Where a side of a key is, and where the row in front of it is.
+    fn seek(&self, key: Key<'_>, side: Side) -> (Position, Option<Position>) {
+        let fences = self.fences();
+        // If all fences are behind it, so are all rows.
+        let Some(number) = self.fences_before(key, side).checked_sub(1) else { return (Position::START, None) };
+        let offset_bytes = fences[number].offset_bytes.get();
+        let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
+        // Each record tells where the next one is: reading along them would wait for one after the other.
+        prefetch_bytes(self.records(), offset_bytes as usize, next_offset_bytes.saturating_sub(offset_bytes) as usize);
+        let start = Position { row: number * FENCE_ROWS, offset_bytes };
+        match key {
+            Key::U64(_) => self.walk(KeyKind::U64, start, key, side),
+            Key::Bytes(_) => self.walk(KeyKind::Bytes, start, key, side),
+        }
+    }
+
+    /// Walks along the rows to a side of a key.
+    #[inline(always)]
+    fn walk(&self, kind: KeyKind, start: Position, key: Key<'_>, side: Side) -> (Position, Option<Position>) {
+        let (records, align_bytes) = (self.records(), self.record_align_bytes());
+        let (mut position, mut before) = (start, None);
+        while position.row < self.len()
+            && let Some(record) = Record::at(kind, records, position.offset_bytes)
+            && is_before(record.key(), key, side)
+        {
+            before = Some(position);
+            position.row += 1;
+            position.offset_bytes += record.len_bytes(align_bytes) as u64;
+        }
+        (position, before)
+    }
+
+    /// How many fences are in front of a side of a key.
+    fn fences_before(&self, key: Key<'_>, side: Side) -> usize {
+        let fences = self.fences();
+        match self.compare_common(key) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return fences.len(),
+            Ordering::Equal => {}
+        }
+        let head = key.head(self.common_len_bytes);
+        let below = || self.directory.below(fences, head);
+        let not_above = || head.checked_add(1).map_or(fences.len(), |bound| self.directory.below(fences, bound));
+        if self.key_kind() == KeyKind::U64 {
+            return match side {
+                Side::Before => below(),
+                Side::Behind => not_above(),
+            };
+        }
+        let not_above = not_above();
+        // Fences with the same head are in front of it or not as their keys are.
+        match fences[..not_above].last() {
+            Some(last) if last.head.get() == head => {}
+            _ => return not_above,
+        }
+        let below = below();
+        below
+            + fences[below..not_above].partition_point(|fence| {
+                let record = self.record_at(fence.offset_bytes.get());
+                record.is_some_and(|record| is_before(record.key(), key, side))
+            })
+    }
+
+    /// Whether a key stands below or above all that begin as the table's keys do.
+    fn compare_common(&self, key: Key<'_>) -> Ordering {
+        let (Some(key), Some(first)) = (key.as_bytes(), self.record_at(0)) else { return Ordering::Equal };
+        let common = first.key().as_bytes().and_then(|first| first.get(..self.common_len_bytes)).unwrap_or_default();
+        key[..key.len().min(common.len())].cmp(common)
+    }
+}
+
+/// Whether a row is in front of a side of a key.
+#[inline(always)]
+fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
+    match side {
+        Side::Before => row < key,
+        Side::Behind => row <= key,
+    }
+}
+
+/// The least bytes above all that begin with these. `None` if there are none.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut end = prefix[..=kept].to_vec();
+    end[kept] += 1;
+    Some(end)
+}
