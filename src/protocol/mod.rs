@@ -6,3 +6,5 @@
 
 pub mod answer;
 pub mod native;
+#[cfg(feature = "server")]
+pub mod resp;

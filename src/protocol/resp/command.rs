@@ -1,0 +1,139 @@
+//! One whole command, borrowed from the bytes that it came in.
+//!
+//! In: bytes that [`parse`](super::parse) has told to be a whole command. Out:
+//! its arguments, one after the other. It knows no command's name.
+
+use std::fmt;
+
+/// A whole command in RESP's array form, the name first among its arguments.
+#[derive(Clone, Copy)]
+pub struct Command<'a> {
+    bytes: &'a [u8],
+    arg_count: usize,
+    first_arg_at: usize,
+}
+
+impl<'a> Command<'a> {
+    /// The command that is `bytes`, which [`parse`](super::parse) has told to
+    /// be whole: what it gave for an inline command, or a copy of
+    /// [`Command::bytes`]. Of other bytes the arguments end at the first that
+    /// is none.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let (arg_count, header_len) = count(bytes).unwrap_or((0, bytes.len()));
+        Command { bytes, arg_count, first_arg_at: header_len }
+    }
+
+    /// How many arguments there are, with the name.
+    #[inline]
+    pub fn arg_count(&self) -> usize {
+        self.arg_count
+    }
+
+    /// The command as it came.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The name, in the case in which it came.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.args().next().unwrap_or_default()
+    }
+
+    /// All arguments, the name first.
+    #[inline]
+    pub fn args(&self) -> Args<'a> {
+        self.args_from(self.first_arg_at)
+    }
+
+    /// The arguments from `offset_bytes` on, which [`Args::offset_bytes`] told.
+    #[inline]
+    pub fn args_from(&self, offset_bytes: usize) -> Args<'a> {
+        Args { bytes: self.bytes, at: offset_bytes }
+    }
+}
+
+impl fmt::Debug for Command<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.args().map(|arg| arg.escape_ascii().to_string())).finish()
+    }
+}
+
+/// The arguments of a command that are still to come.
+#[derive(Clone, Debug)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Args<'_> {
+    /// Where the next argument begins within the command, for
+    /// [`Command::args_from`].
+    #[inline]
+    pub fn offset_bytes(&self) -> usize {
+        self.at
+    }
+}
+
+impl<'a> Iterator for Args<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.bytes.get(self.at..)?;
+        let (arg_len, header_len) = count(rest)?;
+        let arg = rest.get(header_len..)?.get(..arg_len)?;
+        self.at += header_len + arg_len + b"\r\n".len();
+        Some(arg)
+    }
+}
+
+/// The number in a line like `$3\r\n`, and the line's length.
+#[inline]
+fn count(line: &[u8]) -> Option<(usize, usize)> {
+    let mut number = 0_usize;
+    for (at, &byte) in line.iter().enumerate().skip(1) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Some((number, at + b"\r\n".len()));
+        }
+        number = number.wrapping_mul(10).wrapping_add(usize::from(digit));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MGET: &[u8] = b"*4\r\n$4\r\nMGet\r\n$0\r\n\r\n$2\r\n\r\n\r\n$10\r\n0123456789\r\n";
+
+    #[test]
+    fn arguments_come_in_order() {
+        let command = Command::new(MGET);
+        assert_eq!((command.arg_count(), command.name()), (4, &b"MGet"[..]));
+        assert!(command.args().eq([&b"MGet"[..], b"", b"\r\n", b"0123456789"]));
+    }
+
+    #[test]
+    fn arguments_go_on_where_they_were_left() {
+        let command = Command::new(MGET);
+        let mut args = command.args();
+        for taken in 0..=4 {
+            assert!(command.args_from(args.offset_bytes()).eq(command.args().skip(taken)));
+            args.next();
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_command_do_not_panic() {
+        for bytes in
+            [&b""[..], b"*", b"*1", b"*1\r\n", b"*9\r\n$99999999999999999999999\r\nx", b"$$$$", b"*1\r\n$5\r\nabc"]
+        {
+            let command = Command::new(bytes);
+            assert_eq!((command.args().count(), command.name()), (0, &b""[..]), "{bytes:?}");
+            assert_eq!(command.args_from(usize::MAX).next(), None);
+        }
+    }
+}

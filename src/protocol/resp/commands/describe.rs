@@ -1,0 +1,185 @@
+//! What the server says of its own commands.
+//!
+//! In: entries of the table. Out: the elements of the replies to `COMMAND`,
+//! `COMMAND INFO`, `COMMAND DOCS`, `COMMAND GETKEYS` and a container's `HELP`.
+
+use super::super::{Command, Reply};
+use super::{Keys, Spec};
+
+/// One command, as in the reply to `COMMAND INFO`.
+pub fn info(spec: &Spec, reply: &mut Reply) {
+    reply.array(10);
+    reply.bulk(spec.name.as_bytes());
+    reply.integer(spec.arity.into());
+    words(spec.flags, reply);
+    for number in [spec.keys.first, spec.keys.last, spec.keys.step] {
+        reply.integer(number.into());
+    }
+    words(spec.categories, reply);
+    // Hints for clusters.
+    reply.set(0);
+    if spec.keys.first == 0 {
+        reply.set(0);
+    } else {
+        reply.set(1);
+        key_spec(spec.keys, reply);
+    }
+    reply.set(spec.subcommands.len());
+    for subcommand in spec.subcommands {
+        info(subcommand, reply);
+    }
+}
+
+/// The name of one command and a map of its documentation, as in the reply to
+/// `COMMAND DOCS`, which is a map of such pairs.
+pub fn docs(spec: &Spec, reply: &mut Reply) {
+    reply.bulk(spec.name.as_bytes());
+    reply.map(if spec.subcommands.is_empty() { 4 } else { 5 });
+    let entries =
+        [("summary", spec.summary), ("since", spec.since), ("group", spec.group), ("complexity", spec.complexity)];
+    for (name, text) in entries {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    if !spec.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(spec.subcommands.len());
+        for subcommand in spec.subcommands {
+            docs(subcommand, reply);
+        }
+    }
+}
+
+/// The whole reply to a container's `HELP`.
+pub fn help(container: &Spec, reply: &mut Reply) {
+    reply.array(1 + 2 * container.subcommands.len());
+    let name = container.name.to_ascii_uppercase();
+    reply.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for subcommand in container.subcommands {
+        let name = subcommand.own_name().to_ascii_uppercase();
+        reply.simple(format!("{name} {}", subcommand.syntax).trim_end());
+        reply.simple(&format!("    {}", subcommand.summary));
+    }
+}
+
+/// The arguments of `command`, which `spec` describes, that are keys.
+pub fn keys<'a>(spec: &Spec, command: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let Keys { first, last, step } = spec.keys;
+    let from_end = if last < 0 { command.arg_count() as i64 } else { 0 };
+    let behind_last = if first == 0 { 0 } else { from_end + i64::from(last) + 1 };
+    let count = (behind_last - i64::from(first)).max(0) as usize;
+    command.args().skip(first as usize).take(count).step_by(step.max(1) as usize)
+}
+
+fn words(words: &[&str], reply: &mut Reply) {
+    reply.set(words.len());
+    for word in words {
+        reply.simple(word);
+    }
+}
+
+/// Where the keys are, in the newer form.
+fn key_spec(keys: Keys, reply: &mut Reply) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    words(&["RO", "access"], reply);
+    reply.bulk(b"begin_search");
+    found_by("index", &[("index", keys.first)], reply);
+    reply.bulk(b"find_keys");
+    // Counted from the first key.
+    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
+    found_by("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
+}
+
+fn found_by(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(numbers.len());
+    for (name, number) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.integer((*number).into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Version, inline, reply_len_bytes};
+    use super::super::{COMMANDS, find, find_full, resolve};
+    use super::*;
+
+    fn written(version: Version, write: impl FnOnce(&mut Reply)) -> String {
+        let mut out = Vec::new();
+        write(&mut Reply::new(&mut out, version));
+        String::from_utf8(out).unwrap().replace("\r\n", "|")
+    }
+
+    #[test]
+    fn a_command_is_described_as_redis_describes_it() {
+        let spec = find(b"mget").unwrap();
+        assert_eq!(
+            written(Version::Resp2, |reply| info(spec, reply)),
+            "*10|$4|mget|:-2|*2|+readonly|+fast|:1|:-1|:1|*3|+@read|+@string|+@fast|*0|*1|*6|$5|flags|*2|+RO|+access|\
+             $12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|\
+             $9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:-1|$7|keystep|:1|$5|limit|:0|*0|"
+        );
+        assert_eq!(
+            written(Version::Resp3, |reply| info(find_full(b"config|get").unwrap(), reply)),
+            "*10|$10|config|get|:-3|~4|+admin|+noscript|+loading|+stale|\
+             :0|:0|:0|~3|+@admin|+@slow|+@dangerous|~0|~0|~0|"
+        );
+        assert_eq!(
+            written(Version::Resp3, |reply| docs(find(b"strlen").unwrap(), reply)),
+            "$6|strlen|%4|$7|summary|$43|Get the length of the value stored in a key|\
+             $5|since|$5|2.2.0|$5|group|$6|string|\
+             $10|complexity|$4|O(1)|"
+        );
+    }
+
+    #[test]
+    fn every_description_is_as_many_replies_as_announced() {
+        for version in [Version::Resp2, Version::Resp3] {
+            let mut out = Vec::new();
+            let mut reply = Reply::new(&mut out, version);
+            reply.array(3);
+            reply.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| info(spec, &mut reply));
+            reply.map(COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| docs(spec, &mut reply));
+            let containers: Vec<_> = COMMANDS.iter().filter(|spec| !spec.subcommands.is_empty()).collect();
+            reply.array(containers.len());
+            containers.iter().for_each(|spec| help(spec, &mut reply));
+            assert_eq!(reply_len_bytes(&out), Ok(Some(out.len())));
+        }
+    }
+
+    #[test]
+    fn help_lists_the_subcommands() {
+        assert_eq!(
+            written(Version::Resp2, |reply| help(find(b"object").unwrap(), reply)),
+            "*5|+OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|+ENCODING key|\
+             +    Inspect the internal encoding of a Redis object|+HELP|\
+             +    Show helpful text about the different subcommands|"
+        );
+    }
+
+    #[test]
+    fn keys_are_found_among_the_arguments() {
+        for (words, expected) in [
+            ("get a", &["a"][..]),
+            ("mget a b c", &["a", "b", "c"]),
+            ("getrange a 0 1", &["a"]),
+            ("memory usage a samples 5", &["a"]),
+            ("ping a", &[]),
+            ("scan 0", &[]),
+        ] {
+            let bytes = inline::to_command(words.as_bytes()).unwrap();
+            let command = Command::new(&bytes);
+            assert!(
+                keys(resolve(&command).unwrap(), &command).eq(expected.iter().map(|key| key.as_bytes())),
+                "{words}"
+            );
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The commands there are, and what is said of one that is refused.
+//!
+//! In: a command. Out: which of the table's it is, or Redis's own words on why
+//! it is none. What a command does, this module does not know.
+
+mod describe;
+mod refusal;
+mod table;
+mod writes;
+
+pub use describe::{docs, help, info, keys};
+pub use refusal::Refusal;
+pub use table::COMMANDS;
+
+use super::Command;
+
+/// One command, or one subcommand.
+#[derive(Debug)]
+pub struct Spec {
+    /// Which one it is.
+    pub id: Id,
+    /// Its name in small letters; a subcommand's is `container|name`.
+    pub name: &'static str,
+    /// The number of arguments, the name included; negative if it is the least.
+    pub arity: i32,
+    /// What Redis says of it in a word each.
+    pub flags: &'static [&'static str],
+    /// The classes by which Redis grants rights.
+    pub categories: &'static [&'static str],
+    /// Which arguments are keys.
+    pub keys: Keys,
+    /// The group that the documentation lists it in.
+    pub group: &'static str,
+    /// The version of Redis, or for our own of Zero-KV, that had it first.
+    pub since: &'static str,
+    /// How long it takes.
+    pub complexity: &'static str,
+    /// What is written behind the name.
+    pub syntax: &'static str,
+    /// What it is for.
+    pub summary: &'static str,
+    /// What may stand behind the name, if that must be one of these.
+    pub subcommands: &'static [Spec],
+}
+
+/// Which arguments are keys: `first`, and each `step` behind it up to `last`,
+/// which counts from the end if it is negative. None if `first` is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "said above")]
+pub struct Keys {
+    pub first: i32,
+    pub last: i32,
+    pub step: i32,
+}
+
+/// The commands, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table has a summary of each")]
+#[rustfmt::skip]
+pub enum Id {
+    Get, MGet, Exists, StrLen, GetRange, Type, Ttl, PTtl, DbSize, RandomKey, Scan, Keys,
+    Ping, Echo, Time, Info, Select, Hello, Auth, Reset, Quit,
+    ZkvFloor, ZkvCeiling, ZkvRange, ZkvCount, ZkvGeneration,
+    Config, ConfigGet, ConfigHelp,
+    Command, CommandCount, CommandDocs, CommandInfo, CommandList, CommandGetKeys, CommandHelp,
+    Client, ClientSetInfo, ClientSetName, ClientGetName, ClientId, ClientInfo, ClientList, ClientNoEvict,
+    ClientNoTouch, ClientHelp,
+    Memory, MemoryUsage, MemoryHelp,
+    Object, ObjectEncoding, ObjectHelp,
+}
+
+impl Spec {
+    /// The name without that of its container.
+    pub fn own_name(&self) -> &'static str {
+        self.name.rsplit_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    fn takes(&self, arg_count: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { arg_count >= least } else { arg_count == least }
+    }
+}
+
+/// The command of this name, in any case.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    let wanted = packed(name)?;
+    let at = table::PACKED_NAMES.iter().position(|&packed| packed == wanted)?;
+    Some(&COMMANDS[at])
+}
+
+/// The subcommand of this name, in any case.
+pub fn find_subcommand(container: &Spec, name: &[u8]) -> Option<&'static Spec> {
+    container.subcommands.iter().find(|spec| spec.own_name().as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The command of this full name, in any case: `get`, or `config|get`.
+pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|&byte| byte == b'|') {
+        None => find(name),
+        Some(bar) => find_subcommand(find(&name[..bar])?, &name[bar + 1..]),
+    }
+}
+
+/// What `command` asks for: a command, or a container's subcommand.
+///
+/// # Errors
+/// [`Refusal`], if there is no such command, it writes, or it has another
+/// number of arguments.
+pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> {
+    let mut args = command.args();
+    let name = args.next().unwrap_or_default();
+    let Some(mut spec) = find(name) else {
+        return Err(if writes::is_write(command) { Refusal::Write } else { Refusal::Unknown(*command) });
+    };
+    if !spec.subcommands.is_empty()
+        && let Some(subcommand) = args.next()
+    {
+        let found = find_subcommand(spec, subcommand);
+        spec = found.ok_or(Refusal::UnknownSubcommand { container: spec, name: subcommand })?;
+    }
+    if spec.takes(command.arg_count()) { Ok(spec) } else { Err(Refusal::ArgCount(spec)) }
+}
+
+/// The name in small letters as one number; `None` if it is longer than any
+/// command's, or ends in a zero, which pads the number.
+const fn packed(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; 16];
+    if name.len() > bytes.len() || matches!(name, [.., 0]) {
+        return None;
+    }
+    bytes.split_at_mut(name.len()).0.copy_from_slice(name);
+    bytes.make_ascii_lowercase();
+    Some(u128::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = &'static Spec> {
+        COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+    }
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        for spec in all() {
+            let upper = spec.name.to_ascii_uppercase();
+            for name in [spec.name, &upper] {
+                assert_eq!(find_full(name.as_bytes()).map(|found| found.id), Some(spec.id), "{name}");
+            }
+        }
+        for name in [
+            "",
+            "ge",
+            "gett",
+            "get\0",
+            "get ",
+            "g\0t",
+            "zkv.generations",
+            "zkv.generation\0\0\0",
+            "config|",
+            "|get",
+            "get|x",
+        ] {
+            assert!(find_full(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn ids_and_names_are_one_to_one() {
+        let mut names: Vec<&str> = all().map(|spec| spec.name).collect();
+        let mut ids: Vec<String> = all().map(|spec| format!("{:?}", spec.id)).collect();
+        // An id is named after its command.
+        for spec in all() {
+            let letters: String = spec.name.chars().filter(char::is_ascii_alphanumeric).collect();
+            assert_eq!(format!("{:?}", spec.id).to_ascii_lowercase(), letters);
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((names.len(), ids.len()), (count, count));
+    }
+
+    #[test]
+    fn every_entry_is_complete() {
+        for spec in all() {
+            assert!(spec.arity != 0 && !spec.group.is_empty() && !spec.summary.is_empty(), "{}", spec.name);
+            assert!(
+                !spec.since.is_empty() && !spec.complexity.is_empty() && !spec.categories.is_empty(),
+                "{}",
+                spec.name
+            );
+            assert_eq!(spec.keys.first == 0, spec.keys.step == 0, "{}", spec.name);
+            assert!(spec.name.len() <= 16 || spec.name.contains('|'), "{}", spec.name);
+            for subcommand in spec.subcommands {
+                assert_eq!(subcommand.name, format!("{}|{}", spec.name, subcommand.own_name()));
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What is said of a command that is refused, in Redis's own words.
+
+use std::fmt;
+
+use super::super::Command;
+use super::Spec;
+
+/// How much of a name, and of all arguments together, is said again.
+const QUOTED_LEN_MAX_BYTES: usize = 128;
+
+/// Why a command is not carried out.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Refusal<'a> {
+    /// There is no such command.
+    Unknown(Command<'a>),
+    /// There is none of this name in the container.
+    UnknownSubcommand {
+        /// The command that has subcommands.
+        container: &'static Spec,
+        /// What stands in a subcommand's place.
+        name: &'a [u8],
+    },
+    /// The command has another number of arguments.
+    ArgCount(&'static Spec),
+    /// It is one of Redis's commands that write.
+    Write,
+}
+
+impl Refusal<'_> {
+    /// The text for [`Reply::error`](super::super::Reply::error). Names and
+    /// arguments are cut as in Redis: after 128 bytes, or before a zero.
+    pub fn text(&self) -> Vec<u8> {
+        match self {
+            Refusal::Unknown(command) => unknown(command),
+            Refusal::UnknownSubcommand { container, name } => {
+                let container = container.name.to_ascii_uppercase();
+                [
+                    b"ERR unknown subcommand '",
+                    quoted(name, QUOTED_LEN_MAX_BYTES),
+                    b"'. Try ",
+                    container.as_bytes(),
+                    b" HELP.",
+                ]
+                .concat()
+            }
+            Refusal::ArgCount(spec) => format!("ERR wrong number of arguments for '{}' command", spec.name).into(),
+            Refusal::Write => b"READONLY You can't write against a read only replica.".to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&String::from_utf8_lossy(&self.text()))
+    }
+}
+
+impl std::error::Error for Refusal<'_> {}
+
+fn unknown(command: &Command) -> Vec<u8> {
+    let mut args = Vec::new();
+    for arg in command.args().skip(1) {
+        if args.len() >= QUOTED_LEN_MAX_BYTES {
+            break;
+        }
+        let quoted = quoted(arg, QUOTED_LEN_MAX_BYTES - args.len());
+        args.extend([b"'", quoted, b"' "].concat());
+    }
+    let name = quoted(command.name(), QUOTED_LEN_MAX_BYTES);
+    [b"ERR unknown command '", name, b"', with args beginning with: ", &args].concat()
+}
+
+fn quoted(text: &[u8], len_max: usize) -> &[u8] {
+    let text = &text[..text.len().min(len_max)];
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::inline;
+    use super::super::resolve;
+
+    fn refused(words: &str) -> String {
+        let bytes = inline::to_command(words.as_bytes()).unwrap();
+        match resolve(&super::Command::new(&bytes)) {
+            Ok(spec) => spec.name.to_owned(),
+            Err(refusal) => refusal.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_known_and_complete_is_taken() {
+        for (words, name) in [
+            ("GET k", "get"),
+            ("mGet a b c", "mget"),
+            ("PING", "ping"),
+            ("config GET save", "config|get"),
+            ("client setinfo LIB-NAME x", "client|setinfo"),
+            ("COMMAND", "command"),
+            ("Zkv.Range - +", "zkv.range"),
+        ] {
+            assert_eq!(refused(words), name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_told_in_the_words_of_redis() {
+        for (words, text) in [
+            ("foo a b", "ERR unknown command 'foo', with args beginning with: 'a' 'b' ".to_owned()),
+            ("FOO", "ERR unknown command 'FOO', with args beginning with: ".to_owned()),
+            ("''", "ERR unknown command '', with args beginning with: ".to_owned()),
+            (r#""fo\x00o" "a\x00b""#, "ERR unknown command 'fo', with args beginning with: 'a' ".to_owned()),
+            (
+                &format!("foo{} {} {} c", "x".repeat(200), "a".repeat(100), "b".repeat(100)),
+                format!(
+                    "ERR unknown command 'foo{}', with args beginning with: '{}' '{}' ",
+                    "x".repeat(125),
+                    "a".repeat(100),
+                    "b".repeat(25)
+                ),
+            ),
+            (
+                &format!("foo {} bbbbb c", "a".repeat(124)),
+                format!("ERR unknown command 'foo', with args beginning with: '{}' 'b' ", "a".repeat(124)),
+            ),
+            (
+                &format!("foo {} bbbbb c", "a".repeat(125)),
+                format!("ERR unknown command 'foo', with args beginning with: '{}' ", "a".repeat(125)),
+            ),
+        ] {
+            assert_eq!(refused(words), text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_subcommand_is_told_in_the_words_of_redis() {
+        assert_eq!(refused("Client X"), "ERR unknown subcommand 'X'. Try CLIENT HELP.");
+        assert_eq!(refused("config set a b"), "ERR unknown subcommand 'set'. Try CONFIG HELP.");
+        let long = format!("ERR unknown subcommand '{}'. Try COMMAND HELP.", "x".repeat(128));
+        assert_eq!(refused(&format!("COMMAND {}", "x".repeat(200))), long);
+    }
+
+    #[test]
+    fn a_wrong_number_of_arguments_is_told_in_the_words_of_redis() {
+        for (words, name) in [
+            ("get", "get"),
+            ("GET a b", "get"),
+            ("mget", "mget"),
+            ("CLIENT", "client"),
+            ("cliENT geTNAME x", "client|getname"),
+            ("config get", "config|get"),
+            ("zkv.floor", "zkv.floor"),
+        ] {
+            assert_eq!(refused(words), format!("ERR wrong number of arguments for '{name}' command"));
+        }
+    }
+
+    #[test]
+    fn a_command_that_writes_is_told_so() {
+        for words in ["set k v", "SET", "Del k", "georadiusbymember x", "FUNCTION LOAD x", "xgroup setid x", "flushall"]
+        {
+            assert_eq!(refused(words), "READONLY You can't write against a read only replica.", "{words}");
+        }
+        for words in
+            ["function list", "function", "xgroup", "sett", "georadius_ro", "georadiusbymemberx", "function|load"]
+        {
+            assert!(refused(words).starts_with("ERR unknown command"), "{words}");
+        }
+    }
+}

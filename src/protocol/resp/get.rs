@@ -1,0 +1,106 @@
+//! The most frequent command, recognised at a glance.
+
+/// What precedes the length of the key, in two parts.
+const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
+const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
+/// Takes the case off the name, and leaves out what follows.
+const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);
+/// Where the length of the key begins.
+const LEN_AT: usize = 14;
+/// The longest key has a length of five digits.
+const LEN_DIGITS_MAX: usize = 5;
+
+/// The key of a whole `GET` at the head of `input`, and the command's length.
+///
+/// `None` is no verdict: whatever is not exactly an array of `GET`, in any
+/// case, and a key of 1 to 99,999 bytes goes to [`parse`](super::parse), and so
+/// does what has not come whole.
+#[inline(always)]
+pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let head: &[u8; LEN_AT + 2] = input.first_chunk()?;
+    let (start, name) = (head.first_chunk()?, head.last_chunk()?);
+    if (u64::from_le_bytes(*start) ^ START) | ((u64::from_le_bytes(*name) & NAME_MASK) ^ NAME) != 0 {
+        return None;
+    }
+    let first_digit = head[LEN_AT].wrapping_sub(b'1');
+    if first_digit > 8 {
+        return None;
+    }
+    let mut key_len = usize::from(first_digit) + 1;
+    let mut line_end = LEN_AT + 1;
+    loop {
+        let digit = input.get(line_end)?.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if line_end == LEN_AT + LEN_DIGITS_MAX {
+            return None;
+        }
+        key_len = key_len * 10 + usize::from(digit);
+        line_end += 1;
+    }
+    let key_at = line_end + 2;
+    let key_end = key_at + key_len;
+    let whole = input.get(..key_end + 2)?;
+    let line_ends = [whole[line_end], whole[line_end + 1], whole[key_end], whole[key_end + 1]];
+    (line_ends == *b"\r\n\r\n").then(|| (&whole[key_at..key_end], key_end + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(name: &str, key: &[u8]) -> Vec<u8> {
+        let mut command = format!("*2\r\n$3\r\n{name}\r\n${}\r\n", key.len()).into_bytes();
+        command.extend_from_slice(key);
+        command.extend_from_slice(b"\r\n");
+        command
+    }
+
+    #[test]
+    fn a_get_is_recognised_in_any_case_and_with_any_key() {
+        for name in ["GET", "get", "Get", "gEt", "geT"] {
+            for len in [1, 2, 9, 10, 11, 99, 100, 999, 1000, 9999, 10_000, 65_535, 99_999] {
+                let key: Vec<u8> = (0..len).map(|at| (at % 256) as u8).collect();
+                let mut input = command(name, &key);
+                let whole_len = input.len();
+                assert_eq!(get(&input), Some((&key[..], whole_len)));
+                input.extend_from_slice(b"*2\r\n");
+                assert_eq!(get(&input), Some((&key[..], whole_len)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_not_come_whole_is_not_recognised() {
+        for key in [&b"k"[..], b"key:000000012345"] {
+            let input = command("GET", key);
+            for end in 0..input.len() {
+                assert_eq!(get(&input[..end]), None, "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_differs_in_any_byte_is_another_get_or_none() {
+        let input = command("GET", b"key:000000012345");
+        for at in 0..input.len() {
+            for byte in 0..=255 {
+                let mut other = input.clone();
+                other[at] = byte;
+                let same_name = (8..11).contains(&at) && byte | 0x20 == input[at] | 0x20;
+                let key = at >= 18 && at < input.len() - 2;
+                assert_eq!(get(&other).is_some(), byte == input[at] || same_name || key, "{byte} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_that_are_none_are_not_recognised() {
+        for len in ["", "0", "00", "01", "-1", "+1", "1x", "100000", "99999999999999999999"] {
+            let mut input = format!("*2\r\n$3\r\nGET\r\n${len}\r\n").into_bytes();
+            input.resize(input.len() + 200_000, b'\n');
+            assert_eq!(get(&input), None, "{len}");
+        }
+    }
+}

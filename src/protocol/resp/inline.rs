@@ -1,0 +1,179 @@
+//! Inline commands: a line of words, as a person types it.
+//!
+//! In: a line. Out: the same command in RESP's array form. The quoting is that
+//! of Redis.
+
+/// The words of `line` as a command in RESP's array form; `None` if a quote is
+/// not closed, or closed within a word. Without words it is empty.
+pub(super) fn to_command(line: &[u8]) -> Option<Vec<u8>> {
+    let mut words = Words { rest: line };
+    let mut arg_count = 0_usize;
+    let mut args = Vec::new();
+    let mut word = Vec::new();
+    while words.next_into(&mut word)? {
+        arg_count += 1;
+        args.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        args.extend_from_slice(&word);
+        args.extend_from_slice(b"\r\n");
+    }
+    if arg_count == 0 {
+        return Some(Vec::new());
+    }
+    let mut command = format!("*{arg_count}\r\n").into_bytes();
+    command.append(&mut args);
+    Some(command)
+}
+
+struct Words<'a> {
+    rest: &'a [u8],
+}
+
+impl Words<'_> {
+    /// Puts the next word into `word`; `false` if there is none, `None` if its
+    /// quotes are wrong.
+    fn next_into(&mut self, word: &mut Vec<u8>) -> Option<bool> {
+        word.clear();
+        while let [space, rest @ ..] = self.rest
+            && is_space(*space)
+        {
+            self.rest = rest;
+        }
+        if self.rest.is_empty() {
+            return Some(false);
+        }
+        loop {
+            match self.rest {
+                [] => return Some(true),
+                [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] => {
+                    self.rest = rest;
+                    return Some(true);
+                }
+                // A quote ends the word that it is in.
+                [b'"', rest @ ..] => {
+                    self.rest = double_quoted(rest, word)?;
+                    return Some(true);
+                }
+                [b'\'', rest @ ..] => {
+                    self.rest = single_quoted(rest, word)?;
+                    return Some(true);
+                }
+                [byte, rest @ ..] => {
+                    word.push(*byte);
+                    self.rest = rest;
+                }
+            }
+        }
+    }
+}
+
+/// Takes what stands before the closing `"`, and gives what follows it.
+fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let byte;
+        (byte, rest) = match rest {
+            [b'"', rest @ ..] => return followed_by_space(rest),
+            [b'\\', b'x', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                (hex(*high) << 4 | hex(*low), rest)
+            }
+            [b'\\', escaped, rest @ ..] => (unescaped(*escaped), rest),
+            [byte, rest @ ..] => (*byte, rest),
+            [] => return None,
+        };
+        word.push(byte);
+    }
+}
+
+/// Takes what stands before the closing `'`, and gives what follows it.
+fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let byte;
+        (byte, rest) = match rest {
+            [b'\'', rest @ ..] => return followed_by_space(rest),
+            [b'\\', b'\'', rest @ ..] => (b'\'', rest),
+            [byte, rest @ ..] => (*byte, rest),
+            [] => return None,
+        };
+        word.push(byte);
+    }
+}
+
+fn followed_by_space(rest: &[u8]) -> Option<&[u8]> {
+    rest.first().is_none_or(|&byte| is_space(byte)).then_some(rest)
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+fn unescaped(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        byte => byte,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Command;
+    use super::*;
+
+    fn words(line: &str) -> Option<Vec<Vec<u8>>> {
+        let command = to_command(line.as_bytes())?;
+        let words: Vec<Vec<u8>> = Command::new(&command).args().map(<[u8]>::to_vec).collect();
+        assert_eq!(words.len(), Command::new(&command).arg_count());
+        Some(words)
+    }
+
+    #[test]
+    fn words_are_parted_by_spaces() {
+        for line in
+            ["get key", "  get\t key  ", "get\r\x0b\x0ckey", "\"get\" 'key'", "g\"et\"\tk'ey'", "\"get\"\x0bkey"]
+        {
+            assert_eq!(words(line).unwrap(), [b"get", b"key"], "{line:?}");
+        }
+        for line in ["", " ", "\t \r\x0b\x0c"] {
+            assert_eq!(to_command(line.as_bytes()).unwrap(), b"", "{line:?}");
+        }
+        // As in Redis, these two part words only before one begins.
+        assert_eq!(words("a\x0bb\x0cc").unwrap(), [b"a\x0bb\x0cc"]);
+    }
+
+    #[test]
+    fn quotes_are_read_as_redis_reads_them() {
+        for (line, word) in [
+            (r#""\x41\x7a\xfF""#, &b"Az\xff"[..]),
+            (r#""\n\r\t\b\a\\\"\q""#, b"\n\r\t\x08\x07\\\"q"),
+            (r#""\x4""#, b"x4"),
+            (r#""\xg0""#, b"xg0"),
+            (r#""""#, b""),
+            ("''", b""),
+            (r"'\n\'\a'", b"\\n'\\a"),
+            (r"a\nb", b"a\\nb"),
+            ("'a b'", b"a b"),
+            ("foo\"bar\"", b"foobar"),
+            ("\0", b"\0"),
+        ] {
+            assert_eq!(words(line).unwrap(), [word], "{line}");
+        }
+    }
+
+    #[test]
+    fn quotes_left_open_or_closed_within_a_word_are_refused() {
+        for line in
+            ["\"", "'", "get \"key", "get 'key", "\"a\"b", "'a'b", "\"a\"\"b\"", r#""\""#, r"'\'", r#""\x"#, "\"\\"]
+        {
+            assert_eq!(words(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Integers as Redis reads them.
+
+/// The number that `digits` spell, as strictly as Redis: decimal, no sign but
+/// one `-`, no leading zero, no space, and no more than 64 bits hold.
+pub fn integer(digits: &[u8]) -> Option<i64> {
+    let (negative, magnitude) = match digits {
+        [b'-', magnitude @ ..] => (true, magnitude),
+        magnitude => (false, magnitude),
+    };
+    match magnitude {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Summed below zero, where there is room for the least number.
+    let mut number = 0_i64;
+    for &digit in magnitude {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_sub(i64::from(digit))?;
+    }
+    if negative { Some(number) } else { number.checked_neg() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_up_to_64_bits() {
+        for number in [0, 1, -1, 9, 10, 99, -99, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1] {
+            assert_eq!(integer(number.to_string().as_bytes()), Some(number));
+        }
+    }
+
+    #[test]
+    fn what_redis_does_not_take_for_a_number_is_none() {
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            "-01",
+            "00",
+            " 1",
+            "1 ",
+            "1x",
+            "x",
+            "0x1",
+            "1.0",
+            "--1",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999",
+        ] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

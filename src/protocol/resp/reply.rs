@@ -1,0 +1,238 @@
+//! Replies, written in the version that the connection speaks.
+//!
+//! In: what to reply. Out: bytes behind those that a buffer holds. What RESP2
+//! has no type for is written as Redis writes it to such a client.
+
+/// The version of the protocol that a connection speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// What every connection begins with.
+    #[default]
+    Resp2,
+    /// After `HELLO 3`.
+    Resp3,
+}
+
+/// Writes replies to the end of a buffer.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    version: Version,
+}
+
+impl<'a> Reply<'a> {
+    /// Replies of this version, behind what `out` holds.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, version: Version) -> Self {
+        Reply { out, version }
+    }
+
+    /// The version that is written.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// `+OK`.
+    pub fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    /// A short text of the server's own; line ends in it become spaces.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error: a word in capitals such as `ERR`, a space, and what is wrong.
+    /// Line ends in it become spaces.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'-', text.as_ref());
+    }
+
+    /// A number.
+    #[inline]
+    pub fn integer(&mut self, number: i64) {
+        self.out.push(b':');
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A value.
+    #[inline]
+    pub fn bulk(&mut self, value: &[u8]) {
+        self.out.reserve(value.len() + b"$18446744073709551615\r\n\r\n".len());
+        self.bulk_header(value.len());
+        self.out.extend_from_slice(value);
+        self.bulk_end();
+    }
+
+    /// What precedes a value that is sent from elsewhere; [`Reply::bulk_end`] follows it.
+    #[inline]
+    pub fn bulk_header(&mut self, value_len_bytes: usize) {
+        self.header(b'$', value_len_bytes);
+    }
+
+    /// What follows a value.
+    #[inline]
+    pub fn bulk_end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// No value.
+    #[inline]
+    pub fn null(&mut self) {
+        self.by_version(b"$-1\r\n", b"_\r\n");
+    }
+
+    /// No array.
+    pub fn null_array(&mut self) {
+        self.by_version(b"*-1\r\n", b"_\r\n");
+    }
+
+    /// The head of an array; so many replies follow.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    /// The head of a map; so many pairs of replies follow.
+    pub fn map(&mut self, pairs: usize) {
+        match self.version {
+            Version::Resp2 => self.header(b'*', 2 * pairs),
+            Version::Resp3 => self.header(b'%', pairs),
+        }
+    }
+
+    /// The head of a set; so many replies follow.
+    pub fn set(&mut self, len: usize) {
+        self.header(if self.version == Version::Resp2 { b'*' } else { b'~' }, len);
+    }
+
+    /// A number with a fraction.
+    pub fn double(&mut self, number: f64) {
+        let text = if number.is_nan() { "nan".into() } else { number.to_string() };
+        match self.version {
+            Version::Resp2 => self.bulk(text.as_bytes()),
+            Version::Resp3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
+    /// Yes or no.
+    pub fn boolean(&mut self, yes: bool) {
+        if yes {
+            self.by_version(b":1\r\n", b"#t\r\n");
+        } else {
+            self.by_version(b":0\r\n", b"#f\r\n");
+        }
+    }
+
+    /// A text for people, of several lines.
+    pub fn verbatim(&mut self, text: &str) {
+        match self.version {
+            Version::Resp2 => self.bulk(text.as_bytes()),
+            Version::Resp3 => {
+                self.header(b'=', b"txt:".len() + text.len());
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text.as_bytes());
+                self.bulk_end();
+            }
+        }
+    }
+
+    #[inline]
+    fn header(&mut self, kind: u8, number: usize) {
+        self.out.push(kind);
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.push(kind);
+        self.out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn by_version(&mut self, resp2: &[u8], resp3: &[u8]) {
+        self.out.extend_from_slice(if self.version == Version::Resp2 { resp2 } else { resp3 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reply_len_bytes;
+    use super::*;
+
+    /// What `write` writes as RESP2 and as RESP3, where each is `count` whole replies.
+    fn written(count: usize, write: impl Fn(&mut Reply)) -> [String; 2] {
+        [Version::Resp2, Version::Resp3].map(|version| {
+            let mut out = b"before".to_vec();
+            write(&mut Reply::new(&mut out, version));
+            let written = out.strip_prefix(b"before").unwrap();
+            let mut rest = written;
+            for _ in 0..count {
+                rest = &rest[reply_len_bytes(rest).unwrap().unwrap()..];
+            }
+            assert_eq!(rest, b"");
+            written.escape_ascii().to_string().replace(r"\r\n", "|")
+        })
+    }
+
+    #[test]
+    fn most_replies_are_the_same_in_both_versions() {
+        for (write, text) in [
+            (&(|reply: &mut Reply| reply.ok()) as &dyn Fn(&mut Reply), "+OK|"),
+            (&|reply| reply.simple("a\r\nb"), "+a  b|"),
+            (&|reply| reply.error("ERR a\rb\nc"), "-ERR a b c|"),
+            (&|reply| reply.integer(i64::MIN), ":-9223372036854775808|"),
+            (&|reply| reply.integer(0), ":0|"),
+            (&|reply| reply.bulk(b""), "$0||"),
+            (&|reply| reply.bulk(b"a\r\n"), r"$3|a||"),
+            (&|reply| reply.array(0), "*0|"),
+        ] {
+            assert_eq!(written(1, write), [text, text]);
+        }
+    }
+
+    #[test]
+    fn what_resp2_lacks_is_written_as_redis_writes_it() {
+        for (write, resp2, resp3) in [
+            (&(|reply: &mut Reply| reply.null()) as &dyn Fn(&mut Reply), "$-1|", "_|"),
+            (&|reply| reply.null_array(), "*-1|", "_|"),
+            (&|reply| reply.map(0), "*0|", "%0|"),
+            (&|reply| reply.set(0), "*0|", "~0|"),
+            (&|reply| reply.double(1.5), "$3|1.5|", ",1.5|"),
+            (&|reply| reply.double(f64::NEG_INFINITY), "$4|-inf|", ",-inf|"),
+            (&|reply| reply.double(f64::NAN), "$3|nan|", ",nan|"),
+            (&|reply| reply.boolean(true), ":1|", "#t|"),
+            (&|reply| reply.boolean(false), ":0|", "#f|"),
+            (&|reply| reply.verbatim("a\r\nb"), "$4|a|b|", "=8|txt:a|b|"),
+        ] {
+            assert_eq!(written(1, write), [resp2, resp3]);
+        }
+    }
+
+    #[test]
+    fn aggregates_hold_what_follows_them() {
+        let [resp2, resp3] = written(1, |reply| {
+            reply.array(2);
+            reply.map(1);
+            reply.simple("a");
+            reply.set(2);
+            reply.integer(1);
+            reply.array(1);
+            reply.null();
+            reply.bulk(b"b");
+        });
+        assert_eq!((&resp2[..], &resp3[..]), ("*2|*2|+a|*2|:1|*1|$-1|$1|b|", "*2|%1|+a|~2|:1|*1|_|$1|b|"));
+    }
+
+    #[test]
+    fn a_value_from_elsewhere_is_framed_like_one_in_place() {
+        let in_place = written(1, |reply| reply.bulk(&[b'x'; 1000]));
+        let framed = written(1, |reply| {
+            reply.bulk_header(1000);
+            reply.out.extend([b'x'; 1000]);
+            reply.bulk_end();
+        });
+        assert_eq!(framed, in_place);
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a reply ends, for clients that only need to know that.
+//!
+//! In: bytes that a server sent. Out: the length of the first reply. It keeps
+//! no nesting, only how many replies are still to come, so no depth is too
+//! deep; and it allocates nothing.
+
+use thiserror::Error;
+
+use super::integer;
+
+/// Why bytes are no reply.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("no reply has '{}' and such a line {at_bytes} bytes from its begin", kind.escape_ascii())]
+pub struct NotReply {
+    /// The byte that says what kind of reply it is.
+    pub kind: u8,
+    /// Where it stands.
+    pub at_bytes: usize,
+}
+
+/// The length of the whole reply at the head of `input`, or `None` if not all
+/// of it has come. An attribute belongs to the reply behind it.
+///
+/// # Errors
+/// [`NotReply`] if it begins like none, or announces a length that is none.
+pub fn reply_len_bytes(input: &[u8]) -> Result<Option<usize>, NotReply> {
+    let mut at = 0;
+    let mut replies_left = 1_u64;
+    while replies_left > 0 {
+        let Some(&kind) = input.get(at) else { return Ok(None) };
+        let wrong = NotReply { kind, at_bytes: at };
+        if !b"+-:,#_(*~>%|$=!".contains(&kind) {
+            return Err(wrong);
+        }
+        let Some(line_len) = input[at..].iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+        let line = input[at + 1..at + line_len].strip_suffix(b"\r").ok_or(wrong)?;
+        at += line_len + 1;
+        let followers = match kind {
+            b'*' | b'~' | b'>' => length(line).ok_or(wrong)?.unwrap_or(0),
+            b'%' => length(line).ok_or(wrong)?.unwrap_or(0).checked_mul(2).ok_or(wrong)?,
+            b'|' => length(line).ok_or(wrong)?.and_then(|len| len.checked_mul(2)?.checked_add(1)).ok_or(wrong)?,
+            b'$' | b'=' | b'!' => {
+                if let Some(len) = length(line).ok_or(wrong)? {
+                    let len = usize::try_from(len).map_err(|_| wrong)?;
+                    at = at.checked_add(len).and_then(|at| at.checked_add(2)).ok_or(wrong)?;
+                    match input.get(at - 2..at) {
+                        None => return Ok(None),
+                        Some(b"\r\n") => {}
+                        Some(_) => return Err(wrong),
+                    }
+                }
+                0
+            }
+            _ => 0,
+        };
+        replies_left = (replies_left - 1).checked_add(followers).ok_or(wrong)?;
+    }
+    Ok(Some(at))
+}
+
+/// The length in a header; inside, `None` is RESP2's null.
+fn length(line: &[u8]) -> Option<Option<u64>> {
+    match integer(line)? {
+        -1 => Some(None),
+        len => u64::try_from(len).ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLIES: &[&str] = &[
+        "+OK\r\n",
+        "-ERR no\r\n",
+        ":-12\r\n",
+        ",1.5\r\n",
+        "#t\r\n",
+        "_\r\n",
+        "(123456789012345678901234567890\r\n",
+        "$-1\r\n",
+        "*-1\r\n",
+        "$0\r\n\r\n",
+        "$4\r\na\r\nb\r\n",
+        "=5\r\ntxt:a\r\n",
+        "!3\r\nERR\r\n",
+        "*0\r\n",
+        "*2\r\n*1\r\n:1\r\n$1\r\nx\r\n",
+        "%2\r\n+a\r\n~2\r\n:1\r\n:2\r\n+b\r\n_\r\n",
+        "|1\r\n+a\r\n:1\r\n*1\r\n:2\r\n",
+        ">2\r\n+a\r\n+b\r\n",
+    ];
+
+    #[test]
+    fn a_reply_ends_where_it_ends() {
+        for reply in REPLIES {
+            for end in 0..reply.len() {
+                assert_eq!(reply_len_bytes(&reply.as_bytes()[..end]), Ok(None), "{reply:?} to {end}");
+            }
+            for behind in ["", "x", "+OK\r\n"] {
+                assert_eq!(reply_len_bytes(format!("{reply}{behind}").as_bytes()), Ok(Some(reply.len())), "{reply:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused_where_it_stands() {
+        for (input, kind, at_bytes) in [
+            ("x\r\n", b'x', 0),
+            ("\0", 0, 0),
+            ("+OK\n", b'+', 0),
+            ("$x\r\n", b'$', 0),
+            ("$-2\r\n", b'$', 0),
+            ("$?\r\n", b'$', 0),
+            ("$1\r\nabc", b'$', 0),
+            ("|-1\r\n", b'|', 0),
+            ("%9223372036854775807\r\n%9223372036854775807\r\n", b'%', 22),
+            ("*2\r\n:1\r\n?\r\n", b'?', 8),
+        ] {
+            assert_eq!(reply_len_bytes(input.as_bytes()), Err(NotReply { kind, at_bytes }), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn no_length_is_too_long_and_no_depth_too_deep() {
+        for kind in ["$", "*", "%4611686018427387903\r\n:1\r\n*"] {
+            assert_eq!(reply_len_bytes(format!("{kind}9223372036854775807\r\n").as_bytes()), Ok(None));
+        }
+        let mut deep = b"*1\r\n".repeat(100_000);
+        assert_eq!(reply_len_bytes(&deep), Ok(None));
+        deep.extend(b":1\r\n");
+        assert_eq!(reply_len_bytes(&deep), Ok(Some(deep.len())));
+    }
+}
