@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use zero_kv::protocol::native::Op;
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use crate::ceiling::SERVE_CANNED;
 use crate::keys::Distribution;
-use crate::mix::OpMix;
+use crate::mix::{Op, OpMix};
 use crate::plan::Plan;
+use crate::wire::Protocol;
 
 /// Three years: what is longer is a slip, and would overflow the clock.
 const SECONDS_MAX: f64 = 1e8;
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// The file that is served; keys are drawn from it
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) db: PathBuf,
+    /// How the server is asked
+    #[arg(long, value_enum, default_value = "native")]
+    pub(crate) protocol: Protocol,
     /// Connections, each with one pipeline in flight
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) clients: u32,
@@ -119,6 +122,11 @@ impl Args {
                 "the argument '--verify' cannot be used with '--miss-ratio 1': there are no values to compare",
             );
         }
+        if self.ceiling && self.protocol == Protocol::Resp {
+            return conflict(
+                "the argument '--ceiling' cannot be used with '--protocol resp': its server answers native frames only",
+            );
+        }
         if let Some(rate) = self.rate
             && rate as f64 * self.seconds < f64::from(self.pipeline)
         {
@@ -154,6 +162,7 @@ impl Args {
         let keeps_intervals = self.report.is_some() || self.hdr.is_some();
         Plan {
             socket: self.socket.clone(),
+            protocol: self.protocol,
             clients: self.clients as usize,
             pipeline_requests: self.pipeline as usize,
             measure,

@@ -11,7 +11,6 @@ use std::time::Instant;
 use indicatif::HumanCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use zerocopy::IntoBytes;
 
 use crate::answers::Answers;
 use crate::keys::{Draw, Pipeline, Table};
@@ -48,10 +47,10 @@ impl Client {
             stream,
             draw: Draw::of_client(table, plan.seed, number, plan.clients),
             schedule: plan.rate.map(|rate| Schedule::of_client(plan, rate, number)).transpose()?,
-            pipeline: Pipeline::default(),
+            pipeline: Pipeline::new(plan.protocol),
             sent_bytes: 0,
             // An answer that was not looked up has no value to compare.
-            answers: Answers::new(plan.verify && plan.canned.is_none()),
+            answers: Answers::new(plan.protocol, plan.verify && plan.canned.is_none()),
             answers_before: 0,
         })
     }

@@ -1,6 +1,6 @@
 //! Which keys are asked for, and what is to be answered.
 //!
-//! In: the baked file, a distribution and a seed. Out: pipelines of requests, each
+//! In: the baked file, a protocol, a distribution and a seed. Out: pipelines of requests, each
 //! with the header that its answer must have. Each pipeline is drawn when it is sent:
 //! a pool that was drawn once would soon sit in the server's caches, and flatter it.
 //!
@@ -9,16 +9,21 @@
 //! pipeline is as many as it needs from a random place on: each request is for any
 //! row with the same probability, and its neighbours are anywhere in the file.
 
+use std::ops::Range;
+
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
-use zero_kv::protocol::native::{Op, Request, ResponseHeader, Status};
+use zero_kv::protocol::native::{Request, ResponseHeader, Status};
 use zero_kv::{Key, KeyKind, Store};
 
 use crate::canned::Canned;
-use crate::mix::OpMix;
+use crate::frames::Frames;
+use crate::mix::{Op, OpMix};
 use crate::random::Random;
+use crate::resp;
+use crate::wire::{Protocol, Requests};
 
 /// Draws of an absent key before giving up. Three in four land far outside a
 /// small dense table; only one that holds nearly every key there is gets here.
@@ -54,6 +59,9 @@ enum Spread {
 pub(crate) struct Table {
     pub(crate) store: Store,
     rows: Vec<Row>,
+    /// The `GET` of each row as it is sent, where that costs more than to copy it: a
+    /// native frame does not.
+    gets: Frames,
     spread: Spread,
     miss_ratio: f64,
 }
@@ -65,6 +73,7 @@ impl Table {
     /// If there are more rows than a distribution can be drawn from.
     pub(crate) fn new(
         store: Store,
+        protocol: Protocol,
         distribution: Distribution,
         zipf_exponent: f64,
         miss_ratio: f64,
@@ -82,6 +91,10 @@ impl Table {
         if distribution != Distribution::Sequential {
             Random::of_seed(seed).shuffle(&mut rows);
         }
+        let mut gets = Frames::default();
+        if protocol == Protocol::Resp {
+            rows.iter().for_each(|row| gets.push_with(|bytes| resp::write_request(Op::Get, row.key, bytes)));
+        }
         let spread = match distribution {
             Distribution::Zipf if !rows.is_empty() => {
                 let weights = (1..=rows.len()).map(|rank| (rank as f64).powf(-zipf_exponent)).collect();
@@ -90,7 +103,7 @@ impl Table {
             Distribution::Uniform | Distribution::Zipf => Spread::Uniform,
             Distribution::Sequential => Spread::Sequential,
         };
-        Ok(Table { store, rows, spread, miss_ratio })
+        Ok(Table { store, rows, gets, spread, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -121,20 +134,17 @@ impl Draw {
     }
 
     /// The next rows, at most so many, which lie side by side.
-    fn rows<'t>(&mut self, table: &'t Table, at_most: usize) -> &'t [Row] {
-        let rows = &table.rows[self.next_row..];
-        let rows = &rows[..rows.len().min(at_most)];
-        self.next_row += rows.len();
-        if self.next_row == table.rows.len() {
-            self.next_row = 0;
-        }
-        rows
+    fn rows(&mut self, table: &Table, at_most: usize) -> Range<usize> {
+        let first = self.next_row;
+        let end = table.rows.len().min(first + at_most);
+        self.next_row = if end == table.rows.len() { 0 } else { end };
+        first..end
     }
 
-    fn row<'t>(&mut self, table: &'t Table) -> &'t Row {
+    fn row(&mut self, table: &Table) -> usize {
         match &table.spread {
-            Spread::Zipf(ranks) => &table.rows[ranks.sample(&mut self.random)],
-            Spread::Uniform | Spread::Sequential => &self.rows(table, 1)[0],
+            Spread::Zipf(ranks) => ranks.sample(&mut self.random),
+            Spread::Uniform | Spread::Sequential => self.rows(table, 1).start,
         }
     }
 
@@ -142,7 +152,7 @@ impl Draw {
     /// from all of 64 bits would nearly all end at the same few places of the index.
     fn absent(&mut self, table: &Table) -> anyhow::Result<u64> {
         for _ in 0..MISS_TRIES_MAX {
-            let near = if table.is_empty() { 0 } else { self.row(table).key };
+            let near = if table.is_empty() { 0 } else { table.rows[self.row(table)].key };
             let key = near ^ (self.random.next() >> self.random.below(64));
             if !table.store.contains(key)? {
                 return Ok(key);
@@ -153,13 +163,16 @@ impl Draw {
 }
 
 /// One pipeline: the requests as they are sent, and the header that each answer must have.
-#[derive(Default)]
 pub(crate) struct Pipeline {
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Requests,
     pub(crate) expected: Vec<ResponseHeader>,
 }
 
 impl Pipeline {
+    pub(crate) fn new(protocol: Protocol) -> Self {
+        Pipeline { requests: protocol.no_requests(), expected: Vec::new() }
+    }
+
     /// Draws the next pipeline, in place of the last. A server that looks nothing
     /// up answers what `canned` says, whatever is asked.
     pub(crate) fn draw(
@@ -175,16 +188,13 @@ impl Pipeline {
         draw.begin(table);
         let asks_for_rows_only = table.miss_ratio == 0.0 && mix.single() == Some(Op::Get);
         if asks_for_rows_only && !matches!(table.spread, Spread::Zipf(_)) {
-            while self.requests.len() < requests {
-                let rows = draw.rows(table, requests - self.requests.len());
-                self.requests.extend(rows.iter().map(|row| Request::new(Op::Get, row.key)));
-                self.expected.extend(rows.iter().map(|row| row.answer));
+            while self.expected.len() < requests {
+                let rows = draw.rows(table, requests - self.expected.len());
+                self.get_rows(table, rows);
             }
         } else {
             for _ in 0..requests {
-                let (op, expected, key) = draw_any(table, mix, draw)?;
-                self.requests.push(Request::new(op, key));
-                self.expected.push(expected);
+                self.draw_any(table, mix, draw)?;
             }
         }
         if let Some(canned) = canned {
@@ -195,17 +205,34 @@ impl Pipeline {
         }
         Ok(())
     }
-}
 
-fn draw_any(table: &Table, mix: &OpMix, draw: &mut Draw) -> anyhow::Result<(Op, ResponseHeader, u64)> {
-    let op = mix.draw(&mut draw.random);
-    if table.miss_ratio > 0.0 && draw.random.unit() < table.miss_ratio {
-        return Ok((op, ResponseHeader::bare(Status::NotFound), draw.absent(table)?));
+    fn get_rows(&mut self, table: &Table, range: Range<usize>) {
+        let rows = &table.rows[range.clone()];
+        match &mut self.requests {
+            Requests::Native(requests) => {
+                requests.extend(rows.iter().map(|row| Request::new(Op::Get.native(), row.key)));
+            }
+            Requests::Resp(frames) => frames.extend_from(&table.gets, range),
+        }
+        self.expected.extend(rows.iter().map(|row| row.answer));
     }
-    let row = draw.row(table);
-    let expected = match op {
-        Op::Exists => ResponseHeader::bare(Status::Ok),
-        _ => row.answer,
-    };
-    Ok((op, expected, row.key))
+
+    fn draw_any(&mut self, table: &Table, mix: &OpMix, draw: &mut Draw) -> anyhow::Result<()> {
+        let op = mix.draw(&mut draw.random);
+        if table.miss_ratio > 0.0 && draw.random.unit() < table.miss_ratio {
+            self.requests.push(op, draw.absent(table)?);
+            self.expected.push(ResponseHeader::bare(Status::NotFound));
+            return Ok(());
+        }
+        let row = draw.row(table);
+        match &mut self.requests {
+            Requests::Native(requests) => requests.push(Request::new(op.native(), table.rows[row].key)),
+            Requests::Resp(frames) => frames.push_with(|bytes| resp::write_like(op, table.gets.get(row), bytes)),
+        }
+        self.expected.push(match op {
+            Op::Get => table.rows[row].answer,
+            Op::Exists => ResponseHeader::bare(Status::Ok),
+        });
+        Ok(())
+    }
 }

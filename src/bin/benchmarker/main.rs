@@ -1,9 +1,9 @@
 //! `benchmarker`: keeps a server busy and says how it did.
 //!
 //! This file is the order of things and the exit code. [`args`] is the command line,
-//! [`plan`] what it comes to. [`keys`] draws what is asked, [`load`] connects the clients,
-//! [`client`] is one of them, [`answers`] checks what comes back, [`tally`] counts it,
-//! and [`report`] makes numbers of it.
+//! [`plan`] what it comes to. [`keys`] draws what is asked, [`wire`] puts it into a
+//! protocol's words, [`load`] connects the clients, [`client`] is one of them, [`answers`]
+//! checks what comes back, [`tally`] counts it, and [`report`] makes numbers of it.
 
 mod answers;
 mod args;
@@ -12,6 +12,7 @@ mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
+mod frames;
 mod hdr_log;
 mod json;
 mod keys;
@@ -23,11 +24,13 @@ mod page;
 mod plan;
 mod random;
 mod report;
+mod resp;
 mod schedule;
 mod svg;
 mod sweep;
 mod tally;
 mod turns;
+mod wire;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -63,8 +66,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let Args { distribution, miss_ratio, seed, .. } = *args;
-    let table = Table::new(Store::open(&args.db)?, distribution, args.zipf_exponent(), miss_ratio, seed)?;
+    let Args { protocol, distribution, miss_ratio, seed, .. } = *args;
+    let table = Table::new(Store::open(&args.db)?, protocol, distribution, args.zipf_exponent(), miss_ratio, seed)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
         bail!("{}: the table is empty, so no key of it can be asked for: pass --miss-ratio 1", args.db.display());
     }

@@ -3,9 +3,32 @@
 use std::fmt;
 use std::str::FromStr;
 
-use zero_kv::protocol::native::Op;
+use zero_kv::protocol::native;
 
 use crate::random::Random;
+
+/// What a request can ask for here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Op {
+    Get,
+    Exists,
+}
+
+impl Op {
+    #[inline]
+    pub(crate) fn native(self) -> native::Op {
+        match self {
+            Op::Get => native::Op::Get,
+            Op::Exists => native::Op::Exists,
+        }
+    }
+
+    /// That of a frame which was made here.
+    #[inline]
+    pub(crate) fn of_native(code: u32) -> Op {
+        if code == native::Op::Get as u32 { Op::Get } else { Op::Exists }
+    }
+}
 
 /// The ops, under the names that the command line gives them.
 const OPS: [(&str, Op); 2] = [("get", Op::Get), ("exists", Op::Exists)];

@@ -99,6 +99,7 @@ fn parameters(report: &Report<'_>) -> Rows {
     let args = report.args;
     let text = |value: &dyn Display| value.to_string();
     vec![
+        ("protocol", args.protocol.name().to_owned()),
         ("clients", text(&args.clients)),
         ("requests in a pipeline", text(&args.pipeline)),
         ("sent", args.rate.map_or("back to back".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)))),

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::canned::Canned;
 use crate::mix::OpMix;
+use crate::wire::Protocol;
 
 /// What is to be done.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) socket: PathBuf,
+    pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
     pub(crate) pipeline_requests: usize,
     pub(crate) measure: Duration,

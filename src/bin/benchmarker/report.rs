@@ -9,6 +9,7 @@ use crate::keys::Distribution;
 use crate::load::Outcome;
 use crate::memory::Memory;
 use crate::turns::CeilingOutcome;
+use crate::wire::Protocol;
 
 /// The quantiles that are told, under their names.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -37,7 +38,7 @@ impl Report<'_> {
         let (args, tally) = (self.args, &self.outcome.tally);
         let latencies: Vec<String> = self.latencies_us().map(|(name, us)| format!("{name} {us:.0} µs")).collect();
         format!(
-            "{} clients x {} requests, {}, miss ratio {}, seed {}{}{}\n\
+            "{} clients x {} requests, {}, miss ratio {}, seed {}{}{}{}\n\
              {} requests/s\n\
              {} requests in {:.2} s after {} s of warm-up\n\
              {:.2}% hits ({} hits, {} misses)\n\
@@ -49,6 +50,10 @@ impl Report<'_> {
             args.op,
             args.miss_ratio,
             args.seed,
+            match args.protocol {
+                Protocol::Native => "",
+                Protocol::Resp => ", Redis's protocol",
+            },
             match args.distribution {
                 Distribution::Uniform => String::new(),
                 _ => format!(", {}", args.distribution_name()),
@@ -114,6 +119,7 @@ impl Report<'_> {
         json.number("warmup_seconds", args.warmup);
         json.number("seed", args.seed);
         json.number("miss_ratio", args.miss_ratio);
+        json.text("protocol", args.protocol.name());
         json.text("op", &args.op.to_string());
         json.number("verify", args.verify);
         json.path("db", &args.db);

@@ -1,0 +1,202 @@
+//! Redis's protocol, version 2, as far as the load speaks it.
+//!
+//! In: an op and a key, or the line that a reply begins with. Out: a request, or what the
+//! line says. `GET` is answered by a bulk string, `EXISTS` by an integer.
+
+use std::io::Write;
+
+use zero_kv::protocol::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
+
+use crate::mix::Op;
+use crate::wire::Head;
+
+const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
+const EXISTS: &[u8] = b"*2\r\n$6\r\nEXISTS\r\n";
+/// What ends every line and every value.
+pub(crate) const LINE_END: &[u8; 2] = b"\r\n";
+
+fn command(op: Op) -> &'static [u8] {
+    match op {
+        Op::Get => GET,
+        Op::Exists => EXISTS,
+    }
+}
+
+/// Appends a request; a key is its decimal text.
+pub(crate) fn write_request(op: Op, key: u64, bytes: &mut Vec<u8>) {
+    let key_len_bytes = key.checked_ilog10().unwrap_or(0) + 1;
+    bytes.extend_from_slice(command(op));
+    write!(bytes, "${key_len_bytes}\r\n{key}\r\n").expect("a vector takes all bytes");
+}
+
+/// Appends the request that asks `op` of the key which this `GET` asks for.
+#[inline]
+pub(crate) fn write_like(op: Op, get: &[u8], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(command(op));
+    bytes.extend_from_slice(&get[GET.len()..]);
+}
+
+/// The op of a request that was written here.
+#[inline]
+pub(crate) fn op(request: &[u8]) -> Op {
+    if request.starts_with(GET) { Op::Get } else { Op::Exists }
+}
+
+/// The key of a request that was written here.
+pub(crate) fn key(request: &[u8]) -> u64 {
+    let argument = &request[command(op(request)).len()..];
+    let digits = argument.iter().skip_while(|byte| **byte != b'\n').filter(|byte| byte.is_ascii_digit());
+    digits.fold(0, |key, digit| key * 10 + u64::from(digit - b'0'))
+}
+
+/// How a right reply begins, if that has room in a word.
+#[derive(Clone, Copy)]
+pub(crate) struct Beginning {
+    pub(crate) len_bytes: usize,
+    /// The first bytes in their order, then zeros.
+    word: [u8; 8],
+}
+
+impl Beginning {
+    /// Of the reply that says the same as this header.
+    #[inline]
+    pub(crate) fn of(op: Op, header: ResponseHeader) -> Option<Beginning> {
+        let text = |text: &[u8]| {
+            let mut word = [0; 8];
+            word[..text.len()].copy_from_slice(text);
+            Some(Beginning { len_bytes: text.len(), word })
+        };
+        match (op, header.status_code() == Status::Ok as u32) {
+            (Op::Get, true) => Beginning::of_value(header.value_len_bytes()),
+            (Op::Get, false) => text(b"$-1\r\n"),
+            (Op::Exists, true) => text(b":1\r\n"),
+            (Op::Exists, false) => text(b":0\r\n"),
+        }
+    }
+
+    #[inline]
+    fn of_value(value_len_bytes: usize) -> Option<Beginning> {
+        let digits = value_len_bytes.checked_ilog10().unwrap_or(0) as usize + 1;
+        let mut word = [0; 8];
+        word[0] = b'$';
+        word.get_mut(digits + 1..digits + 3)?.copy_from_slice(LINE_END);
+        let mut left = value_len_bytes;
+        for digit in word[1..=digits].iter_mut().rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        Some(Beginning { len_bytes: digits + 3, word })
+    }
+
+    /// Whether bytes begin so; `false` also if there are less than a word of them.
+    #[inline]
+    pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
+        let Some(first) = bytes.first_chunk() else { return false };
+        let differences = u64::from_le_bytes(*first) ^ u64::from_le_bytes(self.word);
+        differences << (64 - 8 * self.len_bytes) == 0
+    }
+}
+
+/// The longest line that a reply may begin with: errors quote what was asked.
+const LINE_LEN_MAX_BYTES: usize = 4096;
+
+/// How long the line is that `bytes` begin with; `None` if its end is not there. A line
+/// that is too long ends where it becomes so.
+#[inline]
+pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.iter().take(LINE_LEN_MAX_BYTES).position(|byte| *byte == b'\n');
+    end.map(|end| end + 1).or_else(|| (bytes.len() >= LINE_LEN_MAX_BYTES).then_some(LINE_LEN_MAX_BYTES))
+}
+
+/// Reads the line that the reply to `op` begins with.
+///
+/// # Errors
+/// If it is none of the lines that a reply to a command of one key begins with.
+pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<Head, String> {
+    let refused = || format!("\"{}\" where a reply was expected", line[..line.len().min(100)].escape_ascii());
+    let (kind, text) = line.strip_suffix(LINE_END).and_then(<[u8]>::split_first).ok_or_else(refused)?;
+    let bare = |status| Head { header: ResponseHeader::bare(status), tail_len_bytes: 0, unexpected: None };
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
+    let mut head = match (kind, number) {
+        (b'$', Some(-1)) => bare(Status::NotFound),
+        (b'$', Some(len_bytes)) => {
+            let len_bytes = usize::try_from(len_bytes).map_err(|_| refused())?;
+            let header = ResponseHeader::of_value(len_bytes).ok_or_else(|| {
+                format!("a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be")
+            })?;
+            Head { header, tail_len_bytes: LINE_END.len(), unexpected: None }
+        }
+        (b':', Some(0)) => bare(Status::NotFound),
+        (b':', Some(1)) => bare(Status::Ok),
+        (b':', Some(_)) | (b'+' | b'-', _) => bare(Status::Error),
+        _ => return Err(refused()),
+    };
+    let wanted = if op == Op::Get { b'$' } else { b':' };
+    if *kind != wanted || head.header.status_code() == Status::Error as u32 {
+        head.unexpected = Some(line[..line.len() - LINE_END.len()].escape_ascii().to_string());
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_that_of_redis_and_can_be_read_back() {
+        for (key, op, expected) in [
+            (0, Op::Get, "*2\r\n$3\r\nGET\r\n$1\r\n0\r\n"),
+            (10, Op::Get, "*2\r\n$3\r\nGET\r\n$2\r\n10\r\n"),
+            (u64::MAX, Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$20\r\n18446744073709551615\r\n"),
+        ] {
+            let (mut get, mut request, mut like) = (Vec::new(), Vec::new(), Vec::new());
+            write_request(Op::Get, key, &mut get);
+            write_request(op, key, &mut request);
+            write_like(op, &get, &mut like);
+            assert_eq!(request.escape_ascii().to_string(), expected.as_bytes().escape_ascii().to_string());
+            assert_eq!(like, request);
+            assert!(super::op(&request) == op && super::key(&request) == key);
+        }
+    }
+
+    #[test]
+    fn a_right_reply_begins_as_it_is_expected_to() {
+        let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
+        let not_found = ResponseHeader::bare(Status::NotFound);
+        for (op, header, line) in [
+            (Op::Get, found(0), "$0\r\n"),
+            (Op::Get, found(9), "$9\r\n"),
+            (Op::Get, found(10), "$10\r\n"),
+            (Op::Get, found(99_999), "$99999\r\n"),
+            (Op::Get, not_found, "$-1\r\n"),
+            (Op::Exists, found(0), ":1\r\n"),
+            (Op::Exists, not_found, ":0\r\n"),
+        ] {
+            let beginning = Beginning::of(op, header).unwrap();
+            assert_eq!(beginning.len_bytes, line.len());
+            let bytes = [line.as_bytes(), b"12345678"].concat();
+            assert!(beginning.begins(&bytes), "{line:?}");
+            for at in 0..bytes.len().min(8) {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1;
+                assert_eq!(beginning.begins(&changed), at >= line.len(), "{line:?}, byte {at}");
+            }
+            let head = read_head(op, line.as_bytes()).unwrap();
+            assert!(head.header == header && head.unexpected.is_none(), "{line:?}");
+        }
+        assert!(Beginning::of(Op::Get, found(100_000)).is_none());
+    }
+
+    #[test]
+    fn what_answers_nothing_is_told_and_what_is_no_reply_refused() {
+        for line in ["-ERR no\r\n", "+OK\r\n", ":7\r\n", ":1\r\n"] {
+            assert_eq!(read_head(Op::Get, line.as_bytes()).unwrap().unexpected.unwrap(), line.trim_end());
+        }
+        assert_eq!(read_head(Op::Exists, b"$3\r\n").unwrap().unexpected.unwrap(), "$3");
+        for line in ["\r\n", "$\r\n", "$-2\r\n", "$1\n", "$4294967296\r\n", "*1\r\n", "_\r\n", "\0\0\0\n"] {
+            assert!(read_head(Op::Get, line.as_bytes()).is_err(), "{line:?}");
+        }
+        assert_eq!(line_len_bytes(&[b'x'; 10_000]), Some(LINE_LEN_MAX_BYTES));
+        assert_eq!((line_len_bytes(b"$1\r"), line_len_bytes(b"$1\r\nv")), (None, Some(4)));
+    }
+}
