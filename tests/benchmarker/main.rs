@@ -4,8 +4,11 @@
 
 mod answers;
 mod ceiling;
+#[path = "../clients/mod.rs"]
+mod clients;
 mod outputs;
 mod requests;
+mod resp;
 mod schedule;
 mod served;
 mod usage;

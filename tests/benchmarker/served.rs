@@ -3,7 +3,7 @@
 //! what it was asked.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -96,19 +96,50 @@ impl Served {
 
 /// Answers each request before it reads the next, so that a client which writes
 /// everything before it reads anything gets stuck.
-fn serve(mut stream: UnixStream, rows: &Rows, answer: Answer, seen: &Seen) -> io::Result<()> {
-    let mut request = [0; 16];
+fn serve(stream: UnixStream, rows: &Rows, answer: Answer, seen: &Seen) -> io::Result<()> {
+    // No longer than a native request: what it has read ahead is nothing to a long pipeline.
+    let mut requests = BufReader::with_capacity(16, &stream);
     for number in 0.. {
-        stream.read_exact(&mut request)?;
-        let op = u32::from_be_bytes(request[..4].try_into().unwrap());
-        let key = u64::from_be_bytes(request[8..].try_into().unwrap());
+        let (op, key) = match requests.fill_buf()?.first() {
+            Some(b'*') => read_resp_request(&mut requests)?,
+            _ => read_native_request(&mut requests)?,
+        };
         seen.lock().unwrap().push((op, key));
         match answer(rows, number, op, key) {
-            Some(bytes) => stream.write_all(&bytes)?,
+            Some(bytes) => (&stream).write_all(&bytes)?,
             None => break,
         }
     }
     Ok(())
+}
+
+fn read_native_request(requests: &mut impl Read) -> io::Result<(u32, u64)> {
+    let mut request = [0; 16];
+    requests.read_exact(&mut request)?;
+    let op = u32::from_be_bytes(request[..4].try_into().unwrap());
+    Ok((op, u64::from_be_bytes(request[8..].try_into().unwrap())))
+}
+
+/// A request in Redis's protocol, which must be as Redis's own clients write it.
+fn read_resp_request(requests: &mut impl BufRead) -> io::Result<(u32, u64)> {
+    let mut lines = [(); 5].map(|()| String::new());
+    for line in &mut lines {
+        if requests.read_line(line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        assert_eq!(line.pop().zip(line.pop()), Some(('\n', '\r')), "{line:?}");
+    }
+    let [words, command_len, command, key_len, key] = &lines;
+    assert_eq!(words, "*2");
+    assert_eq!((command_len, key_len), (&format!("${}", command.len()), &format!("${}", key.len())));
+    let op = match &command[..] {
+        "GET" => 0,
+        "EXISTS" => 1,
+        _ => panic!("{command} was not to be asked"),
+    };
+    let number = key.parse().unwrap();
+    assert_eq!(format!("{number}"), *key);
+    Ok((op, number))
 }
 
 pub(crate) fn small_rows() -> Rows {
