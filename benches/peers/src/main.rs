@@ -2,8 +2,9 @@
 //! Markdown and one chart.
 //!
 //! `rows` says what is stored and asked, `engine` how each engine is opened,
-//! `measure` takes the engines' turns, `server` does both for servers, `report`
-//! and `chart` write down what came out.
+//! `measure` takes the engines' turns, `server` does both for servers, `resp` holds
+//! two of them against each other in Redis's protocol, `report` and `chart` write
+//! down what came out.
 
 mod chart;
 mod cleanup;
@@ -13,6 +14,7 @@ mod measure;
 mod page_cache;
 mod plan;
 mod report;
+mod resp;
 mod rows;
 mod server;
 
@@ -48,7 +50,7 @@ struct Args {
     /// Rounds that every figure is the median of
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
-    /// Engines and servers whose names begin so, and no others [default: all]
+    /// Engines and servers whose names begin so, and no others; `resp` is Redis's protocol [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Folder on a disk for the run's files, which are removed at the end
@@ -117,12 +119,18 @@ fn measure_all(args: &Args, plans: &Plans, folder: &Path) -> Report {
             _ => {}
         }
     }
-    for plan in &plans.tables {
+    let tables = if engines.is_empty() { &[][..] } else { &plans.tables };
+    for plan in tables {
         report.tables.push(Table::measure(*plan, &engines, folder, &tell));
     }
     for plan in &plans.servers {
         let lines = server::measure(*plan, &|name| args.takes(name), &args.kv_store, folder, &tell);
-        report.servers.push((*plan, lines));
+        if !lines.is_empty() {
+            report.servers.push((*plan, lines));
+        }
+        if args.takes("resp") {
+            report.comparisons.push((*plan, resp::measure(*plan, &args.kv_store, folder, &tell)));
+        }
     }
     report
 }

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use crate::engine::LeftOut;
 use crate::machine::{commit, date, kernel, machine};
 use crate::measure::{Figure, Table};
+use crate::resp::Comparison;
 use crate::rows::{MIXED_GETS, MIXED_SCANS, SCAN_ROWS, SHORT_SCAN_ROWS};
 use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 
@@ -14,13 +15,20 @@ use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 pub(crate) struct Report {
     pub(crate) tables: Vec<Table>,
     pub(crate) servers: Vec<(Plan, Vec<Line>)>,
+    pub(crate) comparisons: Vec<(Plan, Comparison)>,
     pub(crate) left_out: Vec<LeftOut>,
     started: String,
 }
 
 impl Report {
     pub(crate) fn new() -> Report {
-        Report { tables: Vec::new(), servers: Vec::new(), left_out: Vec::new(), started: date() }
+        Report {
+            tables: Vec::new(),
+            servers: Vec::new(),
+            comparisons: Vec::new(),
+            left_out: Vec::new(),
+            started: date(),
+        }
     }
 }
 
@@ -35,7 +43,8 @@ impl Display for Report {
             writeln!(out, "- Commit: {commit}")?;
         }
         self.tables.iter().try_for_each(|table| table_of(table, &self.left_out, out))?;
-        self.servers.iter().try_for_each(|(plan, lines)| servers_of(plan, lines, out))
+        self.servers.iter().try_for_each(|(plan, lines)| servers_of(plan, lines, out))?;
+        self.comparisons.iter().try_for_each(|(plan, comparison)| comparison_of(plan, comparison, out))
     }
 }
 
@@ -129,6 +138,27 @@ fn servers_of(plan: &Plan, lines: &[Line], out: &mut Formatter<'_>) -> fmt::Resu
         }
     }
     not_measured(lines.iter().filter_map(|line| Some((line.name, line.failure.as_ref()?))), out)
+}
+
+fn comparison_of(plan: &Plan, comparison: &Comparison, out: &mut Formatter<'_>) -> fmt::Result {
+    let (count, value_len_bytes) = (grouped(plan.rows.count), plan.rows.value_len_bytes);
+    writeln!(out, "\n## Redis's protocol: {count} rows, values of {value_len_bytes} bytes\n")?;
+    writeln!(
+        out,
+        "Redis and kv_store by turns, over Unix sockets, {CLIENTS} clients that GET keys of the table; million answers \
+         a second, medians of {} rounds of {} s.\n",
+        plan.rounds,
+        plan.timed.as_secs_f64()
+    )?;
+    writeln!(out, "| load | in flight | Redis | Zero-KV | ratio |\n|---|---:|---:|---:|---:|")?;
+    for line in &comparison.lines {
+        write!(out, "| {} | {} |", line.tool(), line.depth)?;
+        match line.medians() {
+            Some((redis, ours, ratio)) => writeln!(out, " {:.2} | {:.2} | {ratio:.2} |", redis / 1e6, ours / 1e6)?,
+            None => writeln!(out, " – | – | – |")?,
+        }
+    }
+    not_measured(comparison.failure.iter().map(|failure| ("Redis's protocol", failure)), out)
 }
 
 /// Names whatever has no figures, once for each reason.

@@ -84,6 +84,17 @@ fn a_peer_that_fails_is_named_and_the_rest_is_measured() {
 }
 
 #[test]
+fn redis_s_protocol_can_be_measured_alone() {
+    let folder = folder();
+    let output = peers(folder.path(), &["--table", "1000x26", "--only", "resp"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(report.matches("\n## ").count(), 1, "{report}");
+    assert!(report.contains("\n## Redis's protocol: 1,000 rows, values of 26 bytes\n"), "{report}");
+    assert!(report.contains("Not measured: Redis's protocol: no/such/server: cannot start"), "{report}");
+}
+
+#[test]
 fn an_interrupted_run_leaves_nothing() {
     let folder = folder();
     let mut command = peers(folder.path(), &["--table", "2000000x100", "--mixed-rows", "0", "--only", "lmdb"]);

@@ -131,7 +131,10 @@ fn take_turn(lines: &mut [Line], at: usize, servers: &[(Kind, Running)], plan: &
                 let redis = server_of(Kind::Redis).context("Redis is not there")?;
                 let own = lines.iter().find(|line| line.kind == Kind::Redis).and_then(|line| line.medians(depth));
                 let (answers_per_second, _) = own.context("Redis was not measured")?;
-                redis_benchmark(redis, plan, depth, answers_per_second * plan.timed.as_secs_f64())?
+                let requests = (answers_per_second * plan.timed.as_secs_f64()) as usize;
+                let [rows, len_bytes] =
+                    [plan.rows.count, plan.rows.value_len_bytes as u64].map(|each| each.to_string());
+                redis_benchmark(&redis.socket, depth, requests, &["-t", "get", "-r", &rows, "-d", &len_bytes])?
             }
             kind => {
                 let Running { socket, protocol, .. } = server_of(kind).context("not started")?;
@@ -159,20 +162,13 @@ fn start(kind: Kind, rows: &Rows, kv_store: &Path, folder: &Path) -> Result<Runn
         Kind::Memcached => ("memcached", Protocol::Meta),
     };
     let socket = folder.join(format!("{name}.sock"));
-    let mut command = match kind {
+    let command = match kind {
         Kind::ZeroKv => {
             let db = folder.join("served.db");
             bake(rows, &db)?;
-            let mut command = Command::new(kv_store);
-            command.arg("--db").arg(db).arg("--socket").arg(&socket);
-            command
+            kv_store_command(kv_store, &db, &socket)
         }
-        Kind::Redis | Kind::RedisBenchmark => {
-            let mut command = Command::new(name);
-            command.args(["--port", "0", "--save", "", "--appendonly", "no"]);
-            command.arg("--dir").arg(folder).arg("--unixsocket").arg(&socket);
-            command
-        }
+        Kind::Redis | Kind::RedisBenchmark => redis_command(folder, &socket),
         Kind::Memcached => {
             let threads = thread::available_parallelism().map_or(1, usize::from);
             let mut command = Command::new(name);
@@ -184,16 +180,35 @@ fn start(kind: Kind, rows: &Rows, kv_store: &Path, folder: &Path) -> Result<Runn
             command
         }
     };
-    let log = folder.join(format!("{name}.log"));
-    let log_file = File::create(&log)?;
-    command.stdin(Stdio::null()).stdout(log_file.try_clone()?).stderr(log_file);
-    let process = Process::start(&mut command)?;
-    wait_for(&process, &socket).with_context(|| last_line(&log))?;
+    let process = start_process(command, &socket)?;
     if protocol != Protocol::Native {
         load::store(&socket, protocol, rows)?;
     }
     load::compare(&socket, protocol, rows, COMPARED_ROWS)?;
     Ok(Running { process, socket, protocol })
+}
+
+pub(crate) fn kv_store_command(kv_store: &Path, db: &Path, socket: &Path) -> Command {
+    let mut command = Command::new(kv_store);
+    command.arg("--db").arg(db).arg("--socket").arg(socket);
+    command
+}
+
+pub(crate) fn redis_command(folder: &Path, socket: &Path) -> Command {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--appendonly", "no"]);
+    command.arg("--dir").arg(folder).arg("--unixsocket").arg(socket);
+    command
+}
+
+/// Starts a server, with a log beside its socket, and waits until it takes connections.
+pub(crate) fn start_process(mut command: Command, socket: &Path) -> Result<Process> {
+    let log = socket.with_extension("log");
+    let log_file = File::create(&log)?;
+    command.stdin(Stdio::null()).stdout(log_file.try_clone()?).stderr(log_file);
+    let process = Process::start(&mut command)?;
+    wait_for(&process, socket).with_context(|| last_line(&log))?;
+    Ok(process)
 }
 
 /// Waits until the server takes connections.
@@ -214,26 +229,20 @@ fn last_line(log: &Path) -> String {
     text.lines().next_back().unwrap_or("no word from it").to_owned()
 }
 
-/// What Redis's own tool measures with the same load.
-fn redis_benchmark(redis: &Running, plan: &Plan, depth: usize, requests: f64) -> Result<Rate> {
+/// What Redis's own tool measures; what it asks for is among the arguments.
+pub(crate) fn redis_benchmark(socket: &Path, depth: usize, requests: usize, arguments: &[&str]) -> Result<Rate> {
     let mut command = Command::new("redis-benchmark");
-    command.arg("-s").arg(&redis.socket).args(["-t", "get", "--csv"]);
-    for (option, number) in [
-        ("-c", CLIENTS),
-        ("-P", depth),
-        ("-r", plan.rows.count as usize),
-        ("-d", plan.rows.value_len_bytes),
-        ("-n", (requests as usize).max(CLIENTS * depth)),
-    ] {
+    command.arg("-s").arg(socket).arg("--csv");
+    for (option, number) in [("-c", CLIENTS), ("-P", depth), ("-n", requests.max(CLIENTS * depth))] {
         command.arg(option).arg(number.to_string());
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = Process::start(&mut command)?;
     let mut csv = String::new();
     process.output().context("no output")?.read_to_string(&mut csv)?;
-    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",...
-    let line = csv.lines().find_map(|line| line.strip_prefix("\"GET\","));
-    let line = line.with_context(|| format!("redis-benchmark: no line of GET in {csv:?}"))?;
+    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",... and a line of numbers
+    let line = csv.lines().last().and_then(|line| line.split_once("\",\""));
+    let (_, line) = line.with_context(|| format!("redis-benchmark: no line of numbers in {csv:?}"))?;
     let numbers: Vec<f64> = line.split(',').map_while(|field| field.trim_matches('"').parse().ok()).collect();
     let [answers_per_second, _, _, p50_ms, ..] = numbers[..] else { bail!("redis-benchmark: {line:?}") };
     Ok(Rate { answers_per_second, pipeline_us: p50_ms * 1e3 })
