@@ -8,8 +8,8 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use support::encoder::{self, Keyed, PILOTS, PLACES, Shape, number, put};
-use support::{Random, Rows, Scratch};
-use zero_kv::{Key, Store};
+use support::{ByteRows, Random, Rows, Scratch, TestKey};
+use zero_kv::Store;
 
 const DOCUMENT: &str = include_str!("../docs/FORMAT.md");
 
@@ -17,19 +17,29 @@ fn example_rows() -> Rows {
     vec![(1_000_000, b"a longer value".to_vec()), (7, b"seven".to_vec()), (40, Vec::new())]
 }
 
-/// The bytes of the lines `offset: bytes  meaning` in the document, which must
-/// follow each other without a gap.
-fn document_bytes() -> Vec<u8> {
-    let mut bytes = Vec::new();
+/// The second example's rows.
+fn byte_example_rows() -> ByteRows {
+    let row = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    vec![row("user:7", ""), row("user:42", "short"), row("user:1234567890", "a longer value")]
+}
+
+/// The files that the lines `offset: bytes  meaning` in the document show. Those
+/// of a file must follow each other without a gap; at offset 0 begins the next.
+fn document_files() -> [Vec<u8>; 2] {
+    let mut files: Vec<Vec<u8>> = Vec::new();
     for line in DOCUMENT.lines() {
         let Some((offset, rest)) = line.split_once(": ") else { continue };
         let Ok(offset) = usize::from_str_radix(offset, 16) else { continue };
+        if offset == 0 {
+            files.push(Vec::new());
+        }
+        let bytes = files.last_mut().expect("the first offset is 0");
         assert_eq!(offset, bytes.len(), "the line before {line:?} must end where it begins");
         let (hex, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} says what its bytes mean"));
         assert!(!meaning.trim().is_empty(), "{line:?} says what its bytes mean");
         bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
     }
-    bytes
+    files.try_into().expect("two examples")
 }
 
 #[track_caller]
@@ -38,24 +48,22 @@ fn assert_same_bytes(found: &[u8], expected: &[u8]) {
     assert_eq!((differs, found.len()), (None, expected.len()), "the first byte that differs, and the length");
 }
 
-#[test]
-fn the_document_shows_the_bytes_that_the_baker_writes() {
-    let document = document_bytes();
-    assert_same_bytes(&Scratch::new().bake(&example_rows()), &document);
-    let encoded = encoder::encode(&example_rows().into_iter().collect());
-    assert_same_bytes(&without_choice(encoded), &without_choice(document));
+/// The baker writes these bytes for the rows, and they are a file with the rows.
+fn assert_example<K: TestKey + Keyed>(rows: &[(K, Vec<u8>)], document: &[u8]) {
+    let scratch = Scratch::new();
+    assert_same_bytes(&scratch.bake(rows), document);
+    let table: BTreeMap<K, Vec<u8>> = rows.iter().cloned().collect();
+    assert_same_bytes(&without_choice(encoder::encode(&table)), &without_choice(document.to_vec()));
+    let store = scratch.open(document).unwrap();
+    assert_answers(&store, &table);
+    assert_eq!(store.digest().to_le_bytes(), document[encoder::DIGEST]);
 }
 
 #[test]
-fn the_documents_bytes_are_a_table_with_its_rows() {
-    let scratch = Scratch::new();
-    let store = scratch.open(&document_bytes()).unwrap();
-    for (key, value) in example_rows() {
-        assert_eq!(store.get(key).unwrap(), Some(&value[..]), "key {key}");
-    }
-    assert!(store.iter().map(|(key, _)| key).eq([7, 40, 1_000_000]));
-    assert_eq!(store.get(8).unwrap(), None);
-    assert_eq!(store.digest().to_le_bytes(), document_bytes()[encoder::DIGEST]);
+fn the_document_shows_the_bytes_that_the_baker_writes() {
+    let [numbers, bytes] = document_files();
+    assert_example(&example_rows(), &numbers);
+    assert_example(&byte_example_rows(), &bytes);
 }
 
 /// The file with zeros where the document leaves the baker a choice.
@@ -91,23 +99,43 @@ fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
     tables
 }
 
-/// Whether a store holds these rows, and nothing of the keys beside them.
-fn assert_answers(store: &Store, table: &BTreeMap<u64, Vec<u8>>) {
-    assert_eq!(store.len(), table.len());
-    for (key, value) in table {
-        assert_eq!(store.get(*key).unwrap(), Some(&value[..]), "key {key}");
-        for near in [key.wrapping_sub(1), key.wrapping_add(1)] {
-            assert_eq!(store.get(near).unwrap(), table.get(&near).map(Vec::as_slice), "key {near}");
-        }
+/// Tables of bytes: alike at their beginnings and not, with keys of all lengths.
+fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut random = Random(21);
+    let mut tables = vec![BTreeMap::new(), BTreeMap::from([(b"alone".to_vec(), b"the only one".to_vec())])];
+    for (rows, alike) in [(3, 0), (15, 10), (16, 0), (17, 300), (33, 7), (700, 10), (5000, 0), (33_000, 2)] {
+        let row = |_: usize| {
+            let (key_len, value_len) = (1 + random.below(30), random.below(20));
+            ([vec![b'k'; alike], random.bytes(key_len)].concat(), random.bytes(value_len))
+        };
+        tables.push((0..rows).map(row).collect());
     }
-    assert!(store.iter().eq(table.iter().map(|(key, value)| (Key::U64(*key), &value[..]))));
+    // Each the beginning of the next, up to the longest; heads that are all alike, and all zero.
+    tables.push([1, 2, 7, 8, 9, 14, 15, 16, 17, 65_534, 65_535].map(|len| (vec![b'z'; len], vec![])).into());
+    tables.push((1..100).map(|len| (vec![0; len], vec![])).collect());
+    let mut alike: BTreeMap<_, _> =
+        (0..100).map(|i| (format!("common beginning {i:03}").into_bytes(), vec![])).collect();
+    alike.extend([(b"a".to_vec(), vec![]), (b"z".to_vec(), vec![])]);
+    tables.push(alike);
+    tables
 }
 
-#[test]
-fn an_encoder_written_from_the_document_gives_the_bakers_bytes_but_for_its_choice() {
+/// Whether a store holds these rows, and none of the keys beside them.
+fn assert_answers<K: TestKey>(store: &Store, table: &BTreeMap<K, Vec<u8>>) {
+    assert_eq!(store.len(), table.len());
+    for (key, value) in table {
+        assert_eq!(store.get(key.key()), Ok(Some(&value[..])), "key {key:?}");
+        assert_eq!(store.floor(key.key()), Ok(Some((key.key(), &value[..]))), "key {key:?}");
+        let near = key.next();
+        assert_eq!(store.get(near.key()), Ok(table.get(&near).map(Vec::as_slice)), "key {near:?}");
+    }
+    assert!(store.iter().eq(table.iter().map(|(key, value)| (key.key(), &value[..]))));
+}
+
+fn assert_encoder_agrees<K: TestKey + Keyed>(tables: Vec<BTreeMap<K, Vec<u8>>>) {
     let scratch = Scratch::new();
-    for table in tables() {
-        let mut rows: Rows = table.clone().into_iter().collect();
+    for table in tables {
+        let mut rows: Vec<(K, Vec<u8>)> = table.clone().into_iter().collect();
         Random(3).shuffle(&mut rows);
         let encoded = encoder::encode(&table);
         assert_same_bytes(&without_choice(scratch.bake(&rows)), &without_choice(encoded.clone()));
@@ -116,29 +144,38 @@ fn an_encoder_written_from_the_document_gives_the_bakers_bytes_but_for_its_choic
 }
 
 #[test]
-fn the_bakers_pilots_lead_each_key_to_a_slot_of_its_own_with_its_place() {
+fn an_encoder_written_from_the_document_gives_the_bakers_bytes_but_for_its_choice() {
+    assert_encoder_agrees(tables());
+    assert_encoder_agrees(byte_tables());
+}
+
+fn assert_slots_lead_to_records<K: TestKey + Keyed>(table: BTreeMap<K, Vec<u8>>) {
     let scratch = Scratch::new();
-    for table in tables() {
-        let rows: Rows = table.into_iter().collect();
-        let file = scratch.bake(&rows);
-        let [pilots, places] = [PILOTS, PLACES].map(|i| encoder::section(&file, i));
-        let (mut used_pilots, mut used_places) = (BTreeSet::new(), BTreeSet::new());
-        let mut record = 0;
-        for (key, value) in &rows {
-            let (pilot_at, place_at) = (encoder::pilot_at(&file, key), encoder::place_at(&file, key));
-            assert!((pilots.0..pilots.0 + pilots.1).contains(&pilot_at), "key {key}");
-            assert!((places.0..places.0 + places.1).contains(&place_at), "key {key}");
-            assert_eq!(number_u32(&file, place_at), record / 8, "key {key}");
-            assert!(used_places.insert(place_at), "key {key} has a slot for itself");
-            used_pilots.insert(pilot_at);
-            record += (16 + value.len()).next_multiple_of(8) as u32;
-        }
-        let unused = (places.0..places.0 + places.1).step_by(4).filter(|at| !used_places.contains(at));
-        assert!(unused.clone().all(|at| number_u32(&file, at) == 0), "{} rows: unused slots are zero", rows.len());
-        assert_eq!(unused.count() + rows.len(), places.1 / 4);
-        let unused = (pilots.0..pilots.0 + pilots.1).filter(|at| !used_pilots.contains(at));
-        assert!(unused.into_iter().all(|at| file[at] == 0), "{} rows: unused pilots are zero", rows.len());
+    let rows: Vec<(K, Vec<u8>)> = table.into_iter().collect();
+    let file = scratch.bake(&rows);
+    let [pilots, places] = [PILOTS, PLACES].map(|i| encoder::section(&file, i));
+    let (mut used_pilots, mut used_places) = (BTreeSet::new(), BTreeSet::new());
+    let mut record = 0;
+    for (key, value) in &rows {
+        let (pilot_at, place_at) = (encoder::pilot_at(&file, key), encoder::place_at(&file, key));
+        assert!((pilots.0..pilots.0 + pilots.1).contains(&pilot_at), "key {key:?}");
+        assert!((places.0..places.0 + places.1).contains(&place_at), "key {key:?}");
+        assert_eq!(number_u32(&file, place_at), record / 8, "key {key:?}");
+        assert!(used_places.insert(place_at), "key {key:?} has a slot for itself");
+        used_pilots.insert(pilot_at);
+        record += (key.prefix().len() + 8 + value.len()).next_multiple_of(8) as u32;
     }
+    let unused = (places.0..places.0 + places.1).step_by(4).filter(|at| !used_places.contains(at));
+    assert!(unused.clone().all(|at| number_u32(&file, at) == 0), "{} rows: unused slots are zero", rows.len());
+    assert_eq!(unused.count() + rows.len(), places.1 / 4);
+    let unused = (pilots.0..pilots.0 + pilots.1).filter(|at| !used_pilots.contains(at));
+    assert!(unused.into_iter().all(|at| file[at] == 0), "{} rows: unused pilots are zero", rows.len());
+}
+
+#[test]
+fn the_bakers_pilots_lead_each_key_to_a_slot_of_its_own_with_its_place() {
+    tables().into_iter().for_each(assert_slots_lead_to_records);
+    byte_tables().into_iter().for_each(assert_slots_lead_to_records);
 }
 
 /// A place; something follows even the last one.
@@ -184,10 +221,9 @@ fn a_table_that_its_first_seed_does_not_serve_has_the_second() {
     assert_same_bytes(&without_choice(baked), &without_choice(encoder::encode(&table)));
 }
 
-#[test]
-fn the_order_of_the_input_does_not_show() {
+fn assert_order_does_not_show<K: TestKey>(table: BTreeMap<K, Vec<u8>>) {
     let scratch = Scratch::new();
-    let mut rows: Rows = tables().swap_remove(8).into_iter().collect();
+    let mut rows: Vec<(K, Vec<u8>)> = table.into_iter().collect();
     let ascending = scratch.bake(&rows);
     assert_same_bytes(&scratch.bake(&rows), &ascending);
     rows.reverse();
@@ -199,10 +235,18 @@ fn the_order_of_the_input_does_not_show() {
 }
 
 #[test]
+fn the_order_of_the_input_does_not_show() {
+    assert_order_does_not_show(tables().swap_remove(8));
+    assert_order_does_not_show(byte_tables().swap_remove(7));
+}
+
+#[test]
 fn no_rows_give_a_header_and_nothing_else() {
     let scratch = Scratch::new();
     let bytes = scratch.bake(&Rows::new());
     assert_same_bytes(&bytes, &encoder::encode(&BTreeMap::<u64, _>::new()));
+    assert_same_bytes(&scratch.bake(&ByteRows::new()), &encoder::encode(&BTreeMap::<Vec<u8>, _>::new()));
+    scratch.bake(&Rows::new());
     assert_eq!(bytes.len(), encoder::HEADER);
     let store = Store::open(scratch.path()).unwrap();
     assert!(store.is_empty());

@@ -25,6 +25,9 @@ pub(crate) trait TestKey: Clone + Debug + Ord {
     fn key(&self) -> Key<'_>;
 
     fn push_field(&self, text: &mut Vec<u8>);
+
+    /// The key behind it, or, behind the greatest, the least.
+    fn next(&self) -> Self;
 }
 
 impl TestKey for u64 {
@@ -37,6 +40,10 @@ impl TestKey for u64 {
     fn push_field(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(self.to_string().as_bytes());
     }
+
+    fn next(&self) -> u64 {
+        self.wrapping_add(1)
+    }
 }
 
 impl TestKey for Vec<u8> {
@@ -48,6 +55,10 @@ impl TestKey for Vec<u8> {
 
     fn push_field(&self, text: &mut Vec<u8>) {
         push_quoted(text, self);
+    }
+
+    fn next(&self) -> Vec<u8> {
+        [self, &b"\0"[..]].concat()
     }
 }
 
