@@ -2,6 +2,7 @@
 
 #![cfg(feature = "bake")]
 
+mod bytes;
 mod contents;
 mod header;
 mod mutations;
