@@ -10,28 +10,35 @@ use std::os::unix::fs::FileExt;
 use support::encoder::{
     self, BLOCK_SUMS, DIGEST, FENCES, HEADER, PILOTS, PLACES, RECORDS, SECTIONS, number, put, seal_header,
 };
-use support::{Random, Rows, Scratch};
-use zero_kv::Store;
+use support::{ByteRows, Random, Rows, Scratch};
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
+use zero_kv::{Key, Store};
 
 /// A table with all sections, and padding in front of all but the first.
 fn rows() -> Rows {
     (0..21).map(|i| (i * 3 + 1, vec![b'a' + i as u8; i as usize])).collect()
 }
 
+/// The same with keys of bytes of many lengths.
+fn byte_rows() -> ByteRows {
+    (0..21).map(|i| (format!("key{}", "/part".repeat(i)).into_bytes(), vec![b'a' + i as u8; i])).collect()
+}
+
 #[test]
 fn a_truncated_file_is_refused_at_open() {
     let scratch = Scratch::new();
-    let whole = scratch.bake(&rows());
-    for len in 0..whole.len() {
-        let found = len as u64;
-        let expected = match len < HEADER {
-            true => FormatError::TooShort { len_bytes: found },
-            false => FormatError::FileLen { expected_bytes: whole.len() as u64, found_bytes: found },
-        };
-        assert_eq!(scratch.refusal(&whole[..len]), expected);
+    for whole in [scratch.bake(&byte_rows()), scratch.bake(&rows())] {
+        for len in 0..whole.len() {
+            let found = len as u64;
+            let expected = match len < HEADER {
+                true => FormatError::TooShort { len_bytes: found },
+                false => FormatError::FileLen { expected_bytes: whole.len() as u64, found_bytes: found },
+            };
+            assert_eq!(scratch.refusal(&whole[..len]), expected);
+        }
     }
+    let whole = scratch.bake(&rows());
     let message = scratch.open(&whole[..300]).unwrap_err().to_string();
     let expected = format!(
         "{}: 300 bytes, where its header says {}: cut short or appended to; copy or bake it anew",
@@ -61,13 +68,18 @@ fn a_file_appended_to_is_refused_at_open() {
 #[test]
 fn a_flipped_bit_anywhere_is_refused_at_open() {
     let scratch = Scratch::new();
-    let whole = scratch.bake(&rows());
-    let sections = SECTIONS.map(|i| encoder::section(&whole, i));
+    for whole in [scratch.bake(&rows()), scratch.bake(&byte_rows())] {
+        assert_each_flip_is_refused(&scratch, &whole);
+    }
+}
+
+fn assert_each_flip_is_refused(scratch: &Scratch, whole: &[u8]) {
+    let sections = SECTIONS.map(|i| encoder::section(whole, i));
     let mut seen = [0; 3];
     for at in 0..whole.len() {
         let bits = if at < HEADER { 0..8 } else { at % 8..at % 8 + 1 };
         for bit in bits {
-            let mut damaged = whole.clone();
+            let mut damaged = whole.to_vec();
             damaged[at] ^= 1 << bit;
             let refusal = scratch.refusal(&damaged);
             // The part in which the byte is: the first section that ends behind it, or the padding in front of that.
@@ -189,38 +201,89 @@ fn a_file_overwritten_while_it_is_open_is_read_within_its_bounds() {
         println!("seed {seed}");
         let scratch = Scratch::new();
         let whole = scratch.bake(&rows);
-        let len = whole.len();
         let store = Store::open(scratch.path()).unwrap();
         let mut random = Random(seed);
         let garbage = match seed {
-            0 => vec![0; len],
-            1 => vec![0xff; len],
-            // Places and fences that lead into the records, or nearly so.
-            2..6 => (0..len / 4 + 1).flat_map(|_| (random.next() as u32 % 3000).to_le_bytes()).take(len).collect(),
             // Each key is found, and its record is not one.
             6..9 => forget_lengths(&whole, seed),
-            _ => random.bytes(len),
+            _ => garbage(whole.len(), seed, &mut random),
         };
-        let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
-        file.write_all_at(&garbage, 0).unwrap();
-        assert_eq!(fs::metadata(scratch.path()).unwrap().len(), len as u64, "not truncated");
+        overwrite(&scratch, &garbage);
         let mut keys: Vec<u64> = (0..4300).chain([u64::MAX, u64::MAX - 1]).collect();
         keys.extend((0..500).map(|_| random.next()));
         // Keys that may be found, as numbers at places where keys can stand.
-        keys.extend((0..len - 7).step_by(8).map(|at| number(&garbage, at)));
-        for key in &keys {
-            let _ = (store.get(*key), store.contains(*key));
-        }
-        let mut answers = 0;
-        let outcome = store.get_many(&keys, |_, _| answers += 1);
-        // An answer that is no value ends it.
-        assert_eq!(outcome.is_ok(), answers == keys.len());
-        let _ = (store.iter().count(), store.iter().rev().map(|(_, value)| value.len()).sum::<usize>());
-        for row in (0..rows.len()).chain([rows.len(), usize::MAX]) {
-            let _ = store.row(row);
-        }
-        assert_eq!(store.len(), rows.len());
+        keys.extend((0..whole.len() - 7).step_by(8).map(|at| number(&garbage, at)));
+        ask_everything(&store, &keys.into_iter().map(Key::U64).collect::<Vec<_>>(), &mut random);
     }
+}
+
+#[test]
+fn a_file_of_bytes_overwritten_while_it_is_open_is_read_within_its_bounds() {
+    let rows: ByteRows = (0..600).map(|i| (format!("common {i:07}").into_bytes(), vec![i as u8; 20])).collect();
+    for seed in 0..12 {
+        println!("seed {seed}");
+        let scratch = Scratch::new();
+        let whole = scratch.bake(&rows);
+        let store = Store::open(scratch.path()).unwrap();
+        let mut random = Random(seed);
+        let mut garbage = garbage(whole.len(), seed, &mut random);
+        if (6..9).contains(&seed) {
+            // The index as it was, and keys of other lengths.
+            garbage.copy_from_slice(&whole);
+            let (start, len) = encoder::section(&whole, RECORDS);
+            for record in garbage[start..start + len].chunks_mut(48) {
+                record[..2]
+                    .copy_from_slice(&[(random.next() as u16 % 100), u16::MAX, 0][seed as usize % 3].to_le_bytes());
+            }
+        }
+        overwrite(&scratch, &garbage);
+        let mut keys: Vec<Vec<u8>> = rows.iter().map(|(key, _)| key.clone()).collect();
+        keys.extend([vec![], vec![0], b"common".to_vec(), b"common 9".to_vec(), vec![255; 70_000]]);
+        keys.extend((0..300).map(|_| garbage[random.below(whole.len())..].iter().copied().take(20).collect()));
+        ask_everything(&store, &keys.iter().map(Key::from).collect::<Vec<_>>(), &mut random);
+    }
+}
+
+/// Bytes that are no file.
+fn garbage(len: usize, seed: u64, random: &mut Random) -> Vec<u8> {
+    match seed {
+        0 => vec![0; len],
+        1 => vec![0xff; len],
+        // Places and fences that lead into the records, or nearly so.
+        2..6 => (0..len / 4 + 1).flat_map(|_| (random.next() as u32 % 3000).to_le_bytes()).take(len).collect(),
+        _ => random.bytes(len),
+    }
+}
+
+fn overwrite(scratch: &Scratch, bytes: &[u8]) {
+    let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    assert_eq!(fs::metadata(scratch.path()).unwrap().len(), bytes.len() as u64, "not truncated");
+}
+
+/// Every lookup there is. Whatever is told comes from within the file.
+fn ask_everything(store: &Store, keys: &[Key<'_>], random: &mut Random) {
+    for key in keys {
+        let _ = (store.get(*key), store.contains(*key), store.floor(*key), store.ceiling(*key));
+    }
+    let mut answers = 0;
+    let outcome = store.get_many(keys, |_, _| answers += 1);
+    // An answer that is no value ends it.
+    assert_eq!(outcome.is_ok(), answers == keys.len());
+    let _ = (store.iter().count(), store.iter().rev().map(|(_, value)| value.len()).sum::<usize>());
+    for _ in 0..300 {
+        let range = keys[random.below(keys.len())]..keys[random.below(keys.len())];
+        let count = store.count(range.clone()).unwrap();
+        assert!(count <= store.len());
+        let rows = || store.range(range.clone()).unwrap();
+        assert!(rows().count() <= count && rows().rev().count() <= count);
+        let _ = (rows().nth(random.below(700)), rows().nth_back(random.below(70)));
+        let _ = range.start.as_bytes().map(|prefix| store.prefix(prefix).unwrap().count());
+    }
+    for row in (0..store.len()).chain([store.len(), usize::MAX]) {
+        let _ = store.row(row);
+    }
+    assert_eq!(store.len(), 600);
 }
 
 /// A file with all its index, whose records have response headers of no value
