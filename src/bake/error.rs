@@ -124,7 +124,7 @@ pub enum RowFault {
         "key {key} is already on line {first_line}: remove one, or choose with --duplicates first or --duplicates last"
     )]
     Duplicate {
-        /// The key, shortened.
+        /// The key; if it is text, shortened and in quotes.
         key: String,
         /// The line of the first row with it.
         first_line: u64,
@@ -172,8 +172,16 @@ impl RowFault {
     }
 }
 
-/// A key in a message: as much of it as one wants to read.
-pub(super) fn shown(key: Key<'_>) -> String {
+/// A key in a message: a number, or text in quotes, with line ends and the like escaped.
+pub(super) fn named(key: Key<'_>) -> String {
+    match key {
+        Key::U64(_) => key.to_string(),
+        Key::Bytes(_) => format!("{:?}", shown(key)),
+    }
+}
+
+/// As much of a key as one wants to read.
+fn shown(key: Key<'_>) -> String {
     const SHOWN_CHARS: usize = 40;
     let text = key.to_string();
     match text.char_indices().nth(SHOWN_CHARS) {

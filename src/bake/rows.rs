@@ -1,7 +1,7 @@
 //! All rows of a table in memory: gathered in any order, then settled into key
 //! order with no key twice.
 
-use super::error::{RowFault, shown};
+use super::error::{RowFault, named};
 use super::keys::canonical_decimal;
 use super::{BakeError, Duplicates, Options};
 use crate::format::FormatError;
@@ -171,7 +171,7 @@ impl Rows {
         let duplicates = refs.windows(2).filter(|pair| self.same_key(pair[0], pair[1]));
         let Some(pair) = duplicates.min_by_key(|pair| pair[1].record_at) else { return Ok(()) };
         let (first_line, line) = (self.line_of(pair[0]), self.line_of(pair[1]));
-        Err(BakeError::row(options, line, RowFault::Duplicate { key: shown(self.key(pair[0])), first_line }))
+        Err(BakeError::row(options, line, RowFault::Duplicate { key: named(self.key(pair[0])), first_line }))
     }
 
     /// The line of a row. Counts the records before it.

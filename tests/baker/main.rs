@@ -6,6 +6,7 @@
 mod support;
 
 mod failures;
+mod keys;
 mod places;
 mod rows;
 mod runs;
