@@ -1,32 +1,66 @@
-//! Lookups in a file, on one thread: hits, misses, and some of each.
+//! Lookups in a file, on one thread: by key, and by order.
 //!
-//! Canonical load: 100,000 and 1,000,000 rows, dense keys from 1, values of 26
-//! bytes; keys drawn at random, seed 1. Of these, none, half or all are not in
-//! the table: the same keys with the highest bit set. A sample is 102,400
-//! lookups, of other keys than the one before; `get_many` gets 256 keys at a
-//! time, and every value is copied into one buffer. All answers are checked once
-//! before anything is timed.
+//! Canonical load: 100,000 and 1,000,000 rows, values of 26 bytes; keys are the
+//! numbers from 1 on, or texts of 24 bytes that name them, of which the first 10
+//! are the same. Keys are drawn at random, seed 1. Of these, none, half or all
+//! are not in the table. A sample is 102,400 lookups, or 1,024 ranges, of other
+//! keys than the one before; `get_many` gets 256 keys at a time, and every value
+//! is copied into one buffer. A range is the 100 rows from a key on, whose values
+//! are copied too. All answers are checked once before anything is timed.
 //!
 //! `cargo bench --bench index` measures other spreads of keys, and other indexes.
 
 mod support;
 
+use std::io::Write;
+
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
-use zero_kv::Store;
-use zero_kv::bake::{Options, bake_csv};
+use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
+use zero_kv::bake::{Keys, Options, bake_csv};
+use zero_kv::{Key, Store};
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 400 * BATCH_KEYS;
+const SAMPLE_RANGES: usize = SAMPLE_KEYS / RANGE_ROWS;
+const RANGE_ROWS: usize = 100;
 const SAMPLES: usize = 10;
 const ROWS: [u64; 2] = [100_000, 1_000_000];
 const TEST_ROWS: u64 = 1_000;
-const MISSING: u64 = 1 << 63;
+/// What is added to a key's number for one that is not in the table.
+const MISSING: u64 = 50_000_000_000_000;
 
 fn main() {
     warn_if_slow();
     divan::main();
+}
+
+/// A key as lookups are given it.
+trait BenchKey: Copy + Into<Key<'static>> {
+    const KEYS: Keys;
+
+    /// The keys with these numbers, in order as the numbers are.
+    fn of(numbers: &[u64]) -> Vec<Self>;
+}
+
+impl BenchKey for u64 {
+    const KEYS: Keys = Keys::U64;
+
+    fn of(numbers: &[u64]) -> Vec<u64> {
+        numbers.to_vec()
+    }
+}
+
+type Text = &'static [u8; 24];
+
+impl BenchKey for Text {
+    const KEYS: Keys = Keys::Bytes;
+
+    fn of(numbers: &[u64]) -> Vec<Text> {
+        let text = |number: &u64| format!("customers/{number:014}").into_bytes().try_into().expect("24 bytes");
+        let texts: Vec<[u8; 24]> = numbers.iter().map(text).collect();
+        Vec::leak(texts).iter().collect()
+    }
 }
 
 /// A table, and so many keys of each hundred not in it.
@@ -46,72 +80,123 @@ fn loads() -> impl Iterator<Item = Load> {
     ROWS.into_iter().flat_map(load)
 }
 
+fn loads_of_hits() -> impl Iterator<Item = Load> {
+    loads().filter(|load| load.miss_percent == 0)
+}
+
 impl Load {
     /// Runs with a table, and with each sample's keys by turns.
-    fn run(&self, run: impl FnOnce(&Store, &mut dyn Iterator<Item = &[u64]>)) {
+    fn run<K: BenchKey>(&self, sample_keys: usize, run: impl FnOnce(&Store, &mut dyn Iterator<Item = &[K]>)) {
         let rows = if is_test() { TEST_ROWS } else { self.rows };
-        let folder = tempfile::tempdir().expect("a folder");
-        let output = folder.path().join("storage.db");
-        let mut csv = Vec::new();
-        (1..=rows).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
-        bake_csv(&*csv, &output, &Options::default(), &mut |_| ()).expect("a table");
-        let store = Store::open(&output).expect("the table that was baked");
-
+        let store = bake::<K>(rows);
         let mut random = Random(1);
-        let mut key = |_| {
-            let key = 1 + random.below(rows);
-            if random.below(100) < self.miss_percent { key | MISSING } else { key }
+        let mut number = |_| {
+            let number = 1 + random.below(rows);
+            if random.below(100) < self.miss_percent { number + MISSING } else { number }
         };
-        let sample_keys = if is_test() { 2 * BATCH_KEYS } else { SAMPLE_KEYS };
-        let keys: Vec<u64> = (0..SAMPLES * sample_keys).map(&mut key).collect();
-        check(&store, &keys);
+        let sample_keys = if is_test() { 2 * BATCH_KEYS } else { sample_keys };
+        let numbers: Vec<u64> = (0..SAMPLES * sample_keys).map(&mut number).collect();
+        let keys = K::of(&numbers);
+        check(&store, &keys, &numbers, rows);
         run(&store, &mut keys.chunks(sample_keys).cycle());
     }
 }
 
-fn check(store: &Store, keys: &[u64]) {
+/// A table of the keys from 1 to `rows`.
+fn bake<K: BenchKey>(rows: u64) -> Store {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("storage.db");
+    let numbers: Vec<u64> = (1..=rows).collect();
+    let mut csv = Vec::new();
+    for (number, key) in numbers.iter().zip(K::of(&numbers)) {
+        let key: Key<'_> = key.into();
+        write!(csv, "{key},").expect("a write to memory");
+        push_value(&mut csv, *number, VALUE_LEN_MIN_BYTES);
+        csv.push(b'\n');
+    }
+    let mut options = Options::default();
+    options.keys = K::KEYS;
+    bake_csv(&*csv, &output, &options, &mut |_| ()).expect("a table");
+    Store::open(&output).expect("the table that was baked")
+}
+
+fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
     let mut value = Vec::new();
-    let mut expect = |key: u64, found: Option<&[u8]>| {
+    let mut expect = |number: u64, found: Option<&[u8]>| {
         value.clear();
-        push_value(&mut value, key, VALUE_LEN_MIN_BYTES);
-        assert_eq!(found, (key < MISSING).then_some(&*value), "key {key}");
+        push_value(&mut value, number, VALUE_LEN_MIN_BYTES);
+        assert_eq!(found, (number < MISSING).then_some(&*value), "key {number}");
     };
-    keys.iter().for_each(|key| expect(*key, store.get(*key).expect("a number for a key")));
+    for (key, number) in keys.iter().zip(numbers) {
+        expect(*number, store.get(*key).expect("a key of the table's kind"));
+    }
     let mut count = 0;
-    store
-        .get_many(keys, |i, found| {
-            assert_eq!(i, count);
-            expect(keys[i], found);
-            count += 1;
-        })
-        .expect("numbers for keys");
+    let in_order = |i: usize, found: Option<&[u8]>| {
+        assert_eq!(i, count);
+        expect(numbers[i], found);
+        count += 1;
+    };
+    store.get_many(keys, in_order).expect("keys of the table's kind");
     assert_eq!(count, keys.len());
+    for (key, number) in keys.iter().zip(numbers).take(2 * BATCH_KEYS) {
+        let (floor, _) = store.floor(*key).expect("a key of the table's kind").expect("a row at or below it");
+        assert_eq!(floor, K::of(&[*number.min(&rows)])[0].into(), "floor of {number}");
+        let rows_from = (rows + 1).saturating_sub(*number) as usize;
+        assert_eq!(range(store, *key).count(), RANGE_ROWS.min(rows_from), "rows from {number}");
+    }
 }
 
-fn keys_of_a_sample() -> ItemsCount {
-    ItemsCount::new(SAMPLE_KEYS)
+/// The 100 rows from a key on.
+fn range<K: BenchKey>(store: &Store, key: K) -> impl Iterator<Item = (Key<'_>, &[u8])> {
+    let key: Key<'static> = key.into();
+    store.range(key..).expect("a key of the table's kind").take(RANGE_ROWS)
 }
 
-#[divan::bench(args = loads(), sample_count = 50, sample_size = 1)]
-fn get(bencher: Bencher, load: &Load) {
-    load.run(|store, samples| {
-        bencher.counter(keys_of_a_sample()).bench_local(|| {
+#[divan::bench(types = [u64, Text], args = loads(), sample_count = 50, sample_size = 1)]
+fn get<K: BenchKey>(bencher: Bencher, load: &Load) {
+    load.run::<K>(SAMPLE_KEYS, |store, samples| {
+        bencher.counter(ItemsCount::new(SAMPLE_KEYS)).bench_local(|| {
             for key in samples.next().unwrap_or_default() {
-                black_box(store.get(*key).expect("a number for a key"));
+                black_box(store.get(*key).expect("a key of the table's kind"));
             }
         });
     });
 }
 
-#[divan::bench(args = loads(), sample_count = 50, sample_size = 1)]
-fn get_many_copied(bencher: Bencher, load: &Load) {
-    load.run(|store, samples| {
+#[divan::bench(types = [u64, Text], args = loads(), sample_count = 50, sample_size = 1)]
+fn get_many_copied<K: BenchKey>(bencher: Bencher, load: &Load) {
+    load.run::<K>(SAMPLE_KEYS, |store, samples| {
         let mut answers = Vec::with_capacity(VALUE_LEN_MIN_BYTES * BATCH_KEYS);
-        bencher.counter(keys_of_a_sample()).bench_local(|| {
+        bencher.counter(ItemsCount::new(SAMPLE_KEYS)).bench_local(|| {
             for batch in samples.next().unwrap_or_default().chunks(BATCH_KEYS) {
                 answers.clear();
                 let copy = |_, value: Option<&[u8]>| answers.extend_from_slice(value.unwrap_or_default());
-                store.get_many(batch, copy).expect("numbers for keys");
+                store.get_many(batch, copy).expect("keys of the table's kind");
+                black_box(&answers);
+            }
+        });
+    });
+}
+
+#[divan::bench(types = [u64, Text], args = loads_of_hits(), sample_count = 50, sample_size = 1)]
+fn floor<K: BenchKey>(bencher: Bencher, load: &Load) {
+    load.run::<K>(SAMPLE_KEYS, |store, samples| {
+        bencher.counter(ItemsCount::new(SAMPLE_KEYS)).bench_local(|| {
+            for key in samples.next().unwrap_or_default() {
+                black_box(store.floor(*key).expect("a key of the table's kind"));
+            }
+        });
+    });
+}
+
+#[divan::bench(types = [u64, Text], args = loads_of_hits(), sample_count = 50, sample_size = 1)]
+fn range_of_100_rows_copied<K: BenchKey>(bencher: Bencher, load: &Load) {
+    load.run::<K>(SAMPLE_RANGES, |store, samples| {
+        let mut answers = Vec::with_capacity(VALUE_LEN_MIN_BYTES * RANGE_ROWS);
+        bencher.counter(ItemsCount::new(SAMPLE_RANGES)).bench_local(|| {
+            for key in samples.next().unwrap_or_default() {
+                answers.clear();
+                range(store, *key).for_each(|(_, value)| answers.extend_from_slice(value));
                 black_box(&answers);
             }
         });

@@ -54,3 +54,23 @@ fn the_unicode_names_are_ascending_plain_lines() {
     let keys = text.lines().map(|line| line.split(',').next().unwrap().parse::<u64>().expect(line));
     assert!(keys.is_sorted_by(|a, b| a < b));
 }
+
+#[test]
+fn the_ip_ranges_ascend_and_leave_gaps() {
+    let text = dataset("ip-ranges.csv");
+    let ranges: Vec<(u64, u64, &str)> = text
+        .lines()
+        .map(|line| {
+            let (first, value) = line.split_once(",\"").expect(line);
+            let (last, country) = value.strip_suffix('"').and_then(|value| value.split_once(',')).expect(line);
+            (first.parse().expect(line), last.parse().expect(line), country)
+        })
+        .collect();
+    assert_eq!(ranges.len(), readme_number("ranges"));
+    assert!(ranges.iter().all(|(first, last, _)| first <= last));
+    assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+    let gaps = ranges.windows(2).filter(|pair| pair[0].1 + 1 < pair[1].0).count();
+    assert_eq!(gaps, readme_number("gaps between them"));
+    let countries: std::collections::BTreeSet<&str> = ranges.iter().map(|(.., country)| *country).collect();
+    assert_eq!(countries.len(), readme_number("countries"));
+}
