@@ -169,6 +169,17 @@ fn keys_of_bytes_are_found_by_order() {
 }
 
 #[test]
+fn many_fences_that_look_alike_are_told_apart() {
+    let scratch = Scratch::new();
+    for (name, key) in [("in groups", tied_in_groups as KeyOf<Vec<u8>>), ("all", tied)] {
+        println!("alike {name}");
+        let mut model: Model<Vec<u8>> = (0..9000).map(|i| (key(i), i.to_string().into_bytes())).collect();
+        model.extend([(vec![0], vec![]), (vec![255; 3], vec![])]);
+        assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
+    }
+}
+
+#[test]
 fn a_row_far_on_is_reached_from_a_range() {
     let scratch = Scratch::new();
     let model: Model<u64> = (0..1000).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
