@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
 use crate::protocol::answer::Violation;
 
 /// Why a question has no answer.
 ///
-/// After [`ClientError::Server`] the connection goes on; after every other
-/// error it is of no more use.
+/// After [`ClientError::Server`], [`ClientError::KeyLen`] and
+/// [`ClientError::MixedKeys`] the connection goes on; after every other error it
+/// is of no more use.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -47,17 +49,32 @@ pub enum ClientError {
         /// What is wrong with it.
         error: Violation,
     },
-    /// The server could not answer for this key.
+    /// The server could not answer this question.
     #[error(
-        "{}: the server answered key {key} with an error, where a value or none was expected: \
-         see the log of kv_store; if the value is damaged, bake the file anew",
+        "{}: the server answered {asked} with an error: the table's keys may be of the other kind (numbers, not \
+         bytes, or bytes, not numbers); if they are not, see the log of kv_store, and if the value is damaged, \
+         bake the file anew",
         path.display()
     )]
     Server {
         /// The socket.
         path: PathBuf,
-        /// The key asked for.
-        key: u64,
+        /// What was asked for, in words: a key, or a range.
+        asked: String,
+    },
+    /// No table has this key. Nothing was sent.
+    #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are possible")]
+    KeyLen {
+        /// The key's length.
+        len_bytes: usize,
+    },
+    /// No table has keys of both kinds. Nothing was sent.
+    #[error("a range whose start is one of {start} and whose end is one of {end}, where both must be of one kind")]
+    MixedKeys {
+        /// The kind of the key at the start.
+        start: KeyKind,
+        /// The kind of the key at the end.
+        end: KeyKind,
     },
     /// The system failed to send or to receive.
     #[error("{}: {error}", path.display())]

@@ -1,10 +1,18 @@
 //! A connection to a running server.
 //!
-//! In: keys. Out: values that the server sent, each in memory of its own. One
-//! question at a time, and the calling thread waits for the answer. What bytes
-//! mean is the business of [`crate::protocol`].
+//! In: keys. Out: values and rows that the server sent, in memory of their own.
+//! One question at a time, and the calling thread waits for the answer. What
+//! bytes mean is the business of [`crate::protocol`].
+//!
+//! [`Client`] has the questions that a [`Store`](crate::Store) answers, by the
+//! same names. `ordered` asks those about the order of keys, `page` checks the
+//! rows that come back, `rows` asks for page after page.
 
 mod error;
+mod key;
+mod ordered;
+mod page;
+mod rows;
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,16 +21,24 @@ use std::path::{Path, PathBuf};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub use error::{AnswerPart, ClientError};
+pub use key::{KeyRange, OwnedKey};
+pub use ordered::Row;
+pub use page::Page;
+pub use rows::Rows;
 
-use crate::protocol::answer::{Announced, Violation};
-use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
+use crate::protocol::answer::{Announced, PageFault, Violation};
+use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, long_len_bytes, push_long};
+
+/// Of a key that is named in an error, so much is shown.
+const KEY_SHOWN_MAX_BYTES: usize = 64;
 
 /// A blocking connection to a server's Unix socket.
 ///
 /// There are no timeouts: a server that does not answer holds the caller.
 ///
-/// After an error other than [`ClientError::Server`] nobody can say where the
-/// next answer begins. All further questions then fail with
+/// After an error that is neither [`ClientError::Server`] nor about a question
+/// that was not sent, nobody can say where the next answer begins. All further questions then fail with
 /// [`ClientError::Broken`], rather than be answered with another key's bytes.
 ///
 /// # Example
@@ -33,6 +49,11 @@ use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHe
 /// match client.get(7)? {
 ///     Some(value) => println!("{} bytes", value.len()),
 ///     None => println!("not in the table"),
+/// }
+/// // Another table's keys are bytes.
+/// let mut client = Client::connect("/tmp/names.sock")?;
+/// if let Some((key, value)) = client.floor("seven")? {
+///     println!("{key}: {} bytes", value.len());
 /// }
 /// # Ok::<(), zero_kv::client::ClientError>(())
 /// ```
@@ -74,45 +95,60 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], but not [`ClientError::Connect`].
-    pub fn get(&mut self, key: u64) -> Result<Option<Vec<u8>>, ClientError> {
-        self.ask(Op::Get, key)
+    pub fn get<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, ClientError> {
+        self.ask_key(Op::Get, key.into())
     }
 
     /// Whether a key is in the table. The value is neither read nor checked.
     ///
     /// # Errors
     /// [`ClientError`], but not [`ClientError::Connect`].
-    pub fn exists(&mut self, key: u64) -> Result<bool, ClientError> {
-        Ok(self.ask(Op::Exists, key)?.is_some())
+    pub fn exists<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
+        Ok(self.ask_key(Op::Exists, key.into())?.is_some())
     }
 
-    /// One question and its answer; a key that is there without a value to send
-    /// has the empty one.
-    fn ask(&mut self, op: Op, key: u64) -> Result<Option<Vec<u8>>, ClientError> {
+    /// One question about a key, and the value of its answer.
+    fn ask_key(&mut self, op: Op, key: Key<'_>) -> Result<Option<Vec<u8>>, ClientError> {
+        check_len(key, 1)?;
+        let answer = match key {
+            Key::U64(key) => self.ask(op, Request::new(op, key).as_bytes()),
+            Key::Bytes(key) => {
+                let mut request = Vec::with_capacity(long_len_bytes(key.len()));
+                push_long(op, &[key], &mut request);
+                self.ask(op, &request)
+            }
+        };
+        match answer? {
+            Answer::Value(value) => Ok(Some(value)),
+            Answer::NotFound => Ok(None),
+            Answer::Error => Err(self.refused(format!("key {}", quoted(key)))),
+        }
+    }
+
+    /// One question and its answer; one that is found without a value to send has
+    /// the empty one.
+    fn ask(&mut self, op: Op, request: &[u8]) -> Result<Answer, ClientError> {
         // Broken until the answer is whole, so that no way out leaves it half read.
         if std::mem::replace(&mut self.broken, true) {
             return Err(ClientError::Broken { path: self.path.clone() });
         }
-        self.send(&Request::new(op, key))?;
+        self.send(request)?;
         let header = self.receive_header()?;
-        let announced = Announced::check(op, &header).map_err(|error| self.violation(error))?;
-        let value = match announced {
-            Announced::Found { value_len_bytes } => Some(self.receive_value(value_len_bytes)?),
-            Announced::NotFound | Announced::Error => None,
+        let answer = match Announced::check(op, &header).map_err(|error| self.violation(error))? {
+            Announced::Found { value_len_bytes } => Answer::Value(self.receive_value(value_len_bytes)?),
+            Announced::NotFound => Answer::NotFound,
+            Announced::Error => Answer::Error,
         };
         let len_bytes = self.stream.buffer().len();
         if len_bytes > 0 {
             return Err(self.violation(Violation::Unasked { len_bytes }));
         }
         self.broken = false;
-        match announced {
-            Announced::Error => Err(ClientError::Server { path: self.path.clone(), key }),
-            _ => Ok(value),
-        }
+        Ok(answer)
     }
 
-    fn send(&mut self, request: &Request) -> Result<(), ClientError> {
-        let sent = self.stream.get_mut().write_all(request.as_bytes());
+    fn send(&mut self, request: &[u8]) -> Result<(), ClientError> {
+        let sent = self.stream.get_mut().write_all(request);
         sent.map_err(|error| self.failed(AnswerPart::Header, 0, RESPONSE_HEADER_LEN_BYTES, error))
     }
 
@@ -159,5 +195,42 @@ impl Client {
 
     fn violation(&self, error: Violation) -> ClientError {
         ClientError::Protocol { path: self.path.clone(), error }
+    }
+
+    /// A peer that sends such a page is no server: what else it sends is not
+    /// believed either.
+    fn page_fault(&mut self, fault: PageFault) -> ClientError {
+        self.broken = true;
+        self.violation(Violation::Page(fault))
+    }
+
+    fn refused(&self, asked: String) -> ClientError {
+        ClientError::Server { path: self.path.clone(), asked }
+    }
+}
+
+/// What a server says.
+enum Answer {
+    Value(Vec<u8>),
+    NotFound,
+    Error,
+}
+
+/// Whether a key can be sent.
+fn check_len(key: Key<'_>, least_bytes: usize) -> Result<(), ClientError> {
+    match key.as_bytes().map(<[u8]>::len) {
+        Some(len_bytes) if !(least_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) => {
+            Err(ClientError::KeyLen { len_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A key in an error: on one line, and not longer than one reads.
+fn quoted(key: Key<'_>) -> String {
+    match key {
+        Key::U64(key) => key.to_string(),
+        Key::Bytes(key) if key.len() <= KEY_SHOWN_MAX_BYTES => format!("\"{}\"", key.escape_ascii()),
+        Key::Bytes(key) => format!("\"{}...\"", key[..KEY_SHOWN_MAX_BYTES].escape_ascii()),
     }
 }

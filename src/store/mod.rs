@@ -31,6 +31,7 @@ use map::Map;
 use search::Index;
 
 pub use memory::{Memory, OpenOptions, Step, StepKind};
+pub(crate) use order::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use rows::Page;
 pub use rows::Rows;
