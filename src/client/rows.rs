@@ -3,7 +3,7 @@
 use std::iter::FusedIterator;
 use std::ops::Range;
 
-use super::key::{KeyRange, OwnedKey};
+use super::key::{Bounds, KeyRange, OwnedKey};
 use super::page::{Page, PageQuestion};
 use super::{Client, ClientError, Row};
 
@@ -58,8 +58,7 @@ impl<'c> Rows<'c> {
     fn ask(&mut self, backward: bool) -> Result<Option<RowsLeft>, ClientError> {
         let Some(range) = self.between.take() else { return Ok(None) };
         let (start, end) = range.bounds();
-        let question =
-            PageQuestion { bounds: super::key::Bounds { start, end }, backward, limit_rows: self.limit_rows };
+        let question = PageQuestion { bounds: Bounds { start, end }, backward, limit_rows: self.limit_rows };
         let mut page = self.client.ask_page(&question).inspect_err(|_| (self.front, self.back) = (None, None))?;
         self.between = page.take_rest();
         Ok(Some(RowsLeft { left: 0..page.len(), page }))
