@@ -215,11 +215,13 @@ pub struct PageHeader {
 pub const PAGE_LEN_MAX_BYTES: usize = 64 << 10;
 /// Length of a page's header.
 pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
-/// The longest page: one row with the longest key and the longest value, aligned
-/// to a page of memory.
-pub const PAGE_MAX_BYTES: usize = PAGE_HEADER_LEN_BYTES
-    + (2 + KEY_LEN_MAX_BYTES + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES).next_multiple_of(4096)
-    + 8;
+/// The longest record: with the longest key and the longest value, aligned to a
+/// page of memory.
+const RECORD_MAX_BYTES: usize =
+    ((size_of::<u16>() + KEY_LEN_MAX_BYTES).next_multiple_of(8) + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES)
+        .next_multiple_of(4096);
+/// The longest page: one row with the longest record.
+pub const PAGE_MAX_BYTES: usize = PAGE_HEADER_LEN_BYTES + RECORD_MAX_BYTES;
 
 /// The header before an answer's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

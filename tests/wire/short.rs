@@ -1,14 +1,10 @@
-//! What docs/PROTOCOL.md promises, held against kv_store by raw sockets.
-
-#![cfg(feature = "cli")]
-
-mod common;
+//! Short requests: pipelines, values of all lengths, and clients that misbehave.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::thread;
 
-use common::{
+use super::common::{
     EXISTS, GET, Model, Table, answer, answer_to_get, answers_to_gets, eventually, expect, expect_end, gets, random,
     request,
 };
@@ -72,10 +68,12 @@ fn an_unknown_op_gets_an_error_and_the_stream_stays_in_step() {
     let mut stream = server.connect();
     let mut padded = request(GET, 5);
     padded[4..8].copy_from_slice(&[0xff; 4]);
-    let requests = [request(2, 5), request(GET, 5), request(u32::MAX, 5), padded, request(0x0100_0000, 1)].concat();
+    let unknown = [4, 5, 0xffff, 0x0100_0000, u32::MAX];
+    let requests: Vec<u8> = unknown.iter().flat_map(|op| [request(*op, 5), request(GET, 5), padded].concat()).collect();
+    // Not first: the first byte of a connection says what it speaks.
     stream.write_all(&requests).unwrap();
     let found = answer_to_get(&table.model, 5);
-    expect(&mut stream, &[answer(2, b""), found.clone(), answer(2, b""), found, answer(2, b"")].concat());
+    expect(&mut stream, &[answer(2, b""), found.clone(), found].concat().repeat(unknown.len()));
 }
 
 #[test]
@@ -147,7 +145,7 @@ fn a_client_that_reads_byte_by_byte_gets_every_answer() {
 }
 
 /// Sends until the server takes no more; gives how many whole requests it took.
-fn fill(stream: &mut std::os::unix::net::UnixStream, requests: &[u8]) -> usize {
+pub(super) fn fill(stream: &mut std::os::unix::net::UnixStream, requests: &[u8]) -> usize {
     stream.set_nonblocking(true).unwrap();
     let mut sent = 0;
     let mut refused_in_a_row = 0;

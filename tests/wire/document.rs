@@ -1,0 +1,72 @@
+//! The examples of docs/PROTOCOL.md, as a client would run them.
+
+use super::long::{assert_same_bytes, exchange};
+use super::reference::Reference;
+
+const DOCUMENT: &str = include_str!("../../docs/PROTOCOL.md");
+
+/// One example: a table, what is sent, and what comes back.
+struct Example {
+    table: Reference,
+    sent: Vec<u8>,
+    answered: Vec<u8>,
+}
+
+fn examples() -> Vec<Example> {
+    let blocks = DOCUMENT.split("```text\n").skip(1).map(|block| block.split("```").next().unwrap());
+    blocks.filter(|block| block.contains('→')).map(example).collect()
+}
+
+fn example(block: &str) -> Example {
+    let (head, lines) = block.split_once('\n').unwrap();
+    let (kind, rows) = head.split_once(": ").unwrap();
+    let rows = rows.split(' ').map(|row| row.split_once(',').unwrap());
+    let value = |value: &str| value.as_bytes().to_vec();
+    let table = match kind {
+        "table of numbers" => Reference::of_numbers(rows.map(|(key, text)| (key.parse().unwrap(), value(text)))),
+        "table of bytes" => Reference::of_bytes(rows.map(|(key, text)| (value(key), value(text)))),
+        _ => panic!("{head:?} says what the keys are"),
+    };
+    let (mut sent, mut answered) = (Vec::new(), Vec::new());
+    for line in lines.lines() {
+        let (arrow, rest) = line.split_once(' ').unwrap();
+        let (bytes, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} says what its bytes mean"));
+        assert!(!meaning.trim().is_empty(), "{line:?} says what its bytes mean");
+        let bytes = hex(bytes);
+        match arrow {
+            "→" => sent.extend(bytes),
+            "←" => answered.extend(bytes),
+            _ => panic!("{line:?} goes neither way"),
+        }
+    }
+    Example { table, sent, answered }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: String = text.split(' ').collect();
+    assert_eq!(digits.len() % 2, 0, "{text:?} is whole bytes");
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits")).collect()
+}
+
+#[test]
+fn the_documents_examples_are_answered_as_they_say() {
+    let examples = examples();
+    assert_eq!(examples.len(), 5);
+    for Example { table, sent, answered } in examples {
+        let server = table.serve();
+        assert_same_bytes(&exchange(&mut server.connect(), &sent), &answered);
+        // And what the other tests hold against the server agrees with them.
+        assert_same_bytes(&table.answers(&sent).0, &answered);
+    }
+}
+
+#[test]
+fn the_document_names_the_limits_that_the_library_has() {
+    use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, LONG_BODY_MAX_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES};
+
+    for limit in [KEY_LEN_MAX_BYTES, LONG_BODY_MAX_BYTES, PAGE_LEN_MAX_BYTES, PAGE_LEN_MAX_BYTES + 8, PAGE_MAX_BYTES] {
+        let digits = limit.to_string();
+        let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+        assert!(DOCUMENT.contains(&groups.join(",")), "{limit}");
+    }
+}
