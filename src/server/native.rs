@@ -11,9 +11,9 @@ use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece};
 use super::pass::{Pass, Then};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
-    LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PageHeader,
-    REQUEST_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, RangeHeader, Request, ResponseHeader, Status, long_len_bytes,
-    range_flags,
+    LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
+    PageHeader, REQUEST_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, RangeHeader, Request, ResponseHeader, Status,
+    long_len_bytes, range_flags,
 };
 use crate::store::{Found, Page, Rows, Store};
 
@@ -324,7 +324,11 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
 /// Adds a page: its two headers are copied, and its rows if they are short.
 fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<()> {
     const HEADERS_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES;
-    let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize)?;
+    // Neither happens but in a file that has changed since it was opened.
+    let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize);
+    let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
+        return add_header(ERROR, answers);
+    };
     let is_copied = rows.len() <= COPY_MAX_BYTES;
     let room = answers.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
     let (headers, copied_rows) = room.split_at_mut(HEADERS_LEN_BYTES);

@@ -107,7 +107,7 @@ impl Page {
     /// All rows between two positions.
     pub(super) fn between(start: Position, end: Position) -> Page {
         let offset_bytes = start.offset_bytes..end.offset_bytes;
-        Page { offset_bytes, row_count: end.row - start.row, more: false }
+        Page { offset_bytes, row_count: end.row.saturating_sub(start.row), more: false }
     }
 }
 
@@ -117,7 +117,8 @@ impl Rows<'_> {
     /// records, but at least one if there is one.
     pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Page {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
-        let len_bytes = |next: Position, end: Position| end.offset_bytes - next.offset_bytes;
+        // Wraps, here and below, only in a file that has changed since it was opened.
+        let len_bytes = |next: Position, end: Position| end.offset_bytes.wrapping_sub(next.offset_bytes);
         if rows > rows_max {
             match backward {
                 false => end = store.position(next.row + rows_max),
@@ -127,11 +128,11 @@ impl Rows<'_> {
         if next.row < end.row && len_bytes(next, end) > len_max_bytes as u64 {
             match backward {
                 false => {
-                    let (not_behind, _) = store.positions_at(next.offset_bytes + len_max_bytes as u64);
+                    let (not_behind, _) = store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64));
                     end = if not_behind.row > next.row { not_behind } else { store.position(next.row + 1) };
                 }
                 true => {
-                    let (_, not_before) = store.positions_at(end.offset_bytes - len_max_bytes as u64);
+                    let (_, not_before) = store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64));
                     next = if not_before.row < end.row { not_before } else { store.position(end.row - 1) };
                 }
             }
@@ -160,7 +161,7 @@ impl<'s> Iterator for Rows<'s> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end.row - self.next.row;
+        let left = self.end.row.saturating_sub(self.next.row);
         (left, Some(left))
     }
 }

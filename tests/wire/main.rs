@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod changed;
 mod document;
 mod long;
 mod mutations;
