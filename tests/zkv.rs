@@ -2,16 +2,20 @@
 
 #![cfg(feature = "cli")]
 
+mod common;
 mod peer;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use peer::{ERROR, EXISTS, NOT_FOUND, Peer, announced, found};
+use peer::{COUNT_7, ERROR, EXISTS, NOT_FOUND, Peer, announced, found, page};
 use tempfile::TempDir;
-use zero_kv::bake::{self, Options};
+use zero_kv::bake::{self, Keys, Options};
 
 const BINARY: &[u8] = b"\0\xff\n\r\n,\"\x1b[31m";
 
@@ -84,7 +88,7 @@ fn options_come_before_or_after_the_subcommand() {
     assert_answer(&before, 0, b"seven");
     let between = zkv().arg("get").arg("--db").arg(&db).arg("7").output().unwrap();
     assert_answer(&between, 0, b"seven");
-    let peer = Peer::answering(&[NOT_FOUND]);
+    let peer = Peer::answering(&[COUNT_7, NOT_FOUND]);
     let before = zkv().arg("--socket").arg(peer.socket()).args(["get", "7"]).output().unwrap();
     assert_answer(&before, 1, b"");
 }
@@ -114,9 +118,24 @@ fn a_file_that_is_none_is_an_error() {
 fn a_command_line_that_makes_no_sense_is_refused() {
     let (_folder, db) = baked();
     for key in ["", "-1", "+7", " 7", "0x7", "seven", "18446744073709551616"] {
-        assert_usage_error(&ask_file(&db, &["get", key]), "an unsigned 64-bit decimal");
-        assert_usage_error(&ask_file(&db, &["exists", key]), "an unsigned 64-bit decimal");
+        for question in [["get", key], ["exists", key], ["floor", key], ["ceiling", key]] {
+            assert_error(&ask_file(&db, &question), &[&format!("the key is \"{key}\""), "an unsigned 64-bit decimal"]);
+            assert_error(&ask_peer(&Peer::answering(&[COUNT_7]), &question), &["an unsigned 64-bit decimal"]);
+        }
     }
+    for bound in ["--from=x", "--after=", "--to=-1", "--before=0x7"] {
+        for question in ["range", "count"] {
+            assert_error(&ask_file(&db, &[question, bound]), &["an unsigned 64-bit decimal"]);
+        }
+    }
+    for both in
+        [["--from=1", "--after=1"], ["--to=1", "--before=1"], ["--prefix=1", "--to=1"], ["--after=1", "--prefix=1"]]
+    {
+        assert_usage_error(&ask_file(&db, &["range", both[0], both[1]]), "cannot be used with");
+        assert_usage_error(&ask_file(&db, &["count", both[0], both[1]]), "cannot be used with");
+    }
+    assert_usage_error(&ask_file(&db, &["range", "--limit=-1"]), "invalid value");
+    assert_error(&ask_file(&db, &["range", "--prefix", "1"]), &["keys of this table are unsigned 64-bit numbers"]);
     assert_usage_error(&ask_file(&db, &["get"]), "<KEY>");
     assert_usage_error(&ask_file(&db, &["put", "7"]), "put");
     for both in [["--socket", "s", "get", "7"], ["get", "7", "--socket", "s"]] {
@@ -159,35 +178,171 @@ fn an_error_that_nobody_reads_is_no_panic() {
 #[test]
 fn a_server_answers_with_the_bytes_as_they_are() {
     for value in [&b"seven"[..], b"", BINARY, &[b'x'; 100_000]] {
-        let peer = Peer::answering(&[&found(value)]);
+        let peer = Peer::answering(&[COUNT_7, &found(value)]);
         assert_answer(&ask_peer(&peer, &["get", "258"]), 0, value);
+        assert_eq!(peer.request()[..4], [0, 1, 0, 5], "the table is asked what its keys are");
         assert_eq!(peer.request(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
     }
-    let peer = Peer::answering(&[EXISTS]);
+    let peer = Peer::answering(&[COUNT_7, EXISTS]);
     assert_answer(&ask_peer(&peer, &["exists", "258"]), 0, b"");
+    peer.request();
     assert_eq!(peer.request(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
-    for question in ["get", "exists"] {
-        assert_answer(&ask_peer(&Peer::answering(&[NOT_FOUND]), &[question, "7"]), 1, b"");
+    // A table of bytes has no numbers, so digits are bytes.
+    let peer = Peer::answering(&[ERROR, COUNT_7, &found(b"bytes")]);
+    assert_answer(&ask_peer(&peer, &["get", "258"]), 0, b"bytes");
+    (peer.request(), peer.request());
+    assert_eq!(peer.request(), *b"\0\x01\0\0\0\0\0\x03258\0\0\0\0\0");
+    for question in ["get", "exists", "floor", "ceiling"] {
+        assert_answer(&ask_peer(&Peer::answering(&[COUNT_7, NOT_FOUND]), &[question, "7"]), 1, b"");
+    }
+    for question in ["first", "last", "range"] {
+        assert_answer(&ask_peer(&Peer::answering(&[&page::<u64>(&[], 0)]), &[question]), 1, b"");
+        assert_answer(&ask_peer(&Peer::answering(&[&page(&[(5_u64, "five")], 0)]), &[question]), 0, b"5,five\n");
     }
 }
 
 #[test]
 fn a_server_that_answers_wrongly_is_an_error() {
     for question in ["get", "exists"] {
-        let ask = |answer: &[u8]| ask_peer(&Peer::answering(&[answer]), &[question, "7"]);
+        let ask = |answer: &[u8]| ask_peer(&Peer::answering(&[COUNT_7, answer]), &[question, "7"]);
         assert_error(&ask(ERROR), &["peer.sock: ", "answered key 7 with an error"]);
         assert_error(&ask(&announced(77, 0)), &["peer.sock: status code 77, where 0 (ok)"]);
         assert_error(&ask(&announced(1, 5)), &["peer.sock: a value of 5 bytes", "NotFound"]);
         assert_error(&ask(&announced(0, u32::MAX)), &["peer.sock: a value of 4294967295 bytes announced"]);
-        let closed = ask_peer(&Peer::closing_after(&[&NOT_FOUND[..3]]), &[question, "7"]);
+        let closed = ask_peer(&Peer::closing_after(&[COUNT_7, &NOT_FOUND[..3]]), &[question, "7"]);
         assert_error(&closed, &["peer.sock: ", "closed the connection after 3 of 8 bytes of the answer's header"]);
+        let no_kind = ask_peer(&Peer::answering(&[ERROR, ERROR]), &[question, "7"]);
+        assert_error(&no_kind, &["peer.sock: ", "what its keys are"]);
+    }
+    let unordered = page(&[(2_u64, ""), (1, "")], 0);
+    assert_error(&ask_peer(&Peer::answering(&[&unordered]), &["range"]), &["peer.sock: ", "row 1 is not in key order"]);
+}
+
+/// Exit status, standard output and standard error.
+type Outcome = (Option<i32>, Vec<u8>, String);
+
+/// A table, asked as a file and over a socket.
+struct Both {
+    folder: TempDir,
+    _server: common::Server,
+}
+
+impl Both {
+    fn new(keys: Keys, csv: &[u8]) -> Both {
+        let folder = tempfile::tempdir().unwrap();
+        let (db, socket) = (folder.path().join("table.db"), folder.path().join("s.sock"));
+        bake_as(keys, csv, &db).unwrap();
+        let server = common::Server::start(&db, &socket);
+        Both { folder, _server: server }
+    }
+
+    /// What both say; standard error may differ.
+    #[track_caller]
+    fn ask<S: AsRef<OsStr>>(&self, question: &[S]) -> Outcome {
+        let [file, server] = [("--db", "table.db"), ("--socket", "s.sock")].map(|(option, name)| {
+            let output = zkv().arg(option).arg(self.folder.path().join(name)).args(question).output().unwrap();
+            (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
+        });
+        assert_eq!((&file.0, &file.1), (&server.0, &server.1), "{} {}", file.2, server.2);
+        server
+    }
+
+    #[track_caller]
+    fn assert<S: AsRef<OsStr>>(&self, question: &[S], status: i32, stdout: &str) {
+        let (code, found, stderr) = self.ask(question);
+        assert_eq!((code, str::from_utf8(&found).unwrap(), &*stderr), (Some(status), stdout, ""));
+    }
+}
+
+fn bake_as(keys: Keys, csv: &[u8], db: &Path) -> Result<bake::Report, bake::BakeError> {
+    let mut options = Options::default();
+    options.keys = keys;
+    bake::bake_csv(csv, db, &options, &mut |_| ())
+}
+
+#[test]
+fn a_table_of_numbers_answers_in_key_order_over_socket_and_file_alike() {
+    let table = Both::new(Keys::U64, b"10,ten\n20,\"twenty, quoted\"\n30,\n");
+    table.assert(&["floor", "19"], 0, "10,ten\n");
+    table.assert(&["floor", "9"], 1, "");
+    table.assert(&["ceiling", "11"], 0, "20,\"twenty, quoted\"\n");
+    table.assert(&["ceiling", "31"], 1, "");
+    table.assert(&["first"], 0, "10,ten\n");
+    table.assert(&["last"], 0, "30,\n");
+    table.assert(&["range"], 0, "10,ten\n20,\"twenty, quoted\"\n30,\n");
+    table.assert(&["range", "--reverse"], 0, "30,\n20,\"twenty, quoted\"\n10,ten\n");
+    table.assert(&["range", "--limit", "1"], 0, "10,ten\n");
+    table.assert(&["range", "--limit", "1", "--reverse"], 0, "30,\n");
+    table.assert(&["range", "--limit", "0"], 1, "");
+    table.assert(&["range", "--from", "10", "--before", "20"], 0, "10,ten\n");
+    table.assert(&["range", "--after", "10", "--to", "30", "--limit", "5"], 0, "20,\"twenty, quoted\"\n30,\n");
+    table.assert(&["range", "--after", "30"], 1, "");
+    table.assert(&["range", "--from", "30", "--to", "10"], 1, "");
+    table.assert(&["count"], 0, "3\n");
+    table.assert(&["count", "--after", "10"], 0, "2\n");
+    table.assert(&["count", "--before", "10"], 1, "0\n");
+    for question in [["range", "--prefix", "1"], ["count", "--prefix", "1"]] {
+        let (status, stdout, stderr) = table.ask(&question);
+        assert_eq!((status, &stdout[..]), (Some(2), &b""[..]));
+        assert!(stderr.contains("keys may be of the other kind"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_table_of_bytes_answers_in_key_order_over_socket_and_file_alike() {
+    let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\nbumblebee,\n-5,minus five\n7,seven\n");
+    table.assert(&["get", "7"], 0, "seven");
+    table.assert(&["get", "-5"], 0, "minus five");
+    table.assert(&["exists", "--", "--bee"], 1, "");
+    table.assert(&["floor", "bean"], 0, "ant,1\n");
+    table.assert(&["ceiling", "bean"], 0, "bee,22\n");
+    table.assert(&["range", "--prefix", "b"], 0, "bee,22\nbumblebee,\n");
+    table.assert(&["range", "--prefix", "b", "--reverse", "--limit", "1"], 0, "bumblebee,\n");
+    table.assert(&["range", "--prefix", "c"], 1, "");
+    table.assert(&["count", "--prefix", ""], 0, "5\n");
+    table.assert(&["range", "--from", "7", "--before", "bee"], 0, "7,seven\nant,1\n");
+    table.assert(&["count", "--from", "bee", "--to", "bumblebee"], 0, "2\n");
+    let not_utf8 = OsStr::from_bytes(b"b\xff");
+    table.assert(&[OsStr::new("floor"), not_utf8], 0, "bumblebee,\n");
+    table.assert(&[OsStr::new("count"), OsStr::new("--before"), not_utf8], 0, "5\n");
+}
+
+#[test]
+fn rows_are_written_as_baker_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, again) = (folder.path().join("table.db"), folder.path().join("again.db"));
+    let seed = 0xc57;
+    println!("seed {seed}");
+    let mut random = common::random(seed);
+    let mut field = |least: u64| -> Vec<u8> {
+        let len = least + random() % 6;
+        (0..len).map(|_| b"a,\"\n\r \0\xff;\xef\xbb\xbf7"[(random() % 13) as usize]).collect()
+    };
+    let quoted = |field: &[u8]| -> Vec<u8> {
+        let doubled = field.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
+        std::iter::once(b'"').chain(doubled).chain([b'"']).collect()
+    };
+    // The least key begins with a byte order mark in some tables.
+    for marked in [false, true] {
+        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = (0..500).map(|_| (field(1), field(0))).collect();
+        if marked {
+            rows.retain(|key, _| key[0] > 0xef);
+            rows.insert(b"\xef\xbb\xbfmark".to_vec(), b"v".to_vec());
+        }
+        let csv: Vec<u8> =
+            rows.iter().flat_map(|(key, value)| [&quoted(key)[..], b",", &quoted(value), b"\n"].concat()).collect();
+        bake_as(Keys::Bytes, &csv, &db).unwrap();
+        let output = ask_file(&db, &["range"]);
+        assert_eq!(output.status.code(), Some(0));
+        bake_as(Keys::Bytes, &output.stdout, &again).unwrap();
+        assert!(fs::read(&db).unwrap() == fs::read(&again).unwrap());
     }
 }
 
 #[test]
 fn an_announced_length_takes_no_memory_before_its_bytes_come() {
     let answer = [&announced(0, 1 << 30)[..], b"seven"].concat();
-    let peer = Peer::closing_after(&[&answer]);
+    let peer = Peer::closing_after(&[COUNT_7, &answer]);
     // A quarter of the announced length is all the memory there is.
     let limited = "ulimit -v 262144 && exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");

@@ -1,5 +1,7 @@
 //! A server made of bytes: it answers with what the test says, right or wrong.
 
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -15,11 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const NOT_FOUND: &[u8] = &[0, 0, 0, 1, 0, 0, 0, 0];
 pub(crate) const ERROR: &[u8] = &[0, 0, 0, 2, 0, 0, 0, 0];
 pub(crate) const EXISTS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0];
+/// What a server says of how many keys are in a range; by the kind of its ends,
+/// it tells what the table's keys are.
+pub(crate) const COUNT_7: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7];
 
 /// A listener that takes one connection, in a folder of its own.
 pub(crate) struct Peer {
     folder: TempDir,
-    requests: Receiver<[u8; 16]>,
+    requests: Receiver<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -45,7 +50,7 @@ impl Peer {
     }
 
     /// The next request that arrived.
-    pub(crate) fn request(&self) -> [u8; 16] {
+    pub(crate) fn request(&self) -> Vec<u8> {
         self.requests.recv_timeout(PATIENCE).expect("a whole request")
     }
 
@@ -68,11 +73,19 @@ impl Peer {
 }
 
 /// Ends early if the client does: the test then looks at what the client says.
-fn converse(stream: &mut UnixStream, answers: &[Vec<u8>], seen: &Sender<[u8; 16]>) {
+fn converse(stream: &mut UnixStream, answers: &[Vec<u8>], seen: &Sender<Vec<u8>>) {
     for answer in answers {
-        let mut request = [0; 16];
+        let mut request = vec![0; 16];
         if stream.read_exact(&mut request).is_err() {
             return;
+        }
+        // A long request says so in its second byte, and how long its body is behind its op.
+        if request[1] > 0 {
+            let body_len = u32::from_be_bytes(request[4..8].try_into().unwrap());
+            request.resize((8 + body_len as usize).next_multiple_of(16), 0);
+            if stream.read_exact(&mut request[16..]).is_err() {
+                return;
+            }
         }
         let _ = seen.send(request);
         if stream.write_all(answer).is_err() {
@@ -84,6 +97,47 @@ fn converse(stream: &mut UnixStream, answers: &[Vec<u8>], seen: &Sender<[u8; 16]
 /// A found value, as the wire carries it.
 pub(crate) fn found(value: &[u8]) -> Vec<u8> {
     [&announced(0, value.len() as u32)[..], value].concat()
+}
+
+/// A page as the wire carries it: of numbers or of bytes, each row aligned to 8.
+pub(crate) fn page<K: Row>(rows: &[(K, &str)], more: u16) -> Vec<u8> {
+    let records: Vec<u8> = rows.iter().flat_map(|(key, value)| record(key.prefix(), value)).collect();
+    found(&[&page_header(rows.len() as u32, K::KIND, 3, more)[..], &records].concat())
+}
+
+pub(crate) fn page_header(rows: u32, key_kind: u8, align_bits: u8, more: u16) -> [u8; 8] {
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&rows.to_be_bytes());
+    (header[4], header[5]) = (key_kind, align_bits);
+    header[6..].copy_from_slice(&more.to_be_bytes());
+    header
+}
+
+fn record(mut record: Vec<u8>, value: &str) -> Vec<u8> {
+    record.resize(record.len().next_multiple_of(8), 0);
+    record.extend(found(value.as_bytes()));
+    record.resize(record.len().next_multiple_of(8), 0);
+    record
+}
+
+/// A key of a row, and how it stands there.
+pub(crate) trait Row {
+    const KIND: u8;
+    fn prefix(&self) -> Vec<u8>;
+}
+
+impl Row for u64 {
+    const KIND: u8 = 1;
+    fn prefix(&self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+}
+
+impl Row for &str {
+    const KIND: u8 = 2;
+    fn prefix(&self) -> Vec<u8> {
+        [&(self.len() as u16).to_le_bytes()[..], self.as_bytes()].concat()
+    }
 }
 
 /// A header with these two numbers.

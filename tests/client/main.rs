@@ -1,8 +1,16 @@
 //! What `Client` promises, against a peer that sends hand-written bytes.
 
+#[path = "../peer/mod.rs"]
 mod peer;
 
+mod pages;
+#[cfg(feature = "cli")]
+mod server;
+
+use std::ops::Bound;
+
 use peer::{ERROR, EXISTS, NOT_FOUND, Peer, announced, found};
+use zero_kv::Key;
 use zero_kv::client::{AnswerPart, Client, ClientError};
 use zero_kv::protocol::answer::Violation;
 use zero_kv::protocol::native::{Op, Status, VALUE_LEN_MAX_BYTES};
@@ -32,6 +40,62 @@ fn requests_are_sent_as_the_document_draws_them() {
 }
 
 #[test]
+fn keys_of_bytes_are_sent_as_the_document_draws_them() {
+    let peer = Peer::answering(&[&found(b"22"), EXISTS, NOT_FOUND]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    assert_eq!(client.get("bee").unwrap(), Some(b"22".to_vec()));
+    assert_eq!(peer.request(), *b"\0\x01\0\0\0\0\0\x03bee\0\0\0\0\0");
+    assert!(client.exists("12345678").unwrap());
+    assert_eq!(peer.request(), *b"\0\x01\0\x01\0\0\0\x0812345678");
+    assert_eq!(client.get(&[7; 65_535]).unwrap(), None);
+    let request = peer.request();
+    assert_eq!((request.len(), &request[..9]), (65_552, &b"\0\x01\0\0\0\0\xff\xff\x07"[..]));
+    assert_eq!(request[65_543..], [0; 9]);
+}
+
+#[test]
+fn a_key_that_no_table_has_is_not_sent() {
+    let peer = Peer::answering(&[NOT_FOUND]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let long = vec![b'k'; 65_536];
+    let refused = |result: Result<bool, ClientError>| result.unwrap_err().to_string();
+    for (key, said) in [(&b""[..], "a key of 0 bytes, where 1 to 65535 are possible"), (&long, "a key of 65536 bytes")]
+    {
+        assert!(refused(client.get(key).map(|_| true)).starts_with(said));
+        assert!(refused(client.exists(key)).starts_with(said));
+        assert!(refused(client.floor(key).map(|_| true)).starts_with(said));
+        assert!(refused(client.ceiling(key).map(|_| true)).starts_with(said));
+    }
+    let key = Key::from(&long);
+    for range in [(Bound::Included(key), Bound::Unbounded), (Bound::Unbounded, Bound::Excluded(key))] {
+        assert!(matches!(client.range(range), Err(ClientError::KeyLen { len_bytes: 65_536 })));
+        assert!(matches!(client.count(range), Err(ClientError::KeyLen { len_bytes: 65_536 })));
+        assert!(matches!(client.first_page(range, 1), Err(ClientError::KeyLen { len_bytes: 65_536 })));
+    }
+    assert!(matches!(client.prefix(&long), Err(ClientError::KeyLen { len_bytes: 65_536 })));
+    let mixed = client.count(Key::from(7)..Key::from("seven")).unwrap_err();
+    let expected = "a range whose start is one of unsigned 64-bit numbers and whose end is one of bytes, \
+                    where both must be of one kind";
+    assert_eq!(mixed.to_string(), expected);
+    // The connection is as it was.
+    assert_eq!(client.get("k").unwrap(), None);
+    assert_eq!(peer.request()[..9], *b"\0\x01\0\0\0\0\0\x01k");
+}
+
+#[test]
+fn an_error_names_the_key_on_one_line() {
+    let peer = Peer::answering(&[ERROR; 3]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let mut said = |key: &[u8]| client.get(key).unwrap_err().to_string();
+    let (text, long) = (said(b"a\n\"\xff"), said(&[b'k'; 1000]));
+    assert!(text.contains(r#"answered key "a\n\"\xff" with an error"#), "{text}");
+    assert!(text.contains("keys may be of the other kind"), "{text}");
+    assert!(long.contains(&format!("key \"{}...\" with", "k".repeat(64))), "{long}");
+    let range = client.count("a".."b").unwrap_err().to_string();
+    assert!(range.contains(r#"answered the range from "a" to "b" with an error"#), "{range}");
+}
+
+#[test]
 fn answers_follow_each_other_on_one_connection() {
     // Longer than the client's buffer and the socket's.
     let large: Vec<u8> = (0..3 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -40,7 +104,7 @@ fn answers_follow_each_other_on_one_connection() {
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(client.get(1).unwrap().as_deref(), Some(&b"seven"[..]));
     assert_eq!(client.get(2).unwrap(), None);
-    assert!(matches!(client.get(3), Err(ClientError::Server { key: 3, .. })));
+    assert!(matches!(client.get(3), Err(ClientError::Server { asked, .. }) if asked == "key 3"));
     assert!(client.exists(4).unwrap(), "an error status does not end the connection");
     assert!(client.get(5).unwrap() == Some(large));
     assert_eq!(client.get(6).unwrap(), Some(vec![]));
