@@ -26,7 +26,7 @@ pub use get::get;
 pub use glob::Glob;
 pub use number::integer;
 pub use parse::{Parsed, Progress, ProtocolError, parse};
-pub use reply::{Reply, Version};
+pub use reply::{Reply, Sink, Version};
 pub use reply_len::{NotReply, reply_len_bytes};
 
 /// The most arguments of a command, its name included. Redis 6.2 has the same.

@@ -13,18 +13,37 @@ pub enum Version {
     Resp3,
 }
 
+/// What replies are written to: bytes behind those that are there.
+pub trait Sink {
+    /// Adds bytes.
+    fn push_bytes(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    #[inline]
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
 /// Writes replies to the end of a buffer.
 #[derive(Debug)]
-pub struct Reply<'a> {
-    out: &'a mut Vec<u8>,
+pub struct Reply<'a, S = Vec<u8>> {
+    out: &'a mut S,
     version: Version,
 }
 
-impl<'a> Reply<'a> {
+impl<'a, S: Sink> Reply<'a, S> {
     /// Replies of this version, behind what `out` holds.
     #[inline]
-    pub fn new(out: &'a mut Vec<u8>, version: Version) -> Self {
+    pub fn new(out: &'a mut S, version: Version) -> Self {
         Reply { out, version }
+    }
+
+    /// What is written to, for what this does not write itself.
+    #[inline]
+    pub fn sink(&mut self) -> &mut S {
+        self.out
     }
 
     /// The version that is written.
@@ -51,17 +70,16 @@ impl<'a> Reply<'a> {
     /// A number.
     #[inline]
     pub fn integer(&mut self, number: i64) {
-        self.out.push(b':');
-        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        self.out.push_bytes(b":");
+        self.out.push_bytes(itoa::Buffer::new().format(number).as_bytes());
+        self.out.push_bytes(b"\r\n");
     }
 
     /// A value.
     #[inline]
     pub fn bulk(&mut self, value: &[u8]) {
-        self.out.reserve(value.len() + b"$18446744073709551615\r\n\r\n".len());
         self.bulk_header(value.len());
-        self.out.extend_from_slice(value);
+        self.out.push_bytes(value);
         self.bulk_end();
     }
 
@@ -74,7 +92,7 @@ impl<'a> Reply<'a> {
     /// What follows a value.
     #[inline]
     pub fn bulk_end(&mut self) {
-        self.out.extend_from_slice(b"\r\n");
+        self.out.push_bytes(b"\r\n");
     }
 
     /// No value.
@@ -131,8 +149,8 @@ impl<'a> Reply<'a> {
             Version::Resp2 => self.bulk(text.as_bytes()),
             Version::Resp3 => {
                 self.header(b'=', b"txt:".len() + text.len());
-                self.out.extend_from_slice(b"txt:");
-                self.out.extend_from_slice(text.as_bytes());
+                self.out.push_bytes(b"txt:");
+                self.out.push_bytes(text.as_bytes());
                 self.bulk_end();
             }
         }
@@ -140,19 +158,22 @@ impl<'a> Reply<'a> {
 
     #[inline]
     fn header(&mut self, kind: u8, number: usize) {
-        self.out.push(kind);
-        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        self.out.push_bytes(&[kind]);
+        self.out.push_bytes(itoa::Buffer::new().format(number).as_bytes());
+        self.out.push_bytes(b"\r\n");
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
-        self.out.push(kind);
-        self.out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
-        self.out.extend_from_slice(b"\r\n");
+        self.out.push_bytes(&[kind]);
+        for (at, part) in text.split(|byte| matches!(byte, b'\r' | b'\n')).enumerate() {
+            self.out.push_bytes(if at == 0 { b"" } else { b" " });
+            self.out.push_bytes(part);
+        }
+        self.out.push_bytes(b"\r\n");
     }
 
     fn by_version(&mut self, resp2: &[u8], resp3: &[u8]) {
-        self.out.extend_from_slice(if self.version == Version::Resp2 { resp2 } else { resp3 });
+        self.out.push_bytes(if self.version == Version::Resp2 { resp2 } else { resp3 });
     }
 }
 
@@ -230,7 +251,7 @@ mod tests {
         let in_place = written(1, |reply| reply.bulk(&[b'x'; 1000]));
         let framed = written(1, |reply| {
             reply.bulk_header(1000);
-            reply.out.extend([b'x'; 1000]);
+            reply.sink().extend([b'x'; 1000]);
             reply.bulk_end();
         });
         assert_eq!(framed, in_place);

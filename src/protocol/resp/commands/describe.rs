@@ -3,11 +3,11 @@
 //! In: entries of the table. Out: the elements of the replies to `COMMAND`,
 //! `COMMAND INFO`, `COMMAND DOCS`, `COMMAND GETKEYS` and a container's `HELP`.
 
-use super::super::{Command, Reply};
+use super::super::{Command, Reply, Sink};
 use super::{Keys, Spec};
 
 /// One command, as in the reply to `COMMAND INFO`.
-pub fn info(spec: &Spec, reply: &mut Reply) {
+pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
     reply.integer(spec.arity.into());
@@ -32,7 +32,7 @@ pub fn info(spec: &Spec, reply: &mut Reply) {
 
 /// The name of one command and a map of its documentation, as in the reply to
 /// `COMMAND DOCS`, which is a map of such pairs.
-pub fn docs(spec: &Spec, reply: &mut Reply) {
+pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
     reply.map(if spec.subcommands.is_empty() { 4 } else { 5 });
     let entries =
@@ -51,7 +51,7 @@ pub fn docs(spec: &Spec, reply: &mut Reply) {
 }
 
 /// The whole reply to a container's `HELP`.
-pub fn help(container: &Spec, reply: &mut Reply) {
+pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     reply.array(1 + 2 * container.subcommands.len());
     let name = container.name.to_ascii_uppercase();
     reply.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
@@ -71,7 +71,7 @@ pub fn keys<'a>(spec: &Spec, command: &Command<'a>) -> impl Iterator<Item = &'a 
     command.args().skip(first as usize).take(count).step_by(step.max(1) as usize)
 }
 
-fn words(words: &[&str], reply: &mut Reply) {
+fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
     reply.set(words.len());
     for word in words {
         reply.simple(word);
@@ -79,7 +79,7 @@ fn words(words: &[&str], reply: &mut Reply) {
 }
 
 /// Where the keys are, in the newer form.
-fn key_spec(keys: Keys, reply: &mut Reply) {
+fn key_spec<S: Sink>(keys: Keys, reply: &mut Reply<S>) {
     reply.map(3);
     reply.bulk(b"flags");
     words(&["RO", "access"], reply);
@@ -91,7 +91,7 @@ fn key_spec(keys: Keys, reply: &mut Reply) {
     found_by("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
 }
 
-fn found_by(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply) {
+fn found_by<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
     reply.map(2);
     reply.bulk(b"type");
     reply.bulk(kind.as_bytes());
