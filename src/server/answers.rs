@@ -5,10 +5,13 @@
 
 use std::io::IoSlice;
 
+use crate::protocol::resp::Sink;
 use crate::store::Store;
 
 /// Answers up to this length are copied, longer ones are borrowed.
 pub(super) const COPY_MAX_BYTES: usize = 4096;
+/// What frames an answer in the Redis protocol, at most.
+const FRAME_LEN_MAX_BYTES: usize = 32;
 /// What the copied answers of one pass take up, but for the last of them.
 const COPIED_MAX_BYTES: usize = 64 << 10;
 /// What a connection keeps of its memory once its client has taken the answers.
@@ -66,9 +69,12 @@ impl Answers {
         self.copied_len_bytes + self.borrowed.len_bytes
     }
 
-    /// Whether they should be sent before more is added.
+    /// Whether they should be sent before more is added. If not, there is room for
+    /// a framed answer of any length.
+    #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
-        self.copied_len_bytes + COPY_MAX_BYTES > COPIED_MAX_BYTES || self.borrowed.count == BORROWED_MAX
+        self.copied_len_bytes + COPY_MAX_BYTES + FRAME_LEN_MAX_BYTES > COPIED_MAX_BYTES
+            || self.borrowed.count == BORROWED_MAX
     }
 
     /// Adds bytes, however many.
@@ -80,6 +86,20 @@ impl Answers {
         }
         self.buffer[self.copied_len_bytes..end].copy_from_slice(bytes);
         self.copied_len_bytes = end;
+    }
+
+    /// Adds bytes that stand at an offset of the records section. They are copied
+    /// if they are short.
+    #[inline]
+    pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
+        if bytes.len() > COPY_MAX_BYTES {
+            let after_copied_bytes = self.copied_len_bytes;
+            let piece = Piece { offset_bytes: offset_bytes as usize, len_bytes: bytes.len(), after_copied_bytes };
+            if self.borrowed.push(piece).is_some() {
+                return;
+            }
+        }
+        self.push(bytes);
     }
 
     /// Hands on what is to be sent after the first `sent_bytes`, in pieces if
@@ -98,6 +118,13 @@ impl Answers {
         unsent.pieces.extend_from_slice(self.borrowed.pieces());
         unsent.sent_bytes = sent_bytes;
         unsent.total_len_bytes = self.total_len_bytes();
+    }
+}
+
+impl Sink for Answers {
+    #[inline]
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.push(bytes);
     }
 }
 

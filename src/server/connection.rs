@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -56,16 +57,16 @@ enum Protocol {
 }
 
 impl Protocol {
-    fn answer(&mut self, shared: &Arc<Shared>, input: &[u8], answers: &mut Answers) -> Pass {
+    fn answer(&mut self, peer: Option<SocketAddr>, shared: &Arc<Shared>, input: &[u8], answers: &mut Answers) -> Pass {
         if let Protocol::Unknown = self {
             match input.first() {
                 None => return Pass { taken_bytes: 0, then: Then::Read },
                 Some(0) => *self = Protocol::Native,
-                Some(_) => *self = Protocol::Redis(Box::new(redis::Session::new(shared))),
+                Some(_) => *self = Protocol::Redis(Box::new(redis::Session::new(peer, shared))),
             }
         }
         match self {
-            Protocol::Redis(session) => session.answer(shared, input, answers),
+            Protocol::Redis(session) => session.answer(input, answers),
             Protocol::Unknown | Protocol::Native => native::answer(&shared.store, input, answers),
         }
     }
@@ -74,6 +75,8 @@ impl Protocol {
 /// A connection, which is done when the client is, or the server.
 pub(super) struct Connection<S> {
     stream: S,
+    /// Where the client is, if it came over TCP.
+    peer: Option<SocketAddr>,
     shared: Arc<Shared>,
     protocol: Protocol,
     /// What was read and is not answered.
@@ -93,9 +96,9 @@ struct Turn {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(stream: S, peer: Option<SocketAddr>, shared: Arc<Shared>) -> Self {
         let protocol = Protocol::Unknown;
-        Connection { stream, shared, protocol, held: Vec::new(), then: Then::Read, unsent: None, owes: false }
+        Connection { stream, peer, shared, protocol, held: Vec::new(), then: Then::Read, unsent: None, owes: false }
     }
 
     fn poll_serve(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
@@ -161,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut taken_bytes = 0;
         loop {
             answers.clear();
-            let pass = self.protocol.answer(&self.shared, &input[taken_bytes..], answers);
+            let pass = self.protocol.answer(self.peer, &self.shared, &input[taken_bytes..], answers);
             taken_bytes += pass.taken_bytes;
             self.then = pass.then;
             let polled = self.poll_send(cx, answers);
@@ -269,6 +272,7 @@ mod tests {
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::protocol::native::{Op, Request, ResponseHeader};
+    use crate::server::shared::Serving;
     use crate::store::Store;
 
     /// With the smallest send buffer that the system gives, nearly every write is
@@ -281,7 +285,9 @@ mod tests {
         let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let shared = Arc::new(Shared::new(Arc::new(Store::open(db).unwrap()), Duration::ZERO));
+        let serving = Arc::new(Serving::new(Arc::new(Store::open(db).unwrap()), "s.sock".into(), None, 1));
+        let shared = Arc::new(Shared::new(serving, 0, Duration::ZERO));
+        shared.connection_opened();
 
         let (mut client, server) = StdUnixStream::pair().unwrap();
         set_socket_send_buffer_size(&server, 1).unwrap();
@@ -317,7 +323,7 @@ mod tests {
             });
             runtime.block_on(async {
                 server.set_nonblocking(true).unwrap();
-                Connection::new(UnixStream::from_std(server).unwrap(), shared).await;
+                Connection::new(UnixStream::from_std(server).unwrap(), None, shared).await;
             });
         });
     }

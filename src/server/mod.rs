@@ -34,6 +34,7 @@ use crate::DEFAULT_SOCKET;
 use crate::store::Store;
 pub use answers::Answers;
 use listener::Listener;
+use shared::Serving;
 use worker::{Accepted, Worker};
 
 /// How long a failing accept waits before it tries again.
@@ -147,13 +148,15 @@ impl Server {
     /// # Errors
     /// [`ServerError::Worker`] if a thread cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let tcp_address = self.tcp_address();
+        let socket = self.listener.path().to_path_buf();
+        let serving = Arc::new(Serving::new(Arc::clone(&self.store), socket, tcp_address, self.workers));
         let workers: Vec<Worker> = (0..self.workers)
-            .map(|number| Worker::start(number, &self.store, self.spin))
+            .map(|number| Worker::start(number, &serving, self.spin))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
-        let tcp_address = self.tcp_address();
         let served: io::Result<()> = runtime.block_on(async {
             let unix = UnixListener::from_std(self.listener.socket()?)?;
             let tcp = self.tcp.map(TcpListener::from_std).transpose()?;

@@ -1,18 +1,69 @@
-//! What a worker and its connections know of each other.
+//! What the workers of a server, and the connections of a worker, know of each
+//! other.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::redis::Clients;
 use super::spin::Spin;
 use crate::store::Store;
+
+/// What all workers of a server share.
+pub(super) struct Serving {
+    pub(super) store: Arc<Store>,
+    /// Where clients connect.
+    pub(super) socket: PathBuf,
+    pub(super) tcp: Option<SocketAddr>,
+    pub(super) started: Instant,
+    /// Who speaks the Redis protocol.
+    pub(super) clients: Clients,
+    workers: Box<[Counters]>,
+}
+
+impl Serving {
+    pub(super) fn new(store: Arc<Store>, socket: PathBuf, tcp: Option<SocketAddr>, workers: usize) -> Self {
+        let workers = std::iter::repeat_with(Counters::default).take(workers).collect();
+        Serving { store, socket, tcp, started: Instant::now(), clients: Clients::default(), workers }
+    }
+
+    pub(super) fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The sum of a counter over all workers.
+    pub(super) fn total(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What a worker has counted: passes add to it, requests do not. A worker
+/// writes its own only, on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Counters {
+    /// Connections that there are.
+    pub(super) connections: AtomicU64,
+    /// Connections that there were or are.
+    pub(super) accepted: AtomicU64,
+    /// Commands of the Redis protocol. Native requests are not counted.
+    pub(super) commands: AtomicU64,
+    /// Keys that these commands found.
+    pub(super) hits: AtomicU64,
+    /// Keys that these commands did not find.
+    pub(super) misses: AtomicU64,
+}
 
 /// What a worker's connections share.
 pub(super) struct Shared {
     pub(super) store: Arc<Store>,
-    connections: AtomicUsize,
+    pub(super) serving: Arc<Serving>,
+    /// Which of the server's workers it is.
+    number: usize,
     /// Connections that owe answers their clients have not taken yet.
     owing: AtomicUsize,
     stopping: AtomicBool,
@@ -22,10 +73,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(store: Arc<Store>, spin: Duration) -> Self {
+    /// Of the worker with this number, one of those that `serving` has counters for.
+    pub(super) fn new(serving: Arc<Serving>, number: usize, spin: Duration) -> Self {
         Shared {
-            store,
-            connections: AtomicUsize::new(0),
+            store: Arc::clone(&serving.store),
+            serving,
+            number,
             owing: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             nothing_owed: Notify::new(),
@@ -47,12 +100,18 @@ impl Shared {
         }
     }
 
+    /// What the worker counts.
+    pub(super) fn counters(&self) -> &Counters {
+        &self.serving.workers[self.number]
+    }
+
     pub(super) fn connection_opened(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.counters().connections.fetch_add(1, Ordering::Relaxed);
+        self.counters().accepted.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn connection_closed(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.counters().connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(super) fn owes(&self) {
@@ -66,8 +125,8 @@ impl Shared {
     }
 
     /// How many connections there are.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+    pub(super) fn connections(&self) -> u64 {
+        self.counters().connections.load(Ordering::Relaxed)
     }
 
     /// Lets connections read no more, and waits until none owes an answer.

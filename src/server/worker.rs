@@ -13,8 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
 use super::connection::Connection;
-use super::shared::Shared;
-use crate::store::Store;
+use super::shared::{Serving, Shared};
 
 /// How long a stopping worker waits for clients to take their answers.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -33,8 +32,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(number: usize, store: &Arc<Store>, spin: Duration) -> io::Result<Worker> {
-        let shared = Arc::new(Shared::new(Arc::clone(store), spin));
+    pub(super) fn start(number: usize, serving: &Arc<Serving>, spin: Duration) -> io::Result<Worker> {
+        let shared = Arc::new(Shared::new(Arc::clone(serving), number, spin));
         let (streams, receiver) = unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = Arc::clone(&shared);
@@ -45,7 +44,7 @@ impl Worker {
     }
 
     /// How many connections it has.
-    pub(super) fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> u64 {
         self.shared.connections()
     }
 
@@ -82,13 +81,14 @@ fn spawn(stream: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
     match stream {
         Accepted::Unix(stream) => {
             stream.set_nonblocking(true)?;
-            tokio::spawn(Connection::new(UnixStream::from_std(stream)?, Arc::clone(shared)));
+            tokio::spawn(Connection::new(UnixStream::from_std(stream)?, None, Arc::clone(shared)));
         }
         Accepted::Tcp(stream) => {
             stream.set_nonblocking(true)?;
             // Answers go out whole; none waits for the one after it.
             stream.set_nodelay(true)?;
-            tokio::spawn(Connection::new(TcpStream::from_std(stream)?, Arc::clone(shared)));
+            let peer = stream.peer_addr()?;
+            tokio::spawn(Connection::new(TcpStream::from_std(stream)?, Some(peer), Arc::clone(shared)));
         }
     }
     Ok(())

@@ -354,7 +354,7 @@ impl Store {
     }
 
     #[inline(always)]
-    fn find(&self, key: Key<'_>) -> Result<Found<'_>, LookupError> {
+    pub(crate) fn find(&self, key: Key<'_>) -> Result<Found<'_>, LookupError> {
         Ok(match self.same_kind(key)? {
             Key::U64(key) => self.index().find(key),
             Key::Bytes(key) => self.index().find(key),

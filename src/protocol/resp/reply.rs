@@ -40,6 +40,11 @@ impl<'a, S: Sink> Reply<'a, S> {
         Reply { out, version }
     }
 
+    /// Goes on in another version.
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
     /// What is written to, for what this does not write itself.
     #[inline]
     pub fn sink(&mut self) -> &mut S {

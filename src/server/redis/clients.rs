@@ -1,0 +1,323 @@
+//! Who speaks the Redis protocol, and CLIENT.
+//!
+//! In: connections as they come and go. Out: what is said of them. The list of
+//! clients is locked when one comes or goes and when it is asked for, never on
+//! the way of other commands.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::Out;
+use super::execute::{Outcome, Step, Work};
+use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
+use crate::protocol::resp::{Args, Reply, Version, integer};
+use crate::server::answers::Answers;
+use crate::server::shared::Serving;
+
+/// The longest name of a client, of its library, and of that one's version.
+const NAME_LEN_MAX_BYTES: usize = 128;
+/// The longest list that is replied in one pass.
+const LIST_PASS_LEN_BYTES: usize = 32 << 10;
+/// Longer lists that are held at the same time.
+const LISTS_MAX: u64 = 4;
+
+/// Everyone who is connected and speaks the Redis protocol.
+#[derive(Default)]
+pub(in crate::server) struct Clients {
+    last_id: AtomicU64,
+    connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    lists: Arc<AtomicU64>,
+}
+
+impl Clients {
+    pub(super) fn enter(&self, peer: Option<SocketAddr>) -> Arc<Client> {
+        let id = 1 + self.last_id.fetch_add(1, Ordering::Relaxed);
+        let client = Arc::new(Client {
+            id,
+            peer,
+            since: Instant::now(),
+            active_after_s: AtomicU64::new(0),
+            command: AtomicU8::new(Id::Get as u8),
+            is_resp3: AtomicBool::new(false),
+            names: Mutex::default(),
+        });
+        self.connected().insert(id, Arc::clone(&client));
+        client
+    }
+
+    pub(super) fn leave(&self, client: &Client) {
+        self.connected().remove(&client.id);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.connected().len()
+    }
+
+    fn connected(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        unpoisoned(&self.connected)
+    }
+}
+
+/// Nothing is left half done by those that hold these locks.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One of them, as others see it.
+pub(super) struct Client {
+    id: u64,
+    /// Where it is, if it came over TCP.
+    peer: Option<SocketAddr>,
+    since: Instant,
+    active_after_s: AtomicU64,
+    /// The [`Id`] of what it asked for last.
+    command: AtomicU8,
+    is_resp3: AtomicBool,
+    names: Mutex<Names>,
+}
+
+/// What a client says of itself.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) name: String,
+    lib_name: String,
+    lib_ver: String,
+}
+
+impl Client {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn names(&self) -> MutexGuard<'_, Names> {
+        unpoisoned(&self.names)
+    }
+
+    pub(super) fn was_active(&self) {
+        self.active_after_s.store(self.since.elapsed().as_secs(), Ordering::Relaxed);
+    }
+
+    pub(super) fn asked_for(&self, id: Id) {
+        self.command.store(id as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn speaks(&self, version: Version) {
+        self.is_resp3.store(version == Version::Resp3, Ordering::Relaxed);
+    }
+
+    /// What CLIENT INFO and CLIENT LIST say of it.
+    pub(super) fn line(&self, serving: &Serving) -> String {
+        let mut line = String::new();
+        self.write_line(serving, &mut line);
+        line
+    }
+
+    fn write_line(&self, serving: &Serving, line: &mut String) {
+        let socket = format!("{}:0", serving.socket.display());
+        let (peer, local, flags) = match (self.peer, serving.tcp) {
+            (Some(peer), Some(tcp)) => (peer.to_string(), tcp.to_string(), 'N'),
+            _ => (socket.clone(), socket, 'U'),
+        };
+        let age_s = self.since.elapsed().as_secs();
+        let idle_s = age_s.saturating_sub(self.active_after_s.load(Ordering::Relaxed));
+        let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
+        let (names, command) = (self.names(), command_name(self.command.load(Ordering::Relaxed)));
+        let Names { name, lib_name, lib_ver } = &*names;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            line,
+            "id={} addr={peer} laddr={local} name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
+             ssub=0 multi=-1 cmd={command} user=default redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
+            self.id
+        );
+    }
+}
+
+/// The name of the command whose [`Id`] has this number.
+fn command_name(id: u8) -> &'static str {
+    let is = |spec: &&Spec| spec.id as u8 == id;
+    let mut all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
+    all.find(is).map_or("", |spec| spec.name)
+}
+
+/// # Errors
+/// What to reply, if it is none.
+pub(super) fn valid_name(what: &str, name: &[u8]) -> Result<String, String> {
+    if name.len() > NAME_LEN_MAX_BYTES {
+        return Err(format!("ERR {what} cannot be longer than {NAME_LEN_MAX_BYTES} bytes."));
+    }
+    match std::str::from_utf8(name) {
+        Ok(name) if name.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(name.to_owned()),
+        _ => Err(format!("ERR {what} cannot contain spaces, newlines or special characters.")),
+    }
+}
+
+pub(super) fn get_name(client: &Client, out: &mut Out<'_>) {
+    match client.names().name.as_str() {
+        "" => out.null(),
+        name => out.bulk(name.as_bytes()),
+    }
+}
+
+pub(super) fn set_name(client: &Client, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    client.names().name = valid_name("Client names", args.next().unwrap_or_default())?;
+    out.ok();
+    Ok(())
+}
+
+pub(super) fn set_info(client: &Client, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let (option, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if option.eq_ignore_ascii_case(b"LIB-NAME") {
+        client.names().lib_name = valid_name("lib-name", value)?;
+    } else if option.eq_ignore_ascii_case(b"LIB-VER") {
+        client.names().lib_ver = valid_name("lib-ver", value)?;
+    } else {
+        return Err(format!("ERR Unrecognized option '{}'", option.escape_ascii()));
+    }
+    out.ok();
+    Ok(())
+}
+
+/// Which clients are listed.
+enum Listed {
+    All,
+    None,
+    /// Sorted.
+    Ids(Vec<u64>),
+}
+
+impl Listed {
+    fn parse(mut args: Args<'_>) -> Result<Self, String> {
+        let Some(option) = args.next() else { return Ok(Listed::All) };
+        if option.eq_ignore_ascii_case(b"ID") {
+            let id = |id| integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+            let ids: Option<Vec<u64>> = args.map(id).collect();
+            let mut ids = ids.ok_or("ERR Invalid client ID")?;
+            ids.sort_unstable();
+            return if ids.is_empty() { Err("ERR syntax error".to_owned()) } else { Ok(Listed::Ids(ids)) };
+        }
+        match (args.next(), args.next()) {
+            (Some(kind), None) if option.eq_ignore_ascii_case(b"TYPE") => match kind.to_ascii_lowercase().as_slice() {
+                b"normal" => Ok(Listed::All),
+                b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Listed::None),
+                _ => Err(format!("ERR Unknown client type '{}'", kind.escape_ascii())),
+            },
+            _ => Err("ERR syntax error".to_owned()),
+        }
+    }
+
+    fn has(&self, client: &Client) -> bool {
+        match self {
+            Listed::All => true,
+            Listed::None => false,
+            Listed::Ids(ids) => ids.binary_search(&client.id).is_ok(),
+        }
+    }
+}
+
+pub(super) fn list(serving: &Serving, args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
+    let listed = Listed::parse(args)?;
+    let clients: Vec<_> =
+        serving.clients.connected().values().filter(|client| listed.has(client)).map(Arc::clone).collect();
+    let held = ListHeld::new(&serving.clients.lists);
+    let mut text = String::new();
+    for client in clients {
+        if held.is_none() && text.len() > LIST_PASS_LEN_BYTES {
+            return Err("ERR other clients have not taken such long lists yet: \
+                        ask for fewer with CLIENT LIST ID, or try again"
+                .to_owned());
+        }
+        client.write_line(serving, &mut text);
+    }
+    match held {
+        Some(held) if text.len() > LIST_PASS_LEN_BYTES => {
+            let mut bytes = Vec::new();
+            Reply::new(&mut bytes, out.version()).verbatim(&text);
+            Ok(Outcome::Work(Work::List(List { bytes, sent_bytes: 0, _held: held })))
+        }
+        _ => {
+            out.verbatim(&text);
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+/// One of the long lists that may be held at the same time.
+struct ListHeld(Arc<AtomicU64>);
+
+impl ListHeld {
+    fn new(lists: &Arc<AtomicU64>) -> Option<ListHeld> {
+        let held = ListHeld(Arc::clone(lists));
+        (lists.fetch_add(1, Ordering::Relaxed) < LISTS_MAX).then_some(held)
+    }
+}
+
+impl Drop for ListHeld {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A long list on its way.
+pub(super) struct List {
+    bytes: Vec<u8>,
+    sent_bytes: usize,
+    _held: ListHeld,
+}
+
+impl List {
+    pub(super) fn more(&mut self, answers: &mut Answers) -> Step {
+        if answers.is_full() {
+            return Step::Full;
+        }
+        let rest = &self.bytes[self.sent_bytes..];
+        let part = &rest[..rest.len().min(LIST_PASS_LEN_BYTES)];
+        answers.push(part);
+        self.sent_bytes += part.len();
+        if self.sent_bytes == self.bytes.len() { Step::Done } else { Step::Yield }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_numbers_of_their_own_and_are_gone_when_they_leave() {
+        let clients = Clients::default();
+        let (first, second) = (clients.enter(None), clients.enter(None));
+        assert!(first.id() != second.id());
+        clients.leave(&first);
+        assert_eq!(clients.count(), 1);
+        assert_ne!(clients.enter(None).id(), first.id());
+    }
+
+    #[test]
+    fn only_so_many_long_lists_are_held_at_a_time() {
+        let lists = Arc::default();
+        let mut held: Vec<_> = (0..LISTS_MAX).map(|_| ListHeld::new(&lists).unwrap()).collect();
+        assert!(ListHeld::new(&lists).is_none());
+        held.pop();
+        assert!(ListHeld::new(&lists).is_some());
+    }
+
+    #[test]
+    fn names_are_short_and_printable() {
+        assert_eq!(valid_name("x", b"worker-1:a"), Ok("worker-1:a".to_owned()));
+        assert_eq!(valid_name("x", b""), Ok(String::new()));
+        for name in [&b"a b"[..], b"a\n", b"\x7f", b"\xff", &[b'a'; NAME_LEN_MAX_BYTES + 1]] {
+            assert!(valid_name("x", name).unwrap_err().starts_with("ERR x cannot "), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_number_of_its_own() {
+        for spec in COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands)) {
+            assert_eq!(command_name(spec.id as u8), spec.name);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which command is carried out where.
+//!
+//! In: one whole command. Out: its reply, or the work that is left of it.
+
+use super::clients::{self, List};
+use super::{Out, Session, commands, handshake, info, keyspace, order, strings};
+use crate::protocol::resp::commands::{Id, Refusal, Spec, find_full, help, resolve};
+use crate::protocol::resp::{Args, Command, Reply};
+use crate::server::answers::Answers;
+
+/// What a command came to.
+pub(super) enum Outcome {
+    /// It is answered.
+    Done,
+    /// Some of its reply is still to come.
+    Work(Work),
+    /// It is answered, and the connection ends.
+    Close,
+}
+
+/// What a command has left to do. Each names the argument that comes next by
+/// where it begins in the command.
+pub(super) enum Work {
+    MGet { next_arg: usize },
+    Exists { next_arg: usize, count: i64 },
+    Keys(keyspace::Keys),
+    Commands(commands::Described),
+    GetKeys(commands::GetKeys),
+    List(List),
+}
+
+/// How far a pass came with it.
+pub(super) enum Step {
+    /// It is answered.
+    Done,
+    /// There is no room for more answers.
+    Full,
+    /// There is much to do yet.
+    Yield,
+}
+
+impl Session {
+    pub(super) fn execute(&mut self, command: &Command<'_>, answers: &mut Answers) -> Outcome {
+        self.counted.commands += 1;
+        let mut out = Reply::new(answers, self.version);
+        let spec = match resolve(command) {
+            Ok(spec) => spec,
+            Err(refusal) => {
+                out.error(refused(&refusal));
+                return Outcome::Done;
+            }
+        };
+        self.client.asked_for(spec.id);
+        match self.carry_out(spec, command, &mut out) {
+            Ok(outcome) => outcome,
+            Err(problem) => {
+                out.error(problem);
+                Outcome::Done
+            }
+        }
+    }
+
+    /// # Errors
+    /// What to reply, if nothing was replied.
+    fn carry_out(&mut self, spec: &Spec, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
+        let shared = &*self.shared;
+        let (store, counted) = (&*shared.store, &mut self.counted);
+        let args = behind_name(spec, command);
+        match spec.id {
+            Id::Get => strings::get(store, args, counted, out)?,
+            Id::MGet => return strings::mget(store, command, args, out),
+            Id::Exists => return strings::exists(store, args),
+            Id::StrLen => strings::strlen(store, args, counted, out)?,
+            Id::GetRange => strings::get_range(store, args, counted, out)?,
+            Id::Type => strings::type_of(store, args, out)?,
+            Id::Ttl | Id::PTtl => strings::time_to_live(store, args, out)?,
+            Id::ObjectEncoding => strings::encoding(store, args, out)?,
+            Id::MemoryUsage => strings::memory_usage(store, args, out)?,
+            Id::DbSize => out.integer(store.len() as i64),
+            Id::RandomKey => {
+                let random = self.random();
+                keyspace::random_key(&self.shared.store, random, out)?;
+            }
+            Id::Scan => keyspace::scan(store, args, counted, out)?,
+            Id::Keys => return keyspace::keys(store, args),
+            Id::ZkvFloor => order::neighbour(store, true, args, out)?,
+            Id::ZkvCeiling => order::neighbour(store, false, args, out)?,
+            Id::ZkvRange => order::range(store, args, out)?,
+            Id::ZkvCount => order::count(store, args, out)?,
+            Id::ZkvGeneration => out.bulk(info::generation(store).as_bytes()),
+            Id::Ping => handshake::ping(args, out),
+            Id::Echo => handshake::echo(args, out),
+            Id::Time => info::time(out),
+            Id::Info => info::info(shared, args, out),
+            Id::ConfigGet => info::config_get(&shared.serving, args, out),
+            Id::Select => handshake::select(args, out)?,
+            Id::Auth => handshake::auth(args, out)?,
+            Id::Hello => self.hello(args, out)?,
+            Id::Reset => self.reset(out),
+            Id::Quit => {
+                out.ok();
+                return Ok(Outcome::Close);
+            }
+            Id::Command => return Ok(commands::all(out)),
+            Id::CommandCount => commands::count(out),
+            Id::CommandList => commands::list(args, out)?,
+            Id::CommandInfo => return Ok(commands::info(args, command, out)),
+            Id::CommandDocs => return Ok(commands::docs(args, command, out)),
+            Id::CommandGetKeys => return commands::get_keys(args, command, out),
+            Id::ClientId => out.integer(self.client.id() as i64),
+            Id::ClientGetName => clients::get_name(&self.client, out),
+            Id::ClientSetName => clients::set_name(&self.client, args, out)?,
+            Id::ClientSetInfo => clients::set_info(&self.client, args, out)?,
+            Id::ClientInfo => out.verbatim(&self.client.line(&shared.serving)),
+            Id::ClientList => return clients::list(&shared.serving, args, out),
+            Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
+            Id::Config | Id::Client | Id::Memory | Id::Object => unreachable!("a container takes a subcommand"),
+            Id::ConfigHelp | Id::CommandHelp | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp => {
+                if let Some(container) = spec.name.split('|').next().and_then(|name| find_full(name.as_bytes())) {
+                    help(container, out);
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Goes on with a command, as far as there is room.
+    pub(super) fn step(&mut self, command: &Command<'_>, work: &mut Work, answers: &mut Answers) -> Step {
+        let store = &*self.shared.store;
+        let (version, counted) = (self.version, &mut self.counted);
+        match work {
+            Work::MGet { next_arg } => strings::more_of_mget(store, command, next_arg, version, counted, answers),
+            Work::Exists { next_arg, count } => {
+                strings::more_of_exists(store, command, next_arg, count, counted, &mut Reply::new(answers, version))
+            }
+            Work::Keys(keys) => keys.more(store, command, counted, &mut Reply::new(answers, version)),
+            Work::Commands(described) => described.more(command, &mut Reply::new(answers, version)),
+            Work::GetKeys(keys) => keys.more(command, &mut Reply::new(answers, version)),
+            Work::List(list) => list.more(answers),
+        }
+    }
+}
+
+/// What stands behind a command's name, or a subcommand's.
+fn behind_name<'a>(spec: &Spec, command: &Command<'a>) -> Args<'a> {
+    let mut args = command.args();
+    args.next();
+    if spec.name.contains('|') {
+        args.next();
+    }
+    args
+}
+
+fn refused(refusal: &Refusal<'_>) -> Vec<u8> {
+    match refusal {
+        Refusal::UnknownSubcommand { container, name }
+            if container.id == Id::Config && name.eq_ignore_ascii_case(b"SET") =>
+        {
+            b"ERR nothing can be set while the server runs: start kv_store with other options".to_vec()
+        }
+        refusal => refusal.text(),
+    }
+}

@@ -1,0 +1,86 @@
+//! Runs of keys that are looked up together: pipelines of GETs, and MGETs.
+//!
+//! In: keys, as they are read. Out: their replies. Nothing is allocated, and
+//! nothing formatted but the lengths of long values.
+
+use std::ops::ControlFlow;
+
+use super::stored::{push_answer, push_null};
+use super::text::{self, number};
+use crate::format::key::{KeyKind, LookupKey};
+use crate::protocol::resp::{Reply, Version, get};
+use crate::server::answers::Answers;
+use crate::store::{Found, Store};
+
+/// Keys that are looked up together, at most.
+const RUN_KEYS_MAX: usize = 256;
+
+/// Keys that were answered.
+pub(super) struct Run {
+    pub(super) count: usize,
+    pub(super) misses: usize,
+    /// Where the last of them ends.
+    pub(super) end_bytes: usize,
+}
+
+/// Answers the plain GETs at the start of `input`, as far as there is room: at
+/// least one, if the answers are not full. `None` if it begins with something else.
+#[inline]
+pub(super) fn answer(store: &Store, input: &[u8], version: Version, answers: &mut Answers) -> Option<Run> {
+    let (first, _) = get(input)?;
+    let mut at_bytes = 0;
+    let mut next = || {
+        let (key, len_bytes) = get(&input[at_bytes..])?;
+        at_bytes += len_bytes;
+        Some((key, at_bytes))
+    };
+    match store.key_kind() {
+        // What is no number is refused elsewhere.
+        KeyKind::U64 => {
+            number(first)?;
+            let next = || next().and_then(|(key, end_bytes)| Some((number(key)?, end_bytes)));
+            Some(run(store, 0, next, version, answers))
+        }
+        KeyKind::Bytes => Some(run(store, &[][..], next, version, answers)),
+    }
+}
+
+/// Answers keys as they come, each with where it ends, as far as there is room.
+#[inline(always)]
+pub(super) fn run<K: LookupKey>(
+    store: &Store,
+    blank: K,
+    mut next: impl FnMut() -> Option<(K, usize)>,
+    version: Version,
+    answers: &mut Answers,
+) -> Run {
+    let (mut keys, mut ends_bytes) = ([blank; RUN_KEYS_MAX], [0; RUN_KEYS_MAX]);
+    let mut key_count = 0;
+    while key_count < RUN_KEYS_MAX
+        && let Some((key, end_bytes)) = next()
+    {
+        (keys[key_count], ends_bytes[key_count]) = (key, end_bytes);
+        key_count += 1;
+    }
+    let (mut count, mut misses) = (0, 0);
+    store.find_each(
+        key_count,
+        |i| keys[i],
+        |_, found| {
+            if answers.is_full() {
+                return ControlFlow::Break(());
+            }
+            match found {
+                Found::Answer(answer, offset_bytes) => push_answer(answers, answer, offset_bytes),
+                Found::Missing => {
+                    misses += 1;
+                    push_null(answers, version);
+                }
+                Found::Damaged => Reply::new(answers, version).error(text::damaged()),
+            }
+            count += 1;
+            ControlFlow::Continue(())
+        },
+    );
+    Run { count, misses, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
+}

@@ -1,0 +1,114 @@
+//! Commands about the connection itself.
+
+use super::clients::{Names, valid_name};
+use super::{Out, Session};
+use crate::protocol::resp::{Args, Version, integer};
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+pub(super) fn ping(mut args: Args<'_>, out: &mut Out<'_>) {
+    match args.next() {
+        Some(message) => out.bulk(message),
+        None => out.simple("PONG"),
+    }
+}
+
+pub(super) fn echo(mut args: Args<'_>, out: &mut Out<'_>) {
+    out.bulk(args.next().unwrap_or_default());
+}
+
+/// There is one database.
+pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match integer(args.next().unwrap_or_default()) {
+        Some(0) => out.ok(),
+        Some(_) => return Err("ERR DB index is out of range".to_owned()),
+        None => return Err("ERR value is not an integer or out of range".to_owned()),
+    }
+    Ok(())
+}
+
+/// As Redis without a password: the user `default` needs none, and there is no other.
+pub(super) fn auth(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match (args.next(), args.next(), args.next()) {
+        (Some(user), Some(_), None) => authenticate(user)?,
+        (_, _, Some(_)) => return Err("ERR syntax error".to_owned()),
+        _ => {
+            return Err("ERR AUTH <password> called without any password configured for the default user. \
+                        Are you sure your configuration is correct?"
+                .to_owned());
+        }
+    }
+    out.ok();
+    Ok(())
+}
+
+fn authenticate(user: &[u8]) -> Result<(), String> {
+    if user == b"default" { Ok(()) } else { Err(WRONG_PASSWORD.to_owned()) }
+}
+
+/// For switches of what is not there: nothing is evicted, and no access is noted.
+pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match args.next().unwrap_or_default().to_ascii_lowercase().as_slice() {
+        b"on" | b"off" => out.ok(),
+        _ => return Err("ERR syntax error".to_owned()),
+    }
+    Ok(())
+}
+
+impl Session {
+    pub(super) fn hello(&mut self, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+        let version = match args.next() {
+            None => self.version,
+            Some(version) => match integer(version) {
+                Some(2) => Version::Resp2,
+                Some(3) => Version::Resp3,
+                Some(_) => return Err("NOPROTO unsupported protocol version".to_owned()),
+                None => return Err("ERR Protocol version is not an integer or out of range".to_owned()),
+            },
+        };
+        while let Some(option) = args.next() {
+            let (first, mut behind) = (args.next(), args.clone());
+            match (first, behind.next()) {
+                (Some(user), Some(_)) if option.eq_ignore_ascii_case(b"AUTH") => {
+                    authenticate(user)?;
+                    args = behind;
+                }
+                (Some(name), _) if option.eq_ignore_ascii_case(b"SETNAME") => {
+                    self.client.names().name = valid_name("Client names", name)?;
+                }
+                _ => return Err(format!("ERR Syntax error in HELLO option '{}'", option.escape_ascii())),
+            }
+        }
+        self.speak(version);
+        out.set_version(version);
+        out.map(7);
+        let text = |out: &mut Out<'_>, name: &str, value: &str| {
+            out.bulk(name.as_bytes());
+            out.bulk(value.as_bytes());
+        };
+        text(out, "server", "zero-kv");
+        text(out, "version", env!("CARGO_PKG_VERSION"));
+        out.bulk(b"proto");
+        out.integer(if version == Version::Resp2 { 2 } else { 3 });
+        out.bulk(b"id");
+        out.integer(self.client.id() as i64);
+        text(out, "mode", "standalone");
+        // There is nothing that this would be a replica of, and clients that look for one's master would not stop.
+        text(out, "role", "master");
+        out.bulk(b"modules");
+        out.array(0);
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self, out: &mut Out<'_>) {
+        *self.client.names() = Names::default();
+        self.speak(Version::default());
+        out.set_version(Version::default());
+        out.simple("RESET");
+    }
+
+    fn speak(&mut self, version: Version) {
+        self.version = version;
+        self.client.speaks(version);
+    }
+}

@@ -1,0 +1,282 @@
+//! Commands that go through all keys.
+//!
+//! In: patterns and cursors. Out: keys, as many as a reply may hold at a time.
+//! On a table of bytes, only the rows are looked at that begin as every match
+//! of the pattern does.
+
+use super::execute::{Outcome, Step, Work};
+use super::text::{damaged, number, of_key};
+use super::{Counted, LOOKED_AT_MAX, Out};
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
+use crate::store::{Rows, Store};
+
+/// What a reply to SCAN holds, but for the last of its keys.
+const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
+/// Rows that SCAN looks at, unless told.
+const SCAN_COUNT_DEFAULT: usize = 10;
+/// The longest pattern. A match takes as long as the product of both lengths.
+pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
+/// Key bytes that cost as much to look at as another row.
+const ROW_KEY_LEN_BYTES: usize = 64;
+
+/// A cursor has the row that comes next in its lower bits, and above them what
+/// tells the table from others, so that it is never taken for one of those.
+const CURSOR_ROW_BITS: u32 = 32;
+const CURSOR_TAG_BITS: u32 = 31;
+
+/// Which keys are meant.
+struct Pattern<'a> {
+    glob: Option<Glob<'a>>,
+    prefix: Vec<u8>,
+}
+
+impl<'a> Pattern<'a> {
+    fn new(pattern: Option<&'a [u8]>) -> Result<Self, String> {
+        let glob = pattern.filter(|pattern| pattern != b"*");
+        if glob.is_some_and(|glob| glob.len() > PATTERN_LEN_MAX_BYTES) {
+            return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
+        }
+        let glob = glob.map(Glob::new);
+        Ok(Pattern { glob, prefix: glob.map(|glob| glob.literal_prefix()).unwrap_or_default() })
+    }
+
+    /// The rows among which all matches are.
+    fn rows<'s>(&self, store: &'s Store) -> Rows<'s> {
+        match store.key_kind() {
+            KeyKind::Bytes if !self.prefix.is_empty() => store.prefix(&self.prefix).unwrap_or_else(|_| store.iter()),
+            _ => store.iter(),
+        }
+    }
+
+    fn matches(&self, key: Key<'_>) -> bool {
+        let mut buffer = itoa::Buffer::new();
+        self.glob.is_none_or(|glob| glob.matches(of_key(key, &mut buffer)))
+    }
+}
+
+/// Leaves out the rows before one.
+fn skip_to(rows: &mut Rows<'_>, row: usize) {
+    if let Some(last) = row.saturating_sub(rows.ends().0.row).checked_sub(1) {
+        rows.nth(last);
+    }
+}
+
+fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
+    out.bulk(of_key(key, &mut itoa::Buffer::new()));
+}
+
+impl Counted {
+    /// Notes that a row was looked at. Tells whether that is enough for now.
+    fn row(&mut self, key: Key<'_>) -> bool {
+        self.looked_at += 1 + key.as_bytes().map_or(0, |key| key.len() / ROW_KEY_LEN_BYTES);
+        self.looked_at > LOOKED_AT_MAX
+    }
+}
+
+pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Result<(), String> {
+    if store.is_empty() {
+        out.null();
+        return Ok(());
+    }
+    let (key, _) = store.row((random % store.len() as u64) as usize).ok_or_else(damaged)?;
+    push_key(out, key);
+    Ok(())
+}
+
+/// What SCAN was asked.
+struct Scan<'a> {
+    row: usize,
+    count: usize,
+    pattern: Pattern<'a>,
+    /// Whether keys of another type than ours were asked for.
+    none: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn parse(store: &Store, mut args: Args<'a>) -> Result<Self, String> {
+        let cursor = args.next().and_then(number).ok_or("ERR invalid cursor")?;
+        let (mut count, mut pattern, mut none) = (SCAN_COUNT_DEFAULT, None, false);
+        while let Some(option) = args.next() {
+            let value = args.next().ok_or("ERR syntax error")?;
+            if option.eq_ignore_ascii_case(b"COUNT") {
+                let number = integer(value).ok_or("ERR value is not an integer or out of range")?;
+                count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or("ERR syntax error")?;
+            } else if option.eq_ignore_ascii_case(b"MATCH") {
+                pattern = Some(value);
+            } else if option.eq_ignore_ascii_case(b"TYPE") {
+                none = !value.eq_ignore_ascii_case(b"string");
+            } else {
+                return Err("ERR syntax error".to_owned());
+            }
+        }
+        let pattern = Pattern::new(pattern)?;
+        Ok(Scan { row: row_of_cursor(store, cursor)?, count, pattern, none })
+    }
+}
+
+fn cursor_tag(store: &Store) -> u64 {
+    store.digest() as u64 & ((1 << CURSOR_TAG_BITS) - 1)
+}
+
+fn cursor_of_row(store: &Store, row: usize) -> u64 {
+    cursor_tag(store) << CURSOR_ROW_BITS | row as u64
+}
+
+fn row_of_cursor(store: &Store, cursor: u64) -> Result<usize, String> {
+    let row = (cursor & ((1 << CURSOR_ROW_BITS) - 1)) as usize;
+    match cursor {
+        0 => Ok(0),
+        _ if cursor >> CURSOR_ROW_BITS == cursor_tag(store) && row < store.len() => Ok(row),
+        _ => Err(format!("ERR cursor {cursor} is not of this generation of the table: begin again with 0")),
+    }
+}
+
+pub(super) fn scan(store: &Store, args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Result<(), String> {
+    let scan = Scan::parse(store, args)?;
+    let mut rows = scan.pattern.rows(store);
+    skip_to(&mut rows, scan.row);
+    let (mut keys, mut key_count) = (Vec::new(), 0);
+    let mut found = Reply::new(&mut keys, out.version());
+    let end_row = if scan.none { rows.ends().0.row } else { rows.ends().1.row };
+    for _ in 0..scan.count {
+        if rows.ends().0.row >= end_row || found.sink().len() > SCAN_LEN_MAX_BYTES {
+            break;
+        }
+        let (key, _) = rows.next().ok_or_else(damaged)?;
+        if scan.pattern.matches(key) {
+            push_key(&mut found, key);
+            key_count += 1;
+        }
+        if counted.row(key) {
+            break;
+        }
+    }
+    let next_row = rows.ends().0.row;
+    let cursor = if next_row >= end_row { 0 } else { cursor_of_row(store, next_row) };
+    out.array(2);
+    out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+    out.array(key_count);
+    out.sink().push(&keys);
+    Ok(())
+}
+
+/// A KEYS under way: the matches are counted first, for an array says how many
+/// follow, and then sent.
+pub(super) struct Keys {
+    /// The row that is looked at next.
+    row: usize,
+    /// Keys counted, or keys still to be sent.
+    matches: usize,
+    counting: bool,
+}
+
+pub(super) fn keys(store: &Store, mut args: Args<'_>) -> Result<Outcome, String> {
+    let pattern = Pattern::new(args.next())?;
+    let row = pattern.rows(store).ends().0.row;
+    Ok(Outcome::Work(Work::Keys(Keys { row, matches: 0, counting: true })))
+}
+
+impl Keys {
+    pub(super) fn more(
+        &mut self,
+        store: &Store,
+        command: &Command<'_>,
+        counted: &mut Counted,
+        out: &mut Out<'_>,
+    ) -> Step {
+        let pattern = match Pattern::new(command.args().nth(1)) {
+            Ok(pattern) => pattern,
+            Err(problem) => {
+                out.error(problem);
+                return Step::Done;
+            }
+        };
+        if self.counting {
+            match self.count(store, &pattern, counted) {
+                Ok(true) => out.array(self.matches),
+                Ok(false) => return Step::Yield,
+                Err(problem) => {
+                    out.error(problem);
+                    return Step::Done;
+                }
+            }
+        }
+        self.send(store, &pattern, counted, out)
+    }
+
+    /// Tells whether all are counted.
+    fn count(&mut self, store: &Store, pattern: &Pattern<'_>, counted: &mut Counted) -> Result<bool, String> {
+        let mut rows = pattern.rows(store);
+        let first_row = rows.ends().0.row;
+        if pattern.glob.is_none() {
+            self.matches = rows.len();
+        } else {
+            skip_to(&mut rows, self.row);
+            while rows.len() > 0 {
+                let (key, _) = rows.next().ok_or_else(damaged)?;
+                self.matches += usize::from(pattern.matches(key));
+                if counted.row(key) {
+                    self.row = rows.ends().0.row;
+                    return Ok(false);
+                }
+            }
+        }
+        (self.row, self.counting) = (first_row, false);
+        Ok(true)
+    }
+
+    fn send(&mut self, store: &Store, pattern: &Pattern<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Step {
+        let mut rows = pattern.rows(store);
+        skip_to(&mut rows, self.row);
+        while self.matches > 0 {
+            self.row = rows.ends().0.row;
+            if out.sink().is_full() {
+                return Step::Full;
+            }
+            let Some((key, _)) = rows.next() else {
+                // In a file that has changed since they were counted. So many replies were announced.
+                out.error(damaged());
+                self.matches -= 1;
+                continue;
+            };
+            if pattern.matches(key) {
+                push_key(out, key);
+                self.matches -= 1;
+            }
+            if counted.row(key) {
+                self.row = rows.ends().0.row;
+                return Step::Yield;
+            }
+        }
+        Step::Done
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+
+    fn table(csv: &str) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        let store = Store::open(db).unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn a_cursor_of_one_generation_is_none_of_another() {
+        let (_folder, one) = table("1,a\n2,b\n3,c\n");
+        let (_folder, other) = table("1,a\n2,b\n3,d\n");
+        for row in 1..3 {
+            let cursor = cursor_of_row(&one, row);
+            assert!(cursor < 1 << 63);
+            assert_eq!(row_of_cursor(&one, cursor), Ok(row));
+            assert!(row_of_cursor(&other, cursor).unwrap_err().contains("begin again with 0"));
+        }
+        assert!(row_of_cursor(&one, cursor_of_row(&one, 3)).is_err());
+        assert_eq!(row_of_cursor(&one, 0), Ok(0));
+    }
+}

@@ -1,0 +1,177 @@
+//! Answering the Redis protocol.
+//!
+//! In: bytes that a client sent. Out: answers. Runs of GETs are looked up
+//! together (`gets`); everything else is told apart by [`crate::protocol::resp`]
+//! and carried out here: one command at a time, and in several passes if its
+//! reply is long. The reply is never held as a whole, and nothing else is done
+//! for the connection meanwhile.
+
+mod clients;
+mod commands;
+mod execute;
+mod gets;
+mod handshake;
+mod info;
+mod keyspace;
+mod order;
+mod stored;
+mod strings;
+mod text;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::answers::Answers;
+use super::pass::{Pass, Then};
+use super::shared::Shared;
+use crate::protocol::resp::commands::Id;
+use crate::protocol::resp::{Command, Parsed, Progress, Reply, Version, parse};
+use clients::Client;
+pub(super) use clients::Clients;
+use execute::{Outcome, Step, Work};
+
+/// Where replies go.
+type Out<'a> = Reply<'a, Answers>;
+
+/// Rows that a pass looks at, before other connections get their turn.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// What a connection that speaks the Redis protocol remembers.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    version: Version,
+    /// How far a command was read that has not come whole.
+    progress: Progress,
+    running: Option<Running>,
+    random: u64,
+    counted: Counted,
+}
+
+/// A command whose reply takes more than one pass. It stays at the head of the
+/// input until it is answered.
+struct Running {
+    /// The command, if it came as a line and is not in the input as it is read.
+    line: Option<Vec<u8>>,
+    /// What it takes up in the input.
+    len_bytes: usize,
+    work: Work,
+}
+
+/// What one pass counts.
+#[derive(Default)]
+struct Counted {
+    commands: u64,
+    hits: u64,
+    misses: u64,
+    /// Rows looked at that no client asked for by name.
+    looked_at: usize,
+}
+
+impl Counted {
+    fn lookup(&mut self, found: bool) {
+        match found {
+            true => self.hits += 1,
+            false => self.misses += 1,
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(peer: Option<SocketAddr>, shared: &Arc<Shared>) -> Self {
+        Session {
+            shared: Arc::clone(shared),
+            client: shared.serving.clients.enter(peer),
+            version: Version::default(),
+            progress: Progress::default(),
+            running: None,
+            random: RandomState::new().build_hasher().finish(),
+            counted: Counted::default(),
+        }
+    }
+
+    /// Answers the commands at the start of `input`, as far as they are whole and
+    /// there is room. What is not taken must be handed in again, with or without
+    /// more behind it.
+    pub(super) fn answer(&mut self, input: &[u8], answers: &mut Answers) -> Pass {
+        let pass = self.pass(input, answers);
+        let (counted, counters) = (std::mem::take(&mut self.counted), self.shared.counters());
+        counters.commands.fetch_add(counted.commands, Ordering::Relaxed);
+        counters.hits.fetch_add(counted.hits, Ordering::Relaxed);
+        counters.misses.fetch_add(counted.misses, Ordering::Relaxed);
+        self.client.was_active();
+        pass
+    }
+
+    fn pass(&mut self, input: &[u8], answers: &mut Answers) -> Pass {
+        let mut taken_bytes = 0;
+        loop {
+            let rest = &input[taken_bytes..];
+            if let Some(mut running) = self.running.take() {
+                let Running { line, len_bytes, work } = &mut running;
+                let command = Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes]));
+                let then = match self.step(&command, work, answers) {
+                    Step::Done => {
+                        taken_bytes += *len_bytes;
+                        continue;
+                    }
+                    Step::Full => Then::Answer,
+                    Step::Yield => Then::Yield,
+                };
+                self.running = Some(running);
+                return Pass { taken_bytes, then };
+            }
+            if answers.is_full() {
+                return Pass { taken_bytes, then: Then::Answer };
+            }
+            if self.counted.looked_at > LOOKED_AT_MAX {
+                return Pass { taken_bytes, then: Then::Yield };
+            }
+            if let Some(run) = gets::answer(&self.shared.store, rest, self.version, answers) {
+                self.progress = Progress::default();
+                self.client.asked_for(Id::Get);
+                self.counted.commands += run.count as u64;
+                self.counted.hits += (run.count - run.misses) as u64;
+                self.counted.misses += run.misses as u64;
+                taken_bytes += run.end_bytes;
+                continue;
+            }
+            let (line, len_bytes) = match parse(rest, &mut self.progress) {
+                Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
+                Ok(Parsed::Inline { command, len_bytes }) => (Some(command), len_bytes),
+                Ok(Parsed::Nothing { len_bytes }) => {
+                    taken_bytes += len_bytes;
+                    continue;
+                }
+                Ok(Parsed::Incomplete) => return Pass { taken_bytes, then: Then::Read },
+                Err(error) => {
+                    Reply::new(answers, self.version).error(format!("ERR {error}"));
+                    return Pass { taken_bytes: input.len(), then: Then::Close };
+                }
+            };
+            let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
+            match self.execute(&command, answers) {
+                Outcome::Done => taken_bytes += len_bytes,
+                Outcome::Work(work) => self.running = Some(Running { line, len_bytes, work }),
+                Outcome::Close => return Pass { taken_bytes: input.len(), then: Then::Close },
+            }
+        }
+    }
+
+    /// The next of a sequence of numbers that look random (SplitMix64).
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.serving.clients.leave(&self.client);
+    }
+}

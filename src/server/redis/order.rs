@@ -1,0 +1,139 @@
+//! Commands about the order of keys: ours.
+//!
+//! In: keys, spans and pages, as [`crate::protocol::resp::range`] says that they
+//! are written. Out: rows; a page of them takes a bounded part of the file.
+
+use std::ops::Bound;
+
+use super::Out;
+use super::stored::push_value;
+use super::text::{damaged, key, of_key};
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::native::{PAGE_LEN_MAX_BYTES, RESPONSE_HEADER_LEN_BYTES};
+use crate::protocol::resp::Args;
+use crate::protocol::resp::range::{Edge, Page, Span};
+use crate::store::{Rows, Store, prefix_end};
+
+/// A row, and where its value stands in the records section.
+type Row<'s> = (Key<'s>, &'s [u8], u64);
+
+/// The next row, or the last if it is gone through backward.
+fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
+    let (start, _) = rows.ends();
+    let (key, value) = if backward { rows.next_back()? } else { rows.next()? };
+    let record = if backward { rows.ends().1 } else { start };
+    let value_at_bytes = key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES;
+    Some((key, value, record.offset_bytes + value_at_bytes as u64))
+}
+
+fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
+    out.bulk(of_key(key, &mut itoa::Buffer::new()));
+    push_value(out, value, offset_bytes);
+}
+
+/// The row at a key, or the next below or above.
+pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
+    let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
+    let mut rows = store.between(start, end);
+    if rows.len() == 0 {
+        out.null_array();
+        return Ok(());
+    }
+    let row = take(&mut rows, below).ok_or_else(damaged)?;
+    out.array(2);
+    push_row(out, row);
+    Ok(())
+}
+
+pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let span = Span::parse(args).map_err(|error| format!("ERR {error}"))?;
+    out.integer(rows_of(store, span, None, false)?.len() as i64);
+    Ok(())
+}
+
+pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let page = Page::parse(args).map_err(|error| format!("ERR {error}"))?;
+    let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
+    let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES);
+    out.array(2);
+    match last_of(&rows, page.reverse, extent.row_count).filter(|_| extent.more) {
+        Some(last) => {
+            let mut cursor = b"(".to_vec();
+            cursor.extend_from_slice(of_key(last, &mut itoa::Buffer::new()));
+            out.bulk(&cursor);
+        }
+        None => out.null(),
+    }
+    out.array(2 * extent.row_count);
+    for _ in 0..extent.row_count {
+        match take(&mut rows, page.reverse) {
+            Some(row) => push_row(out, row),
+            // So many replies were announced.
+            None => (0..2).for_each(|_| out.error(damaged())),
+        }
+    }
+    Ok(())
+}
+
+/// The key of the last of a page's rows.
+fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<'s>> {
+    let (mut rows, last) = (rows.clone(), row_count.checked_sub(1)?);
+    let (key, _) = if backward { rows.nth_back(last)? } else { rows.nth(last)? };
+    Some(key)
+}
+
+/// The rows of a span, and only those at and behind `from` in the order asked for.
+fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backward: bool) -> Result<Rows<'s>, String> {
+    let kind = store.key_kind();
+    let prefix_end_key;
+    let (mut start, mut end) = match span {
+        Span::Between { min, max } => (start_at(store, min)?, end_at(store, max)?),
+        Span::Prefix(_) if kind == KeyKind::U64 => {
+            return Err(format!("ERR keys of this table are {kind}, which have no prefixes: give min and max"));
+        }
+        Span::Prefix(prefix) => {
+            prefix_end_key = prefix_end(prefix);
+            let end = prefix_end_key.as_deref().map_or(Bound::Unbounded, |end| Bound::Excluded(Key::Bytes(end)));
+            (Bound::Included(Key::Bytes(prefix)), end)
+        }
+    };
+    match from {
+        Some(from) if backward => end = tighter(end, end_at(store, from)?, |a, b| a < b),
+        Some(from) => start = tighter(start, start_at(store, from)?, |a, b| a > b),
+        None => {}
+    }
+    Ok(store.between(start, end))
+}
+
+/// Where a span begins that begins at an edge.
+fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
+    Ok(match edge {
+        Edge::Least => Bound::Unbounded,
+        Edge::Greatest => store.last().map_or(Bound::Unbounded, |(last, _)| Bound::Excluded(last)),
+        Edge::Included(text) => Bound::Included(key(store.key_kind(), text)?),
+        Edge::Excluded(text) => Bound::Excluded(key(store.key_kind(), text)?),
+    })
+}
+
+/// Where a span ends that ends at an edge.
+fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
+    match edge {
+        Edge::Least => Ok(store.first().map_or(Bound::Unbounded, |(first, _)| Bound::Excluded(first))),
+        Edge::Greatest => Ok(Bound::Unbounded),
+        edge => start_at(store, edge),
+    }
+}
+
+/// The bound that leaves more out. `beyond` tells whether a key lies further in
+/// than another.
+fn tighter<'k>(a: Bound<Key<'k>>, b: Bound<Key<'k>>, beyond: impl Fn(Key<'k>, Key<'k>) -> bool) -> Bound<Key<'k>> {
+    match (a, b) {
+        (Bound::Unbounded, other) | (other, Bound::Unbounded) => other,
+        (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) if x != y => {
+            if beyond(x, y) { a } else { b }
+        }
+        (Bound::Excluded(_), _) => a,
+        _ => b,
+    }
+}

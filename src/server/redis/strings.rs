@@ -1,0 +1,242 @@
+//! Commands about keys that a client names, and their values.
+
+use super::execute::{Outcome, Step, Work};
+use super::stored::push_value;
+use super::text::{damaged, key, number};
+use super::{Counted, Out, gets};
+use crate::format::key::KeyKind;
+use crate::format::record::record_len_bytes;
+use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+use crate::protocol::resp::{Args, Command, Version, integer};
+use crate::server::answers::Answers;
+use crate::store::{Found, Store};
+
+/// Keys of one command that a pass looks up, at most.
+const LOOKUPS_MAX: usize = 4096;
+/// Values up to this length have the encoding `embstr` in Redis, longer ones are `raw`.
+const EMBSTR_MAX_BYTES: usize = 44;
+
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+const SYNTAX: &str = "ERR syntax error";
+
+/// A value, and where it stands in the records section.
+type Stored<'s> = (&'s [u8], u64);
+
+fn find<'s>(store: &'s Store, text: &[u8]) -> Result<Option<Stored<'s>>, String> {
+    match store.find(key(store.key_kind(), text)?) {
+        Ok(Found::Answer(answer, offset_bytes)) => {
+            let value = answer.get(RESPONSE_HEADER_LEN_BYTES..).unwrap_or_default();
+            Ok(Some((value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64)))
+        }
+        Ok(Found::Missing) => Ok(None),
+        Ok(Found::Damaged) | Err(_) => Err(damaged()),
+    }
+}
+
+fn find_counted<'s>(store: &'s Store, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
+    let found = find(store, text)?;
+    counted.lookup(found.is_some());
+    Ok(found)
+}
+
+/// The next argument, which the command's number of arguments says is there.
+fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
+    args.next().unwrap_or_default()
+}
+
+pub(super) fn get(store: &Store, mut args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Result<(), String> {
+    match find_counted(store, next(&mut args), counted)? {
+        Some((value, offset_bytes)) => push_value(out, value, offset_bytes),
+        None => out.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn mget(store: &Store, command: &Command<'_>, args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
+    let next_arg = args.offset_bytes();
+    are_keys(store, args)?;
+    out.array(command.arg_count() - 1);
+    Ok(Outcome::Work(Work::MGet { next_arg }))
+}
+
+/// All of them are looked at before anything is replied.
+fn are_keys(store: &Store, mut texts: Args<'_>) -> Result<(), String> {
+    match store.key_kind() {
+        KeyKind::U64 => texts.try_for_each(|text| key(KeyKind::U64, text).map(|_| ())),
+        KeyKind::Bytes => Ok(()),
+    }
+}
+
+pub(super) fn more_of_mget(
+    store: &Store,
+    command: &Command<'_>,
+    next_arg: &mut usize,
+    version: Version,
+    counted: &mut Counted,
+    answers: &mut Answers,
+) -> Step {
+    loop {
+        let mut args = command.args_from(*next_arg);
+        if args.clone().next().is_none() {
+            return Step::Done;
+        }
+        if answers.is_full() {
+            return Step::Full;
+        }
+        let run = match store.key_kind() {
+            KeyKind::U64 => {
+                // All were found to be numbers.
+                let next = || args.next().map(|text| (number(text).unwrap_or_default(), args.offset_bytes()));
+                gets::run(store, 0, next, version, answers)
+            }
+            KeyKind::Bytes => {
+                let next = || args.next().map(|text| (text, args.offset_bytes()));
+                gets::run(store, &[][..], next, version, answers)
+            }
+        };
+        counted.hits += (run.count - run.misses) as u64;
+        counted.misses += run.misses as u64;
+        *next_arg = run.end_bytes;
+    }
+}
+
+pub(super) fn exists(store: &Store, args: Args<'_>) -> Result<Outcome, String> {
+    let next_arg = args.offset_bytes();
+    are_keys(store, args)?;
+    Ok(Outcome::Work(Work::Exists { next_arg, count: 0 }))
+}
+
+pub(super) fn more_of_exists(
+    store: &Store,
+    command: &Command<'_>,
+    next_arg: &mut usize,
+    count: &mut i64,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Step {
+    let mut args = command.args_from(*next_arg);
+    for _ in 0..LOOKUPS_MAX {
+        let Some(text) = args.next() else {
+            out.integer(*count);
+            return Step::Done;
+        };
+        let found = key(store.key_kind(), text).is_ok_and(|key| store.contains(key).is_ok_and(|there| there));
+        counted.lookup(found);
+        *count += i64::from(found);
+    }
+    *next_arg = args.offset_bytes();
+    Step::Yield
+}
+
+pub(super) fn strlen(
+    store: &Store,
+    mut args: Args<'_>,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    let found = find_counted(store, next(&mut args), counted)?;
+    out.integer(found.map_or(0, |(value, _)| value.len()) as i64);
+    Ok(())
+}
+
+pub(super) fn get_range(
+    store: &Store,
+    mut args: Args<'_>,
+    counted: &mut Counted,
+    out: &mut Out<'_>,
+) -> Result<(), String> {
+    let (text, start, end) = (next(&mut args), integer(next(&mut args)), integer(next(&mut args)));
+    let (Some(start), Some(end)) = (start, end) else { return Err(NOT_AN_INTEGER.to_owned()) };
+    let (value, offset_bytes) = find_counted(store, text, counted)?.unwrap_or_default();
+    let (from, to) = part(value.len(), start, end);
+    push_value(out, &value[from..to], offset_bytes + from as u64);
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both included and, if negative, counted from
+/// the end, of so many.
+fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
+    let len = len_bytes as i64;
+    let at = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
+    let from = at(start).clamp(0, len);
+    // As in Redis, an end in front of the first byte is at it, unless both count from the end the wrong way round.
+    let to = if start < 0 && end < 0 && start > end { 0 } else { at(end).clamp(0, (len - 1).max(0)) + 1 };
+    if from >= to || len == 0 { (0, 0) } else { (from as usize, to as usize) }
+}
+
+pub(super) fn type_of(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let there = find(store, next(&mut args))?.is_some();
+    out.simple(if there { "string" } else { "none" });
+    Ok(())
+}
+
+/// Nothing expires.
+pub(super) fn time_to_live(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let there = find(store, next(&mut args))?.is_some();
+    out.integer(if there { -1 } else { -2 });
+    Ok(())
+}
+
+/// The encoding that Redis would choose.
+pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match find(store, next(&mut args))? {
+        Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
+        Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
+        Some(_) => out.bulk(b"raw"),
+        None => out.null(),
+    }
+    Ok(())
+}
+
+/// The key's record, and its share of the index.
+pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let text = next(&mut args);
+    while let Some(option) = args.next() {
+        let samples = args.next().filter(|_| option.eq_ignore_ascii_case(b"SAMPLES")).ok_or(SYNTAX)?;
+        let samples = integer(samples).ok_or(NOT_AN_INTEGER)?;
+        if samples < 0 {
+            return Err(SYNTAX.to_owned());
+        }
+    }
+    let Some((value, _)) = find(store, text)? else {
+        out.null();
+        return Ok(());
+    };
+    let record_len_bytes = record_len_bytes(key(store.key_kind(), text)?, value.len(), store.record_align_bytes());
+    let index_len_bytes = store.file_len_bytes() - store.records().len() as u64;
+    out.integer((record_len_bytes as u64 + index_len_bytes / store.len().max(1) as u64) as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Redis has it, told with as many cases as there are.
+    fn model(len: i64, start: i64, end: i64) -> (usize, usize) {
+        if start < 0 && end < 0 && start > end {
+            return (0, 0);
+        }
+        let mut start = if start < 0 { len + start } else { start };
+        let mut end = if end < 0 { len + end } else { end };
+        start = start.max(0);
+        end = end.max(0);
+        if end >= len {
+            end = len - 1;
+        }
+        if start > end || len == 0 { (0, 0) } else { (start as usize, end as usize + 1) }
+    }
+
+    #[test]
+    fn parts_are_those_of_redis() {
+        for len in 0..6 {
+            for start in -8..8 {
+                for end in -8..8 {
+                    assert_eq!(part(len as usize, start, end), model(len, start, end), "{start} to {end} of {len}");
+                }
+            }
+        }
+        assert_eq!(part(5, i64::MIN, i64::MAX), (0, 5));
+        assert_eq!(part(5, i64::MAX, i64::MIN), (0, 0));
+    }
+}

@@ -1,0 +1,159 @@
+//! Keys as text, and what is said of text that is no key.
+//!
+//! In: text that a client sent, or keys of a table. Out: keys of its kind, or
+//! text. On a table of numbers, a key is its decimal text.
+
+use crate::format::key::{Key, KeyKind};
+use crate::store::LookupError;
+
+/// How much of a client's text is said again.
+const QUOTED_LEN_MAX_BYTES: usize = 64;
+
+/// The key of a table's kind that is written so.
+///
+/// # Errors
+/// What to reply, if none is.
+pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
+    match kind {
+        KeyKind::U64 => number(text).map(Key::U64).ok_or_else(|| not_a_number(text)),
+        KeyKind::Bytes => Ok(Key::Bytes(text)),
+    }
+}
+
+#[cold]
+fn not_a_number(text: &[u8]) -> String {
+    let (quoted, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
+    let (quoted, dots) = (quoted.escape_ascii(), if rest.is_empty() { "" } else { "..." });
+    format!(
+        "ERR '{quoted}{dots}' is no key of this table: its keys are {}, written in decimal, from 0 to {}",
+        KeyKind::U64,
+        u64::MAX
+    )
+}
+
+/// What to reply if a value is damaged.
+#[cold]
+pub(super) fn damaged() -> String {
+    format!("ERR {}", LookupError::Damaged)
+}
+
+/// A key as it is written.
+pub(super) fn of_key<'b>(key: Key<'b>, buffer: &'b mut itoa::Buffer) -> &'b [u8] {
+    match key {
+        Key::U64(key) => buffer.format(key).as_bytes(),
+        Key::Bytes(key) => key,
+    }
+}
+
+/// The number that `digits` spell: decimal digits only, zeros in front allowed.
+#[inline(always)]
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
+    match digits.len() {
+        1..8 => short(digits),
+        8..=16 => {
+            let (first, last) = (digits.first_chunk()?, digits.last_chunk()?);
+            // What the last 8 have already is shifted out; what comes in are zeros.
+            let beyond_bits = 8 * (16 - digits.len());
+            let high = zeros_off(first) << (beyond_bits / 2) << (beyond_bits - beyond_bits / 2);
+            let low = zeros_off(last);
+            (are_digits(high) && are_digits(low)).then(|| 100_000_000 * of_digits(high) + of_digits(low))
+        }
+        _ => long(digits),
+    }
+}
+
+#[inline(always)]
+fn short(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit <= 9).then(|| 10 * number + u64::from(digit))
+    })
+}
+
+#[cold]
+fn long(digits: &[u8]) -> Option<u64> {
+    let add = |number: u64, digit: &u8| {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(digit.into()) }
+    };
+    digits.first()?;
+    digits.iter().try_fold(0, add)
+}
+
+/// Eight characters, the first in the lowest byte, each less the character zero.
+#[inline(always)]
+fn zeros_off(characters: &[u8; 8]) -> u64 {
+    u64::from_le_bytes(*characters) ^ u64::from_le_bytes([b'0'; 8])
+}
+
+/// Whether each byte is at most 9.
+#[inline(always)]
+fn are_digits(bytes: u64) -> bool {
+    const HIGH_BITS: u64 = u64::from_le_bytes([0x80; 8]);
+    // Carries into the next byte only from a byte that has its high bit, or is above it.
+    ((bytes.wrapping_add(u64::from_le_bytes([0x7F - 9; 8]))) | bytes) & HIGH_BITS == 0
+}
+
+/// The number that eight digits spell: pairs, then fours, then all.
+#[inline(always)]
+fn of_digits(digits: u64) -> u64 {
+    const FOURS: u64 = 0x0000_00FF_0000_00FF;
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let high = (pairs & FOURS).wrapping_mul(100 + (1_000_000 << 32));
+    let low = (pairs >> 16 & FOURS).wrapping_mul(1 + (10_000 << 32));
+    high.wrapping_add(low) >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_read_with_any_zeros_in_front() {
+        let mut seed = 0x5EED_u64;
+        let mut numbers = vec![0, 1, 9, u64::MAX, u64::MAX - 1];
+        for digits in 1..20 {
+            numbers.extend([10_u64.pow(digits) - 1, 10_u64.pow(digits), 10_u64.pow(digits) + 1]);
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            numbers.push(seed >> (digits * 3));
+        }
+        for zeros in [0, 1, 2, 5, 8, 9, 12, 16, 30, 1000] {
+            for value in &numbers {
+                let text = format!("{}{value}", "0".repeat(zeros));
+                assert_eq!(number(text.as_bytes()), Some(*value), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_no_decimal_is_no_number() {
+        for text in ["", "-1", "+1", " 1", "1 ", "0x1", "1e3", "18446744073709551616", "99999999999999999999999999"] {
+            assert_eq!(number(text.as_bytes()), None, "{text}");
+        }
+        for len in 1..=24 {
+            for at in 0..len {
+                for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+                    let mut text = vec![b'0'; len];
+                    text[at] = byte;
+                    assert_eq!(number(&text), None, "{byte} at {at} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_named_with_the_kind_of_the_table() {
+        let problem = key(KeyKind::U64, b"user:1\r\n").unwrap_err();
+        assert!(problem.contains(r"'user:1\r\n'") && problem.contains("unsigned 64-bit numbers"), "{problem}");
+        assert!(key(KeyKind::U64, &[b'x'; 1000]).unwrap_err().len() < 250);
+        assert_eq!(key(KeyKind::Bytes, b"user:1"), Ok(Key::Bytes(b"user:1")));
+    }
+
+    #[test]
+    fn a_key_is_written_as_it_is_read() {
+        for value in [0, 7, u64::MAX] {
+            let mut buffer = itoa::Buffer::new();
+            assert_eq!(key(KeyKind::U64, of_key(Key::U64(value), &mut buffer)), Ok(Key::U64(value)));
+        }
+    }
+}
