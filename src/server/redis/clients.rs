@@ -187,15 +187,14 @@ enum Listed {
     All,
     None,
     /// Sorted.
-    Ids(Vec<u64>),
+    Ids(Vec<i64>),
 }
 
 impl Listed {
     fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let Some(option) = args.next() else { return Ok(Listed::All) };
         if option.eq_ignore_ascii_case(b"ID") {
-            let id = |id| integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
-            let ids: Option<Vec<u64>> = args.map(id).collect();
+            let ids: Option<Vec<i64>> = args.map(integer).collect();
             let mut ids = ids.ok_or("ERR Invalid client ID")?;
             ids.sort_unstable();
             return if ids.is_empty() { Err("ERR syntax error".to_owned()) } else { Ok(Listed::Ids(ids)) };
@@ -214,7 +213,7 @@ impl Listed {
         match self {
             Listed::All => true,
             Listed::None => false,
-            Listed::Ids(ids) => ids.binary_search(&client.id).is_ok(),
+            Listed::Ids(ids) => ids.binary_search(&(client.id as i64)).is_ok(),
         }
     }
 }

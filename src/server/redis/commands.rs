@@ -86,7 +86,7 @@ impl Described {
                 Some(spec) if self.docs => write_docs(spec, out),
                 Some(spec) => write_info(spec, out),
                 None if self.docs => {}
-                None => out.null_array(),
+                None => out.null(),
             }
             self.next_arg = args.offset_bytes();
         }

@@ -88,7 +88,7 @@ impl Session {
             Id::ZkvRange => order::range(store, args, out)?,
             Id::ZkvCount => order::count(store, args, out)?,
             Id::ZkvGeneration => out.bulk(info::generation(store).as_bytes()),
-            Id::Ping => handshake::ping(args, out),
+            Id::Ping => handshake::ping(args, out)?,
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
             Id::Info => info::info(shared, args, out),

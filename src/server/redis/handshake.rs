@@ -6,11 +6,13 @@ use crate::protocol::resp::{Args, Version, integer};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-pub(super) fn ping(mut args: Args<'_>, out: &mut Out<'_>) {
-    match args.next() {
-        Some(message) => out.bulk(message),
-        None => out.simple("PONG"),
+pub(super) fn ping(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    match (args.next(), args.next()) {
+        (None, _) => out.simple("PONG"),
+        (Some(message), None) => out.bulk(message),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".to_owned()),
     }
+    Ok(())
 }
 
 pub(super) fn echo(mut args: Args<'_>, out: &mut Out<'_>) {
