@@ -1,0 +1,121 @@
+//! Bytes that are no commands, and commands that a read-only table refuses.
+
+use std::fs;
+use std::io::Write;
+
+use crate::clients::connect;
+use crate::reply::Reply;
+use crate::served::*;
+
+#[test]
+fn malformed_bytes_are_answered_as_by_redis() {
+    let Some(redis) = redis() else { return };
+    let served = Served::start();
+    let quoted_get = b"GET \"7\"\r\nGET '7'\r\nECHO \"a\\x41\\n\\t\\\"b\\q\"\r\nECHO 'it\\'s'\r\nECHO \"\"\r\nQUIT\r\n";
+    let too_long = [b'x'; 70_000];
+    for bytes in [
+        &b"*x\r\n"[..],
+        b"*\r\n",
+        b"*2147483648\r\n",
+        b"*1 \r\n",
+        b"*+1\r\n$4\r\nPING\r\n",
+        b"*1\r\n:1\r\n",
+        b"*1\r\nPING\r\n",
+        b"*1\r\n$x\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n$536870913\r\n",
+        b"*2\r\n$3\r\nGET\r\n$9223372036854775808\r\n",
+        b"PING\r\n*x\r\nPING\r\n",
+        b"GET \"7\r\n",
+        b"GET \"7\"8\r\n",
+        b"GET '7'8\r\n",
+        &too_long,
+        // Nothing wrong with these.
+        b"*0\r\n*-1\r\n\r\n\n   \r\nPING\r\nQUIT\r\n",
+        b"PING\nget 7\nGET  7 \r\n\tGET\t7\r\nquit\n",
+        quoted_get,
+        b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nQUIT\r\n",
+    ] {
+        let [expected, found] = [redis.socket(), served.socket()].map(|socket| converse(connect(&socket), bytes));
+        let shown = |bytes: &[u8]| bytes[..bytes.len().min(200)].escape_ascii().to_string();
+        assert_eq!(shown(&found), shown(&expected), "to \"{}\"", shown(bytes));
+    }
+}
+
+#[test]
+fn writes_are_refused_as_by_a_replica() {
+    let served = Served::start();
+    for write in [
+        "SET 1 x",
+        "set 1 x",
+        "SETEX 1 10 x",
+        "SETNX 1 x",
+        "GETSET 1 x",
+        "GETDEL 1",
+        "APPEND 1 x",
+        "SETRANGE 1 0 x",
+        "INCR 1",
+        "DECRBY 1 2",
+        "DEL 1",
+        "UNLINK 1 2",
+        "EXPIRE 1 10",
+        "PERSIST 1",
+        "RENAME 1 2",
+        "MSET 1 x 2 y",
+        "LPUSH 1 x",
+        "SADD 1 x",
+        "HSET 1 a b",
+        "ZADD 1 1 x",
+        "FLUSHALL",
+        "FLUSHDB",
+    ] {
+        let replies = Reply::all(&ask(&served.socket(), &[write, "GET 1"]));
+        assert!(matches!(&replies[0], Reply::Error(text) if text.starts_with("READONLY ")), "{write}: {replies:?}");
+        assert_eq!(replies[1], Reply::Bytes(b"value_content_at_key_1".to_vec()), "{write}");
+    }
+}
+
+#[test]
+fn a_key_that_is_no_number_is_an_error_on_a_table_of_numbers() {
+    let served = Served::start();
+    for key in ["x", "-1", "1.0", "18446744073709551616", "key:000000000001", "0x10"] {
+        for command in ["GET", "EXISTS", "STRLEN", "TYPE", "TTL", "MGET 1"] {
+            let replies = Reply::all(&ask(&served.socket(), &[&format!("{command} {key}"), "PING"]));
+            assert!(matches!(&replies[0], Reply::Error(_)), "{command} {key}: {replies:?}");
+            assert_eq!(replies[1], Reply::Text("PONG".to_owned()), "{command} {key}");
+        }
+    }
+}
+
+#[test]
+fn zeros_before_a_key_change_nothing() {
+    let served = Served::start();
+    let replies = ask(&served.socket(), &["GET 000000000007", "EXISTS 007 7", "GET 00000000000000000000000000007"]);
+    let value = "$22\r\nvalue_content_at_key_7\r\n";
+    assert_eq!(String::from_utf8(replies).unwrap(), format!("{value}:2\r\n{value}+OK\r\n"));
+}
+
+#[test]
+fn an_announced_length_allocates_nothing() {
+    let served = Served::with(&["--workers", "1"]);
+    let data_bytes = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", served.server.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmData:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    };
+    ask(&served.socket(), &["PING"]);
+    let before = data_bytes();
+    let mut waiting = Vec::new();
+    for announced in [&b"*1\r\n$500000000\r\n"[..], b"*1000000\r\n", b"*1000000\r\n$500000000\r\nGET"] {
+        for _ in 0..20 {
+            let mut stream = served.connect();
+            // A server whose limit is lower may close.
+            let _ = stream.write_all(announced);
+            waiting.push(stream);
+        }
+    }
+    // One worker reads what came before.
+    (0..10).for_each(|_| assert_eq!(ask(&served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n"));
+    let grown = data_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more after lengths were announced");
+}

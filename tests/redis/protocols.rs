@@ -1,0 +1,78 @@
+//! Two protocols on one socket, and one protocol on two sockets.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::common::{EXISTS, answer, answer_to_get, expect, expect_end, gets, request};
+use crate::served::*;
+
+#[test]
+fn a_connection_speaks_the_protocol_of_its_first_byte() {
+    let served = Served::start();
+    let model = rows();
+    let (mut native, mut redis) = (served.connect(), served.connect());
+    for key in 0..100 {
+        native.write_all(&gets([key])).unwrap();
+        redis.write_all(&line(&format!("GET {key}"))).unwrap();
+        expect(&mut native, &answer_to_get(&model, key));
+        let value = &model[&key];
+        expect(&mut redis, &[format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat());
+    }
+    // A first byte of zero, or of a name, and the rest much later.
+    let (mut native, mut redis) = (served.connect(), served.connect());
+    let (frame, ping) = (request(EXISTS, 5), line("PING"));
+    for (of_native, of_redis) in frame.iter().zip(ping.iter().map(Some).chain(std::iter::repeat(None))) {
+        native.write_all(&[*of_native]).unwrap();
+        redis.write_all(of_redis.map_or(&[][..], std::slice::from_ref)).unwrap();
+    }
+    expect(&mut native, &answer(0, b""));
+    expect(&mut redis, b"+PONG\r\n");
+}
+
+#[test]
+fn requests_may_be_split_at_any_byte() {
+    let served = Served::start();
+    let requests = [line("GET 7"), line("MGET 1 2000"), b"GET 8\r\nECHO \"a b\"\r\n".to_vec(), line("QUIT")].concat();
+    let expected = converse(served.connect(), &requests);
+    for split in 1..requests.len() {
+        let mut stream = served.connect();
+        stream.write_all(&requests[..split]).unwrap();
+        // An answer from the same worker, if there is but one, tells that it has read this far.
+        assert_eq!(ask(&served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n");
+        stream.write_all(&requests[split..]).unwrap();
+        expect_end(&mut stream, &expected);
+    }
+    let mut stream = served.connect();
+    requests.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+    expect_end(&mut stream, &expected);
+}
+
+#[test]
+fn tcp_answers_the_same() {
+    let served = Served::start();
+    assert!(served.tcp().ip().is_loopback());
+    let requests = [line("GET 7"), line("GET 1002"), line("MGET 1 2000"), line("QUIT")].concat();
+    let mut stream = TcpStream::connect(served.tcp()).unwrap();
+    stream.write_all(&requests).unwrap();
+    let mut replies = Vec::new();
+    stream.read_to_end(&mut replies).unwrap();
+    assert!(replies == converse(served.connect(), &requests));
+    // Native frames, too.
+    let mut stream = TcpStream::connect(served.tcp()).unwrap();
+    stream.write_all(&gets([7])).unwrap();
+    expect(&mut stream, &answer_to_get(&rows(), 7));
+}
+
+#[test]
+fn a_client_that_reads_nothing_stops_nobody_else() {
+    let served = Served::with(&["--workers", "1"]);
+    let mut stalled = served.connect();
+    stalled.set_nonblocking(true).unwrap();
+    // Until the socket takes no more.
+    let (gets, mut written_bytes) = (line("GET 1002").repeat(100), 0);
+    while let Ok(bytes) = stalled.write(&gets) {
+        written_bytes += bytes;
+        assert!(written_bytes < 64 << 20, "requests are read although no reply is");
+    }
+    assert_eq!(ask(&served.socket(), &["GET 1003"]), b"$5\r\n12345\r\n+OK\r\n");
+}

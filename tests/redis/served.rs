@@ -1,0 +1,103 @@
+//! One table, served by `kv_store` over both kinds of socket, and by Redis.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use crate::clients::{Redis, command, connect};
+use crate::common::{Model, Server, Table, kv_store};
+
+/// Rows 0 to this have values that name them; a few more have unusual ones.
+pub(crate) const PLAIN_ROWS: u64 = 1000;
+
+pub(crate) const EMPTY: u64 = 1000;
+pub(crate) const ALL_BYTES: u64 = 1001;
+pub(crate) const LONG: u64 = 1002;
+pub(crate) const NUMBER: u64 = 1003;
+pub(crate) const LINE_END: u64 = 1004;
+
+pub(crate) fn rows() -> Model {
+    let plain = (0..PLAIN_ROWS).map(|key| (key, format!("value_content_at_key_{key}").into_bytes()));
+    plain
+        .chain([
+            (EMPTY, Vec::new()),
+            (ALL_BYTES, (0..=255).collect()),
+            (LONG, (0..100_000u32).map(|at| b'a' + (at % 26) as u8).collect()),
+            (NUMBER, b"12345".to_vec()),
+            (LINE_END, b"\r\n$3\r\nyes\r\n".to_vec()),
+            (u64::MAX, b"last".to_vec()),
+        ])
+        .collect()
+}
+
+/// A running `kv_store`.
+pub(crate) struct Served {
+    pub(crate) table: Table,
+    pub(crate) server: Server,
+    tcp: SocketAddr,
+}
+
+impl Served {
+    pub(crate) fn start() -> Served {
+        Served::with(&[])
+    }
+
+    pub(crate) fn with(options: &[&str]) -> Served {
+        let table = Table::new(rows());
+        let mut command = kv_store(&table.db(), &table.socket());
+        command.args(["--tcp", "127.0.0.1:0"]).args(options);
+        let mut server = Server::spawn(command, &table.socket());
+        let ready = server.wait_for_log("ready on ");
+        let mut words = ready.split([' ', ',', '\n']);
+        let tcp = words.find_map(|word| word.parse().ok()).unwrap_or_else(|| panic!("no address in {ready:?}"));
+        Served { table, server, tcp }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.table.socket()
+    }
+
+    pub(crate) fn tcp(&self) -> SocketAddr {
+        self.tcp
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        self.server.connect()
+    }
+}
+
+/// A Redis with the same rows, if there is one.
+pub(crate) fn redis() -> Option<Redis> {
+    let redis = Redis::start()?;
+    let rows: Vec<(String, Vec<u8>)> = rows().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+    redis.fill(rows.iter().map(|(key, value)| (key.as_bytes(), &value[..])));
+    Some(redis)
+}
+
+/// The words of a line, which are separated by one space each, as a command.
+pub(crate) fn line(text: &str) -> Vec<u8> {
+    command(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+}
+
+/// Sends bytes, and returns all that comes until the server closes the connection, which
+/// the bytes must give it a reason to do.
+pub(crate) fn converse(mut stream: UnixStream, bytes: &[u8]) -> Vec<u8> {
+    let mut replies = Vec::new();
+    std::thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        // A server may close before it has read all, and then refuses the rest.
+        scope.spawn(move || writer.write_all(bytes).and_then(|()| writer.flush()).is_ok());
+        // A reset tells no more than an end: the server had bytes left to read.
+        let _ = stream.read_to_end(&mut replies);
+        let _ = stream.shutdown(Shutdown::Both);
+    });
+    replies
+}
+
+/// What a server answers to commands, one line each, on a connection of their own.
+pub(crate) fn ask(socket: &std::path::Path, commands: &[&str]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = commands.iter().flat_map(|text| line(text)).collect();
+    bytes.extend(line("QUIT"));
+    converse(connect(socket), &bytes)
+}
