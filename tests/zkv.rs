@@ -190,7 +190,8 @@ fn a_server_answers_with_the_bytes_as_they_are() {
     // A table of bytes has no numbers, so digits are bytes.
     let peer = Peer::answering(&[ERROR, COUNT_7, &found(b"bytes")]);
     assert_answer(&ask_peer(&peer, &["get", "258"]), 0, b"bytes");
-    (peer.request(), peer.request());
+    peer.request();
+    peer.request();
     assert_eq!(peer.request(), *b"\0\x01\0\0\0\0\0\x03258\0\0\0\0\0");
     for question in ["get", "exists", "floor", "ceiling"] {
         assert_answer(&ask_peer(&Peer::answering(&[COUNT_7, NOT_FOUND]), &[question, "7"]), 1, b"");
@@ -305,6 +306,24 @@ fn a_table_of_bytes_answers_in_key_order_over_socket_and_file_alike() {
     let not_utf8 = OsStr::from_bytes(b"b\xff");
     table.assert(&[OsStr::new("floor"), not_utf8], 0, "bumblebee,\n");
     table.assert(&[OsStr::new("count"), OsStr::new("--before"), not_utf8], 0, "5\n");
+}
+
+#[test]
+fn a_key_that_no_table_has_is_an_error_over_socket_and_file_alike() {
+    let table = Both::new(Keys::Bytes, b"ant,1\n");
+    let long = "k".repeat(65_536);
+    for key in ["", &long] {
+        let said = format!("zkv: a key of {} bytes, where 1 to 65535 are possible\n", key.len());
+        for question in ["get", "exists", "floor", "ceiling"] {
+            assert_eq!(table.ask(&[question, key]), (Some(2), Vec::new(), said.clone()));
+        }
+    }
+    for bound in ["--from", "--after", "--to", "--before", "--prefix"] {
+        for question in ["range", "count"] {
+            assert_eq!(table.ask(&[question, bound, &long]).0, Some(2));
+            assert_ne!(table.ask(&[question, bound, ""]).0, Some(2));
+        }
+    }
 }
 
 #[test]

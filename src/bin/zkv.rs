@@ -1,6 +1,6 @@
 //! `zkv`: asks a server or a file for a key, or for rows in key order.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use csv::{QuoteStyle, WriterBuilder};
 use zero_kv::client::{Client, ClientError, Row};
+use zero_kv::format::key::KEY_LEN_MAX_BYTES;
 use zero_kv::{DEFAULT_SOCKET, Key, KeyKind, Store};
 
 const EXIT_FOUND: u8 = 0;
@@ -130,7 +131,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 
 fn ask_server(client: &mut Client, question: &Question) -> anyhow::Result<bool> {
     // Asked for only where a key must be read.
-    let key = |client: &mut Client, arg| read_key(client.key_kind()?, arg);
+    let key = |client: &mut Client, arg| read_key(client.key_kind()?, arg, 1);
     match question {
         Question::Get(KeyArg { key: arg }) => {
             let key = key(client, arg)?;
@@ -178,7 +179,7 @@ fn ask_server(client: &mut Client, question: &Question) -> anyhow::Result<bool> 
 }
 
 fn ask_file(store: &Store, question: &Question) -> anyhow::Result<bool> {
-    let key = |arg| read_key(store.key_kind(), arg);
+    let key = |arg| read_key(store.key_kind(), arg, 1);
     match question {
         Question::Get(KeyArg { key: arg }) => write_value(store.get(key(arg)?)?),
         Question::Exists(KeyArg { key: arg }) => Ok(store.contains(key(arg)?)?),
@@ -199,7 +200,7 @@ fn ask_file(store: &Store, question: &Question) -> anyhow::Result<bool> {
 
 fn rows_of<'s>(store: &'s Store, range: &RangeArgs) -> anyhow::Result<zero_kv::store::Rows<'s>> {
     match &range.prefix {
-        Some(prefix) => Ok(store.prefix(prefix.as_bytes())?),
+        Some(prefix) => Ok(store.prefix(read_bytes(prefix, 0)?)?),
         None => Ok(store.range(range.bounds(store.key_kind())?)?),
     }
 }
@@ -221,17 +222,26 @@ fn bound<'a>(
     excluded: &'a Option<OsString>,
 ) -> anyhow::Result<Bound<Key<'a>>> {
     match (included, excluded) {
-        (Some(key), _) => read_key(kind, key).map(Bound::Included),
-        (_, Some(key)) => read_key(kind, key).map(Bound::Excluded),
+        (Some(key), _) => read_key(kind, key, 0).map(Bound::Included),
+        (_, Some(key)) => read_key(kind, key, 0).map(Bound::Excluded),
         (None, None) => Ok(Bound::Unbounded),
     }
 }
 
-/// A key as the table has them. Of numbers as strict as `baker`, which refuses
-/// the `+` that Rust reads.
-fn read_key(kind: KeyKind, arg: &OsString) -> anyhow::Result<Key<'_>> {
+/// Bytes that a server can be asked for; a file answers alike.
+fn read_bytes(arg: &OsStr, least_bytes: usize) -> Result<&[u8], ClientError> {
+    let len_bytes = arg.len();
+    match (least_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {
+        true => Ok(arg.as_bytes()),
+        false => Err(ClientError::KeyLen { len_bytes }),
+    }
+}
+
+/// A key as the table has them; at the end of a range, bytes may be none. Of
+/// numbers as strict as `baker`, which refuses the `+` that Rust reads.
+fn read_key(kind: KeyKind, arg: &OsStr, least_bytes: usize) -> anyhow::Result<Key<'_>> {
     if kind == KeyKind::Bytes {
-        return Ok(Key::Bytes(arg.as_bytes()));
+        return Ok(Key::Bytes(read_bytes(arg, least_bytes)?));
     }
     let digits = arg.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).map(Key::U64).ok_or_else(|| {

@@ -76,7 +76,7 @@ impl<R: FnMut() -> u64> Draw<R> {
         for (key, given, excluded) in [(0, START, START_EXCLUDED), (1, END, END_EXCLUDED)] {
             if self.below(4) > 0 {
                 keys[key] = self.near(table);
-                flags |= given | excluded * u32::from(self.below(2) == 0);
+                flags |= given | (excluded * u32::from(self.below(2) == 0));
             }
         }
         let limit = [0, 1, 2, 3, 10, 100, u32::MAX][self.below(7)];
