@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use zero_kv::client::{Client, ClientError, OwnedKey, Page};
+use zero_kv::client::{Client, ClientError, OwnedKey, Page, Row};
 use zero_kv::protocol::answer::{PageFault, Violation};
 use zero_kv::protocol::native::{Op, PAGE_MAX_BYTES, Status};
 use zero_kv::{Key, KeyKind};
@@ -216,7 +216,7 @@ fn rows_that_were_not_asked_for_are_refused() {
 
 #[test]
 fn a_neighbour_is_one_row_on_the_right_side() {
-    let ask = |answer: Vec<u8>, question: fn(&mut Client) -> Result<Option<(OwnedKey, Vec<u8>)>, ClientError>| {
+    let ask = |answer: Vec<u8>, question: fn(&mut Client) -> Result<Option<Row>, ClientError>| {
         let peer = Peer::answering(&[&answer]);
         fault(question(&mut Client::connect(peer.socket()).unwrap()))
     };

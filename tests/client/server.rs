@@ -6,7 +6,6 @@ use zero_kv::bake::{self, Keys, Options};
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{Key, KeyKind, Store};
 
-#[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
 
