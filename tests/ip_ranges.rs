@@ -3,7 +3,6 @@
 
 #![cfg(feature = "bake")]
 
-#[allow(dead_code)]
 mod support;
 
 use std::path::{Path, PathBuf};
