@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use twox_hash::XxHash3_128;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::index::Hash;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
@@ -279,7 +279,7 @@ impl LookupKey for &[u8] {
 /// What a key of bytes is hashed through: its XXH3-128.
 #[inline(always)]
 pub(crate) fn key_digest(key: &[u8]) -> u128 {
-    XxHash3_128::oneshot(key)
+    xxh3_128(key)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
         None => &|_| true,
         Some((kind, _)) if kind.eq_ignore_ascii_case(b"PATTERN") => &|spec| glob.matches(spec.name.as_bytes()),
         Some((kind, wanted)) if kind.eq_ignore_ascii_case(b"ACLCAT") => {
-            &move |spec| spec.categories.iter().any(|category| category[1..].as_bytes().eq_ignore_ascii_case(wanted))
+            &move |spec| spec.categories.iter().any(|category| category.as_bytes()[1..].eq_ignore_ascii_case(wanted))
         }
         // There are no modules.
         Some((kind, _)) if kind.eq_ignore_ascii_case(b"MODULE") => &|_| false,
