@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -433,6 +434,29 @@ fn pages_of_a_range_are_all_of_it_in_order() {
     assert_eq!(ask(&mut stream, "ZKV.CEILING item:0002"), row("item:0004"));
     assert_eq!(ask(&mut stream, "ZKV.FLOOR a"), "*-1\r\n");
     assert_eq!(ask(&mut stream, "ZKV.CEILING z"), "*-1\r\n");
+}
+
+#[test]
+fn a_damaged_value_is_an_error_in_its_place() {
+    let served = Served::numbers(100);
+    let mut stream = served.connect();
+    let mut bytes = fs::read(served.db()).unwrap();
+    let value_at = bytes.windows(11).position(|window| window == b"value of 42").unwrap();
+    // The header in front of it, through the mapping that is being served.
+    bytes[value_at - 8..value_at].fill(0xFF);
+    OpenOptions::new().write(true).open(served.db()).unwrap().write_all(&bytes).unwrap();
+
+    assert!(ask(&mut stream, "GET 42").starts_with("-ERR the key's value is damaged"));
+    let mget = ask(&mut stream, "MGET 41 42 43");
+    assert!(mget.starts_with("*3\r\n$11\r\nvalue of 41\r\n-ERR the key's value is damaged"), "{mget}");
+    assert!(mget.ends_with("\r\n$11\r\nvalue of 43\r\n"), "{mget}");
+    for words in ["STRLEN 42", "GETRANGE 42 0 1", "ZKV.CEILING 42", "SCAN 0 COUNT 100", "KEYS *4*"] {
+        assert!(ask(&mut stream, words).starts_with("-ERR"), "{words}");
+    }
+    // So many keys were announced; those that cannot be reached any more are errors.
+    let keys = ask(&mut stream, "KEYS *");
+    assert!(keys.starts_with("*100\r\n$1\r\n0\r\n") && keys.contains("\r\n-ERR the key's value is damaged"), "{keys}");
+    assert_eq!(ask(&mut stream, "GET 43"), "$11\r\nvalue of 43\r\n");
 }
 
 #[test]

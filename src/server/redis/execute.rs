@@ -62,7 +62,7 @@ impl Session {
 
     /// # Errors
     /// What to reply, if nothing was replied.
-    fn carry_out(&mut self, spec: &Spec, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
+    fn carry_out(&mut self, spec: &'static Spec, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
         let shared = &*self.shared;
         let (store, counted) = (&*shared.store, &mut self.counted);
         let args = behind_name(spec, command);
@@ -114,7 +114,7 @@ impl Session {
             Id::ClientInfo => out.verbatim(&self.client.line(&shared.serving)),
             Id::ClientList => return clients::list(&shared.serving, args, out),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
-            Id::Config | Id::Client | Id::Memory | Id::Object => unreachable!("a container takes a subcommand"),
+            Id::Config | Id::Client | Id::Memory | Id::Object => return Err(Refusal::ArgCount(spec).to_string()),
             Id::ConfigHelp | Id::CommandHelp | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp => {
                 if let Some(container) = spec.name.split('|').next().and_then(|name| find_full(name.as_bytes())) {
                     help(container, out);

@@ -175,3 +175,87 @@ impl Drop for Session {
         self.shared.serving.clients.leave(&self.client);
     }
 }
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+    use crate::server::shared::Serving;
+    use crate::store::Store;
+
+    /// A session over a table of so many rows, and what removes the file.
+    fn session(rows: usize) -> (tempfile::TempDir, Arc<Shared>, Session) {
+        let folder = tempfile::tempdir().unwrap();
+        let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
+        let db = folder.path().join("storage.db");
+        bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        let serving = Arc::new(Serving::new(Arc::new(Store::open(db).unwrap()), "s.sock".into(), None, 1));
+        let shared = Arc::new(Shared::new(serving, 0, Duration::ZERO));
+        let session = Session::new(None, &shared);
+        (folder, shared, session)
+    }
+
+    /// All replies to `input`, and how each pass went.
+    fn answered(session: &mut Session, shared: &Shared, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
+        let (mut replies, mut passes, mut answers) = (Vec::new(), Vec::new(), Answers::new());
+        loop {
+            answers.clear();
+            let pass = session.answer(input, &mut answers);
+            answers.with_unsent(&shared.store, 0, |pieces| pieces.iter().for_each(|piece| replies.extend(&**piece)));
+            passes.push((answers.total_len_bytes(), pass));
+            input = &input[pass.taken_bytes..];
+            if matches!(pass.then, Then::Read | Then::Close) {
+                return (replies, passes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pass_is_bounded_however_long_the_reply() {
+        let (_folder, shared, mut session) = session(50_000);
+        let mget = format!("MGET{}\r\n", " 7".repeat(20_000));
+        let info = format!("COMMAND INFO{}\r\n", " get".repeat(5000));
+        for (input, len_min_bytes) in
+            [("KEYS *\r\n", 400_000), ("KEYS *1*\r\n", 100_000), (&mget, 140_000), (&info, 900_000)]
+        {
+            let (replies, passes) = answered(&mut session, &shared, input.as_bytes());
+            assert!(replies.len() > len_min_bytes, "{}", replies.len());
+            assert!(passes.iter().all(|(len_bytes, _)| *len_bytes <= 64 << 10), "{passes:?}");
+            // The command stays at the head of the input until it is answered.
+            assert!(passes.split_last().unwrap().1.iter().all(|(_, pass)| pass.taken_bytes == 0));
+            assert!(passes.last().unwrap().1 == Pass { taken_bytes: input.len(), then: Then::Read });
+        }
+    }
+
+    #[test]
+    fn others_get_their_turn_while_many_rows_are_looked_at() {
+        let (_folder, shared, mut session) = session(50_000);
+        for input in ["KEYS *x*\r\n".to_owned(), "SCAN 0 COUNT 10000 MATCH x\r\n".repeat(6)] {
+            let (_, passes) = answered(&mut session, &shared, input.as_bytes());
+            assert!(passes.iter().filter(|(_, pass)| pass.then == Then::Yield).count() >= 2, "{passes:?}");
+        }
+    }
+
+    #[test]
+    fn a_get_that_comes_in_parts_leaves_nothing_behind_for_the_next_command() {
+        let (_folder, shared, mut session) = session(10);
+        let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
+        for first in 0..input.len() {
+            let mut answers = Answers::new();
+            let taken_bytes = session.answer(&input[..first], &mut answers).taken_bytes;
+            let mut replies = answers.buffer[..answers.copied_len_bytes].to_vec();
+            replies.extend(answered(&mut session, &shared, &input[taken_bytes..]).0);
+            assert_eq!(replies, b"$1\r\n7\r\n$2\r\nhi\r\n", "{first}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_in_the_list_of_clients_until_it_ends() {
+        let (_folder, shared, session) = session(1);
+        assert_eq!(shared.serving.clients.count(), 1);
+        drop(session);
+        assert_eq!(shared.serving.clients.count(), 0);
+    }
+}
