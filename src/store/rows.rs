@@ -1,5 +1,6 @@
 //! The rows of a table one after the other, from either end.
 
+#[cfg(feature = "server")]
 use std::ops::Range;
 
 use super::Store;
@@ -60,6 +61,7 @@ impl<'s> Rows<'s> {
     }
 
     /// Where the next row is, and where the rows end.
+    #[cfg(feature = "server")]
     pub(crate) fn ends(&self) -> (Position, Position) {
         (self.next, self.end)
     }
