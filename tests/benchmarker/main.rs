@@ -3,9 +3,12 @@
 #![cfg(feature = "cli")]
 
 mod answers;
+mod bytes;
 mod ceiling;
 #[path = "../clients/mod.rs"]
 mod clients;
+#[path = "../common/mod.rs"]
+mod common;
 mod outputs;
 mod requests;
 mod resp;

@@ -10,7 +10,7 @@ fn bulk(value: &[u8]) -> Vec<u8> {
 }
 
 /// What Redis answers.
-fn honest_resp(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
+pub(crate) fn honest_resp(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
     Some(match (rows.get(&key), op) {
         (Some(value), 0) => bulk(value),
         (None, 0) => b"$-1\r\n".to_vec(),

@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tempfile::TempDir;
-use zero_kv::bake::{Options, bake_csv};
+use zero_kv::bake::{Keys, Options, bake_csv};
 
 pub(crate) const OK: u32 = 0;
 pub(crate) const NOT_FOUND: u32 = 1;
+/// Added to the op of a native request about bytes.
+const LONG: u32 = 1 << 16;
 
 pub(crate) type Rows = BTreeMap<u64, Vec<u8>>;
 /// The whole answer to the request with this number on its connection, op and
@@ -36,6 +38,9 @@ pub(crate) fn honest(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>
 /// Every request that came, op and key.
 type Seen = Arc<Mutex<Vec<(u32, u64)>>>;
 
+/// What a key is told as that is not a row's: of bytes, only decimal text can be one.
+pub(crate) const NO_NUMBER: u64 = u64::MAX;
+
 /// One table, baked and served.
 pub(crate) struct Served {
     folder: TempDir,
@@ -44,10 +49,21 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new(rows: Rows, answer: Answer) -> Served {
+        Served::with(rows, Keys::U64, answer)
+    }
+
+    /// The same rows, whose keys are the numbers' decimal text.
+    pub(crate) fn of_bytes(rows: Rows, answer: Answer) -> Served {
+        Served::with(rows, Keys::Bytes, answer)
+    }
+
+    fn with(rows: Rows, keys: Keys, answer: Answer) -> Served {
         let served = Served { folder: tempfile::tempdir().unwrap(), seen: Seen::default() };
         let line = |(key, value): (&u64, &Vec<u8>)| [format!("{key},").as_bytes(), value, b"\n"].concat();
         let csv: Vec<u8> = rows.iter().flat_map(line).collect();
-        bake_csv(&csv[..], &served.path("storage.db"), &Options::default(), &mut |_| ()).unwrap();
+        let mut options = Options::default();
+        options.keys = keys;
+        bake_csv(&csv[..], &served.path("storage.db"), &options, &mut |_| ()).unwrap();
         let listener = UnixListener::bind(served.path("kv.sock")).unwrap();
         let (rows, seen) = (Arc::new(rows), Arc::clone(&served.seen));
         // It lives as long as the test's process; nobody waits for it.
@@ -117,29 +133,53 @@ fn read_native_request(requests: &mut impl Read) -> io::Result<(u32, u64)> {
     let mut request = [0; 16];
     requests.read_exact(&mut request)?;
     let op = u32::from_be_bytes(request[..4].try_into().unwrap());
-    Ok((op, u64::from_be_bytes(request[8..].try_into().unwrap())))
+    if op < LONG {
+        return Ok((op, u64::from_be_bytes(request[8..].try_into().unwrap())));
+    }
+    let key_len_bytes = u32::from_be_bytes(request[4..8].try_into().unwrap()) as usize;
+    let mut key = request[8..].to_vec();
+    key.resize((8 + key_len_bytes).next_multiple_of(16) - 8, 0);
+    requests.read_exact(&mut key[8..])?;
+    let padding = key.split_off(key_len_bytes);
+    assert!(padding.iter().all(|byte| *byte == 0), "{padding:?}");
+    Ok((op - LONG, row_number(&key)))
+}
+
+/// The number whose decimal text this key is.
+fn row_number(key: &[u8]) -> u64 {
+    let number = std::str::from_utf8(key).ok().and_then(|text| text.parse().ok());
+    number.filter(|number: &u64| number.to_string().as_bytes() == key).unwrap_or(NO_NUMBER)
 }
 
 /// A request in Redis's protocol, which must be as Redis's own clients write it.
 fn read_resp_request(requests: &mut impl BufRead) -> io::Result<(u32, u64)> {
-    let mut lines = [(); 5].map(|()| String::new());
-    for line in &mut lines {
-        if requests.read_line(line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        assert_eq!(line.pop().zip(line.pop()), Some(('\n', '\r')), "{line:?}");
-    }
-    let [words, command_len, command, key_len, key] = &lines;
-    assert_eq!(words, "*2");
-    assert_eq!((command_len, key_len), (&format!("${}", command.len()), &format!("${}", key.len())));
+    assert_eq!(read_resp_line(requests)?, "*2");
+    let command = read_resp_word(requests)?;
     let op = match &command[..] {
-        "GET" => 0,
-        "EXISTS" => 1,
-        _ => panic!("{command} was not to be asked"),
+        b"GET" => 0,
+        b"EXISTS" => 1,
+        _ => panic!("{} was not to be asked", command.escape_ascii()),
     };
-    let number = key.parse().unwrap();
-    assert_eq!(format!("{number}"), *key);
-    Ok((op, number))
+    Ok((op, row_number(&read_resp_word(requests)?)))
+}
+
+fn read_resp_word(requests: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let line = read_resp_line(requests)?;
+    let len_bytes: usize = line.strip_prefix('$').and_then(|len| len.parse().ok()).expect("a length");
+    assert_eq!(line, format!("${len_bytes}"));
+    let mut word = vec![0; len_bytes + 2];
+    requests.read_exact(&mut word)?;
+    assert_eq!(word.split_off(len_bytes), b"\r\n");
+    Ok(word)
+}
+
+fn read_resp_line(requests: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    if requests.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    assert_eq!(line.pop().zip(line.pop()), Some(('\n', '\r')), "{line:?}");
+    Ok(line)
 }
 
 pub(crate) fn small_rows() -> Rows {

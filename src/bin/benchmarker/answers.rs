@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use crate::keys::{Pipeline, Table};
 use crate::mix::Op;
 use crate::resp::{Beginning, LINE_END};
-use crate::wire::{Head, Protocol, Requests};
+use crate::wire::{Head, Protocol};
 
 /// What the answers so far of one pipeline were.
 #[derive(Clone, Copy, Default)]
@@ -72,9 +72,9 @@ impl Answers {
                 continue;
             }
             if !self.verify && self.head.is_empty() {
-                bytes = match &pipeline.requests {
-                    Requests::Native(_) => self.read_expected(bytes, pipeline),
-                    Requests::Resp(_) => self.read_expected_resp(bytes, pipeline),
+                bytes = match self.protocol {
+                    Protocol::Native => self.read_expected(bytes, pipeline),
+                    Protocol::Resp => self.read_expected_resp(bytes, pipeline),
                 };
                 if bytes.is_empty() {
                     break;
@@ -168,24 +168,26 @@ impl Answers {
     #[inline]
     fn read_head(&mut self, head: &Head, pipeline: &Pipeline) -> Result<(), String> {
         let (status, len_bytes) = (head.header.status_code(), head.header.value_len_bytes());
-        let key = pipeline.requests.key(self.counts.answers);
+        let request = self.counts.answers;
+        let key = || pipeline.requests.key(request);
         if len_bytes > VALUE_LEN_MAX_BYTES {
             return Err(format!(
-                "key {key}: a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be",
+                "key {}: a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be",
+                key(),
             ));
         }
         self.counts.hits += u64::from(status == Status::Ok as u32);
         self.counts.misses += u64::from(status == Status::NotFound as u32);
-        let expected = pipeline.expected[self.counts.answers];
+        let expected = pipeline.expected[request];
         let (expected_status, expected_bytes) = (expected.status_code(), expected.value_len_bytes());
         if let Some(said) = &head.unexpected {
-            self.wrong(|| format!("key {key}: expected {}, got {said}", status_name(expected_status)));
+            self.wrong(|| format!("key {}: expected {}, got {said}", key(), status_name(expected_status)));
         } else if status != expected_status {
             let (expected, got) = (status_name(expected_status), status_name(status));
-            self.wrong(|| format!("key {key}: expected {expected}, got {got}"));
+            self.wrong(|| format!("key {}: expected {expected}, got {got}", key()));
         } else if len_bytes != expected_bytes {
             let expected = if expected_bytes == 0 { "no value".to_owned() } else { format!("{expected_bytes} bytes") };
-            self.wrong(|| format!("key {key}: expected {expected}, got {len_bytes} bytes"));
+            self.wrong(|| format!("key {}: expected {expected}, got {len_bytes} bytes", key()));
         }
         self.body_at_bytes = 0;
         self.value_len_bytes = len_bytes;
@@ -260,9 +262,9 @@ fn status_name(code: u32) -> String {
 mod tests {
     use super::*;
     use crate::keys::Distribution;
-    use zero_kv::Store;
-    use zero_kv::bake::{self, Options};
+    use zero_kv::bake::{self, Keys, Options};
     use zero_kv::protocol::native::ResponseHeader;
+    use zero_kv::{Key, KeyKind, Store};
 
     /// Gets of two values, an empty one and a missing one, and whether two keys are there,
     /// with the answers to them.
@@ -277,12 +279,17 @@ mod tests {
     }
 
     impl Exchange {
-        fn new(protocol: Protocol) -> Exchange {
+        fn new(protocol: Protocol, keys: KeyKind) -> Exchange {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("storage.db");
-            bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &Options::default(), &mut |_| ()).unwrap();
+            let mut options = Options::default();
+            options.keys = match keys {
+                KeyKind::U64 => Keys::U64,
+                KeyKind::Bytes => Keys::Bytes,
+            };
+            bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options, &mut |_| ()).unwrap();
             let table = Table::new(Store::open(&path).unwrap(), protocol, Distribution::Uniform, 0.0, 0.0, 1).unwrap();
-            let mut pipeline = Pipeline::new(protocol);
+            let mut pipeline = Pipeline::new(protocol, keys);
             let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
             let not_found = ResponseHeader::bare(Status::NotFound);
             for (op, key, expected) in [
@@ -293,7 +300,8 @@ mod tests {
                 (Op::Exists, 1, found(0)),
                 (Op::Exists, 4, not_found),
             ] {
-                pipeline.requests.push(op, key);
+                let text = key.to_string();
+                pipeline.requests.push(op, if keys == KeyKind::U64 { key.into() } else { Key::from(&text) });
                 pipeline.expected.push(expected);
             }
             let bytes = match protocol {
@@ -312,8 +320,10 @@ mod tests {
             Exchange { _folder: folder, protocol, table, pipeline, bytes, is_value }
         }
 
-        fn both() -> [Exchange; 2] {
-            [Protocol::Native, Protocol::Resp].map(Exchange::new)
+        fn all() -> [Exchange; 4] {
+            let of = |protocol| [KeyKind::U64, KeyKind::Bytes].map(|keys| Exchange::new(protocol, keys));
+            let ([numbers, bytes], [resp_numbers, resp_bytes]) = (of(Protocol::Native), of(Protocol::Resp));
+            [numbers, bytes, resp_numbers, resp_bytes]
         }
 
         /// Whether answers with this byte changed are noticed.
@@ -329,7 +339,7 @@ mod tests {
 
     #[test]
     fn answers_are_the_same_in_whatever_pieces_they_come() {
-        for Exchange { protocol, table, pipeline, bytes, .. } in &Exchange::both() {
+        for Exchange { protocol, table, pipeline, bytes, .. } in &Exchange::all() {
             for verify in [false, true] {
                 let mut answers = Answers::new(*protocol, verify);
                 for first in 0..=bytes.len() {
@@ -350,7 +360,7 @@ mod tests {
 
     #[test]
     fn any_changed_byte_beside_a_value_is_noticed_always() {
-        for exchange in Exchange::both() {
+        for exchange in Exchange::all() {
             for at in (0..exchange.bytes.len()).filter(|at| !exchange.is_value[*at]) {
                 assert!(exchange.notices_change_at(at, false), "{}, byte {at}", exchange.protocol.name());
             }
@@ -359,7 +369,7 @@ mod tests {
 
     #[test]
     fn any_changed_byte_is_noticed_when_values_are_verified() {
-        for exchange in Exchange::both() {
+        for exchange in Exchange::all() {
             for at in 0..exchange.bytes.len() {
                 assert!(exchange.notices_change_at(at, true), "{}, byte {at}", exchange.protocol.name());
             }

@@ -47,7 +47,7 @@ impl Client {
             stream,
             draw: Draw::of_client(table, plan.seed, number, plan.clients),
             schedule: plan.rate.map(|rate| Schedule::of_client(plan, rate, number)).transpose()?,
-            pipeline: Pipeline::new(plan.protocol),
+            pipeline: Pipeline::new(plan.protocol, table.store.key_kind()),
             sent_bytes: 0,
             // An answer that was not looked up has no value to compare.
             answers: Answers::new(plan.protocol, plan.verify && plan.canned.is_none()),

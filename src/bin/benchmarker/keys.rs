@@ -15,14 +15,12 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
-use zero_kv::protocol::native::{Request, ResponseHeader, Status};
+use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
 use zero_kv::{Key, KeyKind, Store};
 
 use crate::canned::Canned;
-use crate::frames::Frames;
 use crate::mix::{Op, OpMix};
 use crate::random::Random;
-use crate::resp;
 use crate::wire::{Protocol, Requests};
 
 /// Draws of an absent key before giving up. Three in four land far outside a
@@ -40,12 +38,6 @@ pub(crate) enum Distribution {
     Sequential,
 }
 
-/// A key of the file, and the header that Get must answer.
-struct Row {
-    key: u64,
-    answer: ResponseHeader,
-}
-
 enum Spread {
     /// From a random place on; the rows are shuffled.
     Uniform,
@@ -55,13 +47,13 @@ enum Spread {
     Sequential,
 }
 
-/// The baked file, and its rows where one memory access reaches each.
+/// The baked file, and its rows as the load needs them.
 pub(crate) struct Table {
     pub(crate) store: Store,
-    rows: Vec<Row>,
-    /// The `GET` of each row as it is sent, where that costs more than to copy it: a
-    /// native frame does not.
-    gets: Frames,
+    /// The Get of each row as it is sent.
+    gets: Requests,
+    /// The header that each of them must be answered with.
+    answers: Vec<ResponseHeader>,
     spread: Spread,
     miss_ratio: f64,
 }
@@ -79,35 +71,32 @@ impl Table {
         miss_ratio: f64,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        if store.key_kind() != KeyKind::U64 {
-            bail!("the table's keys are {}, where unsigned 64-bit numbers were expected", store.key_kind());
-        }
-        let row = |(key, value): (Key<'_>, &[u8])| {
-            let key = key.as_u64().expect("a table has keys of one kind");
-            let answer = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
-            Row { key, answer }
-        };
-        let mut rows: Vec<Row> = store.iter().map(row).collect();
+        let answer =
+            |value: &[u8]| ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
+        let mut rows: Vec<(Key<'_>, ResponseHeader)> = store.iter().map(|(key, value)| (key, answer(value))).collect();
         if distribution != Distribution::Sequential {
             Random::of_seed(seed).shuffle(&mut rows);
         }
-        let mut gets = Frames::default();
-        if protocol == Protocol::Resp {
-            rows.iter().for_each(|row| gets.push_with(|bytes| resp::write_request(Op::Get, row.key, bytes)));
-        }
+        let mut gets = protocol.no_requests(store.key_kind());
+        rows.iter().for_each(|(key, _)| gets.push(Op::Get, *key));
+        let answers: Vec<ResponseHeader> = rows.into_iter().map(|(_, answer)| answer).collect();
         let spread = match distribution {
-            Distribution::Zipf if !rows.is_empty() => {
-                let weights = (1..=rows.len()).map(|rank| (rank as f64).powf(-zipf_exponent)).collect();
+            Distribution::Zipf if !answers.is_empty() => {
+                let weights = (1..=answers.len()).map(|rank| (rank as f64).powf(-zipf_exponent)).collect();
                 Spread::Zipf(WeightedAliasIndex::new(weights).map_err(|error| anyhow!("--distribution zipf: {error}"))?)
             }
             Distribution::Uniform | Distribution::Zipf => Spread::Uniform,
             Distribution::Sequential => Spread::Sequential,
         };
-        Ok(Table { store, rows, gets, spread, miss_ratio })
+        Ok(Table { store, gets, answers, spread, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows() == 0
+    }
+
+    fn rows(&self) -> usize {
+        self.answers.len()
     }
 }
 
@@ -118,26 +107,28 @@ pub(crate) struct Draw {
     next_row: usize,
     /// How many answers were drawn before, for a server whose answers follow a pattern.
     answers_before: usize,
+    /// The last absent key that was drawn, if it is bytes.
+    absent: Vec<u8>,
 }
 
 impl Draw {
     pub(crate) fn of_client(table: &Table, seed: u64, client: usize, clients: usize) -> Self {
-        let next_row = (table.rows.len() as u128 * client as u128 / clients as u128) as usize;
-        Draw { random: Random::of_client(seed, client), next_row, answers_before: 0 }
+        let next_row = (table.rows() as u128 * client as u128 / clients as u128) as usize;
+        Draw { random: Random::of_client(seed, client), next_row, answers_before: 0, absent: Vec::new() }
     }
 
     /// Before each pipeline.
     fn begin(&mut self, table: &Table) {
         if matches!(table.spread, Spread::Uniform) && !table.is_empty() {
-            self.next_row = self.random.below(table.rows.len());
+            self.next_row = self.random.below(table.rows());
         }
     }
 
     /// The next rows, at most so many, which lie side by side.
     fn rows(&mut self, table: &Table, at_most: usize) -> Range<usize> {
         let first = self.next_row;
-        let end = table.rows.len().min(first + at_most);
-        self.next_row = if end == table.rows.len() { 0 } else { end };
+        let end = table.rows().min(first + at_most);
+        self.next_row = if end == table.rows() { 0 } else { end };
         first..end
     }
 
@@ -148,17 +139,44 @@ impl Draw {
         }
     }
 
-    /// A key that is not in the file, at a random distance from one that is: keys
-    /// from all of 64 bits would nearly all end at the same few places of the index.
-    fn absent(&mut self, table: &Table) -> anyhow::Result<u64> {
+    /// A key that is not in the file, near one that is: keys from all of 64 bits
+    /// would nearly all end at the same few places of the index.
+    fn absent(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
-            let near = if table.is_empty() { 0 } else { table.rows[self.row(table)].key };
-            let key = near ^ (self.random.next() >> self.random.below(64));
-            if !table.store.contains(key)? {
-                return Ok(key);
+            let near = if table.is_empty() { None } else { Some(table.gets.key(self.row(table))) };
+            match table.store.key_kind() {
+                KeyKind::U64 => {
+                    let key = self.near_number(near.and_then(|near| near.as_u64()).unwrap_or_default());
+                    if !table.store.contains(key)? {
+                        return Ok(Key::U64(key));
+                    }
+                }
+                KeyKind::Bytes => {
+                    self.draw_near_bytes(near.and_then(|near| near.as_bytes()).unwrap_or_default());
+                    if !table.store.contains(&self.absent)? {
+                        return Ok(Key::Bytes(&self.absent));
+                    }
+                }
             }
         }
         bail!("no absent key was found in {MISS_TRIES_MAX} draws: pass --miss-ratio 0")
+    }
+
+    /// A number at a random distance.
+    fn near_number(&mut self, near: u64) -> u64 {
+        near ^ (self.random.next() >> self.random.below(64))
+    }
+
+    /// The same bytes but for one, which is another or comes behind them.
+    fn draw_near_bytes(&mut self, near: &[u8]) {
+        self.absent.clear();
+        self.absent.extend_from_slice(near);
+        let at = self.random.below((near.len() + 1).min(KEY_LEN_MAX_BYTES));
+        let byte = self.random.next() as u8;
+        match self.absent.get_mut(at) {
+            Some(changed) => *changed = byte,
+            None => self.absent.push(byte),
+        }
     }
 }
 
@@ -169,8 +187,8 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    pub(crate) fn new(protocol: Protocol) -> Self {
-        Pipeline { requests: protocol.no_requests(), expected: Vec::new() }
+    pub(crate) fn new(protocol: Protocol, keys: KeyKind) -> Self {
+        Pipeline { requests: protocol.no_requests(keys), expected: Vec::new() }
     }
 
     /// Draws the next pipeline, in place of the last. A server that looks nothing
@@ -190,7 +208,8 @@ impl Pipeline {
         if asks_for_rows_only && !matches!(table.spread, Spread::Zipf(_)) {
             while self.expected.len() < requests {
                 let rows = draw.rows(table, requests - self.expected.len());
-                self.get_rows(table, rows);
+                self.requests.extend_from(&table.gets, rows.clone());
+                self.expected.extend_from_slice(&table.answers[rows]);
             }
         } else {
             for _ in 0..requests {
@@ -206,17 +225,6 @@ impl Pipeline {
         Ok(())
     }
 
-    fn get_rows(&mut self, table: &Table, range: Range<usize>) {
-        let rows = &table.rows[range.clone()];
-        match &mut self.requests {
-            Requests::Native(requests) => {
-                requests.extend(rows.iter().map(|row| Request::new(Op::Get.native(), row.key)));
-            }
-            Requests::Resp(frames) => frames.extend_from(&table.gets, range),
-        }
-        self.expected.extend(rows.iter().map(|row| row.answer));
-    }
-
     fn draw_any(&mut self, table: &Table, mix: &OpMix, draw: &mut Draw) -> anyhow::Result<()> {
         let op = mix.draw(&mut draw.random);
         if table.miss_ratio > 0.0 && draw.random.unit() < table.miss_ratio {
@@ -225,14 +233,41 @@ impl Pipeline {
             return Ok(());
         }
         let row = draw.row(table);
-        match &mut self.requests {
-            Requests::Native(requests) => requests.push(Request::new(op.native(), table.rows[row].key)),
-            Requests::Resp(frames) => frames.push_with(|bytes| resp::write_like(op, table.gets.get(row), bytes)),
-        }
+        self.requests.push_like(op, &table.gets, row);
         self.expected.push(match op {
-            Op::Get => table.rows[row].answer,
+            Op::Get => table.answers[row],
             Op::Exists => ResponseHeader::bare(Status::Ok),
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zero_kv::bake::{self, Keys, Options};
+
+    #[test]
+    fn absent_bytes_are_a_byte_away_from_a_key() {
+        let keys = ["a", "key one", "key two"];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("storage.db");
+        let mut options = Options::default();
+        options.keys = Keys::Bytes;
+        bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options, &mut |_| ()).unwrap();
+        let store = Store::open(&path).unwrap();
+        let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1).unwrap();
+        let mut draw = Draw::of_client(&table, 1, 0, 1);
+        let (mut longer, mut changed) = (0, 0);
+        for _ in 0..1_000 {
+            let absent = draw.absent(&table).unwrap().as_bytes().unwrap().to_vec();
+            assert!(!keys.iter().any(|key| key.as_bytes() == absent));
+            let differences = |key: &str| key.bytes().zip(&absent).filter(|(byte, other)| byte != *other).count();
+            let is_longer = |key: &str| key.len() + 1 == absent.len() && differences(key) == 0;
+            let is_changed = |key: &str| key.len() == absent.len() && differences(key) == 1;
+            longer += usize::from(keys.iter().any(|key| is_longer(key)));
+            changed += usize::from(keys.iter().any(|key| is_changed(key)));
+        }
+        assert!(longer + changed == 1_000 && longer > 100 && changed > 100, "{longer} {changed}");
     }
 }

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use zero_kv::Store;
+use zero_kv::{KeyKind, Store};
 
 use args::Args;
 use keys::Table;
@@ -70,6 +70,12 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let table = Table::new(Store::open(&args.db)?, protocol, distribution, args.zipf_exponent(), miss_ratio, seed)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
         bail!("{}: the table is empty, so no key of it can be asked for: pass --miss-ratio 1", args.db.display());
+    }
+    if args.ceiling && table.store.key_kind() == KeyKind::Bytes {
+        bail!(
+            "{}: --ceiling: its server answers requests for numbers only: pass a file of such keys",
+            args.db.display()
+        );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match args.sweep {

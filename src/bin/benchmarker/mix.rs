@@ -25,8 +25,8 @@ impl Op {
 
     /// That of a frame which was made here.
     #[inline]
-    pub(crate) fn of_native(code: u32) -> Op {
-        if code == native::Op::Get as u32 { Op::Get } else { Op::Exists }
+    pub(crate) fn of_native(op: Option<native::Op>) -> Op {
+        if op == Some(native::Op::Get) { Op::Get } else { Op::Exists }
     }
 }
 

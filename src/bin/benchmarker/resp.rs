@@ -6,6 +6,7 @@
 use std::io::Write;
 
 use zero_kv::protocol::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
+use zero_kv::{Key, KeyKind};
 
 use crate::mix::Op;
 use crate::wire::Head;
@@ -22,11 +23,16 @@ fn command(op: Op) -> &'static [u8] {
     }
 }
 
-/// Appends a request; a key is its decimal text.
-pub(crate) fn write_request(op: Op, key: u64, bytes: &mut Vec<u8>) {
-    let key_len_bytes = key.checked_ilog10().unwrap_or(0) + 1;
+/// Appends a request; a number is its decimal text.
+pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
-    write!(bytes, "${key_len_bytes}\r\n{key}\r\n").expect("a vector takes all bytes");
+    match key {
+        Key::U64(key) => write!(bytes, "${}\r\n{key}\r\n", key.checked_ilog10().unwrap_or(0) + 1),
+        Key::Bytes(key) => {
+            write!(bytes, "${}\r\n", key.len()).and_then(|()| bytes.write_all(&[key, LINE_END].concat()))
+        }
+    }
+    .expect("a vector takes all bytes");
 }
 
 /// Appends the request that asks `op` of the key which this `GET` asks for.
@@ -42,11 +48,15 @@ pub(crate) fn op(request: &[u8]) -> Op {
     if request.starts_with(GET) { Op::Get } else { Op::Exists }
 }
 
-/// The key of a request that was written here.
-pub(crate) fn key(request: &[u8]) -> u64 {
-    let argument = &request[command(op(request)).len()..];
-    let digits = argument.iter().skip_while(|byte| **byte != b'\n').filter(|byte| byte.is_ascii_digit());
-    digits.fold(0, |key, digit| key * 10 + u64::from(digit - b'0'))
+/// The key of a request that was written here, for a table with keys of this kind.
+pub(crate) fn key(keys: KeyKind, request: &[u8]) -> Key<'_> {
+    let argument = &request[command(op(request)).len()..request.len() - LINE_END.len()];
+    let line_len_bytes = line_len_bytes(argument).expect("the key's length is a line");
+    let key = &argument[line_len_bytes..];
+    match keys {
+        KeyKind::U64 => Key::U64(key.iter().fold(0, |key, digit| key * 10 + u64::from(digit - b'0'))),
+        KeyKind::Bytes => Key::Bytes(key),
+    }
 }
 
 /// How a right reply begins, if that has room in a word.
@@ -145,9 +155,11 @@ mod tests {
     #[test]
     fn a_request_is_that_of_redis_and_can_be_read_back() {
         for (key, op, expected) in [
-            (0, Op::Get, "*2\r\n$3\r\nGET\r\n$1\r\n0\r\n"),
-            (10, Op::Get, "*2\r\n$3\r\nGET\r\n$2\r\n10\r\n"),
-            (u64::MAX, Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$20\r\n18446744073709551615\r\n"),
+            (Key::U64(0), Op::Get, "*2\r\n$3\r\nGET\r\n$1\r\n0\r\n"),
+            (Key::U64(10), Op::Get, "*2\r\n$3\r\nGET\r\n$2\r\n10\r\n"),
+            (Key::U64(u64::MAX), Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$20\r\n18446744073709551615\r\n"),
+            (Key::Bytes(b"k\r\n"), Op::Get, "*2\r\n$3\r\nGET\r\n$3\r\nk\r\n\r\n"),
+            (Key::Bytes(b"10"), Op::Exists, "*2\r\n$6\r\nEXISTS\r\n$2\r\n10\r\n"),
         ] {
             let (mut get, mut request, mut like) = (Vec::new(), Vec::new(), Vec::new());
             write_request(Op::Get, key, &mut get);
@@ -155,7 +167,7 @@ mod tests {
             write_like(op, &get, &mut like);
             assert_eq!(request.escape_ascii().to_string(), expected.as_bytes().escape_ascii().to_string());
             assert_eq!(like, request);
-            assert!(super::op(&request) == op && super::key(&request) == key);
+            assert!(super::op(&request) == op && super::key(key.kind(), &request) == key);
         }
     }
 

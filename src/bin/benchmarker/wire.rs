@@ -4,8 +4,11 @@
 //! sent, and what such a beginning says. The load knows no protocol but through this, and
 //! this knows nothing of when requests are sent or of what is right.
 
+use std::ops::Range;
+
 use clap::ValueEnum;
-use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
+use zero_kv::protocol::native::{self, LONG_HEADER_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
+use zero_kv::{Key, KeyKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::frames::Frames;
@@ -15,9 +18,9 @@ use crate::resp;
 /// How the server is spoken to.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Protocol {
-    /// Frames of 16 bytes, see docs/PROTOCOL.md
+    /// Frames of 16 bytes, longer ones for keys of bytes; see docs/PROTOCOL.md
     Native,
-    /// Redis's, version 2; keys are decimal text
+    /// Redis's, version 2; numbers are decimal text
     Resp,
 }
 
@@ -30,11 +33,12 @@ impl Protocol {
         }
     }
 
-    /// A pipeline without requests.
-    pub(crate) fn no_requests(self) -> Requests {
-        match self {
-            Protocol::Native => Requests::Native(Vec::new()),
-            Protocol::Resp => Requests::Resp(Frames::default()),
+    /// No requests yet, for keys of this kind.
+    pub(crate) fn no_requests(self, keys: KeyKind) -> Requests {
+        match (self, keys) {
+            (Protocol::Native, KeyKind::U64) => Requests::Native(Vec::new()),
+            (Protocol::Native, KeyKind::Bytes) => Requests::Framed(Framing::Long, Frames::default()),
+            (Protocol::Resp, keys) => Requests::Framed(Framing::Resp(keys), Frames::default()),
         }
     }
 
@@ -73,54 +77,173 @@ pub(crate) struct Head {
     pub(crate) unexpected: Option<String>,
 }
 
-/// Requests of one pipeline, as they are sent.
+/// Requests as they are sent: those of one pipeline, or one for each row of a table.
 pub(crate) enum Requests {
+    /// All of one length, each about a number.
     Native(Vec<Request>),
-    Resp(Frames),
+    /// Of any length.
+    Framed(Framing, Frames),
 }
 
 impl Requests {
     pub(crate) fn len(&self) -> usize {
         match self {
             Requests::Native(requests) => requests.len(),
-            Requests::Resp(frames) => frames.len(),
+            Requests::Framed(_, frames) => frames.len(),
         }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Requests::Native(requests) => requests.as_bytes(),
-            Requests::Resp(frames) => frames.as_bytes(),
+            Requests::Framed(_, frames) => frames.as_bytes(),
         }
     }
 
     pub(crate) fn clear(&mut self) {
         match self {
             Requests::Native(requests) => requests.clear(),
-            Requests::Resp(frames) => frames.clear(),
+            Requests::Framed(_, frames) => frames.clear(),
         }
     }
 
-    pub(crate) fn push(&mut self, op: Op, key: u64) {
+    /// Adds a request, for a key of the kind that these have.
+    pub(crate) fn push(&mut self, op: Op, key: Key<'_>) {
         match self {
-            Requests::Native(requests) => requests.push(Request::new(op.native(), key)),
-            Requests::Resp(frames) => frames.push_with(|bytes| resp::write_request(op, key, bytes)),
+            Requests::Native(requests) => {
+                requests.push(Request::new(op.native(), key.as_u64().expect("a table has keys of one kind")));
+            }
+            Requests::Framed(framing, frames) => frames.push_with(|bytes| framing.write(op, key, bytes)),
+        }
+    }
+
+    /// Adds the request that asks `op` of the key which one of `gets` asks for.
+    #[inline]
+    pub(crate) fn push_like(&mut self, op: Op, gets: &Requests, get: usize) {
+        match (self, gets) {
+            (Requests::Native(requests), Requests::Native(gets)) => {
+                requests.push(Request::new(op.native(), gets[get].key()));
+            }
+            (Requests::Framed(framing, frames), Requests::Framed(_, gets)) => {
+                frames.push_with(|bytes| framing.write_like(op, gets.get(get), bytes));
+            }
+            _ => unreachable!("{ONE_KIND}"),
+        }
+    }
+
+    /// Adds some of another's, as they are.
+    pub(crate) fn extend_from(&mut self, other: &Requests, range: Range<usize>) {
+        match (self, other) {
+            (Requests::Native(requests), Requests::Native(other)) => requests.extend_from_slice(&other[range]),
+            (Requests::Framed(_, frames), Requests::Framed(_, other)) => frames.extend_from(other, range),
+            _ => unreachable!("{ONE_KIND}"),
         }
     }
 
     #[inline]
     pub(crate) fn op(&self, request: usize) -> Op {
         match self {
-            Requests::Native(requests) => Op::of_native(requests[request].op_code()),
-            Requests::Resp(frames) => resp::op(frames.get(request)),
+            Requests::Native(requests) => Op::of_native(native::Op::from_code(requests[request].op_code())),
+            Requests::Framed(framing, frames) => framing.op(frames.get(request)),
         }
     }
 
     #[inline]
-    pub(crate) fn key(&self, request: usize) -> u64 {
+    pub(crate) fn key(&self, request: usize) -> Key<'_> {
         match self {
-            Requests::Native(requests) => requests[request].key(),
-            Requests::Resp(frames) => resp::key(frames.get(request)),
+            Requests::Native(requests) => Key::U64(requests[request].key()),
+            Requests::Framed(framing, frames) => framing.key(frames.get(request)),
         }
+    }
+}
+
+const ONE_KIND: &str = "requests for one table are of one kind";
+
+/// How requests that have no common length are written.
+#[derive(Clone, Copy)]
+pub(crate) enum Framing {
+    /// Long native frames, for keys of bytes.
+    Long,
+    /// Redis's protocol, for keys of this kind.
+    Resp(KeyKind),
+}
+
+impl Framing {
+    fn write(self, op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
+        match self {
+            Framing::Long => {
+                let key = key.as_bytes().expect("a table has keys of one kind");
+                native::push_long(op.native(), &[key], bytes);
+            }
+            Framing::Resp(_) => resp::write_request(op, key, bytes),
+        }
+    }
+
+    #[inline]
+    fn write_like(self, op: Op, get: &[u8], bytes: &mut Vec<u8>) {
+        match self {
+            Framing::Long => {
+                bytes.extend_from_slice(&op.native().long_code().to_be_bytes());
+                bytes.extend_from_slice(&get[size_of::<u32>()..]);
+            }
+            Framing::Resp(_) => resp::write_like(op, get, bytes),
+        }
+    }
+
+    #[inline]
+    fn op(self, frame: &[u8]) -> Op {
+        match self {
+            Framing::Long => Op::of_native(native::Op::from_long_code(long_word(frame, 0))),
+            Framing::Resp(_) => resp::op(frame),
+        }
+    }
+
+    #[inline]
+    fn key(self, frame: &[u8]) -> Key<'_> {
+        match self {
+            Framing::Long => Key::Bytes(&frame[LONG_HEADER_LEN_BYTES..][..long_word(frame, 4) as usize]),
+            Framing::Resp(keys) => resp::key(keys, frame),
+        }
+    }
+}
+
+/// One of the two numbers that a long frame begins with.
+#[inline]
+fn long_word(frame: &[u8], at_bytes: usize) -> u32 {
+    u32::from_be_bytes(*frame[at_bytes..].first_chunk().expect("a long frame has a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_can_be_read_back_and_asked_of_its_key_again() {
+        let keys = [Key::U64(0), Key::U64(u64::MAX), Key::Bytes(b"a"), Key::Bytes(b"\r\n$1\r\n"), Key::Bytes(&[0; 24])];
+        for protocol in [Protocol::Native, Protocol::Resp] {
+            for key in keys {
+                let (mut gets, mut requests) = (protocol.no_requests(key.kind()), protocol.no_requests(key.kind()));
+                gets.push(Op::Get, key);
+                requests.extend_from(&gets, 0..1);
+                requests.push(Op::Exists, key);
+                requests.push_like(Op::Exists, &gets, 0);
+                requests.push_like(Op::Get, &gets, 0);
+                let read: Vec<(Op, Key<'_>)> = (0..4).map(|at| (requests.op(at), requests.key(at))).collect();
+                assert_eq!(read, [Op::Get, Op::Exists, Op::Exists, Op::Get].map(|op| (op, key)), "{}", protocol.name());
+                let bytes = requests.as_bytes();
+                let (get, exists) = bytes.split_at(gets.as_bytes().len());
+                assert_eq!((get, exists.len() % 2), (gets.as_bytes(), get.len() % 2));
+                assert!(exists.ends_with(get), "{}", protocol.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_of_bytes_is_framed_as_the_document_draws_it() {
+        let mut requests = Protocol::Native.no_requests(KeyKind::Bytes);
+        requests.push(Op::Exists, Key::Bytes(b"ten bytes!"));
+        requests.push(Op::Get, Key::Bytes(b"eight of"));
+        let expected = b"\0\x01\0\x01\0\0\0\x0aten bytes!\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x08eight of";
+        assert_eq!(requests.as_bytes().escape_ascii().to_string(), expected.escape_ascii().to_string());
     }
 }
