@@ -40,6 +40,7 @@ pub(crate) enum Figure {
     GetNs,
     BatchNs,
     MissNs,
+    FloorNs,
     ScanUs,
     MixedNs,
 }
@@ -202,7 +203,7 @@ impl Turn<'_> {
             ensure!(found == rows.count, "{found} rows in a scan of all, where {} were expected", rows.count);
         }
         opened.gets(&warm_up.hits)?;
-        let Questions { hits, misses, scans, mixed } = &asked.questions;
+        let Questions { hits, misses, floors, scans, mixed } = &asked.questions;
         opened.check(&rows, &hits[..hits.len().min(CHECKED_KEYS)])?;
 
         let opened = &mut *opened;
@@ -212,6 +213,7 @@ impl Turn<'_> {
         }
         self.time(Figure::MissNs, misses.len(), 1e9, asked.misses, || opened.gets(misses))?;
         if ordered {
+            self.time(Figure::FloorNs, floors.len(), 1e9, asked.floors, || opened.floors(floors))?;
             self.time(Figure::ScanUs, scans.len(), 1e6, asked.scans, || opened.scans(scans))?;
         }
         if self.plan.mixed {
@@ -250,6 +252,7 @@ struct Asked {
     questions: Questions,
     hits: Sum,
     misses: Sum,
+    floors: Sum,
     scans: Sum,
     mixed: Sum,
 }
@@ -260,6 +263,7 @@ impl Asked {
         Asked {
             hits: Expected::of_gets(&plan.rows, &questions.hits),
             misses: Expected::of_gets(&plan.rows, &questions.misses),
+            floors: Expected::of_floors(&plan.rows, &questions.floors),
             scans: Expected::of_scans(&plan.rows, &questions.scans),
             mixed: Expected::of_mixed(&plan.rows, &questions.mixed),
             questions,

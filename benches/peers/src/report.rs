@@ -56,6 +56,7 @@ fn titles(table: &Table) -> Vec<Title> {
         ("get, ns", Figure::GetNs, 0),
         ("get in batches, ns", Figure::BatchNs, 0),
         ("miss, ns", Figure::MissNs, 0),
+        ("floor, ns", Figure::FloorNs, 0),
         ("scan, µs", Figure::ScanUs, 1),
         ("build, s", Figure::BuildSeconds, 2),
         ("file, MB", Figure::FileBytes, 1),
@@ -76,10 +77,10 @@ fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt
     let (gets, scans) = (grouped(plan.amounts.gets as u64), grouped(plan.amounts.scans as u64));
     writeln!(
         out,
-        "One thread, medians of {} rounds (builds {}) of {gets} gets, {gets} misses and {scans} scans of {SCAN_ROWS} \
-         rows; engines by turns.\n\
-         Zero-KV looks no row up by its place in the order of keys: its scans begin at a row number that is known \
-         beforehand, those of the others at a key. Its build makes and reads CSV text on the way.",
+        "One thread, medians of {} rounds (builds {}) of {gets} gets, {gets} misses, {gets} floors and {scans} scans of \
+         {SCAN_ROWS} rows from a key on; engines by turns.\n\
+         A floor is the row with the largest key that is not above one; half of those asked for are there. Zero-KV's \
+         build makes and reads CSV text on the way.",
         plan.rounds, plan.build_rounds
     )?;
     if plan.mixed {

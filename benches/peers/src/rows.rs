@@ -44,9 +44,20 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) fn key(&self, row: u64) -> u64 {
-        // Even, so that setting the lowest bit stays in the row's own stretch of numbers.
-        let stretch = (u64::MAX / self.count) & !1;
+        let stretch = self.stretch();
         (row * stretch + mix(row) % stretch) | 1
+    }
+
+    /// The row with the largest key that is not above this number.
+    pub(crate) fn floor(&self, key: u64) -> Option<u64> {
+        let row = (key / self.stretch()).min(self.count - 1);
+        if self.key(row) <= key { Some(row) } else { row.checked_sub(1) }
+    }
+
+    /// How many numbers each row's key is one of.
+    fn stretch(&self) -> u64 {
+        // Even, so that setting the lowest bit stays in the row's own.
+        (u64::MAX / self.count) & !1
     }
 
     /// Puts a key's value into `buffer`, in place of what is there: printable
@@ -132,18 +143,12 @@ impl Sink for Sum {
     }
 }
 
-/// Where a scan begins: the same row by its key and by its number.
-#[derive(Clone, Copy)]
-pub(crate) struct Start {
-    pub(crate) key: u64,
-    pub(crate) row: u64,
-}
-
 /// One operation of the mixed load.
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
     Get(u64),
-    Scan(Start),
+    /// From this key on.
+    Scan(u64),
 }
 
 /// Rows of a scan.
@@ -165,7 +170,10 @@ pub(crate) struct Amounts {
 pub(crate) struct Questions {
     pub(crate) hits: Vec<u64>,
     pub(crate) misses: Vec<u64>,
-    pub(crate) scans: Vec<Start>,
+    /// Half of them keys, half not.
+    pub(crate) floors: Vec<u64>,
+    /// The keys that scans begin at.
+    pub(crate) scans: Vec<u64>,
     pub(crate) mixed: Vec<Operation>,
 }
 
@@ -175,12 +183,14 @@ impl Questions {
         let hit = |random: &mut Random| rows.key(random.below(rows.count));
         let miss = |random: &mut Random| random.next() & !1;
         let start = |random: &mut Random, len: u64| {
-            let row = random.below(rows.count.saturating_sub(len) + 1).min(rows.count - 1);
-            Start { key: rows.key(row), row }
+            rows.key(random.below(rows.count.saturating_sub(len) + 1).min(rows.count - 1))
         };
         Questions {
             hits: (0..amounts.gets).map(|_| hit(&mut random)).collect(),
             misses: (0..amounts.gets).map(|_| miss(&mut random)).collect(),
+            floors: (0..amounts.gets)
+                .map(|_| if random.below(2) == 0 { hit(&mut random) } else { miss(&mut random) })
+                .collect(),
             scans: (0..amounts.scans).map(|_| start(&mut random, SCAN_ROWS)).collect(),
             mixed: (0..amounts.gets)
                 .map(|_| match random.below(100) {
@@ -205,7 +215,18 @@ impl Expected<'_> {
         Expected::sum(rows, |expected| keys.iter().for_each(|key| expected.get(*key)))
     }
 
-    pub(crate) fn of_scans(rows: &Rows, starts: &[Start]) -> Sum {
+    pub(crate) fn of_floors(rows: &Rows, keys: &[u64]) -> Sum {
+        Expected::sum(rows, |expected| {
+            for key in keys {
+                match rows.floor(*key) {
+                    Some(row) => expected.get(rows.key(row)),
+                    None => expected.sum.missing(),
+                }
+            }
+        })
+    }
+
+    pub(crate) fn of_scans(rows: &Rows, starts: &[u64]) -> Sum {
         Expected::sum(rows, |expected| starts.iter().for_each(|start| expected.scan(*start, SCAN_ROWS)))
     }
 
@@ -233,8 +254,9 @@ impl Expected<'_> {
         }
     }
 
-    fn scan(&mut self, start: Start, len: u64) {
-        for row in start.row..(start.row + len).min(self.rows.count) {
+    fn scan(&mut self, start: u64, len: u64) {
+        let start = self.rows.floor(start).expect("a scan begins at a key");
+        for row in start..(start + len).min(self.rows.count) {
             self.get(self.rows.key(row));
         }
     }
@@ -251,6 +273,18 @@ mod tests {
             let keys: Vec<u64> = (0..count).map(|row| rows.key(row)).collect();
             assert!(keys.iter().all(|key| key & 1 == 1));
             assert!(keys.is_sorted_by(|before, after| before < after));
+        }
+    }
+
+    #[test]
+    fn the_floor_of_a_number_is_the_last_key_up_to_it() {
+        for count in [1, 2, 3, 1000] {
+            let rows = Rows { count, value_len_bytes: 26 };
+            for row in 0..count {
+                let key = rows.key(row);
+                assert_eq!((rows.floor(key), rows.floor(key - 1)), (Some(row), row.checked_sub(1)), "{row} of {count}");
+            }
+            assert_eq!((rows.floor(u64::MAX), rows.floor(0)), (Some(count - 1), None));
         }
     }
 

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::{Engine, Opened, Table};
 use crate::machine::package_version;
-use crate::rows::{Rows, Sink, Start};
+use crate::rows::{Rows, Sink};
 
 const FILE: &str = "rows.cdb";
 
@@ -133,9 +133,5 @@ impl Table for Cdb {
             _ => check(-1)?,
         }
         Ok(())
-    }
-
-    fn scan(&mut self, _: Start, _: u64, _: &mut impl Sink) -> Result<()> {
-        bail!("the rows of a cdb have no order")
     }
 }

@@ -10,7 +10,7 @@ use heed::types::{Bytes, U64};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, WithoutTls};
 
 use super::{Engine, Opened, Table};
-use crate::rows::{Rows, Sink, Start};
+use crate::rows::{Rows, Sink};
 
 /// Rows of one write transaction.
 const TRANSACTION_ROWS: u64 = 1_000_000;
@@ -76,8 +76,14 @@ impl Table for Lmdb {
         Ok(())
     }
 
-    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
-        for row in self.table.range(&self.transaction, &(start.key..))?.take(rows as usize) {
+    #[inline]
+    fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        sink.answer(self.table.get_lower_than_or_equal_to(&self.transaction, &key)?.map(|(_, value)| value));
+        Ok(())
+    }
+
+    fn scan(&mut self, start: u64, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        for row in self.table.range(&self.transaction, &(start..))?.take(rows as usize) {
             sink.found(row?.1);
         }
         Ok(())

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use rustc_hash::FxBuildHasher;
 
 use super::{Engine, Opened, Table};
 use crate::machine::{locked_version, rust_version};
-use crate::rows::{Rows, Sink, Start};
+use crate::rows::{Rows, Sink};
 
 pub(super) fn std_engine() -> Engine {
     engine("HashMap", rust_version(), |rows, _| fill::<RandomState>(rows))
@@ -37,9 +37,5 @@ impl<S: BuildHasher> Table for HashMap<u64, Box<[u8]>, S> {
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
         sink.answer(HashMap::get(self, &key).map(|value| &**value));
         Ok(())
-    }
-
-    fn scan(&mut self, _: Start, _: u64, _: &mut impl Sink) -> Result<()> {
-        bail!("the rows of a HashMap have no order")
     }
 }

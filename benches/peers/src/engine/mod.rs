@@ -14,9 +14,9 @@ pub(crate) mod zero_kv;
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
-use crate::rows::{Operation, Rows, SCAN_ROWS, SHORT_SCAN_ROWS, Sink, Start, Sum};
+use crate::rows::{Operation, Rows, SCAN_ROWS, SHORT_SCAN_ROWS, Sink, Sum};
 
 /// Keys that engines with a call for many keys get at once.
 const BATCH_KEYS: usize = 256;
@@ -26,7 +26,7 @@ const BATCH_KEYS: usize = 256;
 pub(crate) struct Engine {
     pub(crate) name: &'static str,
     pub(crate) version: String,
-    /// Whether it finds a row by its place in the order of keys.
+    /// Whether it keeps its rows in the order of keys, and so has floors and scans.
     pub(crate) ordered: bool,
     /// Whether it has a call for many keys.
     pub(crate) batched: bool,
@@ -89,8 +89,15 @@ trait Table {
         keys.iter().try_for_each(|key| self.get(*key, sink))
     }
 
-    /// So many rows in key order, or as many as there are.
-    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()>;
+    /// The row with the largest key that is not above this one.
+    fn floor(&mut self, _key: u64, _sink: &mut impl Sink) -> Result<()> {
+        bail!("its rows have no order")
+    }
+
+    /// So many rows in key order from a key on, or as many as there are.
+    fn scan(&mut self, _start: u64, _rows: u64, _sink: &mut impl Sink) -> Result<()> {
+        bail!("its rows have no order")
+    }
 }
 
 /// An open engine. A whole list of questions is one call, so that the loop around
@@ -98,7 +105,9 @@ trait Table {
 pub(crate) trait Opened {
     fn gets(&mut self, keys: &[u64]) -> Result<Sum>;
     fn batches(&mut self, keys: &[u64]) -> Result<Sum>;
-    fn scans(&mut self, starts: &[Start]) -> Result<Sum>;
+    fn floors(&mut self, keys: &[u64]) -> Result<Sum>;
+    /// From these keys on.
+    fn scans(&mut self, starts: &[u64]) -> Result<Sum>;
     fn mixed(&mut self, operations: &[Operation]) -> Result<Sum>;
     /// Reads all rows in key order.
     fn scan_all(&mut self, rows: &Rows) -> Result<Sum>;
@@ -119,7 +128,13 @@ impl<T: Table> Opened for T {
         Ok(sum)
     }
 
-    fn scans(&mut self, starts: &[Start]) -> Result<Sum> {
+    fn floors(&mut self, keys: &[u64]) -> Result<Sum> {
+        let mut sum = Sum::default();
+        keys.iter().try_for_each(|key| self.floor(*key, &mut sum))?;
+        Ok(sum)
+    }
+
+    fn scans(&mut self, starts: &[u64]) -> Result<Sum> {
         let mut sum = Sum::default();
         starts.iter().try_for_each(|start| self.scan(*start, SCAN_ROWS, &mut sum))?;
         Ok(sum)
@@ -138,7 +153,7 @@ impl<T: Table> Opened for T {
 
     fn scan_all(&mut self, rows: &Rows) -> Result<Sum> {
         let mut sum = Sum::default();
-        self.scan(Start { key: rows.key(0), row: 0 }, rows.count, &mut sum)?;
+        self.scan(rows.key(0), rows.count, &mut sum)?;
         Ok(sum)
     }
 

@@ -9,7 +9,7 @@ use redb::{Builder, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase, TableDefi
 
 use super::{Engine, Opened, Table};
 use crate::machine::{locked_version, memory_total_bytes};
-use crate::rows::{Rows, Sink, Start};
+use crate::rows::{Rows, Sink};
 
 const FILE: &str = "rows.redb";
 const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
@@ -60,8 +60,15 @@ impl Table for Redb {
         Ok(())
     }
 
-    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
-        for row in self.table.range(start.key..)?.take(rows as usize) {
+    #[inline]
+    fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        let row = self.table.range(..=key)?.next_back().transpose()?;
+        sink.answer(row.as_ref().map(|(_, value)| value.value()));
+        Ok(())
+    }
+
+    fn scan(&mut self, start: u64, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        for row in self.table.range(start..)?.take(rows as usize) {
             sink.found(row?.1.value());
         }
         Ok(())

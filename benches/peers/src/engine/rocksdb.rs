@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 
 use super::{BATCH_KEYS, Engine, Opened, Table};
 use crate::machine::{memory_total_bytes, package_version};
-use crate::rows::{Rows, Sink, Start};
+use crate::rows::{Rows, Sink};
 
 /// Rows of one table file, by their bytes.
 const FILE_LEN_BYTES: u64 = 256 << 20;
@@ -100,6 +100,7 @@ unsafe extern "C" {
     fn rocksdb_create_iterator(db: Handle, options: Handle) -> Handle;
     fn rocksdb_iter_destroy(iterator: Handle);
     fn rocksdb_iter_seek(iterator: Handle, key: *const u8, key_len: usize);
+    fn rocksdb_iter_seek_for_prev(iterator: Handle, key: *const u8, key_len: usize);
     fn rocksdb_iter_valid(iterator: Handle) -> u8;
     fn rocksdb_iter_next(iterator: Handle);
     fn rocksdb_iter_value(iterator: Handle, len: *mut usize) -> *const u8;
@@ -304,25 +305,53 @@ impl Table for RocksDb {
         Ok(())
     }
 
-    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
-        let iterator = self.iterator.0;
-        let key = start.key.to_be_bytes();
+    #[inline]
+    fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        let key = key.to_be_bytes();
         // SAFETY: the iterator lives; the key is 8 bytes long.
-        unsafe { rocksdb_iter_seek(iterator, key.as_ptr(), 8) };
+        unsafe { rocksdb_iter_seek_for_prev(self.iterator.0, key.as_ptr(), 8) };
+        match self.is_at_row() {
+            true => self.take_row(sink),
+            false => sink.missing(),
+        }
+        self.iterator_fault()
+    }
+
+    fn scan(&mut self, start: u64, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        let key = start.to_be_bytes();
+        // SAFETY: the iterator lives; the key is 8 bytes long.
+        unsafe { rocksdb_iter_seek(self.iterator.0, key.as_ptr(), 8) };
         for _ in 0..rows {
-            // SAFETY: the iterator lives.
-            if unsafe { rocksdb_iter_valid(iterator) } == 0 {
+            if !self.is_at_row() {
                 break;
             }
-            let mut len_bytes = 0;
-            // SAFETY: the iterator is valid, as was just asked.
-            let bytes = unsafe { rocksdb_iter_value(iterator, &mut len_bytes) };
-            // SAFETY: the row has so many bytes until the iterator moves.
-            sink.found(unsafe { slice::from_raw_parts(bytes, len_bytes) });
-            // SAFETY: the iterator is valid.
-            unsafe { rocksdb_iter_next(iterator) };
+            self.take_row(sink);
+            // SAFETY: the iterator lives, and is at a row.
+            unsafe { rocksdb_iter_next(self.iterator.0) };
         }
+        self.iterator_fault()
+    }
+}
+
+impl RocksDb {
+    #[inline]
+    fn is_at_row(&self) -> bool {
         // SAFETY: the iterator lives.
-        checked(|fault| unsafe { rocksdb_iter_get_error(iterator, fault) })
+        unsafe { rocksdb_iter_valid(self.iterator.0) != 0 }
+    }
+
+    /// Hands on the value of the row that the iterator is at. There must be one.
+    #[inline]
+    fn take_row(&self, sink: &mut impl Sink) {
+        let mut len_bytes = 0;
+        // SAFETY: the iterator lives, and is at a row.
+        let bytes = unsafe { rocksdb_iter_value(self.iterator.0, &mut len_bytes) };
+        // SAFETY: the row has so many bytes until the iterator moves.
+        sink.found(unsafe { slice::from_raw_parts(bytes, len_bytes) });
+    }
+
+    fn iterator_fault(&self) -> Result<()> {
+        // SAFETY: the iterator lives.
+        checked(|fault| unsafe { rocksdb_iter_get_error(self.iterator.0, fault) })
     }
 }

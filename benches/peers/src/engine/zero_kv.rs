@@ -9,7 +9,7 @@ use zero_kv::bake::{Options, bake_csv};
 
 use super::{Engine, Opened, Table};
 use crate::machine::locked_version;
-use crate::rows::{Rows, Sink, Start};
+use crate::rows::{Rows, Sink};
 
 const FILE: &str = "storage.db";
 
@@ -42,8 +42,14 @@ impl Table for Store {
         Ok(())
     }
 
-    fn scan(&mut self, start: Start, rows: u64, sink: &mut impl Sink) -> Result<()> {
-        self.iter().skip(start.row as usize).take(rows as usize).for_each(|(_, value)| sink.found(value));
+    #[inline]
+    fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
+        sink.answer(Store::floor(self, key)?.map(|(_, value)| value));
+        Ok(())
+    }
+
+    fn scan(&mut self, start: u64, rows: u64, sink: &mut impl Sink) -> Result<()> {
+        self.range(start..)?.take(rows as usize).for_each(|(_, value)| sink.found(value));
         Ok(())
     }
 }
