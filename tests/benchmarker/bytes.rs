@@ -135,11 +135,13 @@ fn a_real_server_answers_for_keys_of_all_bytes_and_lengths() {
     let socket = folder.path().join("s.sock");
     let _server = Server::start(&db, &socket);
     let unused = Served::new(small_rows(), honest);
-    for options in OPTIONS {
-        let place = ["--db", db.to_str().unwrap(), "--socket", socket.to_str().unwrap(), "--verify", "--json"];
-        let output = unused.run(&[&place[..], options].concat());
-        assert_good(&output);
-        assert!(number(&stdout(&output), "requests") >= 64.0);
+    for (protocol, _) in PROTOCOLS {
+        for options in OPTIONS {
+            let place = ["--db", db.to_str().unwrap(), "--socket", socket.to_str().unwrap(), "--verify", "--json"];
+            let output = unused.run(&[&place[..], &[protocol], options].concat());
+            assert_good(&output);
+            assert!(number(&stdout(&output), "requests") >= 64.0);
+        }
     }
 }
 
