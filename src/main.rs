@@ -40,9 +40,9 @@ struct Args {
     /// Threads that answer [default: one for every two processors]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// How long a worker polls after an answer before it sleeps
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
-    spin: u32,
+    /// How long a worker polls after an answer before it sleeps [default: 50, or 0 on one processor]
+    #[arg(long, value_name = "MICROSECONDS")]
+    spin: Option<u32>,
     /// Where the bytes lie that answers are made of
     #[arg(long, value_name = "WHERE", default_value = "map")]
     memory: MemoryArg,
@@ -94,7 +94,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         tcp: args.tcp,
         tcp_exposed: args.tcp_exposed,
         workers: args.workers,
-        spin: Duration::from_micros(args.spin.into()),
+        spin: args.spin.map(|us| Duration::from_micros(us.into())),
     };
     Ok(Server::bind(store, &config)?.run(stop)?)
 }

@@ -450,7 +450,8 @@ fn a_damaged_value_is_an_error_in_its_place() {
     let mget = ask(&mut stream, "MGET 41 42 43");
     assert!(mget.starts_with("*3\r\n$11\r\nvalue of 41\r\n-ERR the key's value is damaged"), "{mget}");
     assert!(mget.ends_with("\r\n$11\r\nvalue of 43\r\n"), "{mget}");
-    for words in ["STRLEN 42", "GETRANGE 42 0 1", "ZKV.CEILING 42", "SCAN 0 COUNT 100", "KEYS *4*"] {
+    let by_order = ["ZKV.FLOOR 42", "ZKV.FLOOR 43", "ZKV.CEILING 42", "ZKV.COUNT 43 60", "ZKV.RANGE 10 44"];
+    for words in ["STRLEN 42", "GETRANGE 42 0 1", "SCAN 0 COUNT 100", "KEYS *4*"].into_iter().chain(by_order) {
         assert!(ask(&mut stream, words).starts_with("-ERR"), "{words}");
     }
     // So many keys were announced; those that cannot be reached any more are errors.

@@ -40,6 +40,10 @@ use worker::{Accepted, Worker};
 /// How long a failing accept waits before it tries again.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// How long a worker polls unless it is told: about as long as the system takes
+/// to wake a thread.
+pub const SPIN: Duration = Duration::from_micros(50);
+
 /// Why a server cannot start, or had to stop.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -79,13 +83,13 @@ pub struct Config {
     /// Threads that answer. `None`: one for every two processors, since clients need as many.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker polls after an answer before it sleeps. Zero: it sleeps
-    /// at once.
-    pub spin: Duration,
+    /// at once. `None`: [`SPIN`], or zero on one processor.
+    pub spin: Option<Duration>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { socket: DEFAULT_SOCKET.into(), tcp: None, tcp_exposed: false, workers: None, spin: Duration::ZERO }
+        Config { socket: DEFAULT_SOCKET.into(), tcp: None, tcp_exposed: false, workers: None, spin: None }
     }
 }
 
@@ -131,7 +135,7 @@ impl Server {
         let tcp = config.tcp.map(|address| listen_on_tcp(address, config.tcp_exposed)).transpose()?;
         let listener = Listener::bind(&config.socket)?;
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
-        Ok(Server { store: Arc::new(store), listener, tcp, workers, spin: config.spin })
+        Ok(Server { store: Arc::new(store), listener, tcp, workers, spin: config.spin.unwrap_or_else(default_spin) })
     }
 
     /// Where clients connect over TCP, if they can.
@@ -185,7 +189,16 @@ impl Server {
 
 /// Clients are on this machine too, and take about as long for a request.
 fn default_workers() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get).div_ceil(2)
+    processors().div_ceil(2)
+}
+
+/// On one processor, who polls keeps the client from asking.
+fn default_spin() -> Duration {
+    if processors() > 1 { SPIN } else { Duration::ZERO }
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<StdTcpListener, ServerError> {

@@ -271,9 +271,10 @@ fn add_header(header: ResponseHeader, answers: &mut Answers) -> Option<()> {
 
 fn add_neighbour(store: &Store, op: Op, key: Key<'_>, answers: &mut Answers) -> Option<()> {
     let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
-    match page.row_count {
-        0 => add_header(NOT_FOUND, answers),
-        _ => add_page(store, &page, answers),
+    match page {
+        Ok(page) if page.row_count == 0 => add_header(NOT_FOUND, answers),
+        Ok(page) => add_page(store, &page, answers),
+        Err(_) => add_header(ERROR, answers),
     }
 }
 
@@ -294,7 +295,8 @@ fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Optio
 }
 
 /// The range that the body of a request describes, its flags, and how many rows
-/// are wanted. `None` if it describes none, or keys of the other kind.
+/// are wanted. `None` if it describes none, or keys of the other kind, or the file
+/// has changed.
 fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
     let flags = header.flags.get();
@@ -308,8 +310,10 @@ fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     };
     let start = bound(start, range_flags::START, range_flags::START_EXCLUDED)?;
     let end = bound(end, range_flags::END, range_flags::END_EXCLUDED)?;
-    let is_whole = rest.is_empty() && flags & !range_flags::ALL == 0;
-    is_whole.then(|| (store.between(start, end), flags, header.limit_rows.get() as usize))
+    if !rest.is_empty() || flags & !range_flags::ALL != 0 {
+        return None;
+    }
+    Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
 }
 
 /// The key at an end of a range, if it is of the table's kind.

@@ -30,7 +30,8 @@ impl Store {
     /// The row with the largest key that is not above `key`.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are of the other kind.
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
+    /// [`LookupError::Damaged`] if the file was changed under the mapping.
     ///
     /// # Example
     /// ```
@@ -49,7 +50,7 @@ impl Store {
     /// ```
     pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.same_kind(key.into())?;
-        Ok(self.row_at(self.seek(key, Side::Behind).1))
+        self.seek(key, Side::Behind)?.1.map(|position| self.row_at(position)).transpose()
     }
 
     /// The row with the smallest key that is not below `key`.
@@ -58,7 +59,8 @@ impl Store {
     /// Those of [`Store::floor`].
     pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.same_kind(key.into())?;
-        Ok(self.row_at(Some(self.seek(key, Side::Before).0)))
+        let (position, _) = self.seek(key, Side::Before)?;
+        (position.row < self.len()).then(|| self.row_at(position)).transpose()
     }
 
     /// The row with the smallest key.
@@ -106,7 +108,7 @@ impl Store {
             Bound::Included(key) => self.same_kind(key).map(Bound::Included),
             Bound::Excluded(key) => self.same_kind(key).map(Bound::Excluded),
         };
-        Ok(self.between(end(range.start_bound())?, end(range.end_bound())?))
+        self.between(end(range.start_bound())?, end(range.end_bound())?)
     }
 
     /// How many keys lie in a range. Reads none of them but those near its ends.
@@ -123,56 +125,59 @@ impl Store {
     /// The rows whose keys begin with these bytes, in key order, from either end.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are numbers.
+    /// [`LookupError::KeyKind`] if the table's keys are numbers, and else those of
+    /// [`Store::floor`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
         let prefix = prefix.as_ref();
         let start = self.same_kind(Key::Bytes(prefix))?;
         let end = prefix_end(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, |end| Bound::Excluded(Key::Bytes(end)));
-        Ok(self.between(Bound::Included(start), end))
+        self.between(Bound::Included(start), end)
     }
 
     /// The rows between two keys of the table's kind.
-    pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Rows<'_> {
+    pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Result<Rows<'_>, LookupError> {
         let start = match start {
             Bound::Unbounded => Position::START,
-            Bound::Included(key) => self.seek(key, Side::Before).0,
-            Bound::Excluded(key) => self.seek(key, Side::Behind).0,
+            Bound::Included(key) => self.seek(key, Side::Before)?.0,
+            Bound::Excluded(key) => self.seek(key, Side::Behind)?.0,
         };
         let end = match end {
             Bound::Unbounded => self.end(),
-            Bound::Included(key) => self.seek(key, Side::Behind).0,
-            Bound::Excluded(key) => self.seek(key, Side::Before).0,
+            Bound::Included(key) => self.seek(key, Side::Behind)?.0,
+            Bound::Excluded(key) => self.seek(key, Side::Before)?.0,
         };
-        Rows::between(self, start, end)
+        Ok(Rows::between(self, start, end))
     }
 
-    fn row_at(&self, position: Option<Position>) -> Option<(Key<'_>, &[u8])> {
-        let record = self.record_at(position?.offset_bytes)?;
-        Some((record.key(), record.value()))
+    fn row_at(&self, position: Position) -> Result<(Key<'_>, &[u8]), LookupError> {
+        let record = self.record_at(position.offset_bytes).ok_or(LookupError::Damaged)?;
+        Ok((record.key(), record.value()))
     }
 
     /// The page with the row that [`Store::floor`] would give.
     #[cfg(feature = "server")]
-    pub(crate) fn floor_page(&self, key: Key<'_>) -> Page {
-        let (end, start) = self.seek(key, Side::Behind);
-        Page::between(start.unwrap_or(end), end)
+    pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<Page, LookupError> {
+        let (end, start) = self.seek(key, Side::Behind)?;
+        Ok(Page::between(start.unwrap_or(end), end))
     }
 
     /// The page with the row that [`Store::ceiling`] would give.
     #[cfg(feature = "server")]
-    pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Page {
-        let (start, _) = self.seek(key, Side::Before);
+    pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Result<Page, LookupError> {
+        let (start, _) = self.seek(key, Side::Before)?;
         let mut rows = Rows::between(self, start, self.end());
-        rows.next_record();
-        Page::between(start, rows.ends().0)
+        if rows.next_record().is_none() && start.row < self.len() {
+            return Err(LookupError::Damaged);
+        }
+        Ok(Page::between(start, rows.ends().0))
     }
 
     /// Where a side of a key is, and where the row in front of it is.
-    fn seek(&self, key: Key<'_>, side: Side) -> (Position, Option<Position>) {
+    fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         let fences = self.fences();
         // If all fences are behind it, so are all rows.
-        let Some(number) = self.fences_before(key, side).checked_sub(1) else { return (Position::START, None) };
+        let Some(number) = self.fences_before(key, side).checked_sub(1) else { return Ok((Position::START, None)) };
         let offset_bytes = fences[number].offset_bytes.get();
         let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
         // Each record tells where the next one is: reading along them would wait for one after the other.
@@ -184,20 +189,34 @@ impl Store {
         }
     }
 
-    /// Walks along the rows to a side of a key.
+    /// Walks from a fence in front of a side of a key to that side. Rows that are
+    /// not as the fences say have changed since the file was opened.
     #[inline(always)]
-    fn walk(&self, kind: KeyKind, start: Position, key: Key<'_>, side: Side) -> (Position, Option<Position>) {
+    fn walk(
+        &self,
+        kind: KeyKind,
+        start: Position,
+        key: Key<'_>,
+        side: Side,
+    ) -> Result<(Position, Option<Position>), LookupError> {
         let (records, align_bytes) = (self.records(), self.record_align_bytes());
         let (mut position, mut before) = (start, None);
-        while position.row < self.len()
-            && let Some(record) = Record::at(kind, records, position.offset_bytes)
-            && is_before(record.key(), key, side)
-        {
+        while position.row < self.len() {
+            let record = Record::at(kind, records, position.offset_bytes).ok_or(LookupError::Damaged)?;
+            if !is_before(record.key(), key, side) {
+                break;
+            }
+            if position.row == start.row + FENCE_ROWS {
+                return Err(LookupError::Damaged);
+            }
             before = Some(position);
             position.row += 1;
             position.offset_bytes += record.len_bytes(align_bytes) as u64;
         }
-        (position, before)
+        if before.is_none() {
+            return Err(LookupError::Damaged);
+        }
+        Ok((position, before))
     }
 
     /// How many fences are in front of a side of a key.

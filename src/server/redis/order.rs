@@ -35,7 +35,7 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
 pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
     let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
-    let mut rows = store.between(start, end);
+    let mut rows = store.between(start, end).map_err(|_| damaged())?;
     if rows.len() == 0 {
         out.null_array();
         return Ok(());
@@ -103,7 +103,7 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
         Some(from) => start = tighter(start, start_at(store, from)?, |a, b| a > b),
         None => {}
     }
-    Ok(store.between(start, end))
+    store.between(start, end).map_err(|_| damaged())
 }
 
 /// Where a span begins that begins at an edge.
