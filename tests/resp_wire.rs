@@ -434,6 +434,10 @@ fn pages_of_a_range_are_all_of_it_in_order() {
     assert_eq!(ask(&mut stream, "ZKV.CEILING item:0002"), row("item:0004"));
     assert_eq!(ask(&mut stream, "ZKV.FLOOR a"), "*-1\r\n");
     assert_eq!(ask(&mut stream, "ZKV.CEILING z"), "*-1\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.RANGE - + LIMIT 0"), "-ERR value is out of range, must be positive\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.COUNT - + x"), "-ERR wrong number of arguments for 'zkv.count' command\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.RANGE - + x"), "-ERR syntax error\r\n");
+    assert!(ask(&mut stream, "ZKV.COUNT -x +").starts_with("-ERR min or max not valid string range item"));
 }
 
 #[test]

@@ -47,13 +47,13 @@ pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mu
 }
 
 pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    let span = Span::parse(args).map_err(|error| format!("ERR {error}"))?;
+    let span = Span::parse(args).map_err(|error| error.to_string())?;
     out.integer(rows_of(store, span, None, false)?.len() as i64);
     Ok(())
 }
 
 pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
-    let page = Page::parse(args).map_err(|error| format!("ERR {error}"))?;
+    let page = Page::parse(args).map_err(|error| error.to_string())?;
     let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
     let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES);
     out.array(2);
