@@ -41,7 +41,8 @@ impl<'a> Glob<'a> {
         prefix
     }
 
-    fn matches_in(&self, mut text: &[u8], steps: &mut usize) -> bool {
+    /// [`Glob::matches`], which adds to `steps` how long it took.
+    pub fn matches_in(&self, mut text: &[u8], steps: &mut usize) -> bool {
         let mut pattern = self.pattern;
         // The pattern behind the last star, and the text from which on it is tried.
         let mut retry: Option<(&[u8], &[u8])> = None;

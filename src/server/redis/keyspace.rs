@@ -19,6 +19,8 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
 /// Key bytes that cost as much to look at as another row.
 const ROW_KEY_LEN_BYTES: usize = 64;
+/// Steps of a match that cost as much as another row.
+const ROW_STEPS: usize = 64;
 
 /// A cursor has the row that comes next in its lower bits, and above them what
 /// tells the table from others, so that it is never taken for one of those.
@@ -49,9 +51,12 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    fn matches(&self, key: Key<'_>) -> bool {
-        let mut buffer = itoa::Buffer::new();
-        self.glob.is_none_or(|glob| glob.matches(of_key(key, &mut buffer)))
+    fn matches(&self, key: Key<'_>, counted: &mut Counted) -> bool {
+        let Some(glob) = self.glob else { return true };
+        let mut steps = 0;
+        let matches = glob.matches_in(of_key(key, &mut itoa::Buffer::new()), &mut steps);
+        counted.looked_at += steps / ROW_STEPS;
+        matches
     }
 }
 
@@ -144,7 +149,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, counted: &mut Counted, out: &m
             break;
         }
         let (key, _) = rows.next().ok_or_else(damaged)?;
-        if scan.pattern.matches(key) {
+        if scan.pattern.matches(key, counted) {
             push_key(&mut found, key);
             key_count += 1;
         }
@@ -215,7 +220,7 @@ impl Keys {
             skip_to(&mut rows, self.row);
             while rows.len() > 0 {
                 let (key, _) = rows.next().ok_or_else(damaged)?;
-                self.matches += usize::from(pattern.matches(key));
+                self.matches += usize::from(pattern.matches(key, counted));
                 if counted.row(key) {
                     self.row = rows.ends().0.row;
                     return Ok(false);
@@ -240,7 +245,7 @@ impl Keys {
                 self.matches -= 1;
                 continue;
             };
-            if pattern.matches(key) {
+            if pattern.matches(key, counted) {
                 push_key(out, key);
                 self.matches -= 1;
             }

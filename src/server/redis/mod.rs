@@ -239,6 +239,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_that_is_slow_to_match_makes_passes_of_fewer_rows() {
+        let (_folder, shared, mut session) = session(20_000);
+        let class = "x".repeat(1000);
+        let (replies, passes) = answered(&mut session, &shared, format!("KEYS *[{class}]\r\n").as_bytes());
+        assert_eq!(replies, b"*0\r\n");
+        // Each row takes thousands of steps.
+        assert!(passes.len() > 100, "{}", passes.len());
+    }
+
+    #[test]
     fn a_get_that_comes_in_parts_leaves_nothing_behind_for_the_next_command() {
         let (_folder, shared, mut session) = session(10);
         let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
