@@ -9,11 +9,12 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 use tracing::debug;
 
 use super::answers::{Answers, Unsent};
@@ -175,7 +176,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             turn.passes = turn.passes.saturating_sub(1);
             if turn.bytes == 0 || turn.passes == 0 || pass.then == Then::Yield {
                 self.owe();
-                cx.waker().wake_by_ref();
+                // A task that wakes itself runs again, dozens of times, before the runtime looks for others' input.
+                let _ = pin!(yield_now()).poll(cx);
                 return (taken_bytes, Poll::Pending);
             }
             if pass.then != Then::Answer {
@@ -266,6 +268,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixStream;
     use zerocopy::IntoBytes;
 
@@ -325,6 +328,35 @@ mod tests {
                 server.set_nonblocking(true).unwrap();
                 Connection::new(UnixStream::from_std(server).unwrap(), None, shared).await;
             });
+        });
+    }
+
+    /// One thread runs both connections and their clients, so the order is certain.
+    #[test]
+    fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let csv: String = (0..4000).map(|key| format!("{key},v\n")).collect();
+        let db = folder.path().join("storage.db");
+        bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+        let serving = Arc::new(Serving::new(Arc::new(Store::open(db).unwrap()), "s.sock".into(), None, 1));
+        let shared = Arc::new(Shared::new(serving, 0, Duration::ZERO));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let connect = || {
+                let (client, server) = UnixStream::pair().unwrap();
+                shared.connection_opened();
+                tokio::spawn(Connection::new(server, None, Arc::clone(&shared)));
+                client
+            };
+            let (mut busy, mut quick) = (connect(), connect());
+            // Some 25 passes, as each row takes thousands of steps.
+            let keys = format!("KEYS *[{}]\r\n", "x".repeat(1000));
+            busy.write_all(keys.as_bytes()).await.unwrap();
+            quick.write_all(b"PING\r\n").await.unwrap();
+            let mut reply = [0; 16];
+            assert_eq!(quick.read(&mut reply).await.unwrap(), b"+PONG\r\n".len());
+            assert!(busy.try_read(&mut reply).is_err(), "others waited until all rows were looked at");
+            assert_eq!(busy.read(&mut reply).await.unwrap(), b"*0\r\n".len());
         });
     }
 }
