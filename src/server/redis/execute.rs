@@ -91,7 +91,10 @@ impl Session {
             Id::Ping => handshake::ping(args, out)?,
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
-            Id::Info => info::info(shared, args, out),
+            Id::Info => {
+                counted.looked_at += info::COST_ROWS;
+                info::info(shared, args, out);
+            }
             Id::ConfigGet => info::config_get(&shared.serving, args, out),
             Id::Select => handshake::select(args, out)?,
             Id::Auth => handshake::auth(args, out)?,

@@ -14,6 +14,9 @@ use crate::store::Store;
 /// The version of Redis whose replies ours are; clients look at it.
 const REDIS_VERSION: &str = "7.0.15";
 
+/// INFO, which asks the system about this process, takes as long as a look at so many rows.
+pub(super) const COST_ROWS: usize = 1000;
+
 /// What tells one generation of a table from others: 32 hexadecimal digits.
 pub(super) fn generation(store: &Store) -> String {
     format!("{:032x}", store.digest())
