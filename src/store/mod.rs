@@ -133,9 +133,9 @@ pub struct Store {
 
 impl Store {
     /// Opens a baked file and checks it as a whole: every byte against its
-    /// checksum, the order of the keys, and that each key is found. So a lookup
-    /// needs no error. It reads the whole file and looks every key up: for ten
-    /// million rows of 100 bytes, in the page cache, 0.8 s on one core.
+    /// checksum, the order of the keys, and that each key is found. It reads the
+    /// whole file and looks every key up: for ten million rows of 100 bytes, in the
+    /// page cache, 0.8 s on one core.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened or mapped,
