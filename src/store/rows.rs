@@ -1,5 +1,6 @@
 //! The rows of a table one after the other, from either end.
 
+use std::fmt;
 #[cfg(feature = "server")]
 use std::ops::Range;
 
@@ -166,6 +167,15 @@ impl<'s> Iterator for Rows<'s> {
         let left = self.end.row.saturating_sub(self.next.row);
         (left, Some(left))
     }
+
+    /// Reads none of them.
+    fn count(self) -> usize {
+        self.len()
+    }
+
+    fn last(mut self) -> Option<Self::Item> {
+        self.next_back()
+    }
 }
 
 impl ExactSizeIterator for Rows<'_> {}
@@ -173,6 +183,21 @@ impl ExactSizeIterator for Rows<'_> {}
 impl DoubleEndedIterator for Rows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.previous_record().map(|record| (record.key(), record.value()))
+    }
+
+    /// Skips rows without reading more than stand between two fences.
+    fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
+        if count > 0 {
+            let row = self.end.row.saturating_sub(count).max(self.next.row);
+            self.end = if row > self.next.row { self.store.position(row) } else { self.next };
+        }
+        self.next_back()
+    }
+}
+
+impl fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("next_row", &self.next.row).field("end_row", &self.end.row).finish()
     }
 }
 

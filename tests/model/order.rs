@@ -57,6 +57,7 @@ fn rows_between<'r, 'm>(
 fn assert_rows<'s>(what: &dyn Debug, rows: impl Fn() -> Rows<'s>, expected: &[(Key<'_>, &[u8])], random: &mut Random) {
     assert!(rows().eq(expected.iter().copied()), "forward in {what:?}");
     assert!(rows().rev().eq(expected.iter().rev().copied()), "backward in {what:?}");
+    assert_eq!((rows().count(), rows().last()), (expected.len(), expected.last().copied()), "{:?}", rows());
     for farthest in [1, 3, 40] {
         let (mut found, mut model) = (rows(), expected.iter().copied());
         for _ in 0..120 {
