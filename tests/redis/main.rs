@@ -11,6 +11,7 @@ mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod differential;
+mod document;
 mod errors;
 mod protocols;
 mod python;
