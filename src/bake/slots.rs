@@ -11,7 +11,6 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use twox_hash::XxHash3_64;
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use crate::format::FormatError;
@@ -44,14 +43,15 @@ impl HashSource for u64 {
     }
 }
 
-/// The digest of a key of bytes: in two halves, which take up no more than they hold.
-impl HashSource for [u64; 2] {
+/// With its length, so that it is clear where each key ends.
+impl HashSource for &[u8] {
     fn hash(self, seed: u64) -> Hash {
-        Hash::of_digest(u128::from(self[1]) << 64 | u128::from(self[0]), seed)
+        Hash::of_bytes(self, seed)
     }
 
     fn feed(self, hasher: &mut XxHash3_64) {
-        hasher.write(self.as_bytes());
+        hasher.write(&(self.len() as u16).to_le_bytes());
+        hasher.write(self);
     }
 }
 
@@ -75,10 +75,10 @@ pub(super) struct Slots {
 ///
 /// # Errors
 /// [`FormatError::Unhashable`].
-pub(super) fn assign<S: HashSource>(rows: &mut [Keyed<S>]) -> Result<Slots, FormatError> {
+pub(super) fn assign<S: HashSource>(rows: &[Keyed<S>]) -> Result<Slots, FormatError> {
     // From the keys, so that nobody can choose keys that collide under a seed known beforehand.
     let mut hasher = XxHash3_64::new();
-    for row in &*rows {
+    for row in rows {
         row.source.feed(&mut hasher);
     }
     let first = hasher.finish();
@@ -87,12 +87,13 @@ pub(super) fn assign<S: HashSource>(rows: &mut [Keyed<S>]) -> Result<Slots, Form
 }
 
 /// Slots under one seed, if there are any.
-fn assign_with<S: HashSource>(rows: &mut [Keyed<S>], hash_seed: u64) -> Option<Slots> {
-    let hash = |row: &Keyed<S>| row.source.hash(hash_seed);
-    rows.sort_unstable_by_key(hash);
+fn assign_with<S: HashSource>(rows: &[Keyed<S>], hash_seed: u64) -> Option<Slots> {
+    // Each key is hashed once: one of bytes lies anywhere in memory.
+    let mut rows: Vec<(Hash, u32)> = rows.iter().map(|row| (row.source.hash(hash_seed), row.place)).collect();
+    rows.sort_unstable();
     let mut parts = Parts { count: Parts::count(rows.len() as u64), pilots: 1, slots: 1 };
     let part_ends: Vec<usize> =
-        (1..=parts.count).map(|next| rows.partition_point(|row| hash(row).part(&parts) < next)).collect();
+        (1..=parts.count).map(|next| rows.partition_point(|(hash, _)| hash.part(&parts) < next)).collect();
     let part_rows = |part: usize| part.checked_sub(1).map_or(0, |before| part_ends[before])..part_ends[part];
     let rows_max = (0..part_ends.len()).map(|part| part_rows(part).len()).max().unwrap_or(0);
     parts.pilots = rows_max.div_ceil(GROUP_KEYS).max(1) as u64;
@@ -104,11 +105,11 @@ fn assign_with<S: HashSource>(rows: &mut [Keyed<S>], hash_seed: u64) -> Option<S
     for (part, pilots) in pilots.chunks_exact_mut(parts.pilots as usize).enumerate() {
         let rows = &rows[part_rows(part)];
         hashes.clear();
-        hashes.extend(rows.iter().map(hash));
+        hashes.extend(rows.iter().map(|(hash, _)| *hash));
         choice.choose(&hashes, pilots)?;
-        for (hash, row) in hashes.iter().zip(rows) {
+        for (hash, place) in rows {
             let pilot = pilots[hash.pilot(&parts) - part * parts.pilots as usize];
-            places[hash.slot(pilot, &parts)] = row.place.into();
+            places[hash.slot(pilot, &parts)] = (*place).into();
         }
     }
     Some(Slots { hash_seed, parts, pilots, places })
@@ -269,13 +270,13 @@ mod tests {
     #[test]
     fn every_key_has_a_slot_of_its_own_however_keys_are_spread() {
         for row_count in [0, 1, 2, 3, 4, 5, 16, 17, 100, 1000, 32_768, 32_769, 100_000] {
-            let mut spreads = [
+            let spreads = [
                 rows((0..).take(row_count)),
                 rows((0..).map(|i| i << 40).take(row_count)),
                 rows((0..).map(|i: u64| i.reverse_bits()).take(row_count)),
                 rows((0..).map(|i: u64| u64::MAX - i * i).take(row_count)),
             ];
-            for rows in &mut spreads {
+            for rows in &spreads {
                 let slots = assign(rows).unwrap();
                 assert_each_has_its_own(rows, &slots);
                 let spare = slots.places.len() - row_count;
@@ -288,11 +289,11 @@ mod tests {
     #[test]
     fn every_seed_serves_a_part_that_is_full() {
         for row_count in [1000, 32_768] {
-            let mut rows = rows(0..row_count);
+            let rows = rows(0..row_count);
             // Seeds that differ in all bits: near ones only swap neighbouring keys.
             for number in 1..=30_u64 {
                 let seed = number.wrapping_mul(0xD1B5_4A32_D192_ED03);
-                assert!(assign_with(&mut rows, seed).is_some(), "{row_count} rows, seed {seed}");
+                assert!(assign_with(&rows, seed).is_some(), "{row_count} rows, seed {seed}");
             }
         }
     }
@@ -300,9 +301,9 @@ mod tests {
     #[test]
     fn a_seed_fails_for_few_small_tables() {
         for row_count in [3, 10, 50] {
-            let mut rows = rows(0..row_count);
+            let rows = rows(0..row_count);
             let seed = |number: u64| number.wrapping_mul(0xD1B5_4A32_D192_ED03);
-            let failed = (1..=200).filter(|number| assign_with(&mut rows, seed(*number)).is_none()).count();
+            let failed = (1..=200).filter(|number| assign_with(&rows, seed(*number)).is_none()).count();
             assert!(failed <= 4, "{row_count} rows: {failed} of 200 seeds failed");
         }
     }
@@ -311,9 +312,9 @@ mod tests {
     fn keys_made_to_share_one_pilot_under_a_seed_fail_there_and_are_hashed_with_another() {
         let parts = Parts { count: 1, pilots: 1000, slots: 3188 };
         let colliding = (0..).filter(|key| Hash::of(*key, 7).pilot(&parts) == 1).take(200);
-        let mut rows = rows(colliding.chain((0..2800).map(|i| u64::MAX - i)));
-        assert!(assign_with(&mut rows, 7).is_none());
-        let slots = assign(&mut rows).unwrap();
+        let rows = rows(colliding.chain((0..2800).map(|i| u64::MAX - i)));
+        assert!(assign_with(&rows, 7).is_none());
+        let slots = assign(&rows).unwrap();
         assert_each_has_its_own(&rows, &slots);
     }
 }

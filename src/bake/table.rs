@@ -2,7 +2,7 @@
 //!
 //! In: records in key order, and how many there will be. Out: bytes at their
 //! place in the file. Fences and records are written as they come; what the index
-//! needs of each row, 16 bytes or 24, waits until all are there.
+//! needs of each row, a number or where its key is, waits until all are there.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::{Dimensions, Layout, Section};
 use crate::format::index::{FENCE_ROWS, Fence};
-use crate::format::key::{Key, KeyKind, key_digest};
+use crate::format::key::{Key, KeyKind};
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, Record};
 
 /// What a section gathers before it writes: whole blocks, so that each is
@@ -24,7 +24,7 @@ use crate::format::record::{RECORD_ALIGN_MAX_BYTES, Record};
 const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 
 /// Writes one table into an empty file.
-pub(super) struct TableWriter<'f> {
+pub(super) struct TableWriter<'f, 'r> {
     file: &'f File,
     dimensions: Dimensions,
     values_len_bytes: u64,
@@ -32,16 +32,16 @@ pub(super) struct TableWriter<'f> {
     records: SectionWriter<'f>,
     /// How many bytes all keys begin with.
     common_len_bytes: usize,
-    keys: KeyedRows,
+    keys: KeyedRows<'r>,
 }
 
 /// The rows so far, as the index sees them.
-enum KeyedRows {
+enum KeyedRows<'r> {
     U64(Vec<Keyed<u64>>),
-    Bytes(Vec<Keyed<[u64; 2]>>),
+    Bytes(Vec<Keyed<&'r [u8]>>),
 }
 
-impl KeyedRows {
+impl<'r> KeyedRows<'r> {
     fn new(kind: KeyKind, count: usize) -> Self {
         match kind {
             KeyKind::U64 => KeyedRows::U64(Vec::with_capacity(count)),
@@ -58,18 +58,15 @@ impl KeyedRows {
 
     /// # Panics
     /// If the key is of another kind.
-    fn push(&mut self, key: Key<'_>, place: u32) {
+    fn push(&mut self, key: Key<'r>, place: u32) {
         match (self, key) {
             (KeyedRows::U64(keys), Key::U64(source)) => keys.push(Keyed { source, place }),
-            (KeyedRows::Bytes(keys), Key::Bytes(key)) => {
-                let digest = key_digest(key);
-                keys.push(Keyed { source: [digest as u64, (digest >> 64) as u64], place });
-            }
+            (KeyedRows::Bytes(keys), Key::Bytes(source)) => keys.push(Keyed { source, place }),
             _ => unreachable!("all keys of a table are of one kind"),
         }
     }
 
-    fn assign(&mut self) -> Result<Slots, FormatError> {
+    fn assign(&self) -> Result<Slots, FormatError> {
         match self {
             KeyedRows::U64(keys) => slots::assign(keys),
             KeyedRows::Bytes(keys) => slots::assign(keys),
@@ -96,7 +93,7 @@ impl From<io::Error> for FinishError {
     }
 }
 
-impl<'f> TableWriter<'f> {
+impl<'f, 'r> TableWriter<'f, 'r> {
     /// The rows' keys begin with `common_len_bytes` that they have in common.
     pub(super) fn new(
         file: &'f File,
@@ -128,7 +125,7 @@ impl<'f> TableWriter<'f> {
     }
 
     /// Adds the next row in key order.
-    pub(super) fn push(&mut self, record: &Record<'_>) -> io::Result<()> {
+    pub(super) fn push(&mut self, record: &Record<'r>) -> io::Result<()> {
         const ZEROS: [u8; RECORD_ALIGN_MAX_BYTES] = [0; RECORD_ALIGN_MAX_BYTES];
         let offset_bytes = self.records.len_bytes();
         let place = u32::try_from(offset_bytes / self.dimensions.record_align_bytes as u64)
@@ -233,13 +230,11 @@ mod tests {
         for align_bytes in [8, 16, 64, 4096] {
             let file = tempfile::tempfile().unwrap();
             let mut table = TableWriter::new(&file, KeyKind::U64, 1000, align_bytes, 0).unwrap();
-            let mut bytes = Vec::new();
-            for key in 0..1000_u64 {
-                bytes.clear();
-                bytes.extend_from_slice(&key.to_le_bytes());
-                bytes.extend_from_slice(&(key % 50).to_be_bytes());
-                bytes.extend(std::iter::repeat_n(b'v', key as usize % 50));
-                table.push(&Record::at(KeyKind::U64, &bytes, 0).unwrap()).unwrap();
+            let record =
+                |key: u64| [&key.to_le_bytes()[..], &(key % 50).to_be_bytes(), &vec![b'v'; key as usize % 50]].concat();
+            let records: Vec<Vec<u8>> = (0..1000).map(record).collect();
+            for record in &records {
+                table.push(&Record::at(KeyKind::U64, record, 0).unwrap()).unwrap();
             }
             table.finish().unwrap();
             let store = Store::of_file(&file, Path::new("test")).unwrap();

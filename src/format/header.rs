@@ -28,7 +28,7 @@ const SECTION_COUNT_MAX: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// The key and record of every sixteenth row.
+    /// What stands for the key of every sixteenth row, and where the row is.
     Fences = 1,
     /// Keys and their answers, in key order.
     Records = 2,
@@ -139,7 +139,7 @@ impl Dimensions {
 pub struct Layout {
     /// The numbers that it follows from.
     pub dimensions: Dimensions,
-    /// The key and record of every sixteenth row.
+    /// What stands for the key of every sixteenth row, and where the row is.
     pub fences: Section,
     /// Keys and their answers, in key order.
     pub records: Section,

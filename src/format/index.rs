@@ -8,6 +8,7 @@
 //! itself stands in the record. So every lookup takes the same three steps, and
 //! none depends on how the keys are spread.
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -67,11 +68,10 @@ impl Hash {
         Hash(hash ^ (hash >> 32))
     }
 
-    /// The hash of a key of bytes, by its digest, in a file with this seed.
+    /// The hash of a key of bytes, in a file with this seed: its XXH3-64 with it.
     #[inline(always)]
-    pub const fn of_digest(digest: u128, seed: u64) -> Hash {
-        let product = ((digest as u64 ^ seed) as u128) * (((digest >> 64) as u64 ^ 0x9E37_79B9_7F4A_7C15) as u128);
-        Hash(product as u64 ^ (product >> 64) as u64)
+    pub fn of_bytes(key: &[u8], seed: u64) -> Hash {
+        Hash(xxh3_64_with_seed(key, seed))
     }
 
     /// The part that the key belongs to. Ascends with the hash.

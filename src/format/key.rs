@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use xxhash_rust::xxh3::xxh3_128;
-
 use super::index::Hash;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
@@ -261,7 +259,7 @@ impl LookupKey for &[u8] {
 
     #[inline(always)]
     fn hash(self, seed: u64) -> Hash {
-        Hash::of_digest(key_digest(self), seed)
+        Hash::of_bytes(self, seed)
     }
 
     #[inline(always)]
@@ -274,12 +272,6 @@ impl LookupKey for &[u8] {
         let found = record.get(LEN_LEN_BYTES..LEN_LEN_BYTES + self.len())?;
         (found == self).then_some(Key::Bytes(self).prefix_len_bytes())
     }
-}
-
-/// What a key of bytes is hashed through: its XXH3-128.
-#[inline(always)]
-pub(crate) fn key_digest(key: &[u8]) -> u128 {
-    xxh3_128(key)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use twox_hash::XxHash3_64;
 
 use crate::support::encoder::{self, PLACES};
 use crate::support::{Random, Scratch};
@@ -149,6 +150,25 @@ fn a_key_that_leads_to_the_record_of_another_is_not_found() {
     store.get_many(&asked, |_, value| answers.push(value)).unwrap();
     assert_eq!(answers, vec![None; missing.len()]);
     assert!(missing.iter().all(|key| store.get(key).unwrap().is_none() && !store.contains(key).unwrap()));
+}
+
+/// XXH3 multiplies each half of 8 bytes, xored with a secret, by the other half.
+/// The secret that it has without a seed is public: where a half is the secret's,
+/// the product is zero whatever the other half is.
+#[test]
+fn keys_that_collide_without_a_seed_are_rows_of_one_table() {
+    let key = |difference: u32| {
+        let mut key = vec![7; 256];
+        key[..4].copy_from_slice(&[0xb8, 0xfe, 0x6c, 0x39]);
+        key[64..68].copy_from_slice(&[0x7c, 0x01, 0x81, 0x2c]);
+        key[4..8].copy_from_slice(&(1000 + difference).to_le_bytes());
+        key[68..72].copy_from_slice(&(2000 - difference).to_le_bytes());
+        key
+    };
+    let (a, b) = (key(0), key(1));
+    assert_eq!(XxHash3_64::oneshot(&a), XxHash3_64::oneshot(&b), "keys that collide");
+    let model: Model<Vec<u8>> = [(a, b"a".to_vec()), (b, b"b".to_vec())].into();
+    assert_agrees(&bake_shuffled(&Scratch::new(), &model, 1), &model, 1);
 }
 
 #[test]

@@ -148,14 +148,11 @@ impl Keyed for Vec<u8> {
     }
 
     fn seed_bytes(&self) -> Vec<u8> {
-        XxHash3_128::oneshot(self).to_le_bytes().into()
+        [&(self.len() as u16).to_le_bytes()[..], self].concat()
     }
 
     fn hash(&self, seed: u64) -> u64 {
-        let digest = XxHash3_128::oneshot(self);
-        let (lo, hi) = (digest as u64, (digest >> 64) as u64);
-        let product = u128::from(lo ^ seed) * u128::from(hi ^ 0x9e37_79b9_7f4a_7c15);
-        product as u64 ^ (product >> 64) as u64
+        XxHash3_64::oneshot_with_seed(seed, self)
     }
 
     fn common(&self, last: &Vec<u8>) -> usize {
