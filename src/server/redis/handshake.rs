@@ -89,7 +89,7 @@ impl Session {
             out.bulk(value.as_bytes());
         };
         text(out, "server", "zero-kv");
-        text(out, "version", env!("CARGO_PKG_VERSION"));
+        text(out, "version", super::info::REDIS_VERSION);
         out.bulk(b"proto");
         out.integer(if version == Version::Resp2 { 2 } else { 3 });
         out.bulk(b"id");

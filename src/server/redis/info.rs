@@ -12,7 +12,7 @@ use crate::server::shared::{Counters, Serving, Shared};
 use crate::store::Store;
 
 /// The version of Redis whose replies ours are; clients look at it.
-const REDIS_VERSION: &str = "7.0.15";
+pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 /// INFO, which asks the system about this process, takes as long as a look at so many rows.
 pub(super) const COST_ROWS: usize = 1000;
