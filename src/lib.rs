@@ -59,6 +59,7 @@ pub mod protocol;
 pub mod server;
 pub mod store;
 
+pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};
 pub use store::{LookupError, Store, StoreError};
 

@@ -169,7 +169,7 @@ fn ask_server(client: &mut Client, question: &Question) -> anyhow::Result<bool> 
         }
         Question::Count { range } => write_count(match &range.prefix {
             Some(prefix) => client.count_prefix(prefix.as_bytes())?,
-            None if range.is_all() => client.count::<Key>(..)?,
+            None if range.is_all() => client.count(..)?,
             None => {
                 let kind = client.key_kind()?;
                 client.count(range.bounds(kind)?)?

@@ -1,6 +1,6 @@
 //! Questions about the order of keys.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use zerocopy::IntoBytes;
 
@@ -8,6 +8,7 @@ use super::key::{Bounds, KeyRange, OwnedKey, key_at};
 use super::page::{Page, PageQuestion};
 use super::rows::Rows;
 use super::{Answer, Client, ClientError, check_len, quoted};
+use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::answer::PageFault;
 use crate::protocol::native::{Op, RangeHeader, push_long, range_flags};
@@ -72,10 +73,7 @@ impl Client {
     /// }
     /// # Ok::<(), zero_kv::client::ClientError>(())
     /// ```
-    pub fn range<'k, K>(&mut self, range: impl RangeBounds<K>) -> Result<Rows<'_>, ClientError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
+    pub fn range<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<Rows<'_>, ClientError> {
         let range = KeyRange::from(self.bounds(&range)?);
         Ok(Rows::new(self, range))
     }
@@ -107,10 +105,7 @@ impl Client {
     /// }
     /// # Ok::<(), zero_kv::client::ClientError>(())
     /// ```
-    pub fn first_page<'k, K>(&mut self, range: impl RangeBounds<K>, limit_rows: u32) -> Result<Page, ClientError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
+    pub fn first_page<'k>(&mut self, range: impl KeyBounds<'k>, limit_rows: u32) -> Result<Page, ClientError> {
         let bounds = self.bounds(&range)?;
         self.ask_page(&PageQuestion { bounds, backward: false, limit_rows })
     }
@@ -119,10 +114,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::first_page`].
-    pub fn last_page<'k, K>(&mut self, range: impl RangeBounds<K>, limit_rows: u32) -> Result<Page, ClientError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
+    pub fn last_page<'k>(&mut self, range: impl KeyBounds<'k>, limit_rows: u32) -> Result<Page, ClientError> {
         let bounds = self.bounds(&range)?;
         self.ask_page(&PageQuestion { bounds, backward: true, limit_rows })
     }
@@ -131,10 +123,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::first_page`].
-    pub fn count<'k, K>(&mut self, range: impl RangeBounds<K>) -> Result<u64, ClientError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
+    pub fn count<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<u64, ClientError> {
         let bounds = self.bounds(&range)?;
         match self.count_or_refusal(&bounds)? {
             Some(count) => Ok(count),
@@ -209,11 +198,8 @@ impl Client {
     }
 
     /// The ends of a range, if they can be asked for.
-    fn bounds<'k, K>(&self, range: &impl RangeBounds<K>) -> Result<Bounds<'k>, ClientError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
-        let [start, end] = [range.start_bound(), range.end_bound()].map(|bound| bound.cloned().map(Into::into));
+    fn bounds<'k>(&self, range: &impl KeyBounds<'k>) -> Result<Bounds<'k>, ClientError> {
+        let (start, end) = range.bounds();
         for key in [start, end].into_iter().filter_map(key_at) {
             check_len(key, 0)?;
         }

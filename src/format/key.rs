@@ -53,6 +53,7 @@ impl fmt::Display for KeyKind {
 /// assert_eq!(Key::from("seven"), Key::Bytes(b"seven"));
 /// assert_eq!(Key::from(7), Key::U64(7));
 /// assert!(Key::from("seven") < Key::from("seventeen"));
+/// assert_eq!(Key::from("seven"), b"seven");
 /// assert_eq!(Key::from("seven").to_string(), "seven");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -218,6 +219,12 @@ impl PartialEq<u64> for Key<'_> {
 impl PartialEq<&[u8]> for Key<'_> {
     fn eq(&self, other: &&[u8]) -> bool {
         self.as_bytes() == Some(other)
+    }
+}
+
+impl<const N: usize> PartialEq<&[u8; N]> for Key<'_> {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        self.as_bytes() == Some(other.as_slice())
     }
 }
 

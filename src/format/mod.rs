@@ -7,6 +7,7 @@
 //! holds its example against what the baker writes.
 #![doc = include_str!("../../docs/FORMAT.md")]
 
+mod bounds;
 pub mod checksum;
 mod error;
 pub mod header;
@@ -14,4 +15,5 @@ pub mod index;
 pub mod key;
 pub mod record;
 
+pub use bounds::KeyBounds;
 pub use error::FormatError;

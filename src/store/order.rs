@@ -6,13 +6,14 @@
 //! decide.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use super::directory::prefetch_bytes;
 #[cfg(feature = "server")]
 use super::rows::Page;
 use super::rows::{Position, Rows};
 use super::{LookupError, Store};
+use crate::format::KeyBounds;
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::Record;
@@ -99,26 +100,21 @@ impl Store {
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn range<'k, K>(&self, range: impl RangeBounds<K>) -> Result<Rows<'_>, LookupError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
-        let end = |bound: Bound<&K>| match bound.cloned().map(Into::into) {
+    pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
+        let same_kind = |bound| match bound {
             Bound::Unbounded => Ok(Bound::Unbounded),
             Bound::Included(key) => self.same_kind(key).map(Bound::Included),
             Bound::Excluded(key) => self.same_kind(key).map(Bound::Excluded),
         };
-        self.between(end(range.start_bound())?, end(range.end_bound())?)
+        let (start, end) = range.bounds();
+        self.between(same_kind(start)?, same_kind(end)?)
     }
 
     /// How many keys lie in a range. Reads none of them but those near its ends.
     ///
     /// # Errors
     /// Those of [`Store::range`].
-    pub fn count<'k, K>(&self, range: impl RangeBounds<K>) -> Result<usize, LookupError>
-    where
-        K: Into<Key<'k>> + Clone,
-    {
+    pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
         self.range(range).map(|rows| rows.len())
     }
 

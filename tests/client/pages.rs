@@ -56,12 +56,34 @@ fn ordered_questions_are_sent_as_the_document_draws_them() {
     assert_eq!(peer.request(), *b"\0\x01\0\x03\0\0\0\x03cow\0\0\0\0\0");
     assert_eq!(client.last_page("b".."c", 9).unwrap().len(), 1);
     assert_eq!(peer.request(), *b"\0\x01\0\x04\0\0\0\x12\0\0\0\x1b\0\0\0\x09\0\0\0\x01\0\0\0\x01bc\0\0\0\0\0\0");
-    assert_eq!(client.count::<Key>(..).unwrap(), 7);
+    assert_eq!(client.count(..).unwrap(), 7);
     assert_eq!(peer.request(), *b"\0\x01\0\x05\0\0\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     assert_eq!(client.count(3..=258).unwrap(), 7);
     let request = peer.request();
     assert_eq!(request[8..24], *b"\0\0\0\x2a\0\0\0\0\0\0\0\x08\0\0\0\x08");
     assert_eq!(request[24..], *b"\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\0");
+}
+
+#[test]
+fn a_range_is_asked_for_in_every_form() {
+    let none = page::<&str>(&[], 0);
+    let peer = Peer::answering(&[COUNT_7, COUNT_7, COUNT_7, COUNT_7, COUNT_7, &none, &none, &none, &none]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let (start, end) = ("a".to_owned(), b"c".to_vec());
+    client.count((Bound::Included("a"), Bound::Excluded("c"))).unwrap();
+    let asked = peer.request();
+    client.count("a".."c").unwrap();
+    assert_eq!(peer.request(), asked);
+    client.count(b"a"..b"c").unwrap();
+    assert_eq!(peer.request(), asked);
+    client.count(Key::from(&start)..Key::from(&end)).unwrap();
+    assert_eq!(peer.request(), asked);
+    client.count(start.as_bytes()..&end).unwrap();
+    assert_eq!(peer.request(), asked);
+    assert!(client.first_page(&start.., 1).unwrap().is_empty());
+    assert!(client.last_page(..=&end, 1).unwrap().is_empty());
+    assert!(client.range(..).unwrap().next().is_none());
+    assert!(client.range(&end..&end).unwrap().next().is_none());
 }
 
 #[test]
@@ -147,7 +169,7 @@ fn a_length_that_no_page_or_count_has_is_refused_before_its_bytes_come() {
         let peer = Peer::answering(&[&announced(0, len_bytes)]);
         let refused =
             Violation::AnswerLen { op: Op::Count, len_bytes: len_bytes as usize, least_bytes: 8, most_bytes: 8 };
-        assert_eq!(violation(Client::connect(peer.socket()).unwrap().count::<Key>(..)), refused);
+        assert_eq!(violation(Client::connect(peer.socket()).unwrap().count(..)), refused);
     }
     let refused = Violation::UnwantedStatus { op: Op::Range, status: Status::NotFound };
     assert_eq!(violation(first_page(ALL, 0, NOT_FOUND)), refused);
@@ -236,7 +258,7 @@ fn a_neighbour_is_one_row_on_the_right_side() {
 fn after_a_wrong_page_every_question_fails() {
     let peer = Peer::answering(&[&page(&[(2_u64, ""), (1, "")], 0), NOT_FOUND]);
     let mut client = Client::connect(peer.socket()).unwrap();
-    assert_eq!(fault(client.first_page::<Key>(.., 0)), PageFault::Order { row: 1 });
+    assert_eq!(fault(client.first_page(.., 0)), PageFault::Order { row: 1 });
     assert!(matches!(client.get(7), Err(ClientError::Broken { .. })));
     let error = violation(first_page(ALL, 0, &page(&[(2_u64, ""), (1, "")], 0)));
     assert_eq!(error.to_string(), "a page of rows that was not asked for: row 1 is not in key order");

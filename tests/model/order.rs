@@ -181,6 +181,40 @@ fn many_fences_that_look_alike_are_told_apart() {
 }
 
 #[test]
+fn a_range_is_taken_in_every_form() {
+    let scratch = Scratch::new();
+    let model: Model<Vec<u8>> = b"abcde".iter().map(|key| (vec![*key], vec![])).collect();
+    let store = bake_shuffled(&scratch, &model, 1);
+    let (string, vec) = ("b".to_owned(), b"d".to_vec());
+    assert_eq!((store.range(..).unwrap().len(), store.count(..)), (5, Ok(5)));
+    assert_eq!(
+        (store.count("b".."d"), store.count(b"b"..b"d"), store.count(string.as_str().."d")),
+        (Ok(2), Ok(2), Ok(2))
+    );
+    assert_eq!(
+        (store.count(&string..&string), store.count(&vec..&vec), store.count(&vec[..]..&vec)),
+        (Ok(0), Ok(0), Ok(0))
+    );
+    assert_eq!((store.count("b"..), store.count(b"b"..), store.count(&string..)), (Ok(4), Ok(4), Ok(4)));
+    assert_eq!((store.count(&vec..), store.count(&vec[..]..)), (Ok(2), Ok(2)));
+    assert_eq!((store.count(.."b"), store.count(..b"b"), store.count(..&string)), (Ok(1), Ok(1), Ok(1)));
+    assert_eq!((store.count(..&vec), store.count(..&vec[..])), (Ok(3), Ok(3)));
+    assert_eq!((store.count("b"..="d"), store.count(b"b"..=b"d"), store.count(&vec..=&vec)), (Ok(3), Ok(3), Ok(1)));
+    assert_eq!((store.count(..="d"), store.count(..=b"d"), store.count(..=&vec)), (Ok(4), Ok(4), Ok(4)));
+    assert_eq!(store.count(Key::from(&string)..Key::from(&vec)), Ok(2));
+    assert_eq!(store.count((Bound::Excluded(&string), Bound::Included(&string))), Ok(0));
+    assert_eq!(store.count((Bound::Excluded(b"b"), Bound::Unbounded)), Ok(3));
+
+    let model: Model<u64> = (1..=5).map(|key| (key, vec![])).collect();
+    let store = bake_shuffled(&scratch, &model, 1);
+    assert_eq!((store.count(..), store.count(2..4), store.count(2..), store.count(..2)), (Ok(5), Ok(2), Ok(4), Ok(1)));
+    assert_eq!((store.count(2..=4), store.count(..=4)), (Ok(3), Ok(4)));
+    assert_eq!(store.count((Bound::Excluded(2), Bound::Included(4))), Ok(2));
+    let mut taken = 2..=4;
+    assert_eq!((taken.by_ref().count(), store.count(taken)), (3, Ok(0)));
+}
+
+#[test]
 fn a_row_far_on_is_reached_from_a_range() {
     let scratch = Scratch::new();
     let model: Model<u64> = (0..1000).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();

@@ -1,0 +1,71 @@
+//! Ranges of keys, as questions take them.
+//!
+//! In: a range of whatever turns into a [`Key`]. Out: its two ends as keys. It
+//! knows no table, so not which kind of key an end must be.
+
+use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use super::key::Key;
+
+/// A range of keys: `..`, any other of the standard library's ranges of what
+/// turns into a [`Key`], or a pair of [`Bound`]s of it.
+///
+/// Not [`RangeBounds`], which a range of references has both for the references
+/// and for what they refer to: which is meant, the compiler could not tell.
+/// Other types cannot implement it; their ends make a pair.
+///
+/// # Example
+/// ```
+/// # #[cfg(feature = "bake")] {
+/// # use zero_kv::bake::{self, Keys, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("storage.db");
+/// # let mut options = Options::default();
+/// # options.keys = Keys::Bytes;
+/// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options, &mut |_| ())?;
+/// use std::ops::Bound;
+///
+/// let store = zero_kv::Store::open(&path)?;
+/// assert_eq!(store.count(..)?, 3);
+/// assert_eq!(store.count("ant".."cat")?, 2);
+/// assert_eq!(store.count(b"ant"..=b"cat")?, 3);
+///
+/// let (from, to) = (String::from("b"), vec![b'c']);
+/// assert_eq!(store.count(&from..)?, 2);
+/// assert_eq!(store.count(..&to)?, 2);
+/// assert_eq!(store.count(..=&to[..])?, 2);
+/// assert_eq!(store.count((Bound::Excluded("bee"), Bound::Unbounded))?, 1);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait KeyBounds<'k>: sealed::Sealed {
+    /// Its two ends.
+    fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>);
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! impl_key_bounds {
+    ($($range:ty),*) => {$(
+        impl<K> sealed::Sealed for $range {}
+
+        impl<'k, K: Into<Key<'k>> + Clone> KeyBounds<'k> for $range {
+            fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>) {
+                let [start, end] = [RangeBounds::<K>::start_bound(self), RangeBounds::<K>::end_bound(self)];
+                (start.cloned().map(Into::into), end.cloned().map(Into::into))
+            }
+        }
+    )*};
+}
+
+impl_key_bounds!(Range<K>, RangeFrom<K>, RangeTo<K>, RangeInclusive<K>, RangeToInclusive<K>, (Bound<K>, Bound<K>));
+
+impl sealed::Sealed for RangeFull {}
+
+impl<'k> KeyBounds<'k> for RangeFull {
+    fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>) {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
