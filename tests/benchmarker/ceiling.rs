@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,8 +71,12 @@ fn a_benchmarker_that_is_stopped_takes_the_ceiling_with_it() {
         let served = Served::new(small_rows(), honest);
         let temporary = tempfile::tempdir().unwrap();
         // The ceiling starts after the first second, and would run for four more.
-        let mut child = served
-            .command(&["--ceiling", "--seconds=3"])
+        let benchmarker = served.command(&["--ceiling", "--seconds=3"]);
+        // A shell that starts tests in its background has them ignore SIGINT, and so all that they start.
+        let mut child = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(benchmarker.get_program())
+            .args(benchmarker.get_args())
             .env("TMPDIR", temporary.path())
             .stdout(Stdio::null())
             .spawn()
