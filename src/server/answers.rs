@@ -209,3 +209,19 @@ fn with_unsent<T>(
     IoSlice::advance_slices(&mut unsent, sent_bytes);
     send(unsent)
 }
+
+/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap:
+/// no loop, and no byte beyond. Does nothing for other lengths.
+///
+/// # Panics
+/// If there is less room than bytes.
+#[inline(always)]
+pub(super) fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
+    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
+    if from.len() > 2 * N {
+        return false;
+    }
+    to[..N].copy_from_slice(first);
+    to[from.len() - N..from.len()].copy_from_slice(last);
+    true
+}

@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow};
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece};
+use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece, copy_halves};
 use super::pass::{Pass, Then};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
@@ -360,7 +360,7 @@ fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<()> {
 /// Copies an answer to the front of a buffer, if there is room.
 #[inline(always)]
 fn copy(answer: &[u8], to: &mut [u8]) -> Option<()> {
-    if let Some(to) = to.first_chunk_mut()
+    if let Some(to) = to.first_chunk_mut::<SHORT_MAX_BYTES>()
         // An answer is no shorter than its header, 8 bytes.
         && (copy_halves::<32>(answer, to) || copy_halves::<16>(answer, to) || copy_halves::<8>(answer, to))
     {
@@ -368,18 +368,4 @@ fn copy(answer: &[u8], to: &mut [u8]) -> Option<()> {
     }
     to.get_mut(..answer.len())?.copy_from_slice(answer);
     Some(())
-}
-
-/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap:
-/// no loop, and no byte beyond. Does nothing for other lengths.
-#[inline(always)]
-fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8; SHORT_MAX_BYTES]) -> bool {
-    const { assert!(2 * N <= SHORT_MAX_BYTES) };
-    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
-    if from.len() > 2 * N {
-        return false;
-    }
-    to[..N].copy_from_slice(first);
-    to[from.len() - N..from.len()].copy_from_slice(last);
-    true
 }

@@ -6,7 +6,7 @@
 use super::Out;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 use crate::protocol::resp::{Reply, Version};
-use crate::server::answers::Answers;
+use crate::server::answers::{Answers, copy_halves};
 
 /// Values up to this length are copied as pieces that may overlap.
 const SHORT_MAX_BYTES: usize = 64;
@@ -86,19 +86,6 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
     if !(copy_halves::<8>(value, to) || copy_halves::<16>(value, to) || copy_halves::<32>(value, to)) {
         to[..value.len()].copy_from_slice(value);
     }
-}
-
-/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap:
-/// no loop, and no byte beyond. Does nothing for other lengths.
-#[inline(always)]
-fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
-    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
-    if from.len() > 2 * N {
-        return false;
-    }
-    to[..N].copy_from_slice(first);
-    to[from.len() - N..from.len()].copy_from_slice(last);
-    true
 }
 
 #[cfg(test)]
