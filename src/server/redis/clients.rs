@@ -127,11 +127,13 @@ impl Client {
         let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let (names, command) = (self.names(), command_name(self.command.load(Ordering::Relaxed)));
         let Names { name, lib_name, lib_ver } = &*names;
+        // What is not known here is 0: clients read the fields as Redis names them, and fail if one is not there.
         // Writing to a string does not fail.
         let _ = writeln!(
             line,
-            "id={} addr={peer} laddr={local} name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
-             ssub=0 multi=-1 cmd={command} user=default redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
+            "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
+             ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+             events=r cmd={command} user=default redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
             self.id
         );
     }
