@@ -1,8 +1,8 @@
 //! Laying rows out as the sections of a file.
 //!
 //! In: records in key order, and how many there will be. Out: bytes at their
-//! place in the file. Fences and records are written as they come; what the index
-//! needs of each row, a number or where its key is, waits until all are there.
+//! place in the file. Records are written as they come; fences, and what the index
+//! needs of each row, a number or where its key is, wait until all are there.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use super::slots::{self, Keyed, Slots};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::{Dimensions, Layout, Section};
-use crate::format::index::{FENCE_ROWS, Fence};
+use crate::format::index::{FENCE_ROWS, Fence, fence_count};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, Record};
 
@@ -28,7 +28,7 @@ pub(super) struct TableWriter<'f, 'r> {
     file: &'f File,
     dimensions: Dimensions,
     values_len_bytes: u64,
-    fences: SectionWriter<'f>,
+    fences: Vec<Fence>,
     records: SectionWriter<'f>,
     /// How many bytes all keys begin with.
     common_len_bytes: usize,
@@ -111,13 +111,13 @@ impl<'f, 'r> TableWriter<'f, 'r> {
             part_pilots: 1,
             part_slots: 1,
         };
-        // Final for fences and the beginning of the records, which is all that is needed for now.
+        // Final for the beginning of the records, which is all that is needed for now.
         let layout = Layout::of(dimensions)?;
         Ok(TableWriter {
             file,
             dimensions,
             values_len_bytes: 0,
-            fences: SectionWriter::new(file, layout.fences),
+            fences: Vec::with_capacity(fence_count(row_count)),
             records: SectionWriter::new(file, layout.records),
             common_len_bytes,
             keys: KeyedRows::new(key_kind, row_count as usize),
@@ -132,8 +132,7 @@ impl<'f, 'r> TableWriter<'f, 'r> {
             .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, FormatError::RecordsTooLong))?;
         if self.keys.len().is_multiple_of(FENCE_ROWS) {
             let head = record.key().head(self.common_len_bytes);
-            let fence = Fence { head: head.into(), offset_bytes: offset_bytes.into() };
-            self.fences.push(fence.as_bytes())?;
+            self.fences.push(Fence { head: head.into(), offset_bytes: offset_bytes.into() });
         }
         self.keys.push(record.key(), place);
         self.values_len_bytes += record.value().len() as u64;
@@ -147,7 +146,6 @@ impl<'f, 'r> TableWriter<'f, 'r> {
     pub(super) fn finish(mut self) -> Result<u64, FinishError> {
         assert_eq!(self.keys.len() as u64, self.dimensions.row_count, "as many rows as were announced");
         self.dimensions.records_len_bytes = self.records.len_bytes();
-        let fence_sums = self.fences.finish()?;
         let block_sums = self.records.finish()?;
         let slots = self.keys.assign()?;
         self.dimensions.hash_seed = slots.hash_seed;
@@ -155,11 +153,12 @@ impl<'f, 'r> TableWriter<'f, 'r> {
         self.dimensions.part_slots = slots.parts.slots;
 
         let mut layout = Layout::of(self.dimensions)?;
-        layout.fences.checksum = section_sum(&fence_sums);
+        layout.fences.checksum = section_sum_of(self.fences.as_bytes());
         layout.records.checksum = section_sum(&block_sums);
         layout.pilots.checksum = section_sum_of(&slots.pilots);
         layout.places.checksum = section_sum_of(slots.places.as_bytes());
         layout.block_sums.checksum = section_sum_of(block_sums.as_bytes());
+        self.file.write_all_at(self.fences.as_bytes(), layout.fences.offset_bytes)?;
         self.file.write_all_at(&slots.pilots, layout.pilots.offset_bytes)?;
         self.file.write_all_at(slots.places.as_bytes(), layout.places.offset_bytes)?;
         self.file.write_all_at(block_sums.as_bytes(), layout.block_sums.offset_bytes)?;

@@ -28,10 +28,10 @@ const SECTION_COUNT_MAX: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// What stands for the key of every sixteenth row, and where the row is.
-    Fences = 1,
     /// Keys and their answers, in key order.
-    Records = 2,
+    Records = 1,
+    /// What stands for the key of every sixteenth row, and where the row is.
+    Fences = 2,
     /// What gives each key a slot of its own.
     Pilots = 3,
     /// Where the record of each slot's key is.
@@ -42,14 +42,14 @@ pub enum SectionKind {
 
 impl SectionKind {
     const IN_ORDER: [SectionKind; SECTION_COUNT] =
-        [SectionKind::Fences, SectionKind::Records, SectionKind::Pilots, SectionKind::Places, SectionKind::BlockSums];
+        [SectionKind::Records, SectionKind::Fences, SectionKind::Pilots, SectionKind::Places, SectionKind::BlockSums];
 }
 
 impl fmt::Display for SectionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SectionKind::Fences => "fences",
             SectionKind::Records => "records",
+            SectionKind::Fences => "fences",
             SectionKind::Pilots => "pilots",
             SectionKind::Places => "places",
             SectionKind::BlockSums => "block sums",
@@ -139,10 +139,10 @@ impl Dimensions {
 pub struct Layout {
     /// The numbers that it follows from.
     pub dimensions: Dimensions,
-    /// What stands for the key of every sixteenth row, and where the row is.
-    pub fences: Section,
     /// Keys and their answers, in key order.
     pub records: Section,
+    /// What stands for the key of every sixteenth row, and where the row is.
+    pub fences: Section,
     /// What gives each key a slot of its own.
     pub pilots: Section,
     /// Where the record of each slot's key is.
@@ -187,8 +187,8 @@ impl Layout {
         };
         Ok(Layout {
             dimensions,
-            fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
             records: next(SECTION_ALIGN_BYTES, records_len_bytes),
+            fences: next(SECTION_ALIGN_BYTES, (fence_count(row_count) * size_of::<Fence>()) as u64),
             pilots: next(SECTION_ALIGN_BYTES, parts.count * parts.pilots),
             places: next(SECTION_ALIGN_BYTES, parts.count * parts.slots * size_of::<U32>() as u64),
             block_sums: next(SECTION_ALIGN_BYTES, block_count * size_of::<U64>() as u64),
@@ -197,7 +197,7 @@ impl Layout {
 
     /// The sections in the order in which they stand in the file.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
-        let places = [self.fences, self.records, self.pilots, self.places, self.block_sums];
+        let places = [self.records, self.fences, self.pilots, self.places, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
     }
 
@@ -315,7 +315,7 @@ impl Header {
     /// place in the table must be that of it.
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
-        let [fences, records, pilots, places, block_sums, ..] = &self.sections;
+        let [records, fences, pilots, places, block_sums, ..] = &self.sections;
         // A length that is not of whole parts is found below, for the layout then asks for another.
         let part_count = Parts::count(self.row_count.get()).max(1);
         let mut layout = Layout::of(Dimensions {
@@ -340,8 +340,8 @@ impl Header {
             }
         }
         expect("the file length", layout.file_len_bytes(), self.file_len_bytes.get())?;
-        layout.fences.checksum = fences.checksum.get();
         layout.records.checksum = records.checksum.get();
+        layout.fences.checksum = fences.checksum.get();
         layout.pilots.checksum = pilots.checksum.get();
         layout.places.checksum = places.checksum.get();
         layout.block_sums.checksum = block_sums.checksum.get();

@@ -13,16 +13,16 @@ use zero_kv::{Store, StoreError};
 #[test]
 fn sections_that_overlap_are_refused() {
     let scratch = Scratch::new();
-    let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 256));
+    let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(FENCES), 256));
     let expected =
-        FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 256, previous_end_bytes: 288 };
+        FormatError::SectionOverlap { section: SectionKind::Fences, offset_bytes: 256, previous_end_bytes: 880 };
     let message =
-        "section records is said to begin at offset 256, where what precedes it ends at 288: damaged or forged";
+        "section fences is said to begin at offset 256, where what precedes it ends at 880: damaged or forged";
     assert_refused(&refusal, &expected, message);
     // In the header itself.
-    let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(FENCES), 128));
+    let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 128));
     let expected =
-        FormatError::SectionOverlap { section: SectionKind::Fences, offset_bytes: 128, previous_end_bytes: 256 };
+        FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 128, previous_end_bytes: 256 };
     assert_eq!(refusal, expected);
 }
 
@@ -74,7 +74,7 @@ fn a_section_elsewhere_than_the_header_asks_for_is_refused() {
     }
     let refusal = scratch.refusal(&forged(&scratch, 21, len_at(FENCES), 16));
     let message =
-        "section fences is said to take 16 bytes at offset 256, where 32 bytes at 256 were expected: damaged or forged";
+        "section fences is said to take 16 bytes at offset 896, where 32 bytes at 896 were expected: damaged or forged";
     assert_eq!(refusal.to_string(), message);
 }
 

@@ -15,12 +15,12 @@ pub(crate) const ROW_COUNT: usize = 24;
 pub(crate) const HASH_SEED: usize = 32;
 pub(crate) const RECORD_ALIGN: usize = 40;
 pub(crate) const DIGEST: std::ops::Range<usize> = 48..64;
-pub(crate) const FENCES: usize = 0;
-pub(crate) const RECORDS: usize = 1;
+pub(crate) const RECORDS: usize = 0;
+pub(crate) const FENCES: usize = 1;
 pub(crate) const PILOTS: usize = 2;
 pub(crate) const PLACES: usize = 3;
 pub(crate) const BLOCK_SUMS: usize = 4;
-pub(crate) const SECTIONS: [usize; 5] = [FENCES, RECORDS, PILOTS, PLACES, BLOCK_SUMS];
+pub(crate) const SECTIONS: [usize; 5] = [RECORDS, FENCES, PILOTS, PLACES, BLOCK_SUMS];
 
 const BLOCK: usize = 16384;
 const ALIGN: usize = 8;
@@ -234,7 +234,7 @@ pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, 
         put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
     }
     let sums = block_sums(&records);
-    Some(assemble(K::KIND, rows.len() as u64, seed, [fences, records, pilots, places, sums]))
+    Some(assemble(K::KIND, rows.len() as u64, seed, [records, fences, pilots, places, sums]))
 }
 
 /// A file of these sections, one behind the other.
