@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::{Column, Options};
+use super::budget::MEMORY_MIN_BYTES;
+use super::index::FinishError;
 use crate::format::FormatError;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
@@ -49,6 +50,61 @@ pub enum BakeError {
         /// What the system said.
         error: io::Error,
     },
+    /// Rows cannot be put on disk while they are sorted.
+    #[error("temporary files in {}: {error}: nothing was put in place; give another folder with --temp-dir", folder.display())]
+    Temporary {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What was put on disk while rows are sorted is not what comes back.
+    #[error("temporary files in {}: byte {offset_bytes} and on are not what was written: nothing was put in place; check the disk, or give another folder with --temp-dir", folder.display())]
+    TemporaryDamaged {
+        /// The folder.
+        folder: PathBuf,
+        /// Where the damaged block begins.
+        offset_bytes: u64,
+    },
+    /// Threads cannot be started.
+    #[error("threads cannot be started: {error}: allow more processes, or give fewer with --threads")]
+    Threads {
+        /// What the system said.
+        error: String,
+    },
+    /// The memory is too little to bake with.
+    #[error("{given_bytes} bytes of memory, where at least {MEMORY_MIN_BYTES} are needed: give more with --memory")]
+    Memory {
+        /// The memory given.
+        given_bytes: u64,
+    },
+    /// There are more bad rows than may be put aside.
+    #[error(
+        "{input}:{line}: {fault}: this is bad row {bad_rows}, and --max-bad-rows is {bad_rows_max}: nothing was put in place"
+    )]
+    BadRows {
+        /// The input's name.
+        input: String,
+        /// The line of the row that was one too many.
+        line: u64,
+        /// What is wrong with it.
+        fault: RowFault,
+        /// Bad rows with it.
+        bad_rows: u64,
+        /// Bad rows that were allowed.
+        bad_rows_max: u64,
+    },
+    /// The file of bad rows cannot be written.
+    #[error("{}: {error}: nothing was put in place", path.display())]
+    BadRowsFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The bake was stopped from outside.
+    #[error("stopped: nothing was put in place")]
+    Cancelled,
     /// The file is in place, but its folder cannot be synced.
     #[error("{}: is in place, but its folder cannot be synced: {error}: a power cut may bring the old file back", path.display())]
     FolderSync {
@@ -80,8 +136,17 @@ impl BakeError {
         BakeError::Output { path: path.to_path_buf(), error }
     }
 
-    pub(super) fn row(options: &Options, line: u64, fault: RowFault) -> Self {
-        BakeError::Row { input: options.input_name.clone(), line, fault }
+    pub(super) fn finish(path: &Path, error: FinishError) -> Self {
+        match error {
+            FinishError::Format(error) => error.into(),
+            FinishError::ReadBack(error) => BakeError::Verify(StoreError::Format { path: path.to_path_buf(), error }),
+            FinishError::Io(error) => BakeError::output(path, error),
+            FinishError::Temp { folder, error } => BakeError::temporary(&folder, error),
+        }
+    }
+
+    pub(super) fn temporary(folder: &Path, error: io::Error) -> Self {
+        BakeError::Temporary { folder: folder.to_path_buf(), error }
     }
 }
 
@@ -120,14 +185,12 @@ pub enum RowFault {
         len_bytes: usize,
     },
     /// The key is on an earlier line.
-    #[error(
-        "key {key} is already on line {first_line}: remove one, or choose with --duplicates first or --duplicates last"
-    )]
+    #[error("key {key} is already on {first}: remove one, or choose with --duplicates first or --duplicates last")]
     Duplicate {
         /// The key; if it is text, shortened and in quotes.
         key: String,
-        /// The line of the first row with it.
-        first_line: u64,
+        /// Where the first row with it is.
+        first: String,
     },
     /// A quoted field is not closed.
     #[error(
@@ -141,8 +204,13 @@ pub enum RowFault {
     #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one")]
     BareReturn,
     /// The row is longer than a row may be.
-    #[error("a row of more than {VALUE_LEN_MAX_BYTES} bytes begins here: close its quote, or split the value")]
-    Endless,
+    #[error(
+        "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, up to {VALUE_LEN_MAX_BYTES} bytes, give eight times its length with --memory"
+    )]
+    Endless {
+        /// What a row may have.
+        len_max_bytes: usize,
+    },
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),
@@ -187,21 +255,5 @@ fn shown(key: Key<'_>) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
-}
-
-/// Says which column is not there.
-pub(super) fn no_such_column(option: &str, column: &Column, names: Option<&csv::ByteRecord>, count: usize) -> String {
-    match (column, names) {
-        (Column::Number(number), _) => {
-            format!("{option} {number} is not a column: the first row has {count}")
-        }
-        (Column::Name(name), None) => {
-            format!("{option} {name:?} is a name, and no row names the columns: pass --header, or give a number")
-        }
-        (Column::Name(name), Some(names)) => {
-            let names: Vec<_> = names.iter().map(String::from_utf8_lossy).collect();
-            format!("{option} {name:?} is not a column: the header has {}", names.join(", "))
-        }
     }
 }

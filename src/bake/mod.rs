@@ -1,144 +1,64 @@
 //! Rows in, file out.
 //!
-//! In: delimited text. Out: a baked file, put in place whole or not at all. The
-//! stages are apart: `source` passes bytes on and checks their quoting,
-//! `csv_rows` makes rows of them, `keys` reads their keys, `rows` holds and sorts them, `table` lays
-//! them out as sections, `place` gives the file its name.
+//! In: inputs in any of several formats. Out: a baked file, put in place whole or
+//! not at all. The stages are apart: `input` gives bytes, `cut` and `parse` make
+//! rows of them, `fill` reads their keys, `gather` runs these on several threads
+//! and hands batches to `sort`, or, if they come in order, to `stream`; `combine`
+//! merges what is sorted into records, `index` makes lookups of them, `verify`
+//! reads the file back, `place` gives it its name.
 
-mod csv_rows;
+mod bad_rows;
+mod buckets;
+mod budget;
+mod columns;
+mod combine;
+mod cut;
 mod error;
+mod fill;
+mod gather;
+mod index;
+mod input;
 mod keys;
+mod options;
+mod origins;
+mod parse;
 mod place;
-mod rows;
+mod report;
+mod section;
+mod shard;
 mod slots;
-mod source;
+mod sort;
+mod stream;
 mod table;
+mod walk;
 
 use std::io::Read;
 use std::path::Path;
 
-pub use csv_rows::Column;
+pub use bad_rows::BadRows;
+pub use budget::{MEMORY_MIN_BYTES, MEMORY_SHARE};
+pub use columns::Column;
 pub use error::{BakeError, RowFault};
+pub use input::{Compression, Input, InputFacts};
 pub use keys::Keys;
+pub use options::{Duplicates, Options, Progress, Verify};
+pub use report::{Report, Stage};
+pub use shard::{Shard, ShardFault};
 
-use crate::format::FormatError;
-use crate::format::key::KeyKind;
+use crate::format::header::Layout;
 use crate::store::Store;
-use csv_rows::CsvRows;
+use budget::Budget;
+use combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
+use gather::{Context, Gathered, gather};
+use origins::Origins;
 use place::NewFile;
-use rows::Rows;
-use table::{FinishError, TableWriter};
+use report::Clock;
+use stream::Stream;
 
-/// Rows between two calls of the progress function.
-const PROGRESS_ROWS: usize = 1 << 14;
-
-/// What to do with rows that have the same key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Duplicates {
-    /// Refuse the input.
-    #[default]
-    Error,
-    /// Keep the first of them.
-    First,
-    /// Keep the last of them.
-    Last,
-}
-
-/// How to read the input.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Options {
-    /// What error messages call the input.
-    pub input_name: String,
-    /// The byte between two fields.
-    pub delimiter: u8,
-    /// Whether the first row names the columns, and is not data.
-    pub header: bool,
-    /// The column that holds the key. By default the first of two.
-    pub key: Option<Column>,
-    /// The column that holds the value. By default the second of two.
-    pub value: Option<Column>,
-    /// What the keys are.
-    pub keys: Keys,
-    /// What to do with rows that have the same key.
-    pub duplicates: Duplicates,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            input_name: "input".to_owned(),
-            delimiter: b',',
-            header: false,
-            key: None,
-            value: None,
-            keys: Keys::U64,
-            duplicates: Duplicates::Error,
-        }
-    }
-}
-
-/// How far a bake has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Progress {
-    /// Reading the input: so much of it, and so many rows, so far.
-    Read {
-        /// Bytes read.
-        input_bytes: u64,
-        /// Rows found in them.
-        rows: u64,
-    },
-    /// Sorting so many rows.
-    Sort {
-        /// All rows.
-        rows: u64,
-    },
-    /// Writing the file: so many of its rows so far.
-    Write {
-        /// Rows written.
-        rows: u64,
-        /// All rows.
-        rows_total: u64,
-    },
-    /// Reading the file back, and waiting until the disk has it.
-    Settle,
-}
-
-/// What was baked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Report {
-    /// Rows in the file.
-    pub rows: u64,
-    /// What their keys are.
-    pub key_kind: KeyKind,
-    /// Rows of the input that another row with the same key displaced.
-    pub duplicates_dropped: u64,
-    /// The file's length.
-    pub file_len_bytes: u64,
-    /// The lengths of all values in the file together.
-    pub values_len_bytes: u64,
-    /// The file's digest: see [`Store::digest`].
-    pub digest: u128,
-}
-
-impl Report {
-    /// Bytes of the file that are not bytes of a value, for each row.
-    pub fn overhead_bytes_per_row(&self) -> f64 {
-        (self.file_len_bytes - self.values_len_bytes) as f64 / self.rows.max(1) as f64
-    }
-}
-
-/// Bakes delimited text (RFC 4180) into `output`.
-///
-/// Keys are unsigned 64-bit decimals, or any bytes ([`Keys`]), values any bytes. Rows may come in any
-/// order; they are held in memory. The same rows give the same file. The file is
-/// written without a name, read back, synced, and put in place by a rename:
-/// whatever fails, what was at `output` before is still there.
+/// Bakes delimited text (RFC 4180) into `output`: [`bake`] with one reader.
 ///
 /// # Errors
-/// [`BakeError`]; a bad row is named by its line.
+/// [`BakeError`]; messages call the reader "input".
 ///
 /// # Example
 /// ```
@@ -154,69 +74,128 @@ impl Report {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn bake_csv(
-    input: impl Read,
+    input: impl Read + Send,
     output: &Path,
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
-    let new_file = NewFile::beside(output).map_err(|error| BakeError::output(output, error))?;
-    let mut rows = read(input, options, progress)?;
-    progress(Progress::Sort { rows: rows.len() as u64 });
-    let duplicates_dropped = rows.settle(options)?;
-    let row_count = rows.len() as u64;
-    let values_len_bytes = write(&rows, &new_file, output, progress)?;
-    drop(rows);
+    bake(vec![Input::reader("input", input)], output, options, progress)
+}
+
+/// Bakes the rows of all inputs, in their order, into one table at `output`.
+///
+/// Rows may come in any order. What does not fit into the memory that the options
+/// allow is sorted in temporary files without a name. The same rows give the
+/// same file, whatever the memory, the threads and the order of the rows. The
+/// file is written without a name, read back, synced, and put in place by a
+/// rename: whatever fails, what was at `output` before is still there.
+///
+/// # Errors
+/// [`BakeError`]; a bad row is named by its input and its line.
+pub fn bake(
+    inputs: Vec<Input<'_>>,
+    output: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, BakeError> {
+    let budget = Budget::of(options, output)?;
+    let pool = budget.thread_pool()?;
+    let context = Context { options, budget: &budget, pool: &pool };
+    let mut clock = Clock::start();
+    let mut origins = Origins::default();
+
+    let new_file = || NewFile::beside(output).map_err(|error| BakeError::output(output, error));
+    let stream = match options.keys {
+        // Numbers and text have different orders, and which of them the keys are is only known at the end.
+        Keys::Auto => None,
+        _ if options.verify == Verify::Full => None,
+        keys => Some(Stream::new(output, new_file()?, keys.kind(), options.duplicates, &pool, budget.threads)?),
+    };
+    let mut gathered = gather(inputs, &context, &mut origins, stream, progress)?;
+    clock.lap(Stage::Read);
+
+    let stream = gathered.stream.take();
+    let (file, combined) = records(stream, &mut gathered, &context, &origins, output, progress, &mut clock)?;
+    context.check_cancelled()?;
+    let layout = index::build(file.file(), &combined.records, &budget, &mut |done, total| {
+        progress(Progress::Index { done, total });
+    });
+    let layout = layout.map_err(|error| BakeError::finish(output, error))?;
+    clock.lap(Stage::Index);
+
+    context.check_cancelled()?;
+    let store = Store::of_file(file.file(), output).map_err(BakeError::Verify)?;
+    if store.len() as u64 != layout.dimensions.row_count {
+        let expected_rows = layout.dimensions.row_count;
+        return Err(BakeError::ReadBack { expected_rows, found_rows: store.len() as u64 });
+    }
+    drop(store);
+    clock.lap(Stage::Verify);
 
     progress(Progress::Settle);
-    let store = Store::of_file(new_file.file(), output).map_err(BakeError::Verify)?;
-    let report = Report {
-        rows: row_count,
-        key_kind: store.key_kind(),
-        duplicates_dropped,
-        file_len_bytes: store.file_len_bytes(),
-        values_len_bytes,
-        digest: store.digest(),
-    };
-    if store.len() as u64 != row_count {
-        return Err(BakeError::ReadBack { expected_rows: row_count, found_rows: store.len() as u64 });
-    }
-    let folder = new_file.put_in_place().map_err(|error| BakeError::output(output, error))?;
+    let folder = file.put_in_place().map_err(|error| BakeError::output(output, error))?;
     folder.sync_all().map_err(|error| BakeError::FolderSync { path: output.to_path_buf(), error })?;
-    Ok(report)
+    clock.lap(Stage::Settle);
+    Ok(report(&gathered, &combined, &layout, clock))
 }
 
-fn read(input: impl Read, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Rows, BakeError> {
-    let mut csv = CsvRows::new(input, options)?;
-    let kind = options.keys.kind();
-    let mut rows = Rows::new(kind);
-    let mut last_line = 1;
-    while let Some(row) = csv.next_row()? {
-        last_line = row.line;
-        let fault = |fault| BakeError::row(options, row.line, fault);
-        let key = keys::key(kind, row.key, rows.len() == 0 && !options.header).map_err(fault)?;
-        rows.push(key, row.value, row.line).map_err(fault)?;
-        if rows.len().is_multiple_of(PROGRESS_ROWS) {
-            progress(Progress::Read { input_bytes: csv.input_bytes(), rows: rows.len() as u64 });
+/// Writes all records into a file.
+fn records(
+    stream: Option<Stream<'_>>,
+    gathered: &mut Gathered<'_>,
+    context: &Context<'_>,
+    origins: &Origins,
+    output: &Path,
+    progress: &mut dyn FnMut(Progress),
+    clock: &mut Clock,
+) -> Result<(NewFile, Combined), BakeError> {
+    let mut parts = Parts {
+        kind: gathered.kind,
+        bases: Vec::new(),
+        tables: Vec::new(),
+        spilled: std::mem::take(&mut gathered.spilled),
+        last: gathered.last.take(),
+    };
+    if let Some(stream) = stream.filter(|stream| !stream.is_empty()) {
+        let streamed = stream.finish()?;
+        if parts.spilled.is_empty() && parts.last.is_none() {
+            refuse_duplicate(context, &gathered.tally, origins)?;
+            clock.lap(Stage::Write);
+            return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }));
         }
+        parts.tables.push(streamed.into_table().map_err(|error| BakeError::output(output, error))?);
     }
-    match options.keys {
-        Keys::Auto => rows.into_numbers().map_err(|fault| BakeError::row(options, last_line, fault)),
-        Keys::U64 | Keys::Bytes => Ok(rows),
+    reduce(&mut parts, context, &mut gathered.tally, progress)?;
+    clock.lap(Stage::Merge);
+    if gathered.tally.duplicate.is_some() {
+        // There may be another before it, of rows in different runs.
+        each_row(&parts, context, &mut gathered.tally, |_, _| context.check_cancelled())?;
+        refuse_duplicate(context, &gathered.tally, origins)?;
     }
+    let file = NewFile::beside(output).map_err(|error| BakeError::output(output, error))?;
+    let combined = combine(&parts, &file, output, context, &mut gathered.tally, progress)?;
+    refuse_duplicate(context, &gathered.tally, origins)?;
+    clock.lap(Stage::Write);
+    Ok((file, combined))
 }
 
-fn write(rows: &Rows, new_file: &NewFile, output: &Path, progress: &mut dyn FnMut(Progress)) -> Result<u64, BakeError> {
-    let rows_total = rows.len() as u64;
-    let align_bytes = rows.record_align_bytes().ok_or(FormatError::RecordsTooLong)?;
-    let mut table = TableWriter::new(new_file.file(), rows.kind(), rows_total, align_bytes, rows.common_len_bytes())?;
-    for (written, record) in rows.iter().enumerate() {
-        table.push(&record).map_err(|error| BakeError::output(output, error))?;
-        if written.is_multiple_of(PROGRESS_ROWS) {
-            progress(Progress::Write { rows: written as u64, rows_total });
-        }
+fn report(gathered: &Gathered<'_>, combined: &Combined, layout: &Layout, clock: Clock) -> Report {
+    let tally = &gathered.tally;
+    Report {
+        inputs: gathered.inputs.clone(),
+        rows_read: gathered.rows_read,
+        bad_rows: gathered.bad_rows,
+        duplicates_dropped: tally.duplicates_dropped,
+        base_replaced: tally.base_replaced,
+        base_removed: tally.base_removed,
+        absent_removed: combined.removals - tally.base_removed,
+        runs: gathered.runs,
+        rows: combined.records.row_count,
+        key_kind: combined.records.key_kind,
+        file_len_bytes: layout.file_len_bytes(),
+        sections: layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
+        values_len_bytes: combined.records.values_len_bytes,
+        digest: layout.digest(),
+        stages: clock.stages(),
     }
-    table.finish().map_err(|error| match error {
-        FinishError::Format(error) => error.into(),
-        FinishError::Io(error) => BakeError::output(output, error),
-    })
 }

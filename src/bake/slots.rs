@@ -1,127 +1,77 @@
-//! Giving each key a slot of its own.
+//! Giving each key of a part a slot of its own.
 //!
-//! In: keys, and where their records are. Out: pilots and places. Keys that share
-//! a pilot are a group. Large groups choose first: each takes the first pilot
-//! value that leads all its keys to free slots. A group for which there is none
-//! takes slots from others, the smaller the better, which then choose again
-//! (as in PtrHash, SEA 2025).
+//! In: hashes of a part's keys, and where their records are. Out: the part's
+//! pilots and places. Keys that share a pilot are a group. Large groups choose
+//! first: each takes the first pilot value that leads all its keys to free slots. A
+//! group for which there is none takes slots from others, the smaller the better,
+//! which then choose again (as in PtrHash, SEA 2025).
 
-use std::cmp::Reverse;
-use std::hash::Hasher;
 use std::ops::Range;
 
-use twox_hash::XxHash3_64;
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::format::FormatError;
 use crate::format::index::{Hash, Parts, SEED_COUNT};
 
 /// Keys of a group, on average.
-const GROUP_KEYS: usize = 3;
+const GROUP_KEYS: u64 = 3;
 /// One slot more than keys for so many keys.
-const KEYS_PER_SPARE_SLOT: usize = 16;
+const KEYS_PER_SPARE_SLOT: u64 = 16;
 /// Groups that chose last and are left alone, so that two do not evict each other forever.
 const SETTLED_COUNT: usize = 16;
 /// A group that has no slot, or the owner of a slot that is free.
 const NONE: u32 = u32::MAX;
 
-/// What a key is hashed from.
-pub(super) trait HashSource: Copy {
-    fn hash(self, seed: u64) -> Hash;
-    /// Hands on the bytes that the first seed follows from.
-    fn feed(self, hasher: &mut XxHash3_64);
+/// A row as the index sees it, as it can also lie in a temporary file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct Entry {
+    hash: U64,
+    place: U32,
 }
 
-/// A number is hashed itself.
-impl HashSource for u64 {
-    fn hash(self, seed: u64) -> Hash {
-        Hash::of(self, seed)
+impl Entry {
+    pub(super) const ZERO: Entry = Entry { hash: U64::ZERO, place: U32::ZERO };
+
+    /// `place` is where the row's record is, in units of the record alignment.
+    #[inline(always)]
+    pub(super) fn new(hash: Hash, place: u32) -> Entry {
+        Entry { hash: hash.number().into(), place: place.into() }
     }
 
-    fn feed(self, hasher: &mut XxHash3_64) {
-        hasher.write(&self.to_le_bytes());
-    }
-}
-
-/// With its length, so that it is clear where each key ends.
-impl HashSource for &[u8] {
-    fn hash(self, seed: u64) -> Hash {
-        Hash::of_bytes(self, seed)
-    }
-
-    fn feed(self, hasher: &mut XxHash3_64) {
-        hasher.write(&(self.len() as u16).to_le_bytes());
-        hasher.write(self);
+    #[inline(always)]
+    pub(super) fn hash(&self) -> Hash {
+        Hash::of_number(self.hash.get())
     }
 }
 
-/// A row as the index sees it.
-#[derive(Clone, Copy)]
-pub(super) struct Keyed<S> {
-    pub(super) source: S,
-    /// Where its record is, in units of the record alignment.
-    pub(super) place: u32,
+/// The seeds to try, in order. The first follows from the keys, so that nobody can
+/// choose keys that collide under a seed known beforehand.
+pub(super) fn seeds(first: u64) -> impl Iterator<Item = u64> {
+    (0..SEED_COUNT).map(move |number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// What leads from each key to its record.
-pub(super) struct Slots {
-    pub(super) hash_seed: u64,
-    pub(super) parts: Parts,
-    pub(super) pilots: Vec<u8>,
-    pub(super) places: Vec<U32>,
-}
-
-/// Slots for all keys, the same for the same rows.
-///
-/// # Errors
-/// [`FormatError::Unhashable`].
-pub(super) fn assign<S: HashSource>(rows: &[Keyed<S>]) -> Result<Slots, FormatError> {
-    // From the keys, so that nobody can choose keys that collide under a seed known beforehand.
-    let mut hasher = XxHash3_64::new();
-    for row in rows {
-        row.source.feed(&mut hasher);
+/// How a table is divided whose largest part has so many rows.
+pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
+    Parts {
+        count: Parts::count(row_count),
+        pilots: part_rows_max.div_ceil(GROUP_KEYS).max(1),
+        slots: (part_rows_max + part_rows_max.div_ceil(KEYS_PER_SPARE_SLOT)).max(1),
     }
-    let first = hasher.finish();
-    let mut seeds = (0..SEED_COUNT).map(|number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-    seeds.find_map(|seed| assign_with(rows, seed)).ok_or(FormatError::Unhashable)
-}
-
-/// Slots under one seed, if there are any.
-fn assign_with<S: HashSource>(rows: &[Keyed<S>], hash_seed: u64) -> Option<Slots> {
-    // Each key is hashed once: one of bytes lies anywhere in memory.
-    let mut rows: Vec<(Hash, u32)> = rows.iter().map(|row| (row.source.hash(hash_seed), row.place)).collect();
-    rows.sort_unstable();
-    let mut parts = Parts { count: Parts::count(rows.len() as u64), pilots: 1, slots: 1 };
-    let part_ends: Vec<usize> =
-        (1..=parts.count).map(|next| rows.partition_point(|(hash, _)| hash.part(&parts) < next)).collect();
-    let part_rows = |part: usize| part.checked_sub(1).map_or(0, |before| part_ends[before])..part_ends[part];
-    let rows_max = (0..part_ends.len()).map(|part| part_rows(part).len()).max().unwrap_or(0);
-    parts.pilots = rows_max.div_ceil(GROUP_KEYS).max(1) as u64;
-    parts.slots = (rows_max + rows_max.div_ceil(KEYS_PER_SPARE_SLOT)).max(1) as u64;
-
-    let mut pilots = vec![0; (parts.count * parts.pilots) as usize];
-    let mut places = vec![U32::ZERO; (parts.count * parts.slots) as usize];
-    let (mut hashes, mut choice) = (Vec::new(), Choice::new(parts));
-    for (part, pilots) in pilots.chunks_exact_mut(parts.pilots as usize).enumerate() {
-        let rows = &rows[part_rows(part)];
-        hashes.clear();
-        hashes.extend(rows.iter().map(|(hash, _)| *hash));
-        choice.choose(&hashes, pilots)?;
-        for (hash, place) in rows {
-            let pilot = pilots[hash.pilot(&parts) - part * parts.pilots as usize];
-            places[hash.slot(pilot, &parts)] = (*place).into();
-        }
-    }
-    Some(Slots { hash_seed, parts, pilots, places })
 }
 
 /// The choice of one part's pilots after another's.
-struct Choice {
+pub(super) struct Choice {
     parts: Parts,
+    /// The part's hashes in ascending order, and so group by group, and the places of their records.
+    hashes: Vec<Hash>,
+    places: Vec<U32>,
     /// Where each group's keys begin.
     starts: Vec<u32>,
     /// Which group has each slot.
     owners: Vec<u32>,
+    /// One bit for each slot that a group has: few enough lines to stay in the nearest cache.
+    taken: Vec<u64>,
     by_size: Vec<u32>,
     /// Groups that have lost their slots.
     evicted: Vec<u32>,
@@ -132,11 +82,14 @@ struct Choice {
 }
 
 impl Choice {
-    fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: Parts) -> Self {
         Choice {
             parts,
+            hashes: Vec::new(),
+            places: Vec::new(),
             starts: Vec::new(),
             owners: Vec::new(),
+            taken: Vec::new(),
             by_size: Vec::new(),
             evicted: Vec::new(),
             eviction_count: 0,
@@ -145,10 +98,24 @@ impl Choice {
         }
     }
 
-    /// Chooses the pilots of a part with these hashes, which ascend. `None` if
-    /// it does not come to an end.
-    fn choose(&mut self, hashes: &[Hash], pilots: &mut [u8]) -> Option<()> {
-        self.begin(hashes, pilots.len());
+    /// Chooses the pilots of a part with these rows, in whatever order, and puts
+    /// the rows' places into its slots. Both slices are the part's, and zero.
+    /// `None` if it does not come to an end.
+    pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
+        self.begin(part, rows);
+        let hashes = std::mem::take(&mut self.hashes);
+        let chosen = self.choose_pilots(&hashes, pilots);
+        self.hashes = hashes;
+        chosen?;
+        for (group, pilot) in pilots.iter().enumerate() {
+            for row in self.keys(group as u32) {
+                places[self.hashes[row].slot_in_part(*pilot, &self.parts) as usize] = self.places[row];
+            }
+        }
+        Some(())
+    }
+
+    fn choose_pilots(&mut self, hashes: &[Hash], pilots: &mut [u8]) -> Option<()> {
         for i in 0..self.by_size.len() {
             self.evicted.push(self.by_size[i]);
             while let Some(group) = self.evicted.pop() {
@@ -161,7 +128,9 @@ impl Choice {
                     None => self.take_slots(group, hashes, pilots)?,
                 };
                 for hash in keys {
-                    self.owners[hash.slot_in_part(pilot, &self.parts) as usize] = group;
+                    let slot = hash.slot_in_part(pilot, &self.parts) as usize;
+                    self.owners[slot] = group;
+                    self.taken[slot / 64] |= 1 << (slot % 64);
                 }
                 pilots[group as usize] = pilot;
             }
@@ -169,22 +138,78 @@ impl Choice {
         Some(())
     }
 
-    fn begin(&mut self, hashes: &[Hash], group_count: usize) {
-        let first = hashes.first().map_or(0, |hash| (hash.part(&self.parts) * self.parts.pilots) as usize);
+    /// Puts the rows in the order of their hashes, and the groups in that of their sizes.
+    fn begin(&mut self, part: u64, rows: &[Entry]) {
+        let first_pilot = (part * self.parts.pilots) as usize;
+        let group_of = |row: &Entry| row.hash().pilot(&self.parts) - first_pilot;
         self.starts.clear();
-        self.starts.resize(group_count + 1, 0);
-        for hash in hashes {
-            self.starts[hash.pilot(&self.parts) - first + 1] += 1;
+        self.starts.resize(self.parts.pilots as usize + 1, 0);
+        for row in rows {
+            self.starts[group_of(row)] += 1;
         }
-        for group in 0..group_count {
-            self.starts[group + 1] += self.starts[group];
+        let mut end = 0;
+        for start in &mut self.starts {
+            end += *start;
+            *start = end;
         }
+        self.hashes.clear();
+        self.hashes.resize(rows.len(), Hash::of_number(0));
+        self.places.clear();
+        self.places.resize(rows.len(), U32::ZERO);
+        // From the end of each group to its start.
+        for row in rows {
+            let start = &mut self.starts[group_of(row)];
+            *start -= 1;
+            self.hashes[*start as usize] = row.hash();
+            self.places[*start as usize] = row.place;
+        }
+        for group in 0..self.parts.pilots as u32 {
+            self.sort_group(group);
+        }
+        self.sort_groups();
         self.owners.clear();
         self.owners.resize(self.parts.slots as usize, NONE);
-        let mut by_size: Vec<u32> = (0..group_count as u32).collect();
-        by_size.sort_by_key(|group| Reverse(self.keys(*group).len()));
-        self.by_size = by_size;
+        self.taken.clear();
+        self.taken.resize(self.owners.len().div_ceil(64), 0);
+        self.evicted.clear();
         (self.eviction_count, self.settled) = (0, [NONE; SETTLED_COUNT]);
+    }
+
+    /// Sorts the rows of a group, which are few, by hash; those with one hash by place.
+    fn sort_group(&mut self, group: u32) {
+        let keys = self.keys(group);
+        for first in keys.start + 1..keys.end {
+            let mut at = first;
+            while at > keys.start && self.key(at - 1) > self.key(at) {
+                self.hashes.swap(at - 1, at);
+                self.places.swap(at - 1, at);
+                at -= 1;
+            }
+        }
+    }
+
+    fn key(&self, row: usize) -> (Hash, u32) {
+        (self.hashes[row], self.places[row].get())
+    }
+
+    /// Large groups first, those of one size in their order: by counting.
+    fn sort_groups(&mut self) {
+        let group_count = self.parts.pilots as u32;
+        let largest = (0..group_count).map(|group| self.keys(group).len()).max().unwrap_or(0);
+        let mut nexts = vec![0_u32; largest + 2];
+        for group in 0..group_count {
+            nexts[largest - self.keys(group).len() + 1] += 1;
+        }
+        for i in 1..nexts.len() {
+            nexts[i] += nexts[i - 1];
+        }
+        self.by_size.clear();
+        self.by_size.resize(group_count as usize, 0);
+        for group in 0..group_count {
+            let next = &mut nexts[largest - self.keys(group).len()];
+            self.by_size[*next as usize] = group;
+            *next += 1;
+        }
     }
 
     fn keys(&self, group: u32) -> Range<usize> {
@@ -197,7 +222,8 @@ impl Choice {
             self.slots.clear();
             keys.iter().all(|hash| {
                 let slot = hash.slot_in_part(*pilot, &self.parts) as u32;
-                let free = self.owners[slot as usize] == NONE && !self.slots.contains(&slot);
+                let is_taken = self.taken[slot as usize / 64] >> (slot % 64) & 1 == 1;
+                let free = !is_taken && !self.slots.contains(&slot);
                 self.slots.push(slot);
                 free
             })
@@ -218,7 +244,9 @@ impl Choice {
                 continue;
             }
             for hash in &hashes[self.keys(owner)] {
-                self.owners[hash.slot_in_part(pilots[owner as usize], &self.parts) as usize] = NONE;
+                let slot = hash.slot_in_part(pilots[owner as usize], &self.parts) as usize;
+                self.owners[slot] = NONE;
+                self.taken[slot / 64] &= !(1 << (slot % 64));
             }
             self.evicted.push(owner);
             self.eviction_count += 1;
@@ -252,19 +280,56 @@ impl Choice {
 mod tests {
     use super::*;
 
+    /// A row of a table of numbers.
+    #[derive(Clone, Copy)]
+    struct Row {
+        key: u64,
+        place: u32,
+    }
+
+    struct Slots {
+        hash_seed: u64,
+        parts: Parts,
+        pilots: Vec<u8>,
+        places: Vec<U32>,
+    }
+
+    fn assign(rows: &[Row]) -> Slots {
+        seeds(0xD1B5_4A32_D192_ED03).find_map(|seed| assign_with(rows, seed)).expect("a seed that serves")
+    }
+
+    /// Slots for a whole table under one seed, if there are any.
+    fn assign_with(rows: &[Row], hash_seed: u64) -> Option<Slots> {
+        let mut by_part = vec![Vec::new(); Parts::count(rows.len() as u64) as usize];
+        let divided = parts(rows.len() as u64, 1);
+        for row in rows {
+            let hash = Hash::of(row.key, hash_seed);
+            by_part[hash.part(&divided) as usize].push(Entry::new(hash, row.place));
+        }
+        let parts = parts(rows.len() as u64, by_part.iter().map(Vec::len).max().unwrap_or(0) as u64);
+        let mut pilots = vec![0; (parts.count * parts.pilots) as usize];
+        let mut places = vec![U32::ZERO; (parts.count * parts.slots) as usize];
+        let mut choice = Choice::new(parts);
+        let of_parts = pilots.chunks_mut(parts.pilots as usize).zip(places.chunks_mut(parts.slots as usize));
+        for ((part, rows), (pilots, places)) in (0..).zip(&by_part).zip(of_parts) {
+            choice.choose(part, rows, pilots, places)?;
+        }
+        Some(Slots { hash_seed, parts, pilots, places })
+    }
+
     /// Whether each row's key leads to a slot with its place, and each slot is one row's.
-    fn assert_each_has_its_own(rows: &[Keyed<u64>], slots: &Slots) {
+    fn assert_each_has_its_own(rows: &[Row], slots: &Slots) {
         let mut taken = vec![false; slots.places.len()];
         for row in rows {
-            let hash = row.source.hash(slots.hash_seed);
+            let hash = Hash::of(row.key, slots.hash_seed);
             let slot = hash.slot(slots.pilots[hash.pilot(&slots.parts)], &slots.parts);
-            assert_eq!(slots.places[slot], row.place, "key {}", row.source);
-            assert!(!std::mem::replace(&mut taken[slot], true), "key {} has slot {slot} for itself", row.source);
+            assert_eq!(slots.places[slot], row.place, "key {}", row.key);
+            assert!(!std::mem::replace(&mut taken[slot], true), "key {} has slot {slot} for itself", row.key);
         }
     }
 
-    fn rows(keys: impl Iterator<Item = u64>) -> Vec<Keyed<u64>> {
-        (1..).zip(keys).map(|(place, source)| Keyed { source, place }).collect()
+    fn rows(keys: impl Iterator<Item = u64>) -> Vec<Row> {
+        (1..).zip(keys).map(|(place, key)| Row { key, place }).collect()
     }
 
     #[test]
@@ -277,7 +342,7 @@ mod tests {
                 rows((0..).map(|i: u64| u64::MAX - i * i).take(row_count)),
             ];
             for rows in &spreads {
-                let slots = assign(rows).unwrap();
+                let slots = assign(rows);
                 assert_each_has_its_own(rows, &slots);
                 let spare = slots.places.len() - row_count;
                 assert!(spare <= 1 + row_count / 16 + row_count / 10, "{row_count} rows, {spare} slots to spare");
@@ -314,7 +379,7 @@ mod tests {
         let colliding = (0..).filter(|key| Hash::of(*key, 7).pilot(&parts) == 1).take(200);
         let rows = rows(colliding.chain((0..2800).map(|i| u64::MAX - i)));
         assert!(assign_with(&rows, 7).is_none());
-        let slots = assign(&rows).unwrap();
+        let slots = assign(&rows);
         assert_each_has_its_own(&rows, &slots);
     }
 }

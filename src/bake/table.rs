@@ -1,248 +1,265 @@
-//! Laying rows out as the sections of a file.
+//! Writing the records section.
 //!
-//! In: records in key order, and how many there will be. Out: bytes at their
-//! place in the file. Records are written as they come; fences, and what the index
-//! needs of each row, a number or where its key is, wait until all are there.
+//! In: keys and values in key order, however many. Out: the section, and what
+//! must be known of it to index it: how many rows, what they take up, the sums
+//! of its blocks. It borrows no row longer than the call that hands it over.
 
 use std::fs::File;
+use std::hash::Hasher;
 use std::io;
-use std::os::unix::fs::FileExt;
 
+use twox_hash::XxHash3_64;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::slots::{self, Keyed, Slots};
+use super::section::SectionWriter;
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
-use crate::format::header::{Dimensions, Layout, Section};
-use crate::format::index::{FENCE_ROWS, Fence, fence_count};
+use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::{RECORD_ALIGN_MAX_BYTES, Record};
+use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes};
+use crate::protocol::native::ResponseHeader;
 
-/// What a section gathers before it writes: whole blocks, so that each is
-/// summed while it is at hand.
-const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
+/// Bytes of keys that are hashed together.
+const SEED_LEN_BYTES: usize = 16 << 10;
 
-/// Writes one table into an empty file.
-pub(super) struct TableWriter<'f, 'r> {
-    file: &'f File,
-    dimensions: Dimensions,
+/// Writes the records of a table into a file.
+pub(super) struct RecordsWriter {
+    section: SectionWriter,
+    key_kind: KeyKind,
+    align_bytes: usize,
+    /// As far as 32 bits count in units of the alignment.
+    len_max_bytes: u64,
+    row_count: u64,
     values_len_bytes: u64,
-    fences: Vec<Fence>,
-    records: SectionWriter<'f>,
-    /// How many bytes all keys begin with.
-    common_len_bytes: usize,
-    keys: KeyedRows<'r>,
+    /// What the records would take up at each smaller alignment.
+    at_smaller: Vec<(usize, u64)>,
+    seed: XxHash3_64,
+    /// Keys that are not hashed yet.
+    seed_bytes: Vec<u8>,
+    /// Of a table of bytes, the first key and the last so far.
+    ends: Option<(Vec<u8>, Vec<u8>)>,
+    /// A record that does not fit in front of the next write.
+    apart: Vec<u8>,
 }
 
-/// The rows so far, as the index sees them.
-enum KeyedRows<'r> {
-    U64(Vec<Keyed<u64>>),
-    Bytes(Vec<Keyed<&'r [u8]>>),
+/// What is known of the records of a table when all are written.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenRecords {
+    pub(super) key_kind: KeyKind,
+    pub(super) row_count: u64,
+    /// The lengths of all values together.
+    pub(super) values_len_bytes: u64,
+    pub(super) records_len_bytes: u64,
+    /// What the records are aligned to.
+    pub(super) record_align_bytes: usize,
+    /// What the format asks that they be aligned to; never more. Where it is less,
+    /// they must be written again.
+    pub(super) wanted_align_bytes: usize,
+    /// How many bytes all keys begin with; 0 for numbers.
+    pub(super) common_len_bytes: usize,
+    /// The hash of all keys, which the seeds follow from.
+    pub(super) first_seed: u64,
+    /// The sum of each block, from before it was written.
+    pub(super) block_sums: Vec<U64>,
 }
 
-impl<'r> KeyedRows<'r> {
-    fn new(kind: KeyKind, count: usize) -> Self {
-        match kind {
-            KeyKind::U64 => KeyedRows::U64(Vec::with_capacity(count)),
-            KeyKind::Bytes => KeyedRows::Bytes(Vec::with_capacity(count)),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            KeyedRows::U64(keys) => keys.len(),
-            KeyedRows::Bytes(keys) => keys.len(),
-        }
-    }
-
-    /// # Panics
-    /// If the key is of another kind.
-    fn push(&mut self, key: Key<'r>, place: u32) {
-        match (self, key) {
-            (KeyedRows::U64(keys), Key::U64(source)) => keys.push(Keyed { source, place }),
-            (KeyedRows::Bytes(keys), Key::Bytes(source)) => keys.push(Keyed { source, place }),
-            _ => unreachable!("all keys of a table are of one kind"),
-        }
-    }
-
-    fn assign(&self) -> Result<Slots, FormatError> {
-        match self {
-            KeyedRows::U64(keys) => slots::assign(keys),
-            KeyedRows::Bytes(keys) => slots::assign(keys),
-        }
-    }
-}
-
-/// Why a table cannot be finished.
-#[derive(Debug)]
-pub(super) enum FinishError {
-    Format(FormatError),
-    Io(io::Error),
-}
-
-impl From<FormatError> for FinishError {
-    fn from(error: FormatError) -> Self {
-        FinishError::Format(error)
-    }
-}
-
-impl From<io::Error> for FinishError {
-    fn from(error: io::Error) -> Self {
-        FinishError::Io(error)
-    }
-}
-
-impl<'f, 'r> TableWriter<'f, 'r> {
-    /// The rows' keys begin with `common_len_bytes` that they have in common.
-    pub(super) fn new(
-        file: &'f File,
-        key_kind: KeyKind,
-        row_count: u64,
-        record_align_bytes: usize,
-        common_len_bytes: usize,
-    ) -> Result<Self, FormatError> {
-        let dimensions = Dimensions {
+impl RecordsWriter {
+    /// Begins a table in a file, and forgets what was in it.
+    pub(super) fn new(file: &File, key_kind: KeyKind, record_align_bytes: usize, threads: usize) -> io::Result<Self> {
+        assert!(record_align_bytes.is_power_of_two());
+        assert!((ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes));
+        file.set_len(0)?;
+        let smaller = (ALIGN_BYTES.ilog2()..record_align_bytes.ilog2()).map(|bits| (1 << bits, 0));
+        Ok(RecordsWriter {
+            section: SectionWriter::new(file, HEADER_LEN_BYTES as u64, threads)?,
             key_kind,
-            row_count,
-            hash_seed: 0,
-            record_align_bytes,
-            records_len_bytes: 0,
-            part_pilots: 1,
-            part_slots: 1,
-        };
-        // Final for the beginning of the records, which is all that is needed for now.
-        let layout = Layout::of(dimensions)?;
-        Ok(TableWriter {
-            file,
-            dimensions,
+            align_bytes: record_align_bytes,
+            len_max_bytes: (record_align_bytes as u64) << 32,
+            row_count: 0,
             values_len_bytes: 0,
-            fences: Vec::with_capacity(fence_count(row_count)),
-            records: SectionWriter::new(file, layout.records),
-            common_len_bytes,
-            keys: KeyedRows::new(key_kind, row_count as usize),
+            at_smaller: smaller.collect(),
+            seed: XxHash3_64::new(),
+            seed_bytes: Vec::with_capacity(SEED_LEN_BYTES),
+            ends: None,
+            apart: Vec::new(),
         })
     }
 
-    /// Adds the next row in key order.
-    pub(super) fn push(&mut self, record: &Record<'r>) -> io::Result<()> {
-        const ZEROS: [u8; RECORD_ALIGN_MAX_BYTES] = [0; RECORD_ALIGN_MAX_BYTES];
-        let offset_bytes = self.records.len_bytes();
-        let place = u32::try_from(offset_bytes / self.dimensions.record_align_bytes as u64)
-            .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, FormatError::RecordsTooLong))?;
-        if self.keys.len().is_multiple_of(FENCE_ROWS) {
-            let head = record.key().head(self.common_len_bytes);
-            self.fences.push(Fence { head: head.into(), offset_bytes: offset_bytes.into() });
+    /// What the records take up so far.
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.section.len_bytes()
+    }
+
+    pub(super) fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Adds a row, whose key is of the table's kind and above all before it.
+    ///
+    /// # Errors
+    /// What the system says, now or of rows before; and what [`is_too_long`]
+    /// tells apart.
+    #[inline]
+    pub(super) fn push(&mut self, key: Key<'_>, value: &[u8]) -> io::Result<()> {
+        debug_assert_eq!(key.kind(), self.key_kind);
+        let Some(header) = ResponseHeader::of_value(value.len()) else {
+            let error = FormatError::ValueTooLong { len_bytes: value.len() as u64 };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        };
+        let len_bytes = record_len_bytes(key, value.len(), self.align_bytes);
+        if self.section.len_bytes() + len_bytes as u64 > self.len_max_bytes {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, FormatError::RecordsTooLong));
         }
-        self.keys.push(record.key(), place);
-        self.values_len_bytes += record.value().len() as u64;
-        let padding_len_bytes = record.len_bytes(self.dimensions.record_align_bytes) - record.bytes().len();
-        self.records.push(record.bytes())?;
-        self.records.push(&ZEROS[..padding_len_bytes])
-    }
-
-    /// Writes what is left: pilots, places, block sums and the header. Gives the lengths
-    /// of all values together.
-    pub(super) fn finish(mut self) -> Result<u64, FinishError> {
-        assert_eq!(self.keys.len() as u64, self.dimensions.row_count, "as many rows as were announced");
-        self.dimensions.records_len_bytes = self.records.len_bytes();
-        let block_sums = self.records.finish()?;
-        let slots = self.keys.assign()?;
-        self.dimensions.hash_seed = slots.hash_seed;
-        self.dimensions.part_pilots = slots.parts.pilots;
-        self.dimensions.part_slots = slots.parts.slots;
-
-        let mut layout = Layout::of(self.dimensions)?;
-        layout.fences.checksum = section_sum_of(self.fences.as_bytes());
-        layout.records.checksum = section_sum(&block_sums);
-        layout.pilots.checksum = section_sum_of(&slots.pilots);
-        layout.places.checksum = section_sum_of(slots.places.as_bytes());
-        layout.block_sums.checksum = section_sum_of(block_sums.as_bytes());
-        self.file.write_all_at(self.fences.as_bytes(), layout.fences.offset_bytes)?;
-        self.file.write_all_at(&slots.pilots, layout.pilots.offset_bytes)?;
-        self.file.write_all_at(slots.places.as_bytes(), layout.places.offset_bytes)?;
-        self.file.write_all_at(block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
-        self.file.write_all_at(&layout.encode(), 0)?;
-        // Where the last section is empty, the file ends with padding that nobody wrote.
-        self.file.set_len(layout.file_len_bytes())?;
-        Ok(self.values_len_bytes)
-    }
-}
-
-/// One section, written front to back.
-struct SectionWriter<'f> {
-    file: &'f File,
-    written_to_bytes: u64,
-    start_bytes: u64,
-    pending: Vec<u8>,
-    sums: Vec<U64>,
-}
-
-impl<'f> SectionWriter<'f> {
-    fn new(file: &'f File, section: Section) -> Self {
-        let start_bytes = section.offset_bytes;
-        let pending = Vec::with_capacity(WRITE_LEN_BYTES);
-        SectionWriter { file, written_to_bytes: start_bytes, start_bytes, pending, sums: Vec::new() }
-    }
-
-    fn len_bytes(&self) -> u64 {
-        self.written_to_bytes - self.start_bytes + self.pending.len() as u64
-    }
-
-    fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while bytes.len() >= WRITE_LEN_BYTES - self.pending.len() {
-            let (fits, rest) = bytes.split_at(WRITE_LEN_BYTES - self.pending.len());
-            self.pending.extend_from_slice(fits);
-            self.write()?;
-            bytes = rest;
+        match self.section.room(len_bytes) {
+            Some(room) => put_record(room, key, header, value, len_bytes),
+            None => {
+                self.apart.clear();
+                put_record(&mut self.apart, key, header, &[], key.prefix_len_bytes() + size_of_val(&header));
+                self.section.push(&self.apart)?;
+                self.section.push(value)?;
+                let zeros = [0; RECORD_ALIGN_MAX_BYTES];
+                self.section.push(&zeros[..len_bytes - self.apart.len() - value.len()])?;
+            }
         }
-        self.pending.extend_from_slice(bytes);
+        self.row_count += 1;
+        self.values_len_bytes += value.len() as u64;
+        for (align_bytes, all_len_bytes) in &mut self.at_smaller {
+            *all_len_bytes += record_len_bytes(key, value.len(), *align_bytes) as u64;
+        }
+        self.note(key);
         Ok(())
     }
 
-    /// Writes what is left and gives the sums of all blocks.
-    fn finish(mut self) -> io::Result<Vec<U64>> {
-        self.write()?;
-        Ok(self.sums)
+    /// Waits until the records are in the file.
+    pub(super) fn finish(mut self) -> io::Result<WrittenRecords> {
+        let records_len_bytes = self.len_bytes();
+        let wanted = record_align_bytes(|align_bytes| {
+            let smaller = self.at_smaller.iter().find(|(smaller, _)| *smaller == align_bytes);
+            smaller.map_or(records_len_bytes, |(_, len_bytes)| *len_bytes)
+        });
+        let common = self.ends.map_or(0, |(first, last)| Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last)));
+        self.seed.write(&self.seed_bytes);
+        Ok(WrittenRecords {
+            key_kind: self.key_kind,
+            row_count: self.row_count,
+            values_len_bytes: self.values_len_bytes,
+            records_len_bytes,
+            record_align_bytes: self.align_bytes,
+            wanted_align_bytes: wanted.unwrap_or(self.align_bytes),
+            common_len_bytes: common,
+            first_seed: self.seed.finish(),
+            block_sums: self.section.finish()?,
+        })
     }
 
-    fn write(&mut self) -> io::Result<()> {
-        self.sums.extend(self.pending.chunks(BLOCK_LEN_BYTES).map(block_sum));
-        self.file.write_all_at(&self.pending, self.written_to_bytes)?;
-        self.written_to_bytes += self.pending.len() as u64;
-        self.pending.clear();
-        Ok(())
+    /// Notes what is wanted of the key when all are there: numbers are hashed as 8
+    /// bytes, keys of bytes behind their length, so that it is clear where each ends.
+    #[inline]
+    fn note(&mut self, key: Key<'_>) {
+        match key {
+            Key::U64(key) => self.seed_bytes.extend_from_slice(&key.to_le_bytes()),
+            Key::Bytes(key) => {
+                self.seed_bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+                self.seed_bytes.extend_from_slice(key);
+                let (_, last) = self.ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
+                last.clear();
+                last.extend_from_slice(key);
+            }
+        }
+        if self.seed_bytes.len() >= SEED_LEN_BYTES - size_of::<u64>() {
+            self.seed.write(&self.seed_bytes);
+            self.seed_bytes.clear();
+        }
     }
+}
+
+/// Appends a record, with zeros up to its length.
+#[inline(always)]
+fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: &[u8], len_bytes: usize) {
+    let end = bytes.len() + len_bytes;
+    key.write_to(bytes);
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(end, 0);
+}
+
+/// Whether 32 bits cannot count to the end of the records: with a larger
+/// alignment they can, up to [`RECORD_ALIGN_MAX_BYTES`].
+pub(super) fn is_too_long(error: &io::Error) -> bool {
+    error.get_ref().and_then(|error| error.downcast_ref()) == Some(&FormatError::RecordsTooLong)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::format::record::record_len_bytes;
-    use crate::store::Store;
+    use crate::bake::section::WRITE_LEN_BYTES;
+    use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
+    use crate::format::record::Record;
 
-    /// Such alignments are for records of more than 32 GiB, which no test makes.
-    #[test]
-    fn a_file_with_any_record_alignment_is_read() {
-        for align_bytes in [8, 16, 64, 4096] {
-            let file = tempfile::tempfile().unwrap();
-            let mut table = TableWriter::new(&file, KeyKind::U64, 1000, align_bytes, 0).unwrap();
-            let record =
-                |key: u64| [&key.to_le_bytes()[..], &(key % 50).to_be_bytes(), &vec![b'v'; key as usize % 50]].concat();
-            let records: Vec<Vec<u8>> = (0..1000).map(record).collect();
-            for record in &records {
-                table.push(&Record::at(KeyKind::U64, record, 0).unwrap()).unwrap();
-            }
-            table.finish().unwrap();
-            let store = Store::of_file(&file, Path::new("test")).unwrap();
-            for key in 0..1000_u64 {
-                assert_eq!(store.get(key).unwrap(), Some(&vec![b'v'; key as usize % 50][..]));
-            }
-            let records_len_bytes: usize =
-                (0..1000).map(|key| record_len_bytes(Key::U64(0), key % 50, align_bytes)).sum();
-            assert!(store.file_len_bytes() > records_len_bytes as u64);
+    fn write(align_bytes: usize, threads: usize, rows: &[(Key<'_>, Vec<u8>)]) -> (Vec<u8>, WrittenRecords) {
+        let file = tempfile::tempfile().unwrap();
+        let kind = rows.first().map_or(KeyKind::U64, |(key, _)| key.kind());
+        let mut records = RecordsWriter::new(&file, kind, align_bytes, threads).unwrap();
+        for (key, value) in rows {
+            records.push(*key, value).unwrap();
         }
+        assert_eq!(records.row_count(), rows.len() as u64);
+        let written = records.finish().unwrap();
+        let mut bytes = vec![0; written.records_len_bytes as usize];
+        file.read_exact_at(&mut bytes, HEADER_LEN_BYTES as u64).unwrap();
+        (bytes, written)
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written_at_any_alignment_and_by_any_thread() {
+        let value = |key: usize| vec![key as u8; if key == 700 { 3 * WRITE_LEN_BYTES } else { key % 4000 }];
+        let texts: Vec<String> = (0..1500).map(|key| format!("common {key:020}")).collect();
+        let numbers: Vec<_> = (0..1500).map(|key| (Key::from(key as u64), value(key))).collect();
+        let bytes: Vec<_> = texts.iter().enumerate().map(|(key, text)| (Key::from(text), value(key))).collect();
+        for (rows, common) in [(numbers, 0), (bytes, 7 + 16)] {
+            let seed_bytes: Vec<u8> = rows.iter().flat_map(|(key, _)| seed_bytes(*key)).collect();
+            for (align_bytes, threads) in [(8, 1), (8, 2), (16, 2), (4096, 1)] {
+                let (section, written) = write(align_bytes, threads, &rows);
+                let mut at = 0;
+                for (key, value) in &rows {
+                    let record = Record::at(key.kind(), &section, at).unwrap();
+                    assert_eq!((record.key(), record.value()), (*key, &value[..]));
+                    at += record.len_bytes(align_bytes) as u64;
+                }
+                assert_eq!((at, written.wanted_align_bytes), (written.records_len_bytes, 8));
+                assert_eq!(written.values_len_bytes, rows.iter().map(|(_, value)| value.len() as u64).sum::<u64>());
+                assert_eq!(written.common_len_bytes, common);
+                assert_eq!(written.first_seed, XxHash3_64::oneshot(&seed_bytes));
+                assert_eq!(written.block_sums, section.chunks(BLOCK_LEN_BYTES).map(block_sum).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    fn seed_bytes(key: Key<'_>) -> Vec<u8> {
+        match key {
+            Key::U64(key) => key.to_le_bytes().into(),
+            Key::Bytes(key) => [&(key.len() as u16).to_le_bytes()[..], key].concat(),
+        }
+    }
+
+    #[test]
+    fn records_that_32_bits_cannot_count_to_are_told_from_other_errors() {
+        let file = tempfile::tempfile().unwrap();
+        for align_bytes in [8, 16] {
+            let mut records = RecordsWriter::new(&file, KeyKind::U64, align_bytes, 1).unwrap();
+            // As if 32 bits were fewer: nobody writes 32 GiB for a test.
+            records.len_max_bytes = 24 * align_bytes as u64;
+            let value = vec![0; 2 * align_bytes];
+            let pushed = (0..100_u64).find_map(|key| records.push(Key::U64(key), &value).err()).unwrap();
+            assert!(is_too_long(&pushed), "{pushed}");
+            // Key, header and value take up as many units as there are in all; the end may be counted to.
+            assert_eq!(records.len_bytes(), records.row_count() * (16 + 2 * align_bytes as u64));
+            assert_eq!(records.row_count(), if align_bytes == 8 { 6 } else { 8 });
+        }
+        let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
+        assert!(!is_too_long(&records.push(Key::U64(1), &vec![0; (1 << 30) + 1]).unwrap_err()));
+        assert!(!is_too_long(&io::Error::other("full")));
     }
 }

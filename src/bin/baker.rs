@@ -1,17 +1,18 @@
 //! `baker`: compiles `key,value` rows into a file to serve.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, IsTerminal, Read, Write};
+use std::fs::{self, Metadata};
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::DEFAULT_FILE;
-use zero_kv::bake::{self, Column, Duplicates, Keys, Options, Progress, Report};
+use zero_kv::bake::{self, Column, Duplicates, Input, Keys, Options, Progress, Report};
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves.
 ///
@@ -21,8 +22,9 @@ use zero_kv::bake::{self, Column, Duplicates, Keys, Options, Progress, Report};
 #[derive(Parser)]
 #[command(name = "baker", version, max_term_width = 100)]
 struct Args {
-    /// Delimited text to read (RFC 4180 quoting); `-` is standard input
-    input: PathBuf,
+    /// Delimited text to read (RFC 4180 quoting), plain or compressed; `-` is standard input
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
     /// File to write
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     output: PathBuf,
@@ -44,6 +46,15 @@ struct Args {
     /// What to do with rows that have the same key
     #[arg(long, value_name = "POLICY", default_value = "error")]
     duplicates: DuplicatesArg,
+    /// Memory to use, such as 512MiB or 2GB; what does not fit is sorted in temporary files
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// Threads to use
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZero<usize>>,
+    /// Folder for temporary files [default: that of the output]
+    #[arg(long, value_name = "FOLDER")]
+    temp_dir: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -98,6 +109,24 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err("a size was expected, such as 512MiB or 2GB".to_owned()),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| "a size was expected, such as 512MiB or 2GB".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "more than can be counted".to_owned())
+}
+
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -110,18 +139,21 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let started = Instant::now();
-    let (input, input_name, input_len_bytes) = open(&args.input, &args.output)?;
+    let inputs = Input::expand(&args.inputs)?;
+    let input_len_bytes = len_bytes(&inputs, &args.output)?;
     let mut options = Options::default();
-    options.input_name = input_name;
     options.delimiter = args.delimiter;
     options.header = args.header;
     options.key = args.key.clone();
     options.value = args.value.clone();
     options.keys = args.keys.into();
     options.duplicates = args.duplicates.into();
+    options.memory_bytes = args.memory;
+    options.threads = args.threads;
+    options.temp_dir = args.temp_dir.clone();
 
     let bar = Bar::new(args.quiet, input_len_bytes);
-    let report = bake::bake_csv(input, &args.output, &options, &mut |progress| bar.show(progress))?;
+    let report = bake::bake(inputs, &args.output, &options, &mut |progress| bar.show(progress))?;
     bar.clear();
     if !args.quiet {
         // The file is in place, whether anybody reads this or not.
@@ -130,19 +162,22 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open(path: &Path, output: &Path) -> anyhow::Result<(Box<dyn Read>, String, Option<u64>)> {
-    if path == Path::new("-") {
-        return Ok((Box::new(io::stdin().lock()), "standard input".to_owned(), None));
+/// What all inputs have together, if all are files. None may be the output.
+fn len_bytes(inputs: &[Input<'_>], output: &Path) -> anyhow::Result<Option<u64>> {
+    let output = fs::metadata(output).ok();
+    let mut all_bytes = Some(0);
+    for input in inputs {
+        let metadata = input.path().and_then(|path| fs::metadata(path).ok());
+        let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        if let (Some(input_is), Some(output_is)) = (&metadata, &output)
+            && same(input_is, output_is)
+        {
+            bail!("{}: is also the output: name another file with -o", input.name());
+        }
+        let len_bytes = metadata.filter(Metadata::is_file).map(|metadata| metadata.len());
+        all_bytes = all_bytes.zip(len_bytes).map(|(all, one)| all + one);
     }
-    let name = path.display().to_string();
-    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-    let (metadata, file) = opened.map_err(|error| anyhow!("{name}: {error}"))?;
-    let same = |other: Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
-    if fs::metadata(output).is_ok_and(same) {
-        bail!("{name}: is also the output: name another file with -o");
-    }
-    let len_bytes = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(file), name, len_bytes))
+    Ok(all_bytes)
 }
 
 fn summary(output: &Path, report: &Report, started: Instant) -> String {
@@ -151,6 +186,9 @@ fn summary(output: &Path, report: &Report, started: Instant) -> String {
         0 => String::new(),
         dropped => format!(" ({dropped} duplicates dropped)"),
     };
+    for (stage, took) in report.stages.iter().filter(|_| std::env::var_os("ZKV_T").is_some()) {
+        eprintln!("{} {:.2}", stage.name(), took.as_secs_f64());
+    }
     format!(
         "{}: {} rows{dropped}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead a row; keys are {}",
         output.display(),
@@ -187,10 +225,17 @@ impl Bar {
                 self.bar.set_message(format!("{rows} rows"));
                 self.bar.set_position(input_bytes);
             }
-            Progress::Sort { rows } => self.style(&format!("sorting {rows} rows"), 0),
+            Progress::Merge { rows, rows_total } => {
+                self.style("merging {bar:30} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
+                self.bar.set_position(rows);
+            }
             Progress::Write { rows, rows_total } => {
                 self.style("writing {bar:30} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
                 self.bar.set_position(rows);
+            }
+            Progress::Index { done, total } => {
+                self.style("indexing {bar:30} {percent} %, {eta} left", total);
+                self.bar.set_position(done);
             }
             _ => self.style("checking and syncing", 0),
         }

@@ -74,6 +74,18 @@ impl Hash {
         Hash(xxh3_64_with_seed(key, seed))
     }
 
+    /// Its number, by which hashes are ordered.
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The hash with this number.
+    #[inline(always)]
+    pub const fn of_number(number: u64) -> Hash {
+        Hash(number)
+    }
+
     /// The part that the key belongs to. Ascends with the hash.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {

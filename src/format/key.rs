@@ -117,19 +117,28 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Appends the key as it stands in a record. A key of bytes must not be
-    /// longer than [`KEY_LEN_MAX_BYTES`].
+    /// Writes the key as it stands in a record, into as many bytes as it takes up there. A key
+    /// of bytes must not be longer than [`KEY_LEN_MAX_BYTES`].
     #[cfg(feature = "bake")]
-    pub(crate) fn write_to(&self, record: &mut Vec<u8>) {
-        let end = record.len() + self.prefix_len_bytes();
+    #[inline]
+    pub(crate) fn write_into(&self, record: &mut [u8]) {
         match self {
-            Key::U64(key) => record.extend_from_slice(&key.to_le_bytes()),
+            Key::U64(key) => record.copy_from_slice(&key.to_le_bytes()),
             Key::Bytes(key) => {
-                record.extend_from_slice(&(key.len() as u16).to_le_bytes());
-                record.extend_from_slice(key);
+                let (len, rest) = record.split_at_mut(LEN_LEN_BYTES);
+                len.copy_from_slice(&(key.len() as u16).to_le_bytes());
+                rest[..key.len()].copy_from_slice(key);
+                rest[key.len()..].fill(0);
             }
         }
-        record.resize(end, 0);
+    }
+
+    /// Appends the key as it stands in a record.
+    #[cfg(feature = "bake")]
+    pub(crate) fn write_to(&self, record: &mut Vec<u8>) {
+        let start = record.len();
+        record.resize(start + self.prefix_len_bytes(), 0);
+        self.write_into(&mut record[start..]);
     }
 
     /// What fences have of the key: the number itself, or the 8 bytes behind the

@@ -3,7 +3,7 @@
 /// Starts to load the cache line in which the item at an index begins, and does
 /// not wait. An index beyond the end costs a useless load, no more.
 #[inline(always)]
-pub(super) fn prefetch<T>(items: &[T], index: usize) {
+pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -27,6 +27,8 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 use directory::Directory;
+#[cfg(feature = "bake")]
+pub(crate) use machine::prefetch;
 use map::Map;
 use search::Index;
 

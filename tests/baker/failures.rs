@@ -160,7 +160,9 @@ fn text_after_a_closing_quote_is_refused() {
 fn an_input_that_cannot_be_read_is_named_once() {
     let (folder, before) = folder_with_a_table();
     folder.bake(&["missing.csv"]).fails("missing.csv: No such file or directory (os error 2)");
-    folder.bake(&["."]).fails(".: Is a directory (os error 21)");
+    folder
+        .bake(&["."])
+        .fails(".: is a folder, where a file was expected: name the files in it, or a pattern such as '*.csv'");
     assert_untouched(&folder, &before, &["storage.db"]);
 }
 
@@ -188,7 +190,6 @@ fn a_wrong_command_line_ends_with_code_2_and_says_what_was_wanted() {
     for (args, part) in [
         (&["--nonsense", "rows.csv"][..], "unexpected argument '--nonsense'"),
         (&[], "<INPUT>"),
-        (&["rows.csv", "more.csv"], "unexpected argument 'more.csv'"),
         (&["-", "--delimiter", ";;"], "one byte was expected, such as `;` or `\\t`"),
         (&["-", "--delimiter", ""], "one byte was expected"),
         (&["-", "--delimiter", "é"], "one byte was expected"),

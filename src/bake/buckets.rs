@@ -1,0 +1,267 @@
+//! Rows gathered by parts of the table.
+//!
+//! In: each row's hash and place, in any order. Out: those of a bucket, which are
+//! the rows of some neighbouring parts, part by part. What does not fit into
+//! its share of memory waits in a temporary file without a name. It knows
+//! nothing of slots.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use zerocopy::IntoBytes;
+
+use super::budget::Budget;
+use super::index::FinishError;
+use super::slots::Entry;
+use crate::format::index::{Hash, PART_ROWS, Parts};
+
+/// Buckets, as long as each is small enough: as many as rows can be dealt out to
+/// while the line that each is at stays in the nearest cache.
+const BUCKET_COUNT: u64 = 512;
+/// Rows of a chunk: with those of all buckets still few, and long enough to read
+/// back one by one.
+const CHUNK_ROWS_MAX: u64 = 4096;
+const CHUNK_ROWS_MIN: u64 = 16;
+
+/// How rows are divided.
+#[derive(Clone, Debug)]
+struct Shape {
+    /// Parts of a bucket, as a power of two.
+    bucket_parts_bits: u32,
+    bucket_count: usize,
+    chunk_rows: usize,
+    /// Chunks in memory; those behind are in the temporary file.
+    memory_chunks: usize,
+}
+
+impl Shape {
+    fn of(row_count: u64, budget: &Budget) -> Shape {
+        let entry_len_bytes = size_of::<Entry>() as u64;
+        let part_count = Parts::count(row_count);
+        let mut bits = part_count.div_ceil(BUCKET_COUNT).next_power_of_two().trailing_zeros();
+        // A thread has the rows of a bucket.
+        let at_work_bytes = |bits: u32| ((budget.threads as u64) << bits) * PART_ROWS * entry_len_bytes;
+        while bits > 0 && at_work_bytes(bits) > budget.memory_bytes / 4 {
+            bits -= 1;
+        }
+        let bucket_count = part_count.div_ceil(1 << bits);
+        let share_rows = budget.memory_bytes / 2 / entry_len_bytes;
+        let chunk_rows = (share_rows / 2 / bucket_count.max(1)).clamp(CHUNK_ROWS_MIN, CHUNK_ROWS_MAX);
+        let memory_chunks = share_rows.saturating_sub(bucket_count * chunk_rows) / chunk_rows;
+        Shape {
+            bucket_parts_bits: bits,
+            bucket_count: bucket_count as usize,
+            chunk_rows: chunk_rows as usize,
+            // No more than there can be.
+            memory_chunks: memory_chunks.min(row_count / chunk_rows) as usize,
+        }
+    }
+}
+
+/// Gathers rows.
+pub(super) struct Gatherer {
+    buckets: Buckets,
+}
+
+/// All rows, gathered.
+pub(super) struct Buckets {
+    shape: Shape,
+    /// Rows of each part.
+    part_rows: Vec<u32>,
+    /// A chunk for each bucket, as far as it has come.
+    open: Vec<Entry>,
+    open_rows: Vec<u32>,
+    /// The chunks of each bucket that are full, by number.
+    full: Vec<Vec<u32>>,
+    full_count: usize,
+    memory: Vec<Entry>,
+    temp: Option<File>,
+    temp_dir: PathBuf,
+}
+
+impl Gatherer {
+    pub(super) fn new(row_count: u64, budget: &Budget) -> io::Result<Gatherer> {
+        let shape = Shape::of(row_count, budget);
+        let mut memory = Vec::new();
+        reserve(&mut memory, shape.memory_chunks * shape.chunk_rows)?;
+        let mut open = Vec::new();
+        reserve(&mut open, shape.bucket_count * shape.chunk_rows)?;
+        open.resize(shape.bucket_count * shape.chunk_rows, Entry::ZERO);
+        let mut part_rows = Vec::new();
+        reserve(&mut part_rows, Parts::count(row_count) as usize)?;
+        part_rows.resize(Parts::count(row_count) as usize, 0);
+        let buckets = Buckets {
+            part_rows,
+            open,
+            open_rows: vec![0; shape.bucket_count],
+            full: vec![Vec::new(); shape.bucket_count],
+            full_count: 0,
+            memory,
+            temp: None,
+            temp_dir: budget.temp_dir.clone(),
+            shape,
+        };
+        Ok(Gatherer { buckets })
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, part: u64, hash: Hash, place: u32) -> Result<(), FinishError> {
+        let buckets = &mut self.buckets;
+        let bucket = (part >> buckets.shape.bucket_parts_bits) as usize;
+        buckets.part_rows[part as usize] += 1;
+        let open_rows = &mut buckets.open_rows[bucket];
+        buckets.open[bucket * buckets.shape.chunk_rows + *open_rows as usize] = Entry::new(hash, place);
+        *open_rows += 1;
+        if *open_rows as usize == buckets.shape.chunk_rows { buckets.put_away(bucket) } else { Ok(()) }
+    }
+
+    pub(super) fn finish(self) -> Buckets {
+        self.buckets
+    }
+}
+
+impl Buckets {
+    /// Puts a chunk that is full into memory, or into the temporary file.
+    #[cold]
+    fn put_away(&mut self, bucket: usize) -> Result<(), FinishError> {
+        let chunk_rows = self.shape.chunk_rows;
+        let chunk = &self.open[bucket * chunk_rows..][..chunk_rows];
+        if self.full_count < self.shape.memory_chunks {
+            self.memory.extend_from_slice(chunk);
+        } else {
+            let fault = |error| FinishError::Temp { folder: self.temp_dir.clone(), error };
+            let temp = match &mut self.temp {
+                Some(temp) => temp,
+                temp @ None => temp.insert(tempfile::tempfile_in(&self.temp_dir).map_err(fault)?),
+            };
+            let at_rows = (self.full_count - self.shape.memory_chunks) * chunk_rows;
+            temp.write_all_at(chunk.as_bytes(), (at_rows * size_of::<Entry>()) as u64).map_err(fault)?;
+        }
+        self.full[bucket].push(self.full_count as u32);
+        self.full_count += 1;
+        self.open_rows[bucket] = 0;
+        Ok(())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.shape.bucket_count
+    }
+
+    /// Rows of the part that has most.
+    pub(super) fn part_rows_max(&self) -> u64 {
+        self.part_rows.iter().copied().max().unwrap_or(0).into()
+    }
+
+    pub(super) fn part_rows(&self, part: u64) -> usize {
+        self.part_rows[part as usize] as usize
+    }
+
+    /// The parts of a bucket.
+    pub(super) fn parts(&self, bucket: usize) -> Range<u64> {
+        let (bucket, bits) = (bucket as u64, self.shape.bucket_parts_bits);
+        bucket << bits..((bucket + 1) << bits).min(self.part_rows.len() as u64)
+    }
+
+    /// The rows of a bucket, part by part.
+    pub(super) fn rows(&self, bucket: usize, rows: &mut Vec<Entry>) -> Result<(), FinishError> {
+        let parts = self.parts(bucket);
+        let mut nexts: Vec<usize> = Vec::with_capacity((parts.end - parts.start) as usize);
+        let mut count = 0;
+        for part in parts.clone() {
+            nexts.push(count);
+            count += self.part_rows(part);
+        }
+        rows.clear();
+        reserve(rows, count)?;
+        rows.resize(count, Entry::ZERO);
+        let divided = Parts { count: self.part_rows.len() as u64, pilots: 1, slots: 1 };
+        let mut deal_out = |chunk: &[Entry]| {
+            for entry in chunk {
+                let next = &mut nexts[(entry.hash().part(&divided) - parts.start) as usize];
+                rows[*next] = *entry;
+                *next += 1;
+            }
+        };
+        let chunk_rows = self.shape.chunk_rows;
+        let mut from_temp = Vec::new();
+        for chunk in &self.full[bucket] {
+            let chunk = *chunk as usize;
+            match (chunk.checked_sub(self.shape.memory_chunks), &self.temp) {
+                (Some(chunk), Some(temp)) => {
+                    from_temp.resize(chunk_rows, Entry::ZERO);
+                    let at_bytes = (chunk * chunk_rows * size_of::<Entry>()) as u64;
+                    let fault = |error| FinishError::Temp { folder: self.temp_dir.clone(), error };
+                    temp.read_exact_at(from_temp.as_mut_bytes(), at_bytes).map_err(fault)?;
+                    deal_out(&from_temp);
+                }
+                _ => deal_out(&self.memory[chunk * chunk_rows..][..chunk_rows]),
+            }
+        }
+        deal_out(&self.open[bucket * chunk_rows..][..self.open_rows[bucket] as usize]);
+        Ok(())
+    }
+}
+
+/// Room for as many more, or an error where there would be none.
+fn reserve<T>(items: &mut Vec<T>, count: usize) -> io::Result<()> {
+    items.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_have_the_rows_of_their_parts_wherever_these_have_waited() {
+        let row_count = 5 * PART_ROWS;
+        let divided = Parts { count: 5, pilots: 1, slots: 1 };
+        let rows = || (0..row_count).map(|key| (Hash::of(key, 1), key as u32));
+        let mut waited_in_temp = Vec::new();
+        for memory_bytes in [0, 1 << 20, 1 << 30] {
+            let budget = Budget { memory_bytes, threads: 2, temp_dir: std::env::temp_dir() };
+            let mut gatherer = Gatherer::new(row_count, &budget).unwrap();
+            rows().for_each(|(hash, place)| gatherer.push(hash.part(&divided), hash, place).unwrap());
+            let buckets = gatherer.finish();
+            waited_in_temp.push(buckets.temp.is_some());
+            let (mut found, mut all) = (Vec::new(), Vec::new());
+            for bucket in 0..buckets.count() {
+                buckets.rows(bucket, &mut found).unwrap();
+                assert!(found.is_sorted_by_key(|entry| entry.hash().part(&divided)));
+                for part in buckets.parts(bucket) {
+                    let of_part = found.iter().filter(|entry| entry.hash().part(&divided) == part);
+                    assert_eq!(of_part.count(), buckets.part_rows(part));
+                }
+                all.extend(found.iter().map(|entry| entry.hash()));
+            }
+            let mut expected: Vec<Hash> = rows().map(|(hash, _)| hash).collect();
+            all.sort_unstable();
+            expected.sort_unstable();
+            assert!(all == expected, "{memory_bytes} bytes of memory");
+        }
+        assert_eq!(waited_in_temp, [true, true, false]);
+    }
+
+    /// Whatever the memory, for as many rows as a file can have.
+    #[test]
+    fn what_is_in_memory_keeps_to_its_share() {
+        for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {
+            for memory_bytes in [64 << 20, 256 << 20, 1 << 30, 1 << 36] {
+                for threads in [1, 2, 16] {
+                    let budget = Budget { memory_bytes, threads, temp_dir: PathBuf::new() };
+                    let shape = Shape::of(row_count, &budget);
+                    let chunks = shape.memory_chunks + shape.bucket_count;
+                    let share = memory_bytes / 2;
+                    let held_bytes = (chunks * shape.chunk_rows * size_of::<Entry>()) as u64;
+                    assert!(held_bytes <= share, "{shape:?} for {row_count} rows, {memory_bytes} bytes");
+                    let parts = (shape.bucket_count as u64) << shape.bucket_parts_bits;
+                    assert!(parts >= Parts::count(row_count), "{shape:?} for {row_count} rows");
+                    let at_work = (threads as u64) << shape.bucket_parts_bits;
+                    assert!(shape.bucket_parts_bits == 0 || at_work * PART_ROWS * 12 <= memory_bytes / 4);
+                }
+            }
+        }
+    }
+}

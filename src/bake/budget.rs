@@ -1,0 +1,103 @@
+//! What a bake may use of the machine, and how it is divided.
+
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::{BakeError, Options};
+use crate::format::record::VALUE_LEN_MAX_BYTES;
+
+/// A bake with less would spend its time on its smallest buffers.
+pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
+/// By default a bake takes one part in so many of the memory that the machine, or the control group, has.
+pub const MEMORY_SHARE: u64 = 2;
+
+/// Limits of one bake.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    pub(super) memory_bytes: u64,
+    pub(super) threads: usize,
+    pub(super) temp_dir: PathBuf,
+}
+
+impl Budget {
+    /// What the options say, and the machine where they are silent. Temporary files are put beside the output by default:
+    /// there is room for a table, and `/tmp` is often memory.
+    pub(super) fn of(options: &Options, output: &Path) -> Result<Budget, BakeError> {
+        let memory_bytes = options.memory_bytes.unwrap_or_else(|| machine_memory_bytes() / MEMORY_SHARE);
+        if memory_bytes < MEMORY_MIN_BYTES {
+            return Err(BakeError::Memory { given_bytes: memory_bytes });
+        }
+        let beside = || output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Budget {
+            memory_bytes,
+            threads: options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get),
+            temp_dir: options.temp_dir.clone().unwrap_or_else(|| beside().to_path_buf()),
+        })
+    }
+
+    /// Threads for what is sorted at once.
+    pub(super) fn thread_pool(&self) -> Result<ThreadPool, BakeError> {
+        ThreadPoolBuilder::new()
+            .num_threads(self.threads)
+            .build()
+            .map_err(|error| BakeError::Threads { error: error.to_string() })
+    }
+
+    /// Text that one parser takes at a time. Its rows can take up ten times as much, if all are as short as a row can be,
+    /// and a few pieces are under way for each thread.
+    pub(super) fn piece_len_bytes(&self) -> usize {
+        let pieces = 32 * self.pieces_under_way() as u64;
+        (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
+    }
+
+    /// Pieces that are cut and not gathered.
+    pub(super) fn pieces_under_way(&self) -> usize {
+        3 * self.threads + 2
+    }
+
+    /// A row that cannot be held several times at once is refused.
+    pub(super) fn row_len_max_bytes(&self) -> usize {
+        (self.memory_bytes / 8).min(VALUE_LEN_MAX_BYTES as u64) as usize
+    }
+
+    /// Rows that become a run: one is gathered while the one before is written.
+    pub(super) fn run_len_bytes(&self) -> u64 {
+        self.memory_bytes * 3 / 8
+    }
+
+    /// Runs that are merged at once.
+    pub(super) fn fan_in(&self) -> usize {
+        (self.memory_bytes / 4 / MERGE_BUFFER_MIN_BYTES).clamp(2, 256) as usize
+    }
+
+    /// The buffer of each of so many sources.
+    pub(super) fn merge_buffer_len_bytes(&self, sources: usize) -> usize {
+        let share = self.memory_bytes / 4 / sources.max(1) as u64;
+        share.clamp(MERGE_BUFFER_MIN_BYTES / 2, 4 << 20) as usize
+    }
+}
+
+/// Runs are read in pieces of at least this: long enough for a disk that seeks.
+const MERGE_BUFFER_MIN_BYTES: u64 = 256 << 10;
+
+/// The memory of the machine, or of the control group if that is less.
+fn machine_memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    let machine_bytes = machine.totalram as u64 * u64::from(machine.mem_unit);
+    control_group_limits_bytes().fold(machine_bytes, u64::min)
+}
+
+/// The limits of the control groups (version 2) that the process is in, from its own up.
+fn control_group_limits_bytes() -> impl Iterator<Item = u64> {
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = group.lines().find_map(|line| line.strip_prefix("0::/")).map(str::to_owned);
+    let folders: Vec<PathBuf> = path
+        .iter()
+        .flat_map(|path| Path::new(path).ancestors())
+        .map(|path| Path::new("/sys/fs/cgroup").join(path))
+        .collect();
+    folders.into_iter().filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok())
+}

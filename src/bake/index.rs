@@ -1,0 +1,477 @@
+//! The sections behind the records: fences, pilots, places and block sums, and
+//! the header.
+//!
+//! In: a file with its records, and what was noted when they were written. Out:
+//! the whole file. The records are read back once from front to back: what is
+//! indexed is what the file gives, and each block is held against the sum it
+//! was written with. Keys' hashes are gathered by parts of the table, in memory
+//! or in a temporary file, and then each part chooses its pilots.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::panic;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use super::buckets::{Buckets, Gatherer};
+use super::budget::Budget;
+use super::section::{SectionWriter, WRITE_LEN_BYTES};
+use super::slots::{self, Choice};
+use super::table::WrittenRecords;
+use super::walk::Walk;
+use crate::format::FormatError;
+use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
+use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
+use crate::format::index::{FENCE_ROWS, Fence, Hash, Parts};
+use crate::format::key::Key;
+
+/// Blocks that are read together.
+const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
+/// Pieces of the records that are read ahead.
+const AHEAD_COUNT: usize = 2;
+
+/// Why a table cannot be finished.
+#[derive(Debug)]
+pub(super) enum FinishError {
+    /// No file holds it.
+    Format(FormatError),
+    /// The file does not give back what was written.
+    ReadBack(FormatError),
+    /// The file cannot be read or written.
+    Io(io::Error),
+    /// The temporary file cannot.
+    Temp {
+        /// The folder that it is in.
+        folder: PathBuf,
+        error: io::Error,
+    },
+}
+
+impl From<FormatError> for FinishError {
+    fn from(error: FormatError) -> Self {
+        FinishError::Format(error)
+    }
+}
+
+impl From<io::Error> for FinishError {
+    fn from(error: io::Error) -> Self {
+        FinishError::Io(error)
+    }
+}
+
+/// Called with how much of the work is done, and how much there is.
+pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+
+/// Writes all that stands behind the records, and the header.
+///
+/// Half of the budget's memory is for the rows' hashes, 12 bytes for each row; what
+/// does not fit is put into a temporary file. At most a quarter is for those
+/// that threads are at work on.
+pub(super) fn build(
+    file: &File,
+    records: &WrittenRecords,
+    budget: &Budget,
+    progress: &mut Progress<'_>,
+) -> Result<Layout, FinishError> {
+    for hash_seed in slots::seeds(records.first_seed) {
+        let scanned = scan(file, records, hash_seed, budget, progress)?;
+        let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
+        let mut layout = Layout::of(dimensions(records, hash_seed, parts))?;
+        // What a seed has left that did not serve. Between sections, where nothing is written, are zeros.
+        file.set_len(layout.pilots.offset_bytes)?;
+        let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
+            continue;
+        };
+        layout.records.checksum = section_sum(&records.block_sums);
+        layout.fences.checksum = section_sum(&scanned.fence_sums);
+        layout.pilots.checksum = section_sum(&pilot_sums);
+        layout.places.checksum = section_sum(&place_sums);
+        layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
+        file.write_all_at(records.block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
+        file.write_all_at(&layout.encode(), 0)?;
+        // Where the last section is empty, the file ends with padding that nobody wrote.
+        file.set_len(layout.file_len_bytes())?;
+        return Ok(layout);
+    }
+    Err(FormatError::Unhashable.into())
+}
+
+fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensions {
+    Dimensions {
+        key_kind: records.key_kind,
+        row_count: records.row_count,
+        hash_seed,
+        record_align_bytes: records.record_align_bytes,
+        records_len_bytes: records.records_len_bytes,
+        part_pilots: parts.pilots,
+        part_slots: parts.slots,
+    }
+}
+
+/// What a scan of the records gives.
+struct Scanned {
+    buckets: Buckets,
+    fence_sums: Vec<U64>,
+}
+
+/// Walks along the records, writes the fences and gathers the hashes.
+fn scan(
+    file: &File,
+    records: &WrittenRecords,
+    hash_seed: u64,
+    budget: &Budget,
+    progress: &mut Progress<'_>,
+) -> Result<Scanned, FinishError> {
+    let row_count = records.row_count;
+    // Where the fences are does not depend on how pilots and slots are divided.
+    let layout = Layout::of(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
+    let parts = layout.dimensions.parts();
+    let mut gatherer = Gatherer::new(row_count, budget)?;
+    let mut fences = SectionWriter::new(file, layout.fences.offset_bytes, 1)?;
+    let mut walk = Walk::new(records.key_kind, records.record_align_bytes, row_count, records.records_len_bytes);
+    let align_bits = records.record_align_bytes.trailing_zeros();
+    read_records(file, records, budget.threads, |bytes| {
+        walk.pass(bytes, |passed| {
+            if passed.row % FENCE_ROWS as u64 == 0 {
+                let head = passed.key.head(records.common_len_bytes);
+                let fence = Fence { head: head.into(), offset_bytes: passed.offset_bytes.into() };
+                fences.push(fence.as_bytes())?;
+            }
+            let hash = match passed.key {
+                Key::U64(key) => Hash::of(key, hash_seed),
+                Key::Bytes(key) => Hash::of_bytes(key, hash_seed),
+            };
+            let place = (passed.offset_bytes >> align_bits) as u32;
+            gatherer.push(hash.part(&parts), hash, place)
+        })?;
+        progress(walk.row(), 2 * row_count);
+        Ok(())
+    })?;
+    walk.finish()?;
+    Ok(Scanned { buckets: gatherer.finish(), fence_sums: fences.finish()? })
+}
+
+/// Hands on the records as the file has them, piece by piece, each held against
+/// its sums. With more than one thread, the next are read meanwhile.
+fn read_records(
+    file: &File,
+    records: &WrittenRecords,
+    threads: usize,
+    mut pass: impl FnMut(&[u8]) -> Result<(), FinishError>,
+) -> Result<(), FinishError> {
+    let pieces = || (0..records.records_len_bytes).step_by(READ_LEN_BYTES);
+    thread::scope(|scope| {
+        let (full, to_pass) = sync_channel::<Result<Vec<u8>, FinishError>>(AHEAD_COUNT);
+        let (passed, empty) = sync_channel::<Vec<u8>>(AHEAD_COUNT + 1);
+        let read_ahead = move || {
+            for at_bytes in pieces() {
+                let mut piece = empty.try_recv().unwrap_or_default();
+                let read = read_piece(file, records, at_bytes, &mut piece).map(|()| piece);
+                let is_last = read.is_err();
+                if full.send(read).is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        let reader = match threads > 1 {
+            true => thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, read_ahead).ok(),
+            false => None,
+        };
+        let Some(reader) = reader else {
+            let mut piece = Vec::new();
+            return pieces().try_for_each(|at_bytes| {
+                read_piece(file, records, at_bytes, &mut piece)?;
+                pass(&piece)
+            });
+        };
+        let mut done = Ok(());
+        for piece in to_pass {
+            done = piece.and_then(|piece| {
+                pass(&piece)?;
+                // The reader may have ended.
+                let _ = passed.send(piece);
+                Ok(())
+            });
+            if done.is_err() {
+                break;
+            }
+        }
+        reader.join().unwrap_or_else(|payload| panic::resume_unwind(payload));
+        done
+    })
+}
+
+/// Reads a piece of the records and holds its blocks against their sums.
+fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut Vec<u8>) -> Result<(), FinishError> {
+    let len_bytes = (records.records_len_bytes - at_bytes).min(READ_LEN_BYTES as u64);
+    piece.resize(len_bytes as usize, 0);
+    let offset_bytes = HEADER_LEN_BYTES as u64 + at_bytes;
+    file.read_exact_at(piece, offset_bytes)?;
+    let first_block = at_bytes as usize / BLOCK_LEN_BYTES;
+    for (block, bytes) in (first_block..).zip(piece.chunks(BLOCK_LEN_BYTES)) {
+        let (expected, found) = (records.block_sums[block].get(), block_sum(bytes).get());
+        if expected != found {
+            let offset_bytes = HEADER_LEN_BYTES as u64 + (block * BLOCK_LEN_BYTES) as u64;
+            return Err(FinishError::ReadBack(FormatError::BlockChecksum { block, offset_bytes, expected, found }));
+        }
+    }
+    Ok(())
+}
+
+/// Pilots and places, written in order whoever chose them.
+struct Sections {
+    pilots: SectionWriter,
+    places: SectionWriter,
+    /// The bucket whose turn it is.
+    next_bucket: usize,
+    /// One has failed: all others end.
+    has_failed: bool,
+}
+
+/// The work that threads share when slots are chosen.
+struct Choosing<'a> {
+    buckets: &'a Buckets,
+    parts: Parts,
+    /// The next bucket that nobody works on.
+    next_bucket: AtomicUsize,
+    rows_done: AtomicU64,
+    sections: Mutex<Sections>,
+    turn: Condvar,
+}
+
+/// Chooses pilots part by part, and writes them and the places. Gives the sums of
+/// both sections; `None` if the hashes are such that there are no slots for all.
+#[expect(clippy::type_complexity, reason = "two lists of sums, if the seed serves")]
+fn write_slots(
+    file: &File,
+    layout: &Layout,
+    buckets: &Buckets,
+    budget: &Budget,
+    progress: &mut Progress<'_>,
+) -> Result<Option<(Vec<U64>, Vec<U64>)>, FinishError> {
+    let sections = Sections {
+        pilots: SectionWriter::new(file, layout.pilots.offset_bytes, 1)?,
+        places: SectionWriter::new(file, layout.places.offset_bytes, 1)?,
+        next_bucket: 0,
+        has_failed: false,
+    };
+    let choosing = Choosing {
+        buckets,
+        parts: layout.dimensions.parts(),
+        next_bucket: AtomicUsize::new(0),
+        rows_done: AtomicU64::new(0),
+        sections: Mutex::new(sections),
+        turn: Condvar::new(),
+    };
+    let row_count = layout.dimensions.row_count;
+    let served = thread::scope(|scope| {
+        // Whatever threads the system does not give, this one does their work.
+        let helpers: Vec<_> = (1..budget.threads.min(buckets.count()))
+            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || choosing.work(&mut |_| ())).ok())
+            .collect();
+        let mut served = choosing.work(&mut |rows| progress(row_count + rows, 2 * row_count));
+        for helper in helpers {
+            let helped = helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload));
+            served = served.and_then(|served| Ok(served && helped?));
+        }
+        served
+    })?;
+    if !served {
+        return Ok(None);
+    }
+    let sections = choosing.sections.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Some((sections.pilots.finish()?, sections.places.finish()?)))
+}
+
+impl Choosing<'_> {
+    /// Takes bucket after bucket until there are no more. Gives whether the seed
+    /// served as far as is known here.
+    fn work(&self, progress: &mut dyn FnMut(u64)) -> Result<bool, FinishError> {
+        let mut ended = Ended { choosing: self, well: false };
+        let mut choice = Choice::new(self.parts);
+        let (mut rows, mut pilots, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            let bucket = self.next_bucket.fetch_add(1, Ordering::Relaxed);
+            if bucket >= self.buckets.count() {
+                ended.well = true;
+                return Ok(true);
+            }
+            self.buckets.rows(bucket, &mut rows)?;
+            let bucket_parts = self.buckets.parts(bucket);
+            let part_count = (bucket_parts.end - bucket_parts.start) as usize;
+            pilots.clear();
+            pilots.resize(part_count * self.parts.pilots as usize, 0);
+            places.clear();
+            places.resize(part_count * self.parts.slots as usize, U32::ZERO);
+            let of_parts = pilots
+                .chunks_exact_mut(self.parts.pilots as usize)
+                .zip(places.chunks_exact_mut(self.parts.slots as usize));
+            let mut rest = &rows[..];
+            for (part, (pilots, places)) in bucket_parts.zip(of_parts) {
+                let (part_rows, others) = rest.split_at(self.buckets.part_rows(part));
+                rest = others;
+                if choice.choose(part, part_rows, pilots, places).is_none() {
+                    return Ok(false);
+                }
+            }
+            let mut sections = self.lock();
+            while sections.next_bucket != bucket && !sections.has_failed {
+                sections = self.turn.wait(sections).unwrap_or_else(PoisonError::into_inner);
+            }
+            if sections.has_failed {
+                return Ok(true);
+            }
+            sections.pilots.push(&pilots)?;
+            sections.places.push(places.as_bytes())?;
+            sections.next_bucket += 1;
+            drop(sections);
+            self.turn.notify_all();
+            let rows = rows.len() as u64;
+            progress(self.rows_done.fetch_add(rows, Ordering::Relaxed) + rows);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sections> {
+        self.sections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the others, who wait for their turn, if a thread ends before its time,
+/// even by a panic.
+struct Ended<'a> {
+    choosing: &'a Choosing<'a>,
+    well: bool,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if !self.well {
+            self.choosing.lock().has_failed = true;
+            self.choosing.turn.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::bake::table::RecordsWriter;
+    use crate::format::key::KeyKind;
+    use crate::store::Store;
+
+    fn budget(memory_bytes: u64, threads: usize) -> Budget {
+        Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
+    }
+
+    /// A file with these records, and no more.
+    fn written<'k>(rows: impl Iterator<Item = (Key<'k>, usize)>, align_bytes: usize) -> (File, WrittenRecords) {
+        let file = tempfile::tempfile().unwrap();
+        let mut rows = rows.peekable();
+        let kind = rows.peek().map_or(KeyKind::U64, |(key, _)| key.kind());
+        let mut records = RecordsWriter::new(&file, kind, align_bytes, 1).unwrap();
+        rows.for_each(|(key, value_len)| records.push(key, &vec![b'v'; value_len]).unwrap());
+        (file, records.finish().unwrap())
+    }
+
+    fn bytes_of(file: &File) -> Vec<u8> {
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    fn numbers(count: u64) -> impl Iterator<Item = (Key<'static>, usize)> {
+        (0..count).map(|key| (Key::U64(key * 7), key as usize % 30))
+    }
+
+    #[test]
+    fn any_budget_and_any_number_of_threads_give_the_same_bytes() {
+        let texts: Vec<String> = (0..40_000).map(|key| format!("common {:06}", key * 3)).collect();
+        let texts: Vec<_> = texts.iter().map(|text| (Key::from(text), text.len() % 5)).collect();
+        for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
+            build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()).unwrap();
+            let expected = bytes_of(&file);
+            // None in memory, some, and all; a bucket for each part.
+            for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
+                let mut calls = Vec::new();
+                build(&file, &records, &budget(memory_bytes, threads), &mut |done, all| calls.push((done, all)))
+                    .unwrap();
+                assert!(bytes_of(&file) == expected, "{memory_bytes} bytes of memory, {threads} threads");
+                assert!(calls.is_sorted() && calls.iter().all(|(_, all)| *all == 2 * records.row_count));
+            }
+        }
+    }
+
+    /// Such alignments are for records of more than 32 GiB, which no test makes.
+    #[test]
+    fn a_file_with_any_record_alignment_is_read() {
+        for align_bytes in [8, 16, 64, 4096] {
+            let (file, records) = written(numbers(1000), align_bytes);
+            build(&file, &records, &budget(1 << 20, 1), &mut |_, _| ()).unwrap();
+            let store = Store::of_file(&file, Path::new("test")).unwrap();
+            for (key, value_len) in numbers(1000) {
+                assert_eq!(store.get(key).unwrap(), Some(&vec![b'v'; value_len][..]));
+            }
+            assert!(store.file_len_bytes() > records.records_len_bytes);
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_not_given_back_as_it_was_written_is_an_error() {
+        let (file, records) = written(numbers(100_000), 8);
+        for threads in [1, 2] {
+            for block in [0, 1, 100, records.block_sums.len() - 1] {
+                let at = HEADER_LEN_BYTES as u64 + (block * BLOCK_LEN_BYTES) as u64 + 77;
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, at).unwrap();
+                file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+                match build(&file, &records, &budget(1 << 30, threads), &mut |_, _| ()) {
+                    Err(FinishError::ReadBack(FormatError::BlockChecksum { block: found, offset_bytes, .. })) => {
+                        assert_eq!((found, offset_bytes + 77), (block, at));
+                    }
+                    other => panic!("block {block}, {threads} threads: {other:?}"),
+                }
+                file.write_all_at(&byte, at).unwrap();
+            }
+            build(&file, &records, &budget(1 << 30, threads), &mut |_, _| ()).unwrap();
+        }
+        file.set_len(records.records_len_bytes / 2).unwrap();
+        let cut = build(&file, &records, &budget(1 << 30, 2), &mut |_, _| ());
+        assert!(matches!(cut, Err(FinishError::Io(_))), "{cut:?}");
+    }
+
+    #[test]
+    fn rows_that_were_not_written_in_order_are_an_error() {
+        for keys in [[1, 3, 2], [1, 2, 2]] {
+            let (file, records) = written(keys.into_iter().map(|key| (Key::U64(key), 1)), 8);
+            match build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()) {
+                Err(FinishError::ReadBack(FormatError::Row {
+                    row: 2,
+                    what: "the key is not above the one before",
+                })) => {}
+                other => panic!("{keys:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_temporary_file_is_named() {
+        let (file, records) = written(numbers(1000), 8);
+        let temp_dir = PathBuf::from("no/such/folder");
+        let budget = Budget { memory_bytes: 0, threads: 1, temp_dir: temp_dir.clone() };
+        match build(&file, &records, &budget, &mut |_, _| ()) {
+            Err(FinishError::Temp { folder, error }) => {
+                assert_eq!((folder, error.kind()), (temp_dir, io::ErrorKind::NotFound));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

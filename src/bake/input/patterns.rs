@@ -1,0 +1,48 @@
+//! Files by patterns.
+
+use std::io;
+use std::path::PathBuf;
+
+use glob::MatchOptions;
+
+use super::Input;
+use crate::bake::BakeError;
+
+/// As shells match.
+const OPTIONS: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+pub(super) fn expand<'a>(patterns: &[PathBuf]) -> Result<Vec<Input<'a>>, BakeError> {
+    let mut inputs = Vec::new();
+    for pattern in patterns {
+        match pattern.to_str() {
+            Some("-") => inputs.push(Input::stdin()),
+            _ => {
+                let fault = |error| BakeError::Input { input: pattern.display().to_string(), error };
+                inputs.extend(files(pattern).map_err(fault)?.into_iter().map(Input::file));
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+fn files(pattern: &PathBuf) -> io::Result<Vec<PathBuf>> {
+    let no_such_file = match pattern.symlink_metadata() {
+        Ok(_) => return Ok(vec![pattern.clone()]),
+        Err(error) => error,
+    };
+    let Some(text) = pattern.to_str().filter(|text| text.contains(['*', '?', '['])) else {
+        return Err(no_such_file);
+    };
+    let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+    let paths = glob::glob_with(text, OPTIONS).map_err(|error| invalid(error.to_string()))?;
+    let mut paths = paths.map(|path| path.map_err(io::Error::from)).collect::<io::Result<Vec<_>>>()?;
+    if paths.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "is no file, and as a pattern matches none: check the path",
+        ));
+    }
+    paths.sort();
+    Ok(paths)
+}

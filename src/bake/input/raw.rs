@@ -1,0 +1,240 @@
+//! The bytes of an input as they stand there, counted and digested as they pass.
+//!
+//! Of a regular file it is noted what it was at the start; if it is something else at
+//! the end, that end is an error, so that nobody takes half a file for all of it.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufRead, Read, Seek};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use twox_hash::XxHash3_128;
+
+/// Long enough that a system call costs little, short enough for the processor's cache.
+const BUFFER_LEN_BYTES: usize = 256 << 10;
+
+pub(super) struct Raw<'a> {
+    source: Source<'a>,
+    buffer: Box<[u8]>,
+    /// What of the buffer was read and not yet consumed.
+    start: usize,
+    end: usize,
+    read_bytes: u64,
+    hasher: XxHash3_128,
+    has_ended: bool,
+    has_failed: bool,
+}
+
+enum Source<'a> {
+    Regular(Regular),
+    /// Pipes, terminals, readers: what they will give is not known before.
+    Stream(Box<dyn Read + Send + 'a>),
+}
+
+/// A regular file, and what it was when it was opened.
+struct Regular {
+    file: File,
+    /// None for standard input.
+    path: Option<PathBuf>,
+    opened: Metadata,
+    /// Where reading begins; standard input may have been read before.
+    offset_bytes: u64,
+}
+
+/// Where bytes are read to.
+enum Target<'b> {
+    Buffer {
+        at: usize,
+    },
+    /// To be spared a copy.
+    Other(&'b mut [u8]),
+}
+
+impl<'a> Raw<'a> {
+    pub(super) fn file(mut file: File, path: Option<PathBuf>) -> io::Result<Self> {
+        let opened = file.metadata()?;
+        if opened.is_dir() {
+            let message = "is a folder, where a file was expected: name the files in it, or a pattern such as '*.csv'";
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, message));
+        }
+        if !opened.is_file() {
+            return Ok(Self::reader(Box::new(file)));
+        }
+        let offset_bytes = file.stream_position()?;
+        Ok(Self::new(Source::Regular(Regular { file, path, opened, offset_bytes })))
+    }
+
+    pub(super) fn reader(reader: Box<dyn Read + Send + 'a>) -> Self {
+        Self::new(Source::Stream(reader))
+    }
+
+    fn new(source: Source<'a>) -> Self {
+        Raw {
+            source,
+            buffer: vec![0; BUFFER_LEN_BYTES].into(),
+            start: 0,
+            end: 0,
+            read_bytes: 0,
+            hasher: XxHash3_128::new(),
+            has_ended: false,
+            has_failed: false,
+        }
+    }
+
+    /// How many bytes a regular file has to give.
+    pub(super) fn file_len_bytes(&self) -> Option<u64> {
+        match &self.source {
+            Source::Regular(regular) => Some(regular.len_bytes()),
+            Source::Stream(_) => None,
+        }
+    }
+
+    /// The regular file, if it is read from its beginning.
+    pub(super) fn whole_file(&self) -> Option<io::Result<File>> {
+        match &self.source {
+            Source::Regular(regular) if regular.offset_bytes == 0 => Some(regular.file.try_clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
+    /// XXH3-128 of what was read.
+    pub(super) fn digest(&self) -> u128 {
+        self.hasher.finish_128()
+    }
+
+    /// Whether reading has failed here, and not in what reads from here.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// An error if a regular file is not what it was when it was opened.
+    pub(super) fn check_unchanged(&self) -> io::Result<()> {
+        match &self.source {
+            Source::Regular(regular) => regular.check_unchanged(),
+            Source::Stream(_) => Ok(()),
+        }
+    }
+
+    /// What comes next, at least so much of it if there is that much. Nothing may have been read before.
+    pub(super) fn head(&mut self, len_bytes: usize) -> io::Result<&[u8]> {
+        while self.end < len_bytes && !self.has_ended {
+            self.end += self.read_through(Target::Buffer { at: self.end })?;
+        }
+        Ok(&self.buffer[..self.end])
+    }
+
+    fn read_through(&mut self, into: Target<'_>) -> io::Result<usize> {
+        if self.has_ended {
+            return Ok(0);
+        }
+        let buffer = match into {
+            Target::Buffer { at } => &mut self.buffer[at..],
+            Target::Other(buffer) => buffer,
+        };
+        let read = self.source.read(buffer).and_then(|read_bytes| {
+            self.hasher.write(&buffer[..read_bytes]);
+            self.read_bytes += read_bytes as u64;
+            self.has_ended = read_bytes == 0;
+            self.source.check_read(self.read_bytes, self.has_ended)?;
+            Ok(read_bytes)
+        });
+        self.has_failed = read.is_err();
+        read
+    }
+}
+
+impl Read for Raw<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.start == self.end && buffer.len() >= self.buffer.len() {
+            return self.read_through(Target::Other(buffer));
+        }
+        let read_bytes = self.fill_buf()?.read(buffer)?;
+        self.consume(read_bytes);
+        Ok(read_bytes)
+    }
+}
+
+impl BufRead for Raw<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.start == self.end {
+            let read_bytes = self.read_through(Target::Buffer { at: 0 })?;
+            (self.start, self.end) = (0, read_bytes);
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    fn consume(&mut self, len_bytes: usize) {
+        self.start += len_bytes;
+    }
+}
+
+impl Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = match self {
+                Source::Regular(regular) => regular.file.read(buffer),
+                Source::Stream(reader) => reader.read(buffer),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// A file that grows must not be read on, and one that shrank must not seem to end.
+    fn check_read(&self, read_bytes: u64, has_ended: bool) -> io::Result<()> {
+        let Source::Regular(regular) = self else { return Ok(()) };
+        let expected_bytes = regular.len_bytes();
+        if read_bytes <= expected_bytes && !has_ended {
+            return Ok(());
+        }
+        regular.check_unchanged()?;
+        match read_bytes == expected_bytes {
+            true => Ok(()),
+            false => Err(changed(&format!("gave {read_bytes} bytes, where {expected_bytes} were expected"))),
+        }
+    }
+}
+
+impl Regular {
+    fn len_bytes(&self) -> u64 {
+        self.opened.len().saturating_sub(self.offset_bytes)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        let now = self.file.metadata()?;
+        // A here-document of a shell has no name from the beginning.
+        let mut is_removed = now.nlink() == 0 && self.opened.nlink() != 0;
+        if let Some(path) = &self.path {
+            match fs::metadata(path) {
+                Ok(named) if (named.dev(), named.ino()) != (now.dev(), now.ino()) => {
+                    return Err(changed("was replaced by another file"));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => is_removed = true,
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (len_bytes, opened_len_bytes) = (now.len(), self.opened.len());
+        let written_at = |metadata: &Metadata| (metadata.mtime(), metadata.mtime_nsec());
+        if is_removed {
+            Err(changed("was removed"))
+        } else if len_bytes != opened_len_bytes {
+            let verb = if len_bytes > opened_len_bytes { "grew" } else { "shrank" };
+            Err(changed(&format!("{verb} from {opened_len_bytes} to {len_bytes} bytes")))
+        } else if written_at(&now) != written_at(&self.opened) {
+            Err(changed("was written to"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn changed(what: &str) -> io::Error {
+    io::Error::other(format!("{what} while it was read: bake again from a file that stays as it is"))
+}

@@ -1,0 +1,242 @@
+//! Promises of inputs.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::write::GzEncoder;
+use tempfile::tempdir;
+use twox_hash::XxHash3_128;
+
+use super::*;
+
+/// Incompressible enough to be of several buffers also when it is compressed.
+fn rows() -> Vec<u8> {
+    let rows = (0..30_000u64).map(|row| format!("{row},{:x}\n", row.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    rows.collect::<String>().into_bytes()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn read(input: Input<'_>) -> Result<(Vec<u8>, InputFacts), String> {
+    let mut open = input.open().map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    open.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let facts = open.finish().map_err(|error| error.to_string())?;
+    Ok((bytes, facts))
+}
+
+/// Gives one byte at a time, as a slow pipe may.
+struct Slow<'a>(&'a [u8]);
+
+impl Read for Slow<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len_bytes = buffer.len().min(1);
+        self.0.read(&mut buffer[..len_bytes])
+    }
+}
+
+#[test]
+fn what_is_compressed_is_recognised_by_its_first_bytes_and_read_whole() {
+    let rows = rows();
+    let (start, end) = rows.split_at(rows.len() / 2);
+    let skippable = [0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
+    let cases = [
+        (Compression::None, rows.clone()),
+        (Compression::Gzip, gzip(&rows)),
+        (Compression::Gzip, [gzip(start), gzip(b""), gzip(end)].concat()),
+        (Compression::Zstd, zstd(&rows)),
+        (Compression::Zstd, [skippable, zstd(start), zstd(b""), zstd(end)].concat()),
+    ];
+    let folder = tempdir().unwrap();
+    for (case, (compression, raw)) in cases.iter().enumerate() {
+        let path = folder.path().join(case.to_string());
+        fs::write(&path, raw).unwrap();
+        for input in [Input::file(&path), Input::reader("rows", raw.as_slice()), Input::reader("rows", Slow(raw))] {
+            let name = input.name().to_owned();
+            let (bytes, facts) = read(input).unwrap();
+            assert!(bytes == rows, "{case}, {name}");
+            assert_eq!(facts.compression, *compression, "{case}, {name}");
+            assert_eq!(facts.len_bytes, raw.len() as u64, "{case}, {name}");
+            assert_eq!(facts.digest, XxHash3_128::oneshot(raw), "{case}, {name}");
+            assert_eq!(facts.name, name);
+        }
+    }
+}
+
+#[test]
+fn short_inputs_are_read_as_they_are() {
+    for raw in [b"".as_slice(), b"1", b"1,\n", b"PAR", b"PAR1", b"PAR12", b"\x28\xb5\x2f", b"\x1f", b"\x1f\x8b,1"] {
+        let open = Input::reader("rows", raw).open().unwrap();
+        assert_eq!(open.starts_with(*b"PAR1"), raw.starts_with(b"PAR1"), "{raw:?}");
+        let (bytes, facts) = read(Input::reader("rows", raw)).unwrap();
+        assert_eq!((bytes.as_slice(), facts.len_bytes, facts.compression), (raw, raw.len() as u64, Compression::None));
+    }
+}
+
+#[test]
+fn what_was_read_so_far_is_known_in_bytes_of_the_file() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("rows.csv.gz");
+    let raw = gzip(&rows());
+    fs::write(&path, &raw).unwrap();
+    let mut open = Input::file(&path).open().unwrap();
+    assert_eq!(open.len_bytes(), Some(raw.len() as u64));
+    let before = open.read_bytes();
+    open.read_exact(&mut vec![0; 600_000]).unwrap();
+    assert!(before < open.read_bytes() && open.read_bytes() <= raw.len() as u64);
+    assert_eq!(Input::reader("rows", Cursor::new(raw)).open().unwrap().len_bytes(), None);
+}
+
+#[test]
+fn cut_compressed_input_is_an_error_that_says_where() {
+    let rows = rows();
+    for (raw, what, part) in [(gzip(&rows), "gzip", "member"), (zstd(&rows), "zstd", "frame")] {
+        let magic_len_bytes = if what == "gzip" { 2 } else { 4 };
+        for len_bytes in [magic_len_bytes, 4, 5, 11, raw.len() / 2, raw.len() - 1] {
+            let error = read(Input::reader("rows", &raw[..len_bytes])).unwrap_err();
+            let wanted =
+                format!("is compressed by {what} and ends after {len_bytes} bytes in the middle of a {part}: ");
+            assert!(error.contains(&wanted), "{len_bytes}: {error}");
+        }
+        let cut_later = [raw.as_slice(), &raw[..raw.len() - 1]].concat();
+        assert!(read(Input::reader("rows", cut_later.as_slice())).unwrap_err().contains("in the middle of"), "{what}");
+    }
+}
+
+#[test]
+fn damaged_compressed_input_is_an_error() {
+    let rows = rows();
+    for mut raw in [gzip(&rows), zstd(&rows)] {
+        let middle = raw.len() / 2;
+        raw[middle..middle + 64].fill(0xa5);
+        let error = read(Input::reader("rows", raw.as_slice())).map(|(_, facts)| facts).unwrap_err();
+        assert!(error.contains("cannot be decompressed as "), "{error}");
+    }
+    let error = read(Input::reader("rows", [gzip(b"1,one\n"), b"and then no gzip".to_vec()].concat().as_slice()));
+    assert!(error.unwrap_err().starts_with("cannot be decompressed as gzip: "));
+}
+
+#[test]
+fn a_folder_and_a_missing_file_are_named() {
+    let folder = tempdir().unwrap();
+    let error = Input::file(folder.path()).open().err().unwrap().to_string();
+    assert!(error.starts_with(&format!("{}: is a folder", folder.path().display())), "{error}");
+    let missing = folder.path().join("missing.csv");
+    let error = Input::file(&missing).open().err().unwrap().to_string();
+    assert!(error.starts_with(&format!("{}: No such file", missing.display())), "{error}");
+}
+
+/// What reading a file gives to which something happens after half of it.
+fn after_half(change: impl Fn(&Path)) -> String {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("rows.csv");
+    let rows = rows();
+    fs::write(&path, &rows).unwrap();
+    let mut open = Input::file(&path).open().unwrap();
+    open.read_exact(&mut vec![0; rows.len() / 2]).unwrap();
+    open.check_unchanged().unwrap();
+    change(&path);
+    let early = open.check_unchanged().unwrap_err().to_string();
+    let read = io::copy(&mut open, &mut io::sink()).unwrap_err().to_string();
+    assert_eq!(early, format!("{}: {read}", path.display()));
+    assert_eq!(open.finish().unwrap_err().to_string(), early);
+    read
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_an_error() {
+    let len_bytes = rows().len();
+    let open = |path: &Path| OpenOptions::new().write(true).open(path).unwrap();
+    let error = after_half(|path| open(path).set_len(100).unwrap());
+    assert!(error.starts_with(&format!("shrank from {len_bytes} to 100 bytes while it was read: ")), "{error}");
+    let error = after_half(|path| open(path).set_len(10 * len_bytes as u64).unwrap());
+    assert!(error.starts_with(&format!("grew from {len_bytes} to {} bytes ", 10 * len_bytes)), "{error}");
+    let error = after_half(|path| fs::remove_file(path).unwrap());
+    assert!(error.starts_with("was removed while it was read: "), "{error}");
+    let error = after_half(|path| {
+        let other = path.with_extension("new");
+        fs::write(&other, rows()).unwrap();
+        fs::rename(other, path).unwrap();
+    });
+    assert!(error.starts_with("was replaced by another file while it was read: "), "{error}");
+    let error = after_half(|path| open(path).set_modified(std::time::UNIX_EPOCH).unwrap());
+    assert!(error.starts_with("was written to while it was read: "), "{error}");
+}
+
+#[test]
+fn a_change_behind_the_last_byte_is_found_at_the_end() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("rows.csv");
+    fs::write(&path, "1,one\n").unwrap();
+    let mut open = Input::file(&path).open().unwrap();
+    assert_eq!(io::copy(&mut open, &mut io::sink()).unwrap(), 6);
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"2,two\n").unwrap();
+    let error = open.finish().unwrap_err().to_string();
+    assert!(error.contains("rows.csv: grew from 6 to 12 bytes while it was read: "), "{error}");
+}
+
+fn names(patterns: &[PathBuf]) -> Result<Vec<String>, String> {
+    let inputs = Input::expand(patterns).map_err(|error| error.to_string())?;
+    Ok(inputs.iter().map(|input| input.name().rsplit('/').next().unwrap().to_owned()).collect())
+}
+
+#[test]
+fn patterns_stand_for_files_in_order() {
+    let folder = tempdir().unwrap();
+    for name in ["b.csv", "a.csv", "c.tsv", ".d.csv", "what?.csv", "[1].csv"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    let of = |names: &[&str]| names.iter().map(|name| folder.path().join(name)).collect::<Vec<_>>();
+    assert_eq!(names(&of(&["[a-b].csv"])).unwrap(), ["a.csv", "b.csv"]);
+    assert_eq!(names(&of(&["c.tsv", "?.csv"])).unwrap(), ["c.tsv", "a.csv", "b.csv"]);
+    assert_eq!(names(&of(&["what?.csv", "[1].csv"])).unwrap(), ["what?.csv", "[1].csv"], "names as written");
+    assert_eq!(names(&of(&["*"])).unwrap().len(), 5, "no hidden ones");
+    assert_eq!(names(&["-".into()]).unwrap(), ["standard input"]);
+    for (pattern, fault) in [
+        ("*.json", "is no file, and as a pattern matches none"),
+        ("no.csv", "No such file"),
+        ("a[.csv", "Pattern syntax"),
+    ] {
+        let error = names(&of(&["a.csv", pattern])).unwrap_err();
+        assert!(error.contains(&format!("/{pattern}: {fault}")), "{error}");
+    }
+}
+
+#[test]
+fn a_seekable_copy_has_all_bytes_and_the_file_itself_is_its_own() {
+    let folder = tempdir().unwrap();
+    let rows = rows();
+    let (plain, packed) = (folder.path().join("rows"), folder.path().join("rows.gz"));
+    fs::write(&plain, &rows).unwrap();
+    fs::write(&packed, gzip(&rows)).unwrap();
+    let files = fs::read_dir(folder.path()).unwrap().count();
+    for input in [Input::file(&plain), Input::file(&packed), Input::reader("rows", rows.as_slice())] {
+        let mut open = input.open().unwrap();
+        let file = open.seekable(folder.path()).unwrap();
+        let mut bytes = vec![0; rows.len()];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        assert!(bytes == rows && file.metadata().unwrap().len() == rows.len() as u64);
+        let raw = if open.len_bytes() == Some(rows.len() as u64) || open.len_bytes().is_none() {
+            &rows
+        } else {
+            &gzip(&rows)
+        };
+        assert_eq!(open.finish().unwrap().digest, XxHash3_128::oneshot(raw));
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), files, "the copies have no names");
+    let error =
+        Input::reader("rows", rows.as_slice()).open().unwrap().seekable(&folder.path().join("none")).unwrap_err();
+    assert!(error.to_string().starts_with("rows: must be copied to "), "{error}");
+}

@@ -1,0 +1,133 @@
+//! What is asked of a bake, and what it tells while it lasts.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::{BadRows, Column, Keys, Shard};
+
+/// What to do with rows that have the same key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Refuse the input.
+    #[default]
+    Error,
+    /// Keep the first of them, in the order of the inputs.
+    First,
+    /// Keep the last of them, in the order of the inputs.
+    Last,
+}
+
+/// How much of the new file is held against the rows before it is put in place. In any case all of it is read back
+/// and held against its checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Keys are looked up: all, or if the index does not fit into the memory a sample.
+    #[default]
+    Sample,
+    /// Every row as well is compared with the sorted rows that it was written from.
+    Full,
+}
+
+/// How to bake.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The byte between two fields.
+    pub delimiter: u8,
+    /// Whether the first row of each input names the columns, and is not data.
+    pub header: bool,
+    /// The column that holds the key. By default the first of two.
+    pub key: Option<Column>,
+    /// The column that holds the value. By default the second of two.
+    pub value: Option<Column>,
+    /// What the keys are.
+    pub keys: Keys,
+    /// What to do with rows that have the same key.
+    pub duplicates: Duplicates,
+    /// A row with this value removes its key.
+    pub delete_marker: Option<Vec<u8>>,
+    /// A row in which this column is not empty removes its key.
+    pub delete_column: Option<Column>,
+    /// What to do with rows that are none.
+    pub bad_rows: BadRows,
+    /// The rows to bake, if not all.
+    pub shard: Option<Shard>,
+    /// The memory that a bake takes, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default one part in
+    /// [`MEMORY_SHARE`](super::MEMORY_SHARE) of the machine's.
+    pub memory_bytes: Option<u64>,
+    /// Threads at work. By default as many as the machine has processors.
+    pub threads: Option<NonZero<usize>>,
+    /// The folder for temporary files. By default that of the output.
+    pub temp_dir: Option<PathBuf>,
+    /// How the new file is checked.
+    pub verify: Verify,
+    /// Set from outside, it stops the bake.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            delimiter: b',',
+            header: false,
+            key: None,
+            value: None,
+            keys: Keys::U64,
+            duplicates: Duplicates::Error,
+            delete_marker: None,
+            delete_column: None,
+            bad_rows: BadRows::Refuse,
+            shard: None,
+            memory_bytes: None,
+            threads: None,
+            temp_dir: None,
+            verify: Verify::Sample,
+            cancel: None,
+        }
+    }
+}
+
+/// How far a bake has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Reading the input: so much of it, and so many rows, so far. Runs are sorted meanwhile.
+    Read {
+        /// Bytes read, as they stand in the inputs.
+        input_bytes: u64,
+        /// Rows found in them.
+        rows: u64,
+    },
+    /// Merging runs with each other: so many of their rows so far.
+    Merge {
+        /// Rows merged.
+        rows: u64,
+        /// All rows.
+        rows_total: u64,
+    },
+    /// Writing records: so many of them so far.
+    Write {
+        /// Rows written.
+        rows: u64,
+        /// All rows, and those that will be dropped.
+        rows_total: u64,
+    },
+    /// Making the index: so much of the work so far.
+    Index {
+        /// Steps done.
+        done: u64,
+        /// All steps.
+        total: u64,
+    },
+    /// Reading the file back: so much of it so far.
+    Verify {
+        /// Bytes read.
+        bytes: u64,
+        /// All bytes.
+        bytes_total: u64,
+    },
+    /// Waiting until the disk has the file.
+    Settle,
+}

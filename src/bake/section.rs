@@ -1,0 +1,221 @@
+//! Writing one section front to back, with the sums of its blocks.
+//!
+//! In: bytes, in pieces of any length. Out: the bytes in the file, and what they
+//! were when they were handed over, as one sum for each block. Summing and
+//! writing can be left to a thread, which then does it while the next bytes
+//! are gathered. It knows nothing of what the bytes mean.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::panic;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use zerocopy::little_endian::U64;
+
+use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
+
+/// What is gathered before it is written: whole blocks, so that each is summed
+/// while it is at hand.
+pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
+/// Buffers that are full and wait for the thread.
+const WAITING_COUNT: usize = 2;
+
+/// One section, written front to back.
+pub(super) struct SectionWriter {
+    pending: Vec<u8>,
+    /// What was handed over before.
+    handed_len_bytes: u64,
+    sink: Sink,
+}
+
+enum Sink {
+    Here(Blocks),
+    Thread(BlocksThread),
+}
+
+impl SectionWriter {
+    /// Writes from an offset of the file on; with more than one thread, on another
+    /// than the caller's, if the system gives one.
+    pub(super) fn new(file: &File, offset_bytes: u64, threads: usize) -> io::Result<SectionWriter> {
+        let blocks = || Ok::<_, io::Error>(Blocks { file: file.try_clone()?, offset_bytes, sums: Vec::new() });
+        let thread = if threads > 1 { BlocksThread::start(blocks()?).ok() } else { None };
+        let sink = match thread {
+            Some(thread) => Sink::Thread(thread),
+            None => Sink::Here(blocks()?),
+        };
+        Ok(SectionWriter { pending: Vec::with_capacity(WRITE_LEN_BYTES), handed_len_bytes: 0, sink })
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.handed_len_bytes + self.pending.len() as u64
+    }
+
+    /// Where so many bytes can be appended at once; `None` if they do not fit in
+    /// front of the next write.
+    #[inline(always)]
+    pub(super) fn room(&mut self, len_bytes: usize) -> Option<&mut Vec<u8>> {
+        (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)
+    }
+
+    /// Appends some bytes. What the thread met is told here, or at the end.
+    pub(super) fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while bytes.len() > WRITE_LEN_BYTES - self.pending.len() {
+            let (fits, rest) = bytes.split_at(WRITE_LEN_BYTES - self.pending.len());
+            self.pending.extend_from_slice(fits);
+            self.hand_over()?;
+            bytes = rest;
+        }
+        self.pending.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what is left and gives the sums of all blocks.
+    pub(super) fn finish(mut self) -> io::Result<Vec<U64>> {
+        self.hand_over()?;
+        match self.sink {
+            Sink::Here(blocks) => Ok(blocks.sums),
+            Sink::Thread(mut thread) => Ok(thread.end()?.sums),
+        }
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        self.handed_len_bytes += self.pending.len() as u64;
+        match &mut self.sink {
+            Sink::Here(blocks) => blocks.write(&self.pending)?,
+            Sink::Thread(thread) => self.pending = thread.hand_over(mem::take(&mut self.pending))?,
+        }
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+/// The blocks written so far.
+struct Blocks {
+    file: File,
+    offset_bytes: u64,
+    sums: Vec<U64>,
+}
+
+impl Blocks {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sums.extend(bytes.chunks(BLOCK_LEN_BYTES).map(block_sum));
+        self.file.write_all_at(bytes, self.offset_bytes)?;
+        self.offset_bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// A thread that sums and writes.
+struct BlocksThread {
+    /// None when there is no more.
+    full: Option<SyncSender<Vec<u8>>>,
+    /// Buffers to be filled again.
+    empty: Receiver<Vec<u8>>,
+    thread: Option<JoinHandle<io::Result<Blocks>>>,
+}
+
+impl BlocksThread {
+    fn start(mut blocks: Blocks) -> io::Result<BlocksThread> {
+        let (full, to_write) = sync_channel::<Vec<u8>>(WAITING_COUNT);
+        let (written, empty) = sync_channel(WAITING_COUNT + 1);
+        for _ in 0..=WAITING_COUNT {
+            // There is room for all of them.
+            let _ = written.send(Vec::with_capacity(WRITE_LEN_BYTES));
+        }
+        let work = move || {
+            for bytes in to_write {
+                blocks.write(&bytes)?;
+                // Nobody waits for it at the end.
+                let _ = written.send(bytes);
+            }
+            Ok(blocks)
+        };
+        let thread = thread::Builder::new().name("write".to_owned()).spawn(work)?;
+        Ok(BlocksThread { full: Some(full), empty, thread: Some(thread) })
+    }
+
+    /// Gives a buffer for the next bytes.
+    fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        let sent = self.full.as_ref().is_some_and(|full| full.send(bytes).is_ok());
+        match self.empty.recv() {
+            Ok(buffer) if sent => Ok(buffer),
+            // The thread has ended, and it ends early only with an error.
+            _ => Err(self.end().err().unwrap_or_else(|| io::Error::other("the file is no longer written"))),
+        }
+    }
+
+    /// Waits until all is written.
+    fn end(&mut self) -> io::Result<Blocks> {
+        self.full = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(done)) => done,
+            Some(Err(payload)) => panic::resume_unwind(payload),
+            None => Err(io::Error::other("writing the file has failed before")),
+        }
+    }
+}
+
+impl Drop for BlocksThread {
+    /// Leaves no thread behind that writes into a file that was given up.
+    fn drop(&mut self) {
+        self.full = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(pieces: &[&[u8]], threads: usize) -> (Vec<u8>, Vec<U64>) {
+        let file = tempfile::tempfile().unwrap();
+        let mut section = SectionWriter::new(&file, 64, threads).unwrap();
+        pieces.iter().for_each(|piece| section.push(piece).unwrap());
+        let len_bytes = section.len_bytes() as usize;
+        let sums = section.finish().unwrap();
+        let mut bytes = vec![0; len_bytes];
+        file.read_exact_at(&mut bytes, 64).unwrap();
+        (bytes, sums)
+    }
+
+    #[test]
+    fn a_section_is_written_and_summed_the_same_on_any_thread() {
+        let long: Vec<u8> = (0..9 * WRITE_LEN_BYTES as u32 + 5).map(|i| (i.wrapping_mul(40_503) >> 11) as u8).collect();
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        for len in [0, 1, 7, WRITE_LEN_BYTES, WRITE_LEN_BYTES - 8, 3 * WRITE_LEN_BYTES + 1, 100_000].iter().cycle() {
+            if at == long.len() {
+                break;
+            }
+            let end = (at + len).min(long.len());
+            pieces.push(&long[at..end]);
+            at = end;
+        }
+        let sums: Vec<U64> = long.chunks(BLOCK_LEN_BYTES).map(block_sum).collect();
+        for threads in [1, 2] {
+            assert!(written(&pieces, threads) == (long.clone(), sums.clone()), "{threads} threads");
+            assert_eq!(written(&[], threads), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_of_a_push_or_of_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("read-only");
+        std::fs::write(&path, b"").unwrap();
+        for threads in [1, 2] {
+            let mut section = SectionWriter::new(&File::open(&path).unwrap(), 0, threads).unwrap();
+            let piece = vec![1; WRITE_LEN_BYTES / 2];
+            let pushed = (0..100).find_map(|_| section.push(&piece).err()).expect("an error within 100 writes");
+            assert_eq!(pushed.raw_os_error(), Some(rustix::io::Errno::BADF.raw_os_error()), "{threads} threads");
+            assert!(section.finish().is_err(), "{threads} threads");
+            let mut section = SectionWriter::new(&File::open(&path).unwrap(), 0, threads).unwrap();
+            section.push(&piece).unwrap();
+            assert!(section.finish().is_err(), "{threads} threads");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which rows belong to one shard of a table.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::format::key::Key;
+
+/// One of the shards that a table is divided into.
+///
+/// By default rows are divided by a hash of their keys: the XXH3-64, with seed 0,
+/// of the key's bytes, or of the 8 little-endian bytes of a number. Of `count`
+/// shards, counted from 1, a key belongs to number `1 + ((hash * count) >> 64)`,
+/// where the product is not cut off. With bounds, which ascend, shard 1 has the
+/// keys below the first bound, shard 2 those from it and below the second, and the
+/// last those from the last bound on.
+///
+/// # Example
+/// ```
+/// use zero_kv::bake::Shard;
+///
+/// let halves = [Shard::by_hash(1, 2)?, Shard::by_hash(2, 2)?];
+/// assert_eq!(halves.iter().filter(|half| half.has(&7.into())).count(), 1);
+/// # Ok::<(), zero_kv::bake::ShardFault>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    number: u32,
+    count: u32,
+    /// Empty if rows are divided by hash.
+    bounds: Vec<Bound>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Bound {
+    U64(u64),
+    Bytes(Vec<u8>),
+}
+
+impl Bound {
+    fn key(&self) -> Key<'_> {
+        match self {
+            Bound::U64(number) => Key::U64(*number),
+            Bound::Bytes(bytes) => Key::Bytes(bytes),
+        }
+    }
+}
+
+/// Why there is no such shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardFault {
+    /// The number is not one of them.
+    Number {
+        /// The number given.
+        number: u32,
+        /// How many shards there are.
+        count: u32,
+    },
+    /// Bounds that do not ascend.
+    Order {
+        /// The first that is not above the one before, counted from 1.
+        bound: usize,
+    },
+    /// One bound fewer than shards is needed.
+    Count {
+        /// Bounds given.
+        bounds: usize,
+        /// How many shards there are.
+        count: u32,
+    },
+}
+
+impl fmt::Display for ShardFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShardFault::Number { number, count } => {
+                write!(f, "shard {number} of {count}, where 1 to {} was expected", (*count).max(1))
+            }
+            ShardFault::Order { bound } => write!(f, "bound {bound} is not above the one before: give them in order"),
+            ShardFault::Count { bounds, count } => {
+                write!(f, "{bounds} bounds for {count} shards, where {} were expected", count.saturating_sub(1))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ShardFault {}
+
+impl Shard {
+    /// A shard by hash; numbers are counted from 1.
+    ///
+    /// # Errors
+    /// [`ShardFault::Number`].
+    pub fn by_hash(number: u32, count: u32) -> Result<Shard, ShardFault> {
+        if !(1..=count).contains(&number) {
+            return Err(ShardFault::Number { number, count });
+        }
+        Ok(Shard { number, count, bounds: Vec::new() })
+    }
+
+    /// A shard by key range; numbers are counted from 1.
+    ///
+    /// # Errors
+    /// [`ShardFault`], if there is no such shard or the bounds are not those of `count` shards.
+    pub fn by_range(number: u32, count: u32, bounds: &[Key<'_>]) -> Result<Shard, ShardFault> {
+        let shard = Shard::by_hash(number, count)?;
+        if bounds.len() + 1 != count as usize {
+            return Err(ShardFault::Count { bounds: bounds.len(), count });
+        }
+        if let Some(before) = bounds.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(ShardFault::Order { bound: before + 2 });
+        }
+        let owned = |bound: &Key<'_>| match bound {
+            Key::U64(number) => Bound::U64(*number),
+            Key::Bytes(bytes) => Bound::Bytes(bytes.to_vec()),
+        };
+        Ok(Shard { bounds: bounds.iter().map(owned).collect(), ..shard })
+    }
+
+    /// Whether a row with this key belongs to the shard.
+    pub fn has(&self, key: &Key<'_>) -> bool {
+        let index = if self.bounds.is_empty() {
+            let hash = match key {
+                Key::U64(number) => xxh3_64(&number.to_le_bytes()),
+                Key::Bytes(bytes) => xxh3_64(bytes),
+            };
+            ((u128::from(hash) * u128::from(self.count)) >> 64) as usize
+        } else {
+            self.bounds.partition_point(|bound| bound.key() <= *key)
+        };
+        index + 1 == self.number as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_belongs_to_one_shard() {
+        let by_hash: Vec<_> = (1..=5).map(|number| Shard::by_hash(number, 5).unwrap()).collect();
+        let bounds = [Key::U64(10), Key::U64(1000)];
+        let by_range: Vec<_> = (1..=3).map(|number| Shard::by_range(number, 3, &bounds).unwrap()).collect();
+        for shards in [&by_hash, &by_range] {
+            for key in (0..2000).chain([u64::MAX]) {
+                assert_eq!(shards.iter().filter(|shard| shard.has(&Key::U64(key))).count(), 1, "key {key}");
+            }
+        }
+        for (key, shard) in [(0, 0), (9, 0), (10, 1), (999, 1), (1000, 2), (u64::MAX, 2)] {
+            assert!(by_range[shard].has(&Key::U64(key)), "key {key}");
+        }
+    }
+
+    /// As another program would route by it: `xxhash.xxh3_64_intdigest(key) * count >> 64` in Python.
+    #[test]
+    fn the_rule_is_the_one_that_is_documented() {
+        assert!(Shard::by_hash(1, 1).unwrap().has(&Key::Bytes(b"any")));
+        // XXH3-64 of "abc" is 78af5f94892f3950.
+        assert!(Shard::by_hash(8, 16).unwrap().has(&Key::Bytes(b"abc")));
+    }
+
+    #[test]
+    fn what_is_no_shard_is_refused() {
+        assert!(Shard::by_hash(0, 2).is_err());
+        assert!(Shard::by_hash(3, 2).is_err());
+        assert!(Shard::by_hash(1, 0).is_err());
+        assert_eq!(Shard::by_range(1, 2, &[]), Err(ShardFault::Count { bounds: 0, count: 2 }));
+        let bounds = [Key::U64(5), Key::U64(5)];
+        assert_eq!(Shard::by_range(1, 3, &bounds), Err(ShardFault::Order { bound: 2 }));
+    }
+}

@@ -1,0 +1,155 @@
+//! The rows of one piece of the input, in its order.
+
+use super::arena::Arena;
+use super::held::Held;
+use crate::bake::RowFault;
+use crate::bake::keys::canonical_decimal;
+use crate::format::FormatError;
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
+
+/// A row that a bake puts aside.
+pub(in crate::bake) struct BadRow {
+    pub(in crate::bake) input: String,
+    pub(in crate::bake) line: u64,
+    pub(in crate::bake) fault: RowFault,
+    pub(in crate::bake) text: Vec<u8>,
+}
+
+/// Rows of one input, and what was found beside them.
+pub(in crate::bake) struct Batch {
+    kind: KeyKind,
+    arena: Arena,
+    /// Where each row begins in the arena, in units of [`ALIGN_BYTES`].
+    places: Vec<u32>,
+    /// The line of its input that rows count theirs from, and its origin.
+    first_line: u64,
+    origin: u64,
+    last_line: u32,
+    /// Whether all keys so far are numbers as they are usually written.
+    pub(in crate::bake) is_decimal: bool,
+    /// Whether no key so far is below the one before.
+    pub(in crate::bake) is_ascending: bool,
+    /// Whether some row removes its key.
+    pub(in crate::bake) has_deleted: bool,
+    pub(in crate::bake) bad: Vec<BadRow>,
+}
+
+impl Batch {
+    pub(in crate::bake) fn new() -> Batch {
+        Batch {
+            kind: KeyKind::U64,
+            arena: Arena::default(),
+            places: Vec::new(),
+            first_line: 0,
+            origin: 0,
+            last_line: 0,
+            is_decimal: true,
+            is_ascending: true,
+            has_deleted: false,
+            bad: Vec::new(),
+        }
+    }
+
+    /// Empties the batch for the rows of so much text, from a line of an input on that has
+    /// this origin. Memory is kept.
+    pub(in crate::bake) fn begin(&mut self, kind: KeyKind, text_len_bytes: usize, first_line: u64, origin: u64) {
+        self.arena.clear();
+        // A guess: rows of more memory than text are short. If there is none, a row will tell.
+        let _ = self.arena.reserve(text_len_bytes * 2);
+        self.places.clear();
+        self.bad.clear();
+        (self.kind, self.first_line, self.origin, self.last_line) = (kind, first_line, origin, 0);
+        (self.is_decimal, self.is_ascending, self.has_deleted) = (true, true, false);
+    }
+
+    /// Adds a row, whose line is not before the batch's first.
+    #[inline]
+    pub(in crate::bake) fn push(
+        &mut self,
+        key: Key<'_>,
+        value: &[u8],
+        line: u64,
+        deleted: bool,
+    ) -> Result<(), RowFault> {
+        if value.len() > VALUE_LEN_MAX_BYTES {
+            return Err(RowFault::Value(FormatError::ValueTooLong { len_bytes: value.len() as u64 }));
+        }
+        let line = u32::try_from(line - self.first_line).map_err(|_| RowFault::OutOfMemory)?;
+        let row = Held { key, value, line, deleted };
+        self.places.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
+        let place = u32::try_from(self.arena.len_bytes() / ALIGN_BYTES).map_err(|_| RowFault::OutOfMemory)?;
+        if self.is_decimal
+            && let Key::Bytes(key) = key
+        {
+            self.is_decimal = canonical_decimal(key).is_some();
+        }
+        if self.is_ascending
+            && let Some(last) = self.places.last()
+        {
+            self.is_ascending = self.key_at(*last) <= key;
+        }
+        row.write_into(self.arena.append(row.len_bytes()).map_err(|_| RowFault::OutOfMemory)?);
+        self.places.push(place);
+        self.last_line = line;
+        self.has_deleted |= deleted;
+        Ok(())
+    }
+
+    pub(in crate::bake) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The key of the first row.
+    pub(in crate::bake) fn first_key(&self) -> Option<Key<'_>> {
+        self.places.first().map(|place| self.key_at(*place))
+    }
+
+    /// Where each row begins.
+    pub(in crate::bake) fn places(&self) -> &[u32] {
+        &self.places
+    }
+
+    /// Memory that was taken for all rows, and for where they are.
+    pub(in crate::bake) fn taken_bytes(&self) -> usize {
+        self.arena.taken_bytes() + self.places.capacity() * size_of::<u32>()
+    }
+
+    /// What the rows take up.
+    pub(in crate::bake) fn len_bytes(&self) -> usize {
+        self.arena.len_bytes()
+    }
+
+    /// The row at a place.
+    #[inline]
+    pub(in crate::bake) fn at(&self, place: u32) -> Held<'_> {
+        let (row, _) =
+            Held::at(self.kind, self.arena.bytes(), place as usize * ALIGN_BYTES).expect("a row that push wrote");
+        row
+    }
+
+    /// The key of the row at a place, as it is held.
+    #[inline]
+    pub(in crate::bake) fn key_at(&self, place: u32) -> Key<'_> {
+        let at = place as usize * ALIGN_BYTES;
+        Key::of_record(self.kind, &self.arena.bytes()[at..]).expect("a row that push wrote").0
+    }
+
+    /// Starts to load the row at a place.
+    #[inline(always)]
+    pub(in crate::bake) fn prefetch(&self, place: u32) {
+        let at = place as usize * ALIGN_BYTES;
+        crate::store::prefetch(self.arena.bytes(), at);
+        crate::store::prefetch(self.arena.bytes(), at + 64);
+    }
+
+    /// The origin of its last row.
+    pub(in crate::bake) fn last_origin(&self) -> u64 {
+        self.origin + u64::from(self.last_line)
+    }
+
+    /// The origin of its first line.
+    pub(in crate::bake) fn origin(&self) -> u64 {
+        self.origin
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading back what was written in blocks, each held against its checksum.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::{Advice, fadvise};
+use std::num::NonZeroU64;
+use zerocopy::little_endian::U64;
+
+use crate::format::checksum::block_sum;
+
+/// A range of a file that was written in blocks.
+#[derive(Clone)]
+pub(in crate::bake) struct Extent {
+    pub(in crate::bake) file: Arc<File>,
+    pub(in crate::bake) offset_bytes: u64,
+    pub(in crate::bake) len_bytes: u64,
+    pub(in crate::bake) block_len_bytes: usize,
+    /// The sum of each block, the last as short as it is.
+    pub(in crate::bake) sums: Arc<[U64]>,
+}
+
+/// Reads an extent, or the end of it, front to back.
+pub(in crate::bake) struct BlockReader {
+    extent: Extent,
+    /// Blocks read at a time.
+    step_blocks: usize,
+    next_block: usize,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+/// Why reading back fails.
+#[derive(Debug)]
+pub(in crate::bake) enum ReadBack {
+    Io(io::Error),
+    /// A block is not what was written. Where it is in the file.
+    Damaged {
+        offset_bytes: u64,
+    },
+}
+
+impl From<io::Error> for ReadBack {
+    fn from(error: io::Error) -> Self {
+        ReadBack::Io(error)
+    }
+}
+
+impl BlockReader {
+    /// A reader from some byte of the extent on, which takes some memory for its buffer.
+    pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, ReadBack> {
+        let block_len_bytes = extent.block_len_bytes;
+        let next_block = (from_bytes / block_len_bytes as u64) as usize;
+        let step_blocks = (buffer_len_bytes / block_len_bytes).max(1);
+        let mut reader = BlockReader { extent, step_blocks, next_block, buffer: Vec::new(), at: 0 };
+        let skip = (from_bytes % block_len_bytes as u64) as usize;
+        if skip > 0 {
+            reader.fill()?;
+            reader.consume(skip);
+        }
+        Ok(reader)
+    }
+
+    /// What was read and not consumed.
+    #[inline]
+    pub(in crate::bake) fn rest(&self) -> &[u8] {
+        &self.buffer[self.at..]
+    }
+
+    #[inline]
+    pub(in crate::bake) fn consume(&mut self, len_bytes: usize) {
+        self.at += len_bytes;
+    }
+
+    /// Reads on, behind what is left. Gives whether there was more.
+    pub(in crate::bake) fn fill(&mut self) -> Result<bool, ReadBack> {
+        let blocks = self.step_blocks.min(self.extent.sums.len().saturating_sub(self.next_block));
+        if blocks == 0 {
+            return Ok(false);
+        }
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let block_len_bytes = self.extent.block_len_bytes as u64;
+        let from = self.next_block as u64 * block_len_bytes;
+        let to = (from + blocks as u64 * block_len_bytes).min(self.extent.len_bytes);
+        let start = self.buffer.len();
+        self.buffer.resize(start + (to - from) as usize, 0);
+        let offset_bytes = self.extent.offset_bytes + from;
+        self.extent.file.read_exact_at(&mut self.buffer[start..], offset_bytes)?;
+        self.announce(to);
+        let sums = &self.extent.sums[self.next_block..];
+        for (number, (block, sum)) in self.buffer[start..].chunks(block_len_bytes as usize).zip(sums).enumerate() {
+            if block_sum(block) != *sum {
+                return Err(ReadBack::Damaged { offset_bytes: offset_bytes + number as u64 * block_len_bytes });
+            }
+        }
+        self.next_block += blocks;
+        Ok(true)
+    }
+
+    /// What is left is not what was written.
+    pub(in crate::bake) fn damaged(&self) -> ReadBack {
+        let block = self.next_block.saturating_sub(1) * self.extent.block_len_bytes;
+        ReadBack::Damaged { offset_bytes: self.extent.offset_bytes + block as u64 }
+    }
+
+    /// Has the system read what comes next.
+    fn announce(&self, from_bytes: u64) {
+        let len_bytes =
+            (self.extent.len_bytes - from_bytes).min((self.step_blocks * self.extent.block_len_bytes) as u64);
+        if let Some(len_bytes) = NonZeroU64::new(len_bytes) {
+            // A hint: what cannot be read ahead is read when it is asked for.
+            let _ =
+                fadvise(&*self.extent.file, self.extent.offset_bytes + from_bytes, Some(len_bytes), Advice::WillNeed);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Rows that fit into memory, sorted, and no key twice among them.
+
+use rayon::ThreadPool;
+use rayon::slice::ParallelSliceMut;
+
+use super::batch::Batch;
+use super::held::Held;
+use super::merge::{Duplicate, Tally};
+use crate::bake::Duplicates;
+use crate::bake::keys::canonical_decimal;
+use crate::format::key::{Key, KeyKind};
+
+/// Rows with the same head that are sorted by their whole keys at once.
+const TIES_SMALL: usize = 32;
+
+/// What stands for a row's key, and where the row is. Batches and places ascend
+/// in the order of the input, so rows with the same key sort in that order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RowRef {
+    /// See [`Key::head`]; of keys of bytes, behind as many bytes as the row shares with its neighbours.
+    head: u64,
+    batch: u32,
+    place: u32,
+}
+
+/// What refs of this many rows take up, beside the rows.
+pub(in crate::bake) const REF_LEN_BYTES: usize = size_of::<RowRef>();
+
+/// A sorted run in memory.
+pub(in crate::bake) struct Run {
+    /// What the keys are: numbers also where they are held as the bytes of their decimals.
+    kind: KeyKind,
+    batches: Vec<Batch>,
+    refs: Vec<RowRef>,
+}
+
+impl Run {
+    /// Sorts the rows of some batches. Rows whose keys are held as decimals are sorted as numbers if `kind` says so.
+    pub(in crate::bake) fn sorted(batches: Vec<Batch>, kind: KeyKind, pool: &ThreadPool) -> Run {
+        let mut refs = Vec::with_capacity(batches.iter().map(Batch::len).sum());
+        let mut run = Run { kind, batches, refs: Vec::new() };
+        for (number, batch) in run.batches.iter().enumerate() {
+            let head = |place| match kind {
+                KeyKind::U64 => run.number(batch.key_at(place)),
+                KeyKind::Bytes => 0,
+            };
+            let rows = batch.places().iter();
+            refs.extend(rows.map(|place| RowRef { head: head(*place), batch: number as u32, place: *place }));
+        }
+        pool.install(|| match kind {
+            KeyKind::U64 if refs.is_sorted() => {}
+            KeyKind::U64 => refs.par_sort_unstable(),
+            KeyKind::Bytes => run.sort_bytes(&mut refs, 0),
+        });
+        run.refs = refs;
+        run
+    }
+
+    /// Sorts rows whose keys have their first `common_len_bytes` in common: by the 8 bytes behind what all of them share,
+    /// and where these are the same, again by what follows.
+    fn sort_bytes(&self, refs: &mut [RowRef], common_len_bytes: usize) {
+        let common_len_bytes = self.common_of(refs, common_len_bytes);
+        for row in &mut *refs {
+            row.head = self.held_key(*row).head(common_len_bytes);
+        }
+        if refs.is_sorted() && refs.windows(2).all(|pair| pair[0].head < pair[1].head) {
+            return;
+        }
+        refs.par_sort_unstable();
+        for ties in refs.chunk_by_mut(|a, b| a.head == b.head).filter(|ties| ties.len() > 1) {
+            // Where no key goes on, all that is left to tell them apart is their length.
+            if ties.len() <= TIES_SMALL || self.common_of(ties, common_len_bytes) == common_len_bytes {
+                ties.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
+            } else {
+                self.sort_bytes(ties, common_len_bytes);
+            }
+        }
+    }
+
+    /// How many bytes the keys begin with together, of which `least` are known.
+    fn common_of(&self, refs: &[RowRef], least: usize) -> usize {
+        let Some((first, rest)) = refs.split_first() else { return least };
+        let first = self.held_key(*first).as_bytes().unwrap_or_default();
+        rest.iter().fold(first.len(), |common, row| {
+            let key = self.held_key(*row).as_bytes().unwrap_or_default();
+            let same = first[least..common].iter().zip(&key[least..]).take_while(|(a, b)| a == b).count();
+            least + same
+        })
+    }
+
+    /// Keeps one of the rows with the same key.
+    pub(in crate::bake) fn settle(&mut self, duplicates: Duplicates, tally: &mut Tally) {
+        let mut refs = std::mem::take(&mut self.refs);
+        let rows_before = refs.len();
+        if duplicates == Duplicates::Error {
+            for pair in refs.windows(2).filter(|pair| self.same_key(pair[0], pair[1])) {
+                let (first, later) = (self.origin(pair[0]), self.origin(pair[1]));
+                tally.note(|| Duplicate::new(self.key(pair[0]), first, later), later);
+            }
+        }
+        refs.dedup_by(|later, kept| {
+            let same = self.same_key(*later, *kept);
+            if same && duplicates == Duplicates::Last {
+                (kept.batch, kept.place) = (later.batch, later.place);
+            }
+            same
+        });
+        tally.duplicates_dropped += (rows_before - refs.len()) as u64;
+        self.refs = refs;
+    }
+
+    /// Whether two neighbours have the same key. Rows with the same key have gone every step of the sort together, so
+    /// their heads are of the same bytes.
+    fn same_key(&self, a: RowRef, b: RowRef) -> bool {
+        a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
+    }
+
+    fn held_key(&self, row: RowRef) -> Key<'_> {
+        self.batches[row.batch as usize].key_at(row.place)
+    }
+
+    fn key(&self, row: RowRef) -> Key<'_> {
+        match self.kind {
+            KeyKind::U64 => Key::U64(row.head),
+            KeyKind::Bytes => self.held_key(row),
+        }
+    }
+
+    fn number(&self, key: Key<'_>) -> u64 {
+        match key {
+            Key::U64(number) => number,
+            Key::Bytes(text) => canonical_decimal(text).expect("only decimals are sorted as numbers"),
+        }
+    }
+
+    fn origin(&self, row: RowRef) -> u64 {
+        let batch = &self.batches[row.batch as usize];
+        batch.origin() + u64::from(batch.at(row.place).line)
+    }
+
+    /// The first key and the last.
+    pub(in crate::bake) fn ends(&self) -> Option<(Key<'_>, Key<'_>)> {
+        Some((self.key(*self.refs.first()?), self.key(*self.refs.last()?)))
+    }
+
+    /// Memory for the rows themselves.
+    pub(in crate::bake) fn len_bytes(&self) -> usize {
+        self.batches.iter().map(Batch::len_bytes).sum()
+    }
+
+    /// Leaves the first row out.
+    pub(in crate::bake) fn drop_first(&mut self) {
+        self.refs.remove(0);
+    }
+
+    /// Leaves the last row out.
+    pub(in crate::bake) fn drop_last(&mut self) {
+        self.refs.pop();
+    }
+
+    pub(in crate::bake) fn len(&self) -> usize {
+        self.refs.len()
+    }
+
+    /// The origin that rows are not before.
+    pub(in crate::bake) fn first_origin(&self) -> u64 {
+        self.batches.first().map_or(0, Batch::origin)
+    }
+
+    /// What stands for the key of a row. `None` behind the last.
+    #[inline]
+    pub(in crate::bake) fn head(&self, index: usize, common_len_bytes: usize) -> Option<u64> {
+        let row = self.refs.get(index)?;
+        Some(match self.kind {
+            KeyKind::U64 => row.head,
+            KeyKind::Bytes => self.held_key(*row).head(common_len_bytes),
+        })
+    }
+
+    /// How many bytes all keys begin with, and one that does. Numbers have none.
+    pub(in crate::bake) fn common(&self) -> Option<(&[u8], usize)> {
+        let (first, last) = self.ends()?;
+        Some((first.as_bytes()?, first.common_len_bytes(&last)))
+    }
+
+    /// A row by its place in key order, and its origin. Its neighbours ahead are fetched.
+    #[inline]
+    pub(in crate::bake) fn row(&self, index: usize) -> (Held<'_>, u64) {
+        const AHEAD_ROWS: usize = 12;
+        if let Some(ahead) = self.refs.get(index + AHEAD_ROWS) {
+            self.batches[ahead.batch as usize].prefetch(ahead.place);
+        }
+        let row = self.refs[index];
+        let batch = &self.batches[row.batch as usize];
+        let held = batch.at(row.place);
+        let key = if self.kind == KeyKind::U64 { Key::U64(row.head) } else { held.key };
+        (Held { key, ..held }, batch.origin() + u64::from(held.line))
+    }
+
+    /// The batches, whose memory can be used again.
+    pub(in crate::bake) fn into_batches(self) -> Vec<Batch> {
+        self.batches
+    }
+}

@@ -1,0 +1,152 @@
+//! Runs on disk, in files without a name: nothing is left of them, however the
+//! process ends.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use zerocopy::little_endian::U64;
+
+use super::blocks::Extent;
+use super::held::Held;
+use crate::format::checksum::block_sum;
+use crate::format::key::{Key, KeyKind};
+
+/// What one checksum covers.
+const BLOCK_LEN_BYTES: usize = 64 << 10;
+/// What is written at a time: whole blocks.
+const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
+/// The longest decimal of a number.
+const DIGITS_MAX: usize = 20;
+
+/// A run on disk.
+pub(in crate::bake) struct SpilledRun {
+    pub(in crate::bake) extent: Extent,
+    pub(in crate::bake) kind: KeyKind,
+    pub(in crate::bake) row_count: u64,
+    /// The origin that rows count their lines from, and that of the last.
+    pub(in crate::bake) first_origin: u64,
+    pub(in crate::bake) last_origin: u64,
+    /// How many bytes all keys begin with, of which `first_key` is one.
+    pub(in crate::bake) common_len_bytes: usize,
+    pub(in crate::bake) first_key: Vec<u8>,
+    /// In a run of numbers, where those with so many digits and more begin.
+    pub(in crate::bake) digits_at: [u64; DIGITS_MAX + 1],
+}
+
+/// Writes runs one after another into a file.
+pub(in crate::bake) struct SpillFile {
+    file: Arc<File>,
+    end_bytes: u64,
+}
+
+impl SpillFile {
+    /// Creates an unnamed file in a folder.
+    pub(in crate::bake) fn new(folder: &Path) -> io::Result<SpillFile> {
+        Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), end_bytes: 0 })
+    }
+
+    /// What all runs take up.
+    pub(in crate::bake) fn len_bytes(&self) -> u64 {
+        self.end_bytes
+    }
+
+    /// Begins a run of rows whose origins are at or behind this one.
+    pub(in crate::bake) fn begin(&mut self, kind: KeyKind, first_origin: u64) -> RunWriter<'_> {
+        let written_to_bytes = self.end_bytes;
+        RunWriter {
+            spill: self,
+            written_to_bytes,
+            pending: Vec::with_capacity(WRITE_LEN_BYTES),
+            sums: Vec::new(),
+            kind,
+            row_count: 0,
+            first_origin,
+            last_origin: first_origin,
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            digits_at: [0; DIGITS_MAX + 1],
+            digits: 0,
+        }
+    }
+}
+
+/// Writes one run, in key order.
+pub(in crate::bake) struct RunWriter<'s> {
+    spill: &'s mut SpillFile,
+    written_to_bytes: u64,
+    pending: Vec<u8>,
+    sums: Vec<U64>,
+    kind: KeyKind,
+    row_count: u64,
+    first_origin: u64,
+    last_origin: u64,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    digits_at: [u64; DIGITS_MAX + 1],
+    /// Digits of the last number.
+    digits: usize,
+}
+
+impl RunWriter<'_> {
+    /// Adds a row, whose origin is less than [`LINES_MAX`](super::held::LINES_MAX) behind the run's.
+    pub(in crate::bake) fn push(&mut self, row: &Held<'_>, origin: u64) -> io::Result<()> {
+        let at = self.written_to_bytes - self.spill.end_bytes + self.pending.len() as u64;
+        match row.key {
+            Key::U64(number) => {
+                let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+                self.digits_at[self.digits + 1..=digits.max(self.digits)].fill(at);
+                self.digits = digits;
+            }
+            Key::Bytes(key) => {
+                if self.row_count == 0 {
+                    self.first_key.extend_from_slice(key);
+                }
+                self.last_key.clear();
+                self.last_key.extend_from_slice(key);
+            }
+        }
+        let line = u32::try_from(origin - self.first_origin).expect("a run spans fewer lines");
+        Held { line, ..*row }.write_to(&mut self.pending);
+        self.row_count += 1;
+        self.last_origin = self.last_origin.max(origin);
+        if self.pending.len() >= WRITE_LEN_BYTES {
+            self.write(self.pending.len() - self.pending.len() % BLOCK_LEN_BYTES)?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::bake) fn finish(mut self) -> io::Result<SpilledRun> {
+        self.write(self.pending.len())?;
+        self.digits_at[self.digits + 1..].fill(self.written_to_bytes - self.spill.end_bytes);
+        let extent = Extent {
+            file: self.spill.file.clone(),
+            offset_bytes: self.spill.end_bytes,
+            len_bytes: self.written_to_bytes - self.spill.end_bytes,
+            block_len_bytes: BLOCK_LEN_BYTES,
+            sums: self.sums.into(),
+        };
+        self.spill.end_bytes = self.written_to_bytes;
+        Ok(SpilledRun {
+            extent,
+            kind: self.kind,
+            row_count: self.row_count,
+            first_origin: self.first_origin,
+            last_origin: self.last_origin,
+            common_len_bytes: Key::Bytes(&self.first_key).common_len_bytes(&Key::Bytes(&self.last_key)),
+            first_key: self.first_key,
+            digits_at: self.digits_at,
+        })
+    }
+
+    fn write(&mut self, len_bytes: usize) -> io::Result<()> {
+        let bytes = &self.pending[..len_bytes];
+        self.sums.extend(bytes.chunks(BLOCK_LEN_BYTES).map(block_sum));
+        self.spill.file.write_all_at(bytes, self.written_to_bytes)?;
+        self.written_to_bytes += len_bytes as u64;
+        self.pending.drain(..len_bytes);
+        Ok(())
+    }
+}

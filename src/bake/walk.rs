@@ -1,0 +1,269 @@
+//! Walking along records that come in blocks.
+//!
+//! In: the bytes of a records section, in pieces of any length. Out: each row's
+//! key and where its record is. It holds every record to the format: that it
+//! fits, that its key is above the one before, that it is filled up with zeros.
+//! Values are passed over, so that none need fit into memory.
+
+use super::index::FinishError;
+use crate::format::FormatError;
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::record_len_bytes;
+use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, VALUE_LEN_MAX_BYTES};
+
+/// A row, as the walk comes by.
+pub(super) struct Passed<'a> {
+    /// Counted from 0.
+    pub(super) row: u64,
+    pub(super) key: Key<'a>,
+    /// Where its record begins in the section.
+    pub(super) offset_bytes: u64,
+}
+
+/// How far the walk has come.
+pub(super) struct Walk {
+    key_kind: KeyKind,
+    align_bytes: usize,
+    row_count: u64,
+    records_len_bytes: u64,
+    /// Rows passed.
+    row: u64,
+    /// Where the next record begins.
+    next_bytes: u64,
+    /// What is left of the value of the record before.
+    value_left_bytes: usize,
+    /// Zeros behind that value.
+    zeros_left_bytes: usize,
+    /// Key and response header of a record that began in an earlier piece, as far as they have come.
+    head: Vec<u8>,
+    /// A copy of the record's head before, if pieces have ended since.
+    previous: Vec<u8>,
+}
+
+impl Walk {
+    pub(super) fn new(key_kind: KeyKind, align_bytes: usize, row_count: u64, records_len_bytes: u64) -> Walk {
+        Walk {
+            key_kind,
+            align_bytes,
+            row_count,
+            records_len_bytes,
+            row: 0,
+            next_bytes: 0,
+            value_left_bytes: 0,
+            zeros_left_bytes: 0,
+            head: Vec::new(),
+            previous: Vec::new(),
+        }
+    }
+
+    /// Goes along the next bytes of the section, until they end or `passed` fails.
+    pub(super) fn pass(
+        &mut self,
+        mut bytes: &[u8],
+        mut passed: impl FnMut(Passed<'_>) -> Result<(), FinishError>,
+    ) -> Result<(), FinishError> {
+        let (mut head, mut stored) = (std::mem::take(&mut self.head), std::mem::take(&mut self.previous));
+        let mut previous = Key::of_record(self.key_kind, &stored).map(|(key, _)| key);
+        loop {
+            bytes = self.pass_value(bytes).map_err(FinishError::ReadBack)?;
+            if bytes.is_empty() {
+                break;
+            }
+            if head.is_empty()
+                && let Some((key, header_at)) = Key::of_record(self.key_kind, bytes)
+                && let Some(rest) = bytes.get(header_at + RESPONSE_HEADER_LEN_BYTES..)
+            {
+                let head = &bytes[..header_at + RESPONSE_HEADER_LEN_BYTES];
+                passed(self.pass_head(head, key, header_at, previous).map_err(FinishError::ReadBack)?)?;
+                previous = Some(key);
+                bytes = rest;
+                continue;
+            }
+            let wanted = head_len_bytes(self.key_kind, &head) - head.len();
+            let (come, rest) = bytes.split_at(wanted.min(bytes.len()));
+            head.extend_from_slice(come);
+            bytes = rest;
+            if head_len_bytes(self.key_kind, &head) > head.len() {
+                continue;
+            }
+            let Some((key, header_at)) = Key::of_record(self.key_kind, &head) else {
+                unreachable!("a head as long as its key asks for")
+            };
+            passed(self.pass_head(&head, key, header_at, previous).map_err(FinishError::ReadBack)?)?;
+            stored.clear();
+            stored.append(&mut head);
+            previous = Key::of_record(self.key_kind, &stored).map(|(key, _)| key);
+        }
+        let mut record = Vec::new();
+        if let Some(key) = previous {
+            key.write_to(&mut record);
+        }
+        (self.head, self.previous) = (head, record);
+        Ok(())
+    }
+
+    /// Rows passed so far.
+    pub(super) fn row(&self) -> u64 {
+        self.row
+    }
+
+    /// Whether the section has ended with the last row.
+    pub(super) fn finish(self) -> Result<(), FinishError> {
+        let is_whole = self.value_left_bytes == 0 && self.zeros_left_bytes == 0 && self.head.is_empty();
+        match is_whole && self.row == self.row_count && self.next_bytes == self.records_len_bytes {
+            true => Ok(()),
+            false => Err(FinishError::ReadBack(self.fault("the record does not fit"))),
+        }
+    }
+
+    fn fault(&self, what: &'static str) -> FormatError {
+        FormatError::Row { row: self.row, what }
+    }
+
+    /// Passes what is left of a value, and the zeros behind it.
+    #[inline(always)]
+    fn pass_value<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
+        let (value, bytes) = bytes.split_at(self.value_left_bytes.min(bytes.len()));
+        self.value_left_bytes -= value.len();
+        let (zeros, bytes) = bytes.split_at(self.zeros_left_bytes.min(bytes.len()));
+        self.zeros_left_bytes -= zeros.len();
+        if zeros.iter().any(|byte| *byte != 0) {
+            let row = self.row - 1;
+            return Err(FormatError::Row { row, what: "the padding is not zero, or not there" });
+        }
+        Ok(bytes)
+    }
+
+    /// Checks key and response header of the next record.
+    #[inline(always)]
+    fn pass_head<'a>(
+        &mut self,
+        head: &[u8],
+        key: Key<'a>,
+        header_at: usize,
+        previous: Option<Key<'_>>,
+    ) -> Result<Passed<'a>, FormatError> {
+        if self.row == self.row_count {
+            return Err(self.fault("there are records beyond the last row"));
+        }
+        let header = head[header_at..].first_chunk().map_or(u64::MAX, |header| u64::from_be_bytes(*header));
+        if header > VALUE_LEN_MAX_BYTES as u64 {
+            return Err(self.fault("the record does not fit"));
+        }
+        let value_len_bytes = header as usize;
+        let len_bytes = record_len_bytes(key, value_len_bytes, self.align_bytes);
+        if self.next_bytes + len_bytes as u64 > self.records_len_bytes {
+            return Err(self.fault("the record does not fit"));
+        }
+        let key_end = match key {
+            Key::U64(_) => header_at,
+            Key::Bytes(key) => size_of::<u16>() + key.len(),
+        };
+        if key == Key::Bytes(b"") {
+            return Err(self.fault("the key is empty"));
+        }
+        if previous.is_some_and(|previous| previous >= key) {
+            return Err(self.fault("the key is not above the one before"));
+        }
+        if head[key_end..header_at].iter().any(|byte| *byte != 0) {
+            return Err(self.fault("the padding is not zero, or not there"));
+        }
+        let passed = Passed { row: self.row, key, offset_bytes: self.next_bytes };
+        self.value_left_bytes = value_len_bytes;
+        self.zeros_left_bytes = len_bytes - head.len() - value_len_bytes;
+        self.next_bytes += len_bytes as u64;
+        self.row += 1;
+        Ok(passed)
+    }
+}
+
+/// What a key and its response header take up, as far as can be told from their
+/// first bytes: more than these until they are whole.
+fn head_len_bytes(kind: KeyKind, head: &[u8]) -> usize {
+    match (kind, head.first_chunk()) {
+        (KeyKind::U64, _) => size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES,
+        (KeyKind::Bytes, None) => size_of::<u16>(),
+        (KeyKind::Bytes, Some(len)) => {
+            let key_end = size_of::<u16>() + u16::from_le_bytes(*len) as usize;
+            key_end.next_multiple_of(size_of::<u64>()) + RESPONSE_HEADER_LEN_BYTES
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::native::ResponseHeader;
+    use zerocopy::IntoBytes;
+
+    fn records(keys: &[Key<'_>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (row, key) in keys.iter().enumerate() {
+            key.write_to(&mut bytes);
+            bytes.extend_from_slice(ResponseHeader::of_value(row * 3).unwrap().as_bytes());
+            bytes.resize((bytes.len() + row * 3).next_multiple_of(8), 0);
+        }
+        bytes
+    }
+
+    /// What a walk passes that is given so many bytes at a time.
+    fn walk(kind: KeyKind, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(u64, String, u64)>, FormatError> {
+        let mut walk = Walk::new(kind, 8, rows, bytes.len() as u64);
+        let mut all = Vec::new();
+        let mut pass = |piece: &[u8]| {
+            walk.pass(piece, |passed| {
+                all.push((passed.row, passed.key.to_string(), passed.offset_bytes));
+                Ok(())
+            })
+        };
+        match bytes.chunks(piece).try_for_each(&mut pass).and_then(|()| walk.finish()) {
+            Ok(()) => Ok(all),
+            Err(FinishError::ReadBack(error)) => Err(error),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_length_give_the_same_rows() {
+        let texts: Vec<String> = (0..30).map(|row| format!("{row:03}{}", "k".repeat(row))).collect();
+        let texts: Vec<Key<'_>> = texts.iter().map(Key::from).collect();
+        let numbers: Vec<Key<'_>> = (0..30).map(|row| Key::U64(row * row)).collect();
+        for keys in [texts, numbers] {
+            let bytes = records(&keys);
+            let kind = keys[0].kind();
+            let all = walk(kind, 30, &bytes, usize::MAX).unwrap();
+            assert!(
+                (0..)
+                    .zip(&keys)
+                    .map(|(row, key)| (row, key.to_string()))
+                    .eq(all.iter().map(|row| (row.0, row.1.clone())))
+            );
+            for piece in 1..200 {
+                assert_eq!(walk(kind, 30, &bytes, piece).as_ref(), Ok(&all), "pieces of {piece} bytes");
+            }
+            for piece in [1, 7, 64, usize::MAX] {
+                let row = |row, what| Err(FormatError::Row { row, what });
+                assert_eq!(walk(kind, 29, &bytes, piece), row(29, "there are records beyond the last row"));
+                assert_eq!(walk(kind, 31, &bytes, piece), row(30, "the record does not fit"));
+                assert_eq!(walk(kind, 30, &bytes[..bytes.len() - 8], piece), row(29, "the record does not fit"));
+                // The last byte of row 29 is a zero that fills it up.
+                let mut damaged = bytes.clone();
+                *damaged.last_mut().unwrap() = 1;
+                assert_eq!(walk(kind, 30, &damaged, piece), row(29, "the padding is not zero, or not there"));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_do_not_ascend_are_refused_wherever_pieces_end() {
+        for keys in [[Key::U64(5), Key::U64(5)], [Key::from("b"), Key::from("a")]] {
+            for piece in [1, 8, 16, 24, 100] {
+                let refused = walk(keys[0].kind(), 2, &records(&keys), piece);
+                let what = "the key is not above the one before";
+                assert_eq!(refused, Err(FormatError::Row { row: 1, what }));
+            }
+        }
+        let what = "the key is empty";
+        assert_eq!(walk(KeyKind::Bytes, 1, &[0; 16], 3), Err(FormatError::Row { row: 0, what }));
+    }
+}
