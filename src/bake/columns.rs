@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use super::parse::delimited::{Fields, Record};
+use super::parse::ValueSpec;
+use super::parse::delimited::{Fields, Record, ValueFields};
+use super::parse::pack::Packer;
 use super::{BakeError, Options, RowFault};
 
 /// A column, by number (counted from 1) or by its name.
@@ -48,25 +50,41 @@ pub(super) fn find_fields(options: &Options, input: &str, first: &Record<'_>) ->
     };
     let expected = if delete.is_some() { 3 } else { 2 };
     let (key, value) = match (&options.key, &options.value) {
-        (None, None) if count == expected => {
+        (None, ValueSpec::Unnamed) if count == expected => {
             let mut left = (0..count).filter(|column| Some(*column) != delete);
-            (left.next().unwrap_or(0), left.next().unwrap_or(0))
+            (left.next().unwrap_or(0), ValueFields::One(left.next().unwrap_or(0)))
         }
-        (None, None) => {
+        (None, ValueSpec::Unnamed) => {
             let fault = RowFault::field_count(expected, count, false);
             return Err(BakeError::Row { input: input.to_owned(), line: first.line, fault });
         }
-        (Some(key), Some(value)) => (position("--key", key)?, position("--value", value)?),
-        (Some(key), None) => {
+        (Some(key), ValueSpec::Unnamed) => {
             let key = position("--key", key)?;
-            (key, the_other("--key", "--value", key)?)
+            (key, ValueFields::One(the_other("--key", "--value", key)?))
         }
-        (None, Some(value)) => {
+        (None, ValueSpec::Column(value)) => {
             let value = position("--value", value)?;
-            (the_other("--value", "--key", value)?, value)
+            (the_other("--value", "--key", value)?, ValueFields::One(value))
+        }
+        (Some(key), ValueSpec::Column(value)) => {
+            (position("--key", key)?, ValueFields::One(position("--value", value)?))
+        }
+        (None, ValueSpec::Packed(..)) => {
+            return Err(fault("--columns is given: say with --key which column is the key".to_owned()));
+        }
+        (Some(key), ValueSpec::Packed(columns, pack)) => {
+            let packed = columns.iter().map(|column| position("--columns", column));
+            let packed = packed.collect::<Result<Vec<_>, _>>()?;
+            let name = |(column, index): (&Column, &usize)| match (column, options.header) {
+                (Column::Name(name), _) => name.clone(),
+                (Column::Number(_), true) => String::from_utf8_lossy(names[*index]).into_owned(),
+                (Column::Number(number), false) => number.to_string(),
+            };
+            let packer = Packer::new(columns.iter().zip(&packed).map(name), *pack);
+            (position("--key", key)?, ValueFields::Packed(packed, packer))
         }
     };
-    let chosen = options.key.is_some() || options.value.is_some() || delete.is_some();
+    let chosen = options.key.is_some() || options.value != ValueSpec::Unnamed || delete.is_some();
     Ok(Fields { key, value, delete, count, chosen })
 }
 

@@ -184,6 +184,14 @@ pub enum RowFault {
         /// The key's length.
         len_bytes: usize,
     },
+    /// The delete column says neither yes nor no.
+    #[error(
+        "the delete column says {found:?}, where true or 1, or false, 0 or nothing was expected: correct the row, or choose another with --delete-column"
+    )]
+    Deletion {
+        /// The field, shortened.
+        found: String,
+    },
     /// The key is on an earlier line.
     #[error("key {key} is already on {first}: remove one, or choose with --duplicates first or --duplicates last")]
     Duplicate {
@@ -211,6 +219,62 @@ pub enum RowFault {
         /// What a row may have.
         len_max_bytes: usize,
     },
+    /// A line of JSON Lines is not JSON.
+    #[error("invalid JSON at byte {at}: {fault}: one object was expected on each line")]
+    Json {
+        /// Where in the line, counted from 1.
+        at: usize,
+        /// What the parser says.
+        fault: String,
+    },
+    /// A line of JSON Lines is JSON, but no object.
+    #[error("the line is {found}, where an object was expected: write one object a line")]
+    NotObject {
+        /// What it is.
+        found: &'static str,
+    },
+    /// An object lacks a field.
+    #[error("field {field:?} is missing: correct the row, or choose another field with --key or --value")]
+    MissingField {
+        /// The field.
+        field: String,
+    },
+    /// An object has a field more than once.
+    #[error("field {field:?} is there twice: remove one")]
+    FieldTwice {
+        /// The field.
+        field: String,
+    },
+    /// What is to be the key can be none.
+    #[error("the key {column:?} is {found}, where a string or a number was expected: choose another with --key")]
+    KeyType {
+        /// The field or column.
+        column: String,
+        /// What it is.
+        found: &'static str,
+    },
+    /// Key or value are null.
+    #[error("{column:?} is null: give every row a key and a value, or take null into the value with --columns")]
+    Null {
+        /// The field or column.
+        column: String,
+    },
+    /// A value to be packed is not text.
+    #[error("{column:?} is not UTF-8 at byte {at}: convert it, or leave it out of --columns")]
+    NotUtf8 {
+        /// The column.
+        column: String,
+        /// Where in the field, counted from 1.
+        at: usize,
+    },
+    /// A value to be packed is none that JSON has.
+    #[error("{column:?} is {found}, which JSON has no way to write: pack as MessagePack, or leave it out of --columns")]
+    NotInJson {
+        /// The column.
+        column: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),
@@ -228,6 +292,18 @@ impl RowFault {
             (false, _) => ": correct the row, choose another column with --key, or take keys as text with --keys bytes",
         };
         RowFault::Key { found, remedy }
+    }
+
+    /// From an error in a part of a line that begins so many bytes behind the line's start.
+    pub(super) fn json(error: &serde_json::Error, part_at: usize) -> Self {
+        let fault = error.to_string();
+        // It ends with its position, which is that in the part.
+        let end = fault.rfind(" at line ").unwrap_or(fault.len());
+        RowFault::Json { at: part_at + error.column(), fault: fault[..end].to_owned() }
+    }
+
+    pub(super) fn deletion(field: &[u8]) -> Self {
+        RowFault::Deletion { found: shown(Key::Bytes(field)) }
     }
 
     pub(super) fn field_count(expected: usize, found: usize, chosen: bool) -> Self {

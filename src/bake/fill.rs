@@ -1,7 +1,7 @@
 //! Rows as they stand in an input into rows of the table.
 
 use super::error::RowFault;
-use super::parse::{RawRow, RowSink};
+use super::parse::{RawRow, RowSink, is_deletion};
 use super::sort::batch::{BadRow, Batch};
 use super::{BadRows, BakeError, Options, keys};
 use crate::format::key::KeyKind;
@@ -23,16 +23,28 @@ impl<'f> Filler<'f> {
     }
 }
 
+impl Filler<'_> {
+    #[inline]
+    fn is_deleted(&self, row: &RawRow<'_>) -> Result<bool, RowFault> {
+        let marked = self.options.delete_marker.as_deref().is_some_and(|marker| marker == row.value);
+        match row.delete {
+            Some(word) => Ok(is_deletion(word).ok_or_else(|| RowFault::deletion(word))? || marked),
+            None => Ok(marked),
+        }
+    }
+}
+
 impl RowSink for Filler<'_> {
     #[inline]
     fn row(&mut self, row: &RawRow<'_>) -> Result<(), BakeError> {
         let is_first = std::mem::take(&mut self.is_first);
-        let deleted = row.delete.is_some_and(|mark| !mark.is_empty())
-            || self.options.delete_marker.as_deref().is_some_and(|marker| marker == row.value);
-        let value = if deleted { &[] } else { row.value };
-        let pushed = keys::key(self.kind, row.key, is_first).and_then(|key| match &self.options.shard {
-            Some(shard) if !shard.has(&key) => Ok(()),
-            _ => self.batch.push(key, value, row.line, deleted),
+        let pushed = self.is_deleted(row).and_then(|deleted| {
+            let key = keys::key(self.kind, row.key, is_first)?;
+            let value = if deleted { &[] } else { row.value };
+            match &self.options.shard {
+                Some(shard) if !shard.has(&key) => Ok(()),
+                _ => self.batch.push(key, value, row.line, deleted),
+            }
         });
         match pushed {
             Ok(()) => Ok(()),

@@ -21,14 +21,16 @@ use super::cut::{CutError, Cutter, TextPiece};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
 use super::origins::{Origins, Unit};
-use super::parse::delimited::{Delimited, Fields};
+use super::parse::RowSpec;
+use super::parse::delimited::{Delimited, Record, first_record};
+use super::parse::json_lines::JsonLines;
 use super::sort::batch::Batch;
 use super::sort::held::LINES_MAX;
 use super::sort::merge::Tally;
 use super::sort::run::{REF_LEN_BYTES, Run};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::stream::{Stream, Taken};
-use super::{BakeError, Keys, Options, Progress};
+use super::{BakeError, Format, Keys, Options, Progress};
 use crate::format::key::KeyKind;
 
 /// What a bake works with.
@@ -74,7 +76,23 @@ struct InputSpec {
     name: String,
     /// The origin of its line 0.
     origin: u64,
-    fields: Fields,
+    parser: Parser,
+}
+
+/// How an input is parsed. Each thread has its own.
+#[derive(Clone)]
+enum Parser {
+    Delimited(Delimited),
+    JsonLines(Box<JsonLines>),
+}
+
+impl Parser {
+    fn parse(&mut self, piece: &TextPiece, filler: &mut Filler<'_>) -> Result<(), BakeError> {
+        match self {
+            Parser::Delimited(delimited) => delimited.parse(piece, filler),
+            Parser::JsonLines(json_lines) => json_lines.parse(&piece.bytes, piece.first_line, filler),
+        }
+    }
 }
 
 /// A batch, or why there is none.
@@ -177,8 +195,9 @@ impl Feed<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let budget = self.context.budget;
-        let mut cutter =
-            Cutter::new(opened, Some(options.delimiter), budget.piece_len_bytes(), budget.row_len_max_bytes());
+        let format = options.format.of(&name);
+        let quoted = (format != Format::JsonLines).then_some(options.delimiter);
+        let mut cutter = Cutter::new(opened, quoted, budget.piece_len_bytes(), budget.row_len_max_bytes());
         let mut spec: Option<Arc<InputSpec>> = None;
         loop {
             let mut piece = match cutter.next_piece(self.pool.text()) {
@@ -194,8 +213,8 @@ impl Feed<'_> {
             let is_first = spec.is_none();
             let spec = match &spec {
                 Some(spec) => spec.clone(),
-                None => match first_row(options, &name, &mut piece) {
-                    Ok(Some(fields)) => spec.insert(Arc::new(InputSpec { name: name.clone(), origin, fields })).clone(),
+                None => match parser(options, format, &name, &mut piece) {
+                    Ok(Some(parser)) => spec.insert(Arc::new(InputSpec { name: name.clone(), origin, parser })).clone(),
                     Ok(None) => continue,
                     Err(error) => return Ok(Err(error)),
                 },
@@ -218,25 +237,26 @@ impl Feed<'_> {
     }
 }
 
-/// Finds the columns by the first record of an input, and takes it off if it is the header. `None` if there is none yet.
-fn first_row(options: &Options, input: &str, piece: &mut TextPiece) -> Result<Option<Fields>, BakeError> {
+/// Finds out how an input is parsed by its first piece, and takes the header off. `None` if there is no record yet.
+fn parser(options: &Options, format: Format, input: &str, piece: &mut TextPiece) -> Result<Option<Parser>, BakeError> {
+    if format == Format::JsonLines {
+        let json_lines = JsonLines::new(&RowSpec::of(options));
+        let json_lines = json_lines.map_err(|fault| BakeError::Columns { input: input.to_owned(), fault })?;
+        return Ok(Some(Parser::JsonLines(Box::new(json_lines))));
+    }
     let refuse = |line, fault| BakeError::Row { input: input.to_owned(), line, fault };
-    let found = Delimited::new(options.delimiter).first(
-        piece,
-        |record| Ok((find_fields(options, input, &record)?, record.end)),
-        refuse,
-    )?;
-    let Some((fields, end)) = found else { return Ok(None) };
+    let find = |record: Record<'_>| Ok((find_fields(options, input, &record)?, record.end));
+    let Some((fields, end)) = first_record(piece, options.delimiter, find, refuse)? else { return Ok(None) };
     if options.header {
         piece.first_line += memchr::memchr_iter(b'\n', &piece.bytes[..end]).count() as u64;
         piece.bytes.drain(..end);
     }
-    Ok(Some(fields))
+    Ok(Some(Parser::Delimited(Delimited::new(options.delimiter, fields))))
 }
 
 /// Parses pieces as long as there are any.
 fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSender<Parsed>, pool: &Pool) {
-    let mut delimited = Delimited::new(context.options.delimiter);
+    let mut own: Option<(u64, Parser)> = None;
     loop {
         // One at a time waits for work, the others for the lock.
         let Ok(work) = works.lock().expect("no panic").recv() else { return };
@@ -245,7 +265,11 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         let origin = input.origin + piece.first_line;
         batch.begin(context.options.keys.kind(), piece.bytes.len(), piece.first_line, origin);
         let mut filler = Filler::new(context.options, &input.name, &mut batch, is_first);
-        let result = delimited.parse(&piece, &input.fields, &mut filler);
+        if own.as_ref().is_none_or(|(origin, _)| *origin != input.origin) {
+            own = Some((input.origin, input.parser.clone()));
+        }
+        let parser = own.as_mut().map(|(_, parser)| parser).expect("of this input");
+        let result = parser.parse(&piece, &mut filler);
         pool.texts.lock().expect("no panic").push(piece.bytes);
         if parsed.send((number, result.map(|()| batch))).is_err() {
             return;

@@ -41,7 +41,9 @@ pub use columns::Column;
 pub use error::{BakeError, RowFault};
 pub use input::{Compression, Input, InputFacts};
 pub use keys::Keys;
-pub use options::{Duplicates, Options, Progress, Verify};
+pub use options::{Duplicates, Format, Options, Progress, Verify};
+pub use parse::ValueSpec;
+pub use parse::pack::Pack;
 pub use report::{Report, Stage};
 pub use shard::{Shard, ShardFault};
 

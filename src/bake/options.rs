@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::{BadRows, Column, Keys, Shard};
+use super::{BadRows, Column, Keys, Shard, ValueSpec};
 
 /// What to do with rows that have the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,31 @@ pub enum Duplicates {
     First,
     /// Keep the last of them, in the order of the inputs.
     Last,
+}
+
+/// What an input is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// What its name says, without `.gz` or `.zst`: `.jsonl` and `.ndjson` are JSON Lines; all else is delimited text.
+    #[default]
+    Auto,
+    /// Delimited text, RFC 4180.
+    Delimited,
+    /// One JSON object a line.
+    JsonLines,
+}
+
+impl Format {
+    /// The format of an input that is called so.
+    pub(super) fn of(self, name: &str) -> Format {
+        let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
+        match self {
+            Format::Auto if plain.ends_with(".jsonl") || plain.ends_with(".ndjson") => Format::JsonLines,
+            Format::Auto => Format::Delimited,
+            format => format,
+        }
+    }
 }
 
 /// How much of the new file is held against the rows before it is put in place. In any case all of it is read back
@@ -34,21 +59,24 @@ pub enum Verify {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The byte between two fields.
+    /// What the inputs are.
+    pub format: Format,
+    /// In delimited text, the byte between two fields.
     pub delimiter: u8,
-    /// Whether the first row of each input names the columns, and is not data.
+    /// In delimited text, whether the first row of each input names the columns, and is not data.
     pub header: bool,
-    /// The column that holds the key. By default the first of two.
+    /// The column that holds the key. By default the first of two; in JSON Lines the field `key`.
     pub key: Option<Column>,
-    /// The column that holds the value. By default the second of two.
-    pub value: Option<Column>,
+    /// What becomes the value.
+    pub value: ValueSpec,
     /// What the keys are.
     pub keys: Keys,
     /// What to do with rows that have the same key.
     pub duplicates: Duplicates,
     /// A row with this value removes its key.
     pub delete_marker: Option<Vec<u8>>,
-    /// A row in which this column is not empty removes its key.
+    /// A row in which this column is `1`, `true`, `t`, `yes` or `y` removes its key. In others it is `0`, `false`, `f`, `no`, `n`
+    /// or empty.
     pub delete_column: Option<Column>,
     /// What to do with rows that are none.
     pub bad_rows: BadRows,
@@ -70,10 +98,11 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            format: Format::Auto,
             delimiter: b',',
             header: false,
             key: None,
-            value: None,
+            value: ValueSpec::Unnamed,
             keys: Keys::U64,
             duplicates: Duplicates::Error,
             delete_marker: None,

@@ -12,7 +12,7 @@ use anyhow::bail;
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use zero_kv::DEFAULT_FILE;
-use zero_kv::bake::{self, Column, Duplicates, Input, Keys, Options, Progress, Report};
+use zero_kv::bake::{self, Column, Duplicates, Input, Keys, Options, Progress, Report, ValueSpec};
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves.
 ///
@@ -145,7 +145,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     options.delimiter = args.delimiter;
     options.header = args.header;
     options.key = args.key.clone();
-    options.value = args.value.clone();
+    options.value = args.value.clone().map_or(ValueSpec::Unnamed, ValueSpec::Column);
     options.keys = args.keys.into();
     options.duplicates = args.duplicates.into();
     options.memory_bytes = args.memory;

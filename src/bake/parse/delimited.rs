@@ -9,24 +9,39 @@ use std::ops::{ControlFlow, Range};
 
 use csv::{ByteRecord, ReaderBuilder, Terminator};
 
+use super::pack::{Cell, Packer};
 use super::{RawRow, RowSink};
 use crate::bake::cut::TextPiece;
 use crate::bake::{BakeError, RowFault};
 
 /// Where the parts of a row are, and how many fields it must have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(in crate::bake) struct Fields {
     pub(in crate::bake) key: usize,
-    pub(in crate::bake) value: usize,
+    pub(in crate::bake) value: ValueFields,
     pub(in crate::bake) delete: Option<usize>,
     pub(in crate::bake) count: usize,
     /// Whether columns were chosen, which tells what to do about a row with another count.
     pub(in crate::bake) chosen: bool,
 }
 
-/// Parses the pieces of inputs with one delimiter.
-#[derive(Clone, Default)]
+/// Which fields become the value.
+#[derive(Clone)]
+pub(in crate::bake) enum ValueFields {
+    One(usize),
+    Packed(Vec<usize>, Packer),
+}
+
+/// Parses the pieces of one input. Each thread has its own.
+#[derive(Clone)]
 pub(in crate::bake) struct Delimited {
+    records: Records,
+    fields: Fields,
+}
+
+/// Finds the records of pieces.
+#[derive(Clone)]
+struct Records {
     delimiter: u8,
     ranges: Vec<Range<usize>>,
 }
@@ -57,57 +72,65 @@ impl<'a> Record<'a> {
 type Flow = Result<ControlFlow<()>, BakeError>;
 
 impl Delimited {
-    pub(in crate::bake) fn new(delimiter: u8) -> Self {
-        Delimited { delimiter, ranges: Vec::new() }
+    pub(in crate::bake) fn new(delimiter: u8, fields: Fields) -> Self {
+        Delimited { records: Records::new(delimiter), fields }
     }
 
     /// Hands on all rows of a piece.
-    pub(in crate::bake) fn parse(
-        &mut self,
-        piece: &TextPiece,
-        fields: &Fields,
-        sink: &mut impl RowSink,
-    ) -> Result<(), BakeError> {
-        self.each(piece, |record| {
+    pub(in crate::bake) fn parse(&mut self, piece: &TextPiece, sink: &mut impl RowSink) -> Result<(), BakeError> {
+        let Fields { key, value, delete, count, chosen } = &mut self.fields;
+        self.records.each(piece, |record| {
+            let Record { line, text, .. } = record;
             if let Some(fault) = record.fault {
-                sink.bad(record.line, fault, record.text)?;
-            } else if record.ranges.len() != fields.count {
-                let fault = RowFault::field_count(fields.count, record.ranges.len(), fields.chosen);
-                sink.bad(record.line, fault, record.text)?;
-            } else {
-                sink.row(&RawRow {
-                    line: record.line,
-                    key: record.field(fields.key),
-                    value: record.field(fields.value),
-                    delete: fields.delete.map(|column| record.field(column)),
-                    text: record.text,
-                })?;
+                sink.bad(line, fault, text)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            if record.ranges.len() != *count {
+                sink.bad(line, RowFault::field_count(*count, record.ranges.len(), *chosen), text)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            let packed = match value {
+                ValueFields::One(value) => Ok(record.field(*value)),
+                ValueFields::Packed(fields, packer) => {
+                    packer.pack(fields.iter().map(|field| Cell::Text(record.field(*field))))
+                }
+            };
+            let (key, delete) = (record.field(*key), delete.map(|column| record.field(column)));
+            match packed {
+                Ok(value) => sink.row(&RawRow { line, key, value, delete, text })?,
+                Err(fault) => sink.bad(line, fault, text)?,
             }
             Ok(ControlFlow::Continue(()))
         })
     }
+}
 
-    /// Hands on the first record of a piece, if it has one.
-    ///
-    /// # Errors
-    /// What `take` gives, and what is wrong with the record.
-    pub(in crate::bake) fn first<T>(
-        &mut self,
-        piece: &TextPiece,
-        take: impl FnOnce(Record<'_>) -> Result<T, BakeError>,
-        refuse: impl FnOnce(u64, RowFault) -> BakeError,
-    ) -> Result<Option<T>, BakeError> {
-        let (mut taken, mut callbacks) = (None, Some((take, refuse)));
-        self.each(piece, |mut record| {
-            if let Some((take, refuse)) = callbacks.take() {
-                taken = Some(match record.fault.take() {
-                    Some(fault) => return Err(refuse(record.line, fault)),
-                    None => take(record)?,
-                });
-            }
-            Ok(ControlFlow::Break(()))
-        })?;
-        Ok(taken)
+/// Hands on the first record of a piece, if it has one.
+///
+/// # Errors
+/// What `take` gives, and what is wrong with the record.
+pub(in crate::bake) fn first_record<T>(
+    piece: &TextPiece,
+    delimiter: u8,
+    take: impl FnOnce(Record<'_>) -> Result<T, BakeError>,
+    refuse: impl FnOnce(u64, RowFault) -> BakeError,
+) -> Result<Option<T>, BakeError> {
+    let (mut taken, mut callbacks) = (None, Some((take, refuse)));
+    Records::new(delimiter).each(piece, |mut record| {
+        if let Some((take, refuse)) = callbacks.take() {
+            taken = Some(match record.fault.take() {
+                Some(fault) => return Err(refuse(record.line, fault)),
+                None => take(record)?,
+            });
+        }
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(taken)
+}
+
+impl Records {
+    fn new(delimiter: u8) -> Self {
+        Records { delimiter, ranges: Vec::new() }
     }
 
     fn each(&mut self, piece: &TextPiece, take: impl FnMut(Record<'_>) -> Flow) -> Result<(), BakeError> {
@@ -245,9 +268,9 @@ mod tests {
 
     fn seen(text: &str, has_quotes: bool) -> Vec<String> {
         let piece = TextPiece { bytes: text.as_bytes().to_vec(), first_line: 10, has_quotes };
-        let fields = Fields { key: 0, value: 1, delete: None, count: 2, chosen: false };
+        let fields = Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, chosen: false };
         let mut sink = Seen(Vec::new());
-        Delimited::new(b',').parse(&piece, &fields, &mut sink).unwrap();
+        Delimited::new(b',', fields).parse(&piece, &mut sink).unwrap();
         sink.0
     }
 

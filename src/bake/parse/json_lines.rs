@@ -1,0 +1,363 @@
+//! Rows out of JSON Lines: one object a line.
+//!
+//! The key is a field that is a string, of which the text is taken, or a number, as
+//! it stands. A value that is a string becomes its text; any other becomes
+//! its JSON text as it stands. Fields that nobody asked for are skipped; they must
+//! be JSON, and nothing else. Lines without an object are skipped if they are blank.
+
+use std::fmt;
+
+use memchr::memchr;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::pack::{Cell, Packer};
+use super::{RawRow, RowSink, RowSpec, ValueSpec, is_deletion};
+use crate::bake::{BakeError, Column, RowFault};
+
+/// Parses lines. Each thread has its own.
+#[derive(Clone)]
+pub(in crate::bake) struct JsonLines {
+    /// The names of all fields that are asked for, each once.
+    fields: Vec<String>,
+    /// Where in `fields` they are.
+    key: usize,
+    values: Vec<usize>,
+    delete: Option<usize>,
+    /// If several fields are the value.
+    packer: Option<Packer>,
+    texts: Texts,
+}
+
+/// Text of strings that do not stand in the line as they are, because of escapes.
+#[derive(Clone, Default)]
+struct Texts {
+    key: String,
+    value: String,
+    delete: String,
+}
+
+impl JsonLines {
+    /// Fields are called `key` and `value` if the spec names neither.
+    ///
+    /// # Errors
+    /// What is wrong with the spec.
+    pub(in crate::bake) fn new(spec: &RowSpec) -> Result<Self, String> {
+        let default = |name: &str| Column::Name(name.to_owned());
+        let (key, values) = match (&spec.key, &spec.value) {
+            (None, ValueSpec::Unnamed) => (default("key"), vec![default("value")]),
+            (Some(_), ValueSpec::Unnamed) => {
+                return Err(
+                    "--key names a field of JSON Lines: name that of the value as well, with --value".to_owned()
+                );
+            }
+            (None, _) => {
+                return Err("--value or --columns name fields of JSON Lines: name that of the key as well, with --key"
+                    .to_owned());
+            }
+            (Some(key), ValueSpec::Column(value)) => (key.clone(), vec![value.clone()]),
+            (Some(key), ValueSpec::Packed(columns, _)) => (key.clone(), columns.clone()),
+        };
+        let mut fields = Vec::new();
+        let mut position = |column: &Column| {
+            let name = field_name(column);
+            fields.iter().position(|field| *field == name).unwrap_or_else(|| {
+                fields.push(name);
+                fields.len() - 1
+            })
+        };
+        let key = position(&key);
+        let values: Vec<_> = values.iter().map(&mut position).collect();
+        let delete = spec.delete.as_ref().map(&mut position);
+        let packer = match &spec.value {
+            ValueSpec::Packed(columns, pack) => Some(Packer::new(columns.iter().map(field_name), *pack)),
+            ValueSpec::Unnamed | ValueSpec::Column(_) => None,
+        };
+        Ok(JsonLines { fields, key, values, delete, packer, texts: Texts::default() })
+    }
+
+    /// Parses whole lines, the first of which is `first_line` of the input.
+    pub(in crate::bake) fn parse(
+        &mut self,
+        piece: &[u8],
+        first_line: u64,
+        sink: &mut (impl RowSink + ?Sized),
+    ) -> Result<(), BakeError> {
+        let mut found = vec![None; self.fields.len()];
+        let (mut rest, mut line) = (piece, first_line);
+        while !rest.is_empty() {
+            let (text, after) = match memchr(b'\n', rest) {
+                Some(end) => (&rest[..end], &rest[end + 1..]),
+                None => (rest, &rest[rest.len()..]),
+            };
+            rest = after;
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if !text.trim_ascii().is_empty() {
+                match self.row(line, text, &mut found) {
+                    Ok(row) => sink.row(&row)?,
+                    Err(fault) => sink.bad(line, fault, text)?,
+                }
+            }
+            line += 1;
+        }
+        Ok(())
+    }
+
+    fn row<'s, 'p: 's>(
+        &'s mut self,
+        line: u64,
+        text: &'p [u8],
+        found: &mut [Option<&'p RawValue>],
+    ) -> Result<RawRow<'s>, RowFault> {
+        found.fill(None);
+        let mut twice = None;
+        let object = Object { fields: &self.fields, found, twice: &mut twice };
+        let mut json = serde_json::Deserializer::from_slice(text);
+        if let Err(error) = object.deserialize(&mut json).and_then(|()| json.end()) {
+            return Err(match twice {
+                Some(field) => RowFault::FieldTwice { field: self.fields[field].clone() },
+                None => not_an_object(text).unwrap_or_else(|| RowFault::json(&error, 0)),
+            });
+        }
+        let Texts { key: key_text, value: value_text, delete: delete_text } = &mut self.texts;
+        let missing = |field: usize| RowFault::MissingField { field: self.fields[field].clone() };
+        let key = found[self.key].ok_or_else(|| missing(self.key))?;
+        let key = match key.get().as_bytes()[0] {
+            b'"' | b'-' | b'0'..=b'9' => content(text, key, key_text)?,
+            first => return Err(RowFault::KeyType { column: self.fields[self.key].clone(), found: kind(first) }),
+        };
+        let delete = match self.delete.and_then(|field| found[field]).filter(|raw| raw.get() != "null") {
+            Some(raw) => Some(content(text, raw, delete_text)?),
+            None => None,
+        };
+        let value = match &mut self.packer {
+            Some(packer) => packer.pack(self.values.iter().map(|field| match found[*field] {
+                Some(raw) => Cell::Json(raw.get()),
+                None => Cell::Null,
+            }))?,
+            None => match found[self.values[0]] {
+                Some(raw) => content(text, raw, value_text)?,
+                // Nobody gives a value to what is to be removed.
+                None if delete.and_then(is_deletion) == Some(true) => b"",
+                None => return Err(missing(self.values[0])),
+            },
+        };
+        Ok(RawRow { line, key, value, delete, text })
+    }
+}
+
+/// Fields have names only; one may be made of digits.
+fn field_name(column: &Column) -> String {
+    match column {
+        Column::Number(number) => number.to_string(),
+        Column::Name(name) => name.clone(),
+    }
+}
+
+/// The text of a string, or the JSON text of anything else.
+fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&'t [u8], RowFault> {
+    let json = raw.get();
+    match json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) {
+        None => Ok(json.as_bytes()),
+        Some(inside) if memchr(b'\\', inside.as_bytes()).is_none() => Ok(inside.as_bytes()),
+        Some(_) => {
+            let at = json.as_ptr().addr() - line.as_ptr().addr();
+            *text = serde_json::from_str(json).map_err(|error| RowFault::json(&error, at))?;
+            Ok(text.as_bytes())
+        }
+    }
+}
+
+/// If a line is some other JSON.
+fn not_an_object(text: &[u8]) -> Option<RowFault> {
+    let first = *text.trim_ascii().first()?;
+    let is_json = || serde_json::from_slice::<IgnoredAny>(text).is_ok();
+    (first != b'{' && is_json()).then(|| RowFault::NotObject { found: kind(first) })
+}
+
+/// What JSON text is by its first byte.
+fn kind(first: u8) -> &'static str {
+    match first {
+        b'{' => "an object",
+        b'[' => "a list",
+        b'"' => "a string",
+        b't' | b'f' => "a boolean",
+        b'n' => "null",
+        _ => "a number",
+    }
+}
+
+/// Picks the fields that are asked for out of an object.
+struct Object<'f, 'de> {
+    fields: &'f [String],
+    found: &'f mut [Option<&'de RawValue>],
+    twice: &'f mut Option<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Object<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        while let Some(field) = object.next_key_seed(Field(self.fields))? {
+            let Some(field) = field else {
+                object.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if self.found[field].replace(object.next_value()?).is_some() {
+                *self.twice = Some(field);
+                return Err(A::Error::custom("a field twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which of the fields a name is, if it is one.
+struct Field<'f>(&'f [String]);
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Field<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
+        Ok(self.0.iter().position(|field| field == name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::parse::pack::Pack;
+    use crate::bake::parse::tests::{Lines, name};
+
+    fn spec() -> RowSpec {
+        RowSpec { key: Some(name("k")), value: ValueSpec::Column(name("v")), delete: None }
+    }
+
+    fn parsed(spec: &RowSpec, piece: impl AsRef<[u8]>) -> Vec<String> {
+        let mut lines = Lines::default();
+        JsonLines::new(spec).unwrap().parse(piece.as_ref(), 7, &mut lines).unwrap();
+        lines.0
+    }
+
+    #[track_caller]
+    fn check(spec: &RowSpec, line: &str, expected: &str) {
+        assert_eq!(parsed(spec, line), [expected], "{line}");
+    }
+
+    #[test]
+    fn strings_become_their_text_and_anything_else_its_json() {
+        let cases = [
+            (r#"{"k":1,"v":"one"}"#, "7: 1 = one"),
+            (r#" { "v" : "" , "x" : [{"k":2}] , "k" : "a" } "#, "7: a = "),
+            (r#"{"k":"a\u00fc\n","v":"\"\ud83d\ude00\\\/"}"#, "7: a\\xc3\\xbc\\n = \"😀\\/"),
+            (r#"{"k":-1.50e3,"v":-1.50e3}"#, "7: -1.50e3 = -1.50e3"),
+            (r#"{"k":18446744073709551616,"v":true}"#, "7: 18446744073709551616 = true"),
+            (r#"{"k":1,"v":null}"#, "7: 1 = null"),
+            (r#"{"k":1,"v":{"b" : [1, "\n"]}}"#, r#"7: 1 = {"b" : [1, "\n"]}"#),
+            (r#"{"\u006b":1,"v":2,"x":3,"x":4}"#, "7: 1 = 2"),
+            ("{\"k\":\"a\\u0000\",\"v\":\"\u{7f}\"}", "7: a\\x00 = \u{7f}"),
+        ];
+        for (line, expected) in cases {
+            check(&spec(), line, expected);
+        }
+    }
+
+    #[test]
+    fn each_line_has_its_number_and_blank_ones_no_row() {
+        let rows = parsed(&spec(), "{\"k\":1,\"v\":2}\r\n\n \t\r\n{\"v\":4,\"k\":3}\n{\"k\":5}\n{\"k\":6,\"v\":7}");
+        let missing =
+            r#"11: field "v" is missing: correct the row, or choose another field with --key or --value [{"k":5}]"#;
+        assert_eq!(rows, ["7: 1 = 2", "10: 3 = 4", missing, "12: 6 = 7"]);
+        assert!(parsed(&spec(), "").is_empty());
+    }
+
+    #[test]
+    fn faults_say_what_is_there_and_where() {
+        let cases = [
+            (r#"{"v":1}"#, r#"7: field "k" is missing: "#),
+            (r#"{"k":1,"v":1,"k":1}"#, r#"7: field "k" is there twice: "#),
+            (r#"{"k":null,"v":1}"#, r#"7: the key "k" is null, where a string or a number was expected"#),
+            (r#"{"k":[1],"v":1}"#, r#"7: the key "k" is a list, "#),
+            (r#"{"k":{},"v":1}"#, r#"7: the key "k" is an object, "#),
+            (r#"{"k":false,"v":1}"#, r#"7: the key "k" is a boolean, "#),
+            ("[1,2]", "7: the line is a list, where an object was expected"),
+            ("\"k\"", "7: the line is a string, "),
+            ("-17", "7: the line is a number, "),
+            ("null", "7: the line is null, "),
+            ("1,one", "7: invalid JSON at byte 1: "),
+            ("key", "7: invalid JSON at byte 1: "),
+            (r#"{"k":1,"v":2"#, "7: invalid JSON at byte 12: EOF while parsing an object: one object was expected"),
+            (r#"{"k":1,"v":2} {"k":3}"#, "7: invalid JSON at byte 15: trailing characters: "),
+            (r#"{"k":1,"v":"\ud800"}"#, "7: invalid JSON at byte 19: "),
+            (r#"{"k":1,"x":01,"v":2}"#, "7: invalid JSON at byte 13: "),
+            ("{\"k\":1,\"v\":\"\t\"}", "7: invalid JSON at byte 12: control character"),
+            ("{\"k\":1,\"v\":\"\0\"}", "7: invalid JSON at byte 12: control character"),
+            ("{\"k\":1,\0\"v\":2}", "7: invalid JSON at byte 8: "),
+        ];
+        for (line, expected) in cases {
+            let rows = parsed(&spec(), line);
+            assert!(rows.len() == 1 && rows[0].starts_with(expected), "{line}: {rows:?}");
+            assert!(rows[0].ends_with(&format!(" [{line}]")), "{rows:?}");
+        }
+        let rows = parsed(&spec(), b"{\"k\":1,\"v\":\"\xff\"}");
+        assert!(rows[0].starts_with("7: invalid JSON at byte "), "{rows:?}");
+        let deep = parsed(&spec(), format!("{{\"k\":1,\"v\":{}}}", "[".repeat(1 << 20)));
+        assert!(deep[0].starts_with("7: invalid JSON at byte "));
+    }
+
+    #[test]
+    fn several_fields_are_packed_with_null_for_missing_ones() {
+        let columns = vec![name("v"), name("k"), name("none"), name("s")];
+        let packed = RowSpec { value: ValueSpec::Packed(columns, Pack::Json), ..spec() };
+        let line = r#"{"s":"a\u0062","k":1,"v":[ 1]}"#;
+        check(&packed, line, r#"7: 1 = {"v":[ 1],"k":1,"none":null,"s":"a\u0062"}"#);
+        let packed = RowSpec { value: ValueSpec::Packed(vec![name("s")], Pack::MessagePack), ..packed };
+        check(&packed, line, "7: 1 = \u{fffd}\u{fffd}s\u{fffd}ab");
+    }
+
+    #[test]
+    fn a_row_that_deletes_needs_no_value() {
+        let spec = RowSpec { delete: Some(name("gone")), ..spec() };
+        check(&spec, r#"{"k":1,"gone":true}"#, "7: 1 =  ! true");
+        check(&spec, r#"{"k":1,"gone":"y\u0065s","v":"x"}"#, "7: 1 = x ! yes");
+        check(&spec, r#"{"k":1,"gone":0,"v":"x"}"#, "7: 1 = x ! 0");
+        check(&spec, r#"{"k":1,"gone":null,"v":"x"}"#, "7: 1 = x");
+        check(&spec, r#"{"k":1,"v":"x"}"#, "7: 1 = x");
+        assert!(parsed(&spec, r#"{"k":1,"gone":false}"#)[0].contains("\"v\" is missing"));
+    }
+
+    #[test]
+    fn key_and_value_are_named_both_or_neither() {
+        check(&RowSpec::default(), r#"{"key":1,"value":2}"#, "7: 1 = 2");
+        let only_key = RowSpec { value: ValueSpec::Unnamed, ..spec() };
+        assert!(JsonLines::new(&only_key).err().unwrap().contains("with --value"));
+        let only_value = RowSpec { key: None, ..spec() };
+        assert!(JsonLines::new(&only_value).err().unwrap().contains("with --key"));
+        let digits = RowSpec { key: Some(Column::Number(1)), ..spec() };
+        check(&digits, r#"{"1":"one","v":2}"#, "7: one = 2");
+    }
+}
