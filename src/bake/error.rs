@@ -275,6 +275,14 @@ pub enum RowFault {
         /// What it is.
         found: &'static str,
     },
+    /// A date or a time beyond all calendars, or a decimal of too many digits.
+    #[error("{column:?} is {found}: correct it, or take another column")]
+    OutOfRange {
+        /// The column.
+        column: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),

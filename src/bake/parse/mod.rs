@@ -6,6 +6,8 @@
 pub(super) mod delimited;
 pub(super) mod json_lines;
 pub(super) mod pack;
+#[cfg(feature = "parquet")]
+pub(super) mod parquet;
 #[cfg(test)]
 mod tests;
 

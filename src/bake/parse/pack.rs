@@ -103,7 +103,44 @@ impl Packer {
     }
 }
 
-impl Cell<'_> {
+impl<'a> Cell<'a> {
+    /// What it is by itself: text and binary as they are, anything else as JSON has it.
+    /// `None` if it is null.
+    #[cfg(feature = "parquet")]
+    pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
+    where
+        'a: 'c,
+    {
+        buffer.clear();
+        let mut digits = itoa::Buffer::new();
+        let text = match self {
+            Cell::Null => return None,
+            Cell::Text(bytes) | Cell::Binary(bytes) => return Some(bytes),
+            Cell::Json(text) => return Some(text.as_bytes()),
+            Cell::Bool(value) => {
+                if value {
+                    "true"
+                } else {
+                    "false"
+                }
+            }
+            Cell::Int(value) => digits.format(value),
+            Cell::Uint(value) => digits.format(value),
+            Cell::F32(value) if value.is_finite() => {
+                push_json(buffer, &value);
+                ""
+            }
+            Cell::F64(value) if value.is_finite() => {
+                push_json(buffer, &value);
+                ""
+            }
+            Cell::F32(value) => not_finite(value.into()),
+            Cell::F64(value) => not_finite(value),
+        };
+        buffer.extend_from_slice(text.as_bytes());
+        Some(buffer)
+    }
+
     fn push_json(self, buffer: &mut Vec<u8>, column: &str) -> Result<(), RowFault> {
         let not_in_json = |found| Err(RowFault::NotInJson { column: column.to_owned(), found });
         match self {
@@ -137,6 +174,15 @@ impl Cell<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn not_finite(value: f64) -> &'static str {
+    match value {
+        _ if value.is_nan() => "NaN",
+        _ if value > 0.0 => "inf",
+        _ => "-inf",
     }
 }
 
