@@ -1,6 +1,6 @@
 //! Inputs into sorted rows: cut, parsed, gathered, on several threads.
 //!
-//! The calling thread reads and cuts. Parsers take pieces in any order. One
+//! The calling thread is the `feed`: it reads and cuts. Parsers take pieces in any order. One
 //! thread gathers their batches in the order of the input, and sends them to the
 //! file if they are sorted already, or makes runs of them. One more writes a run
 //! to disk while the next is gathered. Every queue is bounded: who is fast waits.
@@ -16,21 +16,17 @@ use rayon::ThreadPool;
 
 use super::bad_rows::BadRowsFile;
 use super::budget::Budget;
-use super::columns::find_fields;
-use super::cut::{CutError, Cutter, TextPiece};
+use super::feed::{Feed, Parser, Piece, Work};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
-use super::origins::{Origins, Unit};
-use super::parse::RowSpec;
-use super::parse::delimited::{Delimited, Record, first_record};
-use super::parse::json_lines::JsonLines;
+use super::origins::Origins;
 use super::sort::batch::Batch;
 use super::sort::held::LINES_MAX;
 use super::sort::merge::Tally;
 use super::sort::run::{REF_LEN_BYTES, Run};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::stream::{Stream, Taken};
-use super::{BakeError, Format, Keys, Options, Progress};
+use super::{BakeError, Keys, Options, Progress};
 use crate::format::key::KeyKind;
 
 /// What a bake works with.
@@ -63,50 +59,18 @@ pub(super) struct Gathered<'b> {
     pub(super) inputs: Vec<InputFacts>,
 }
 
-/// A piece on its way to a parser.
-struct Work {
-    number: u64,
-    piece: TextPiece,
-    input: Arc<InputSpec>,
-    is_first: bool,
-}
-
-/// What parsers know of an input.
-struct InputSpec {
-    name: String,
-    /// The origin of its line 0.
-    origin: u64,
-    parser: Parser,
-}
-
-/// How an input is parsed. Each thread has its own.
-#[derive(Clone)]
-enum Parser {
-    Delimited(Delimited),
-    JsonLines(Box<JsonLines>),
-}
-
-impl Parser {
-    fn parse(&mut self, piece: &TextPiece, filler: &mut Filler<'_>) -> Result<(), BakeError> {
-        match self {
-            Parser::Delimited(delimited) => delimited.parse(piece, filler),
-            Parser::JsonLines(json_lines) => json_lines.parse(&piece.bytes, piece.first_line, filler),
-        }
-    }
-}
-
 /// A batch, or why there is none.
-type Parsed = (u64, Result<Batch, BakeError>);
+pub(super) type Parsed = (u64, Result<Batch, BakeError>);
 
 /// Memory that was used and can be used again.
 #[derive(Default)]
-struct Pool {
+pub(super) struct Pool {
     texts: Mutex<Vec<Vec<u8>>>,
     batches: Mutex<Vec<Batch>>,
 }
 
 impl Pool {
-    fn text(&self) -> Vec<u8> {
+    pub(super) fn text(&self) -> Vec<u8> {
         self.texts.lock().expect("no panic").pop().unwrap_or_default()
     }
 
@@ -138,120 +102,10 @@ pub(super) fn gather<'b>(
         let rows_read = &rows_read;
         let gatherer = Gatherer::new(context, pool, scope, stream, rows_read)?;
         let gatherer = scope.spawn(move || gatherer.run(batches, passes));
-        let mut feed = Feed { context, pool, window, work, parsed, next: 0, rows_read, facts: Vec::new() };
-        feed.all(inputs, origins, progress);
-        let inputs = mem::take(&mut feed.facts);
-        drop(feed);
+        let inputs = Feed::new(context, pool, window, work, parsed, rows_read).all(inputs, origins, progress);
         let gathered = gatherer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(Gathered { inputs, ..gathered })
     })
-}
-
-/// Sends pieces to the parsers.
-struct Feed<'p> {
-    context: &'p Context<'p>,
-    pool: &'p Pool,
-    window: SyncSender<()>,
-    work: SyncSender<Work>,
-    parsed: SyncSender<Parsed>,
-    next: u64,
-    rows_read: &'p AtomicU64,
-    facts: Vec<InputFacts>,
-}
-
-/// Nobody takes pieces any more: the bake has failed, and whoever gathers knows why.
-struct Closed;
-
-impl Feed<'_> {
-    fn all(&mut self, inputs: Vec<Input<'_>>, origins: &mut Origins, progress: &mut dyn FnMut(Progress)) {
-        let mut read_bytes = 0;
-        let mut lines_before = 0;
-        for input in inputs {
-            match self.input(input, origins, &mut lines_before, &mut read_bytes, progress) {
-                Ok(Ok(())) => {}
-                // In its turn: what is wrong with rows in front of it is told first.
-                Ok(Err(error)) => {
-                    let _ = self.number().map(|number| self.parsed.send((number, Err(error))));
-                    return;
-                }
-                Err(Closed) => return,
-            }
-        }
-    }
-
-    fn input(
-        &mut self,
-        input: Input<'_>,
-        origins: &mut Origins,
-        lines_before: &mut u64,
-        read_bytes: &mut u64,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Result<(), BakeError>, Closed> {
-        let options = self.context.options;
-        let name = input.name().to_owned();
-        let origin = origins.begin(&name, Unit::Line, *lines_before);
-        let opened = match input.open() {
-            Ok(opened) => opened,
-            Err(error) => return Ok(Err(error)),
-        };
-        let budget = self.context.budget;
-        let format = options.format.of(&name);
-        let quoted = (format != Format::JsonLines).then_some(options.delimiter);
-        let mut cutter = Cutter::new(opened, quoted, budget.piece_len_bytes(), budget.row_len_max_bytes());
-        let mut spec: Option<Arc<InputSpec>> = None;
-        loop {
-            let mut piece = match cutter.next_piece(self.pool.text()) {
-                Ok(Some(piece)) => piece,
-                Ok(None) => break,
-                Err(CutError::Io(error)) => return Ok(Err(BakeError::Input { input: name, error })),
-                Err(CutError::Row { line, fault }) => return Ok(Err(BakeError::Row { input: name, line, fault })),
-            };
-            if let Err(error) = self.context.check_cancelled() {
-                return Ok(Err(error));
-            }
-            *lines_before = piece.first_line + piece.bytes.len() as u64;
-            let is_first = spec.is_none();
-            let spec = match &spec {
-                Some(spec) => spec.clone(),
-                None => match parser(options, format, &name, &mut piece) {
-                    Ok(Some(parser)) => spec.insert(Arc::new(InputSpec { name: name.clone(), origin, parser })).clone(),
-                    Ok(None) => continue,
-                    Err(error) => return Ok(Err(error)),
-                },
-            };
-            let number = self.number()?;
-            self.work.send(Work { number, piece, input: spec, is_first }).map_err(|_| Closed)?;
-            let input_bytes = *read_bytes + cutter.input().read_bytes();
-            progress(Progress::Read { input_bytes, rows: self.rows_read.load(Ordering::Relaxed) });
-        }
-        let opened = cutter.into_input();
-        *read_bytes += opened.read_bytes();
-        Ok(opened.finish().map(|facts| self.facts.push(facts)))
-    }
-
-    /// The number of the next piece, when there is room for it.
-    fn number(&mut self) -> Result<u64, Closed> {
-        self.window.send(()).map_err(|_| Closed)?;
-        self.next += 1;
-        Ok(self.next - 1)
-    }
-}
-
-/// Finds out how an input is parsed by its first piece, and takes the header off. `None` if there is no record yet.
-fn parser(options: &Options, format: Format, input: &str, piece: &mut TextPiece) -> Result<Option<Parser>, BakeError> {
-    if format == Format::JsonLines {
-        let json_lines = JsonLines::new(&RowSpec::of(options));
-        let json_lines = json_lines.map_err(|fault| BakeError::Columns { input: input.to_owned(), fault })?;
-        return Ok(Some(Parser::JsonLines(Box::new(json_lines))));
-    }
-    let refuse = |line, fault| BakeError::Row { input: input.to_owned(), line, fault };
-    let find = |record: Record<'_>| Ok((find_fields(options, input, &record)?, record.end));
-    let Some((fields, end)) = first_record(piece, options.delimiter, find, refuse)? else { return Ok(None) };
-    if options.header {
-        piece.first_line += memchr::memchr_iter(b'\n', &piece.bytes[..end]).count() as u64;
-        piece.bytes.drain(..end);
-    }
-    Ok(Some(Parser::Delimited(Delimited::new(options.delimiter, fields))))
 }
 
 /// Parses pieces as long as there are any.
@@ -262,15 +116,17 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         let Ok(work) = works.lock().expect("no panic").recv() else { return };
         let Work { number, piece, input, is_first } = work;
         let mut batch = pool.batch();
-        let origin = input.origin + piece.first_line;
-        batch.begin(context.options.keys.kind(), piece.bytes.len(), piece.first_line, origin);
+        let first_line = piece.first_line();
+        batch.begin(context.options.keys.kind(), piece.len_bytes(), first_line, input.origin + first_line);
         let mut filler = Filler::new(context.options, &input.name, &mut batch, is_first);
         if own.as_ref().is_none_or(|(origin, _)| *origin != input.origin) {
             own = Some((input.origin, input.parser.clone()));
         }
         let parser = own.as_mut().map(|(_, parser)| parser).expect("of this input");
         let result = parser.parse(&piece, &mut filler);
-        pool.texts.lock().expect("no panic").push(piece.bytes);
+        if let Piece::Text(piece) = piece {
+            pool.texts.lock().expect("no panic").push(piece.bytes);
+        }
         if parsed.send((number, result.map(|()| batch))).is_err() {
             return;
         }

@@ -14,6 +14,7 @@ mod columns;
 mod combine;
 mod cut;
 mod error;
+mod feed;
 mod fill;
 mod gather;
 mod index;

@@ -23,23 +23,41 @@ pub enum Duplicates {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// What its name says, without `.gz` or `.zst`: `.jsonl` and `.ndjson` are JSON Lines; all else is delimited text.
+    /// Parquet if it begins like that. Else what its name ends with, without `.gz` or `.zst`: `.jsonl` and `.ndjson` are JSON
+    /// Lines, `.tsv` is delimited by tabs, and all else by the delimiter of the options.
     #[default]
     Auto,
     /// Delimited text, RFC 4180.
     Delimited,
+    /// Text delimited by tabs.
+    Tsv,
     /// One JSON object a line.
     JsonLines,
+    /// Apache Parquet; with the feature `parquet`.
+    Parquet,
 }
 
 impl Format {
     /// The format of an input that is called so.
-    pub(super) fn of(self, name: &str) -> Format {
+    pub(super) fn of(self, name: &str, begins_as_parquet: bool) -> Format {
         let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
         match self {
+            Format::Auto if begins_as_parquet => Format::Parquet,
             Format::Auto if plain.ends_with(".jsonl") || plain.ends_with(".ndjson") => Format::JsonLines,
+            Format::Auto if plain.ends_with(".tsv") => Format::Tsv,
             Format::Auto => Format::Delimited,
             format => format,
+        }
+    }
+}
+
+impl Options {
+    /// The byte between two fields in text of a format, if it has fields.
+    pub(super) fn delimiter_of(&self, format: Format) -> Option<u8> {
+        match format {
+            Format::Auto | Format::Delimited => Some(self.delimiter),
+            Format::Tsv => Some(b'\t'),
+            Format::JsonLines | Format::Parquet => None,
         }
     }
 }

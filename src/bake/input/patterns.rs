@@ -1,7 +1,7 @@
 //! Files by patterns.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use glob::MatchOptions;
 
@@ -26,9 +26,9 @@ pub(super) fn expand<'a>(patterns: &[PathBuf]) -> Result<Vec<Input<'a>>, BakeErr
     Ok(inputs)
 }
 
-fn files(pattern: &PathBuf) -> io::Result<Vec<PathBuf>> {
+fn files(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     let no_such_file = match pattern.symlink_metadata() {
-        Ok(_) => return Ok(vec![pattern.clone()]),
+        Ok(_) => return Ok(vec![pattern.to_path_buf()]),
         Err(error) => error,
     };
     let Some(text) = pattern.to_str().filter(|text| text.contains(['*', '?', '['])) else {

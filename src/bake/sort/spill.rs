@@ -48,11 +48,6 @@ impl SpillFile {
         Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), end_bytes: 0 })
     }
 
-    /// What all runs take up.
-    pub(in crate::bake) fn len_bytes(&self) -> u64 {
-        self.end_bytes
-    }
-
     /// Begins a run of rows whose origins are at or behind this one.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, first_origin: u64) -> RunWriter<'_> {
         let written_to_bytes = self.end_bytes;

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
+use ::parquet::basic::Compression;
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::RowGroupMetaData;
@@ -28,10 +29,9 @@ use crate::bake::{BakeError, Column, RowFault};
 use column::{Cells, ColumnType, Cursor};
 
 /// What a file of Parquet begins with.
-pub(in crate::bake) const MAGIC: [u8; 4] = *b"PAR1";
 
 /// What a piece is to take up in memory, as far as the file's own sizes tell.
-const PIECE_LEN_BYTES: u64 = 4 << 20;
+pub(in crate::bake) const PIECE_LEN_BYTES: u64 = 4 << 20;
 const PIECE_ROWS_MAX: u64 = 16 << 10;
 
 /// Decodes a file piece by piece.
@@ -70,6 +70,16 @@ pub(in crate::bake) struct Piece {
     rows: usize,
     /// In the order of [`Columns`].
     columns: Vec<Cells>,
+}
+
+impl Piece {
+    pub(in crate::bake) fn first_row(&self) -> u64 {
+        self.first_row
+    }
+
+    pub(in crate::bake) fn rows(&self) -> usize {
+        self.rows
+    }
 }
 
 impl ParquetPieces {
@@ -119,6 +129,16 @@ impl ParquetPieces {
 impl Group {
     fn open(file: &SerializedFileReader<File>, index: usize, columns: &[ColumnType]) -> Result<Group, ParquetError> {
         let group = file.get_row_group(index)?;
+        for column in columns {
+            let compression = group.metadata().column(column.leaf()).compression();
+            if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
+                let expected = "where SNAPPY, GZIP, LZ4, ZSTD or none was expected";
+                return Err(ParquetError::General(format!(
+                    "{:?} is compressed by {compression}, {expected}",
+                    column.name()
+                )));
+            }
+        }
         let readers = columns.iter().map(|column| group.get_column_reader(column.leaf())).collect::<Result<_, _>>()?;
         let rows = u64::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General(format!("row group {index} has a negative number of rows")))?;
@@ -250,11 +270,17 @@ fn leaf_of(schema: &SchemaDescriptor, column: &Column, option: &str) -> Result<(
             Err(format!("{option} {name:?} is a list, of which a row may have many values: choose another column"))
         }
         None if root.iter().any(|field| field.name() == name) => {
-            let inside = schema.columns().iter().find(|leaf| leaf.path().parts()[0] == name);
-            let example = inside.map(|leaf| leaf.path().string()).unwrap_or_default();
-            Err(format!(
-                "{option} {name:?} is a group, a list or a map: of a group, name a column inside, as in {example:?}"
-            ))
+            let inside =
+                schema.columns().iter().find(|leaf| leaf.path().parts()[0] == name && leaf.max_rep_level() == 0);
+            Err(match inside {
+                Some(leaf) => {
+                    let example = leaf.path().string();
+                    format!("{option} {name:?} is a group: name a column inside, as in {example:?}")
+                }
+                None => format!(
+                    "{option} {name:?} is a list or a map, of which a row may have many values: choose another column"
+                ),
+            })
         }
         None => {
             let names: Vec<_> = root.iter().map(|field| field.name()).collect();
