@@ -11,6 +11,7 @@ mod memory;
 mod order;
 mod rows;
 mod search;
+mod unchecked;
 
 use std::fs::{self, File};
 use std::io;
@@ -38,6 +39,7 @@ pub(crate) use order::prefix_end;
 pub(crate) use rows::Page;
 pub use rows::Rows;
 pub(crate) use search::Found;
+pub use unchecked::Unchecked;
 
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;
@@ -166,12 +168,7 @@ impl Store {
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        let open = || match fs::metadata(path)?.is_file() {
-            true => File::open(path),
-            // Opening a pipe would wait for a writer.
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
-        };
-        let file = open().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
+        let file = open_file(path)?;
         Store::over(memory::hold(&file, path, options, done)?, path)
     }
 
@@ -182,22 +179,7 @@ impl Store {
     }
 
     fn over(map: Map, path: &Path) -> Result<Store, StoreError> {
-        let path = path.to_path_buf();
-        let layout = match Layout::decode(map.bytes()) {
-            Ok(layout) => layout,
-            Err(error) => return Err(StoreError::Format { path, error }),
-        };
-        let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
-        let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
-        let mut store = Store { map, layout, typical_len_bytes, common_len_bytes: 0, directory: Directory::default() };
-        if let (Some((first, _)), Some((last, _))) = (store.first(), store.last()) {
-            store.common_len_bytes = first.common_len_bytes(&last);
-        }
-        store.directory = Directory::of(store.fences());
-        match check::all(&store) {
-            Ok(()) => Ok(store),
-            Err(error) => Err(StoreError::Format { path, error }),
-        }
+        Unchecked::over(map, path)?.check()
     }
 
     /// The value of a key, or `None` if the key is not in the table.
@@ -408,6 +390,15 @@ impl Store {
         let start = section.offset_bytes as usize;
         &self.map.bytes()[start..start + section.len_bytes as usize]
     }
+}
+
+fn open_file(path: &Path) -> Result<File, StoreError> {
+    let open = || match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        // Opening a pipe would wait for a writer.
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    };
+    open().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
 }
 
 #[inline(always)]

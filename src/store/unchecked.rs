@@ -1,0 +1,107 @@
+//! A file whose header is sound, before the rest of it is believed.
+//!
+//! In: a path. Out: what the header says, which sections are not as it says,
+//! and, if all is well, a [`Store`]. It looks nothing up.
+
+use std::path::{Path, PathBuf};
+
+use super::directory::Directory;
+use super::map::Map;
+use super::memory::{self, OpenOptions};
+use super::{PREFETCH_MAX_BYTES, Store, StoreError, check};
+use crate::format::checksum::section_sum_of;
+use crate::format::header::{Layout, SectionKind};
+
+/// A baked file of which only the header has been read and checked: the first
+/// half of [`Store::open`], for programs that tell what a damaged file still
+/// says, or that ask no more of a file than its header has.
+///
+/// # Example
+/// ```
+/// # #[cfg(feature = "bake")] {
+/// # use zero_kv::bake::{self, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("storage.db");
+/// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// use zero_kv::format::header::SectionKind;
+/// use zero_kv::store::Unchecked;
+///
+/// let file = Unchecked::open(&path)?;
+/// assert_eq!(file.layout().dimensions.row_count, 2);
+/// assert_eq!(file.damaged_sections(), []);
+/// assert_eq!(file.check()?.get(7)?, Some(&b"seven"[..]));
+///
+/// // One byte of the first value.
+/// let mut bytes = std::fs::read(&path)?;
+/// let at = bytes.windows(5).position(|window| window == b"seven").expect("the value");
+/// bytes[at] = b'S';
+/// std::fs::write(&path, bytes)?;
+///
+/// let file = Unchecked::open(&path)?;
+/// assert_eq!(file.damaged_sections(), [SectionKind::Records]);
+/// assert!(file.check().is_err());
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Unchecked {
+    /// Without what is made from the file's contents.
+    store: Store,
+    path: PathBuf,
+}
+
+impl Unchecked {
+    /// Opens a baked file and checks its header: that its digest is right, and
+    /// that the file has the length and the sections that it says.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be opened or mapped,
+    /// [`StoreError::Format`] if the header is not that of a file of this version,
+    /// or not that of this file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Unchecked, StoreError> {
+        let path = path.as_ref();
+        let file = super::open_file(path)?;
+        Unchecked::over(memory::hold(&file, path, &OpenOptions::default(), &mut |_| ())?, path)
+    }
+
+    pub(super) fn over(map: Map, path: &Path) -> Result<Unchecked, StoreError> {
+        let path = path.to_path_buf();
+        let layout = match Layout::decode(map.bytes()) {
+            Ok(layout) => layout,
+            Err(error) => return Err(StoreError::Format { path, error }),
+        };
+        let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
+        let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
+        let store = Store { map, layout, typical_len_bytes, common_len_bytes: 0, directory: Directory::default() };
+        Ok(Unchecked { store, path })
+    }
+
+    /// What the header says, and where the sections are.
+    pub fn layout(&self) -> &Layout {
+        &self.store.layout
+    }
+
+    /// The sections whose bytes do not have the checksum that the header has for
+    /// them, in the order of the file. Reads the whole file.
+    pub fn damaged_sections(&self) -> Vec<SectionKind> {
+        let sections = self.store.layout.sections().into_iter();
+        let damaged = sections.filter(|(_, place)| section_sum_of(self.store.section(place)) != place.checksum);
+        damaged.map(|(section, _)| section).collect()
+    }
+
+    /// Checks the rest as [`Store::open`] does.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`], which names the section, block or row that is wrong.
+    pub fn check(self) -> Result<Store, StoreError> {
+        let Unchecked { mut store, path } = self;
+        if let (Some((first, _)), Some((last, _))) = (store.first(), store.last()) {
+            store.common_len_bytes = first.common_len_bytes(&last);
+        }
+        store.directory = Directory::of(store.fences());
+        match check::all(&store) {
+            Ok(()) => Ok(store),
+            Err(error) => Err(StoreError::Format { path, error }),
+        }
+    }
+}
