@@ -1,0 +1,190 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use zero_kv::DEFAULT_SOCKET;
+
+/// Asks a running kv_store, or a baked file, for keys, or for rows in key order; and tells what
+/// is in files.
+///
+/// What a key is, the table says: if its keys are numbers, an unsigned 64-bit decimal; else the
+/// bytes of the argument as they are.
+///
+/// Rows are written as lines `key,value`, quoted where they must be, as baker reads them.
+///
+/// Exit status: 0 if there is such a key or row, 1 if there is none, 2 after an error. What it
+/// is for inspect, verify, dump and diff, their help says.
+#[derive(Parser)]
+#[command(name = "zkv", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[arg(long, global = true, value_name = "PATH", help = format!("Socket of the server to ask [default: {DEFAULT_SOCKET}]"))]
+    pub(crate) socket: Option<PathBuf>,
+    /// Baked file to ask, without a server; not together with --socket
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) db: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Ask(Question),
+    #[command(flatten)]
+    File(FileCommand),
+}
+
+/// What a server and a file answer alike.
+#[derive(Subcommand)]
+pub(crate) enum Question {
+    /// Write the key's value to standard output, as it is, without a line end
+    ///
+    /// With several keys, write their rows, in the order of the keys.
+    ///
+    /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
+    Get {
+        /// Unsigned 64-bit decimals, or bytes; after `--` if one begins with `-`
+        #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+        keys: Vec<OsString>,
+    },
+    /// Print nothing, and tell by the exit status whether the key is in the table
+    Exists(KeyArg),
+    /// Write the row with the largest key that is not above KEY
+    Floor(KeyArg),
+    /// Write the row with the smallest key that is not below KEY
+    Ceiling(KeyArg),
+    /// Write the row with the smallest key
+    First,
+    /// Write the row with the largest key
+    Last,
+    /// Write the rows of a range in key order; without bounds, all
+    Range {
+        #[command(flatten)]
+        range: RangeArgs,
+        /// Begin with the largest key
+        #[arg(long)]
+        reverse: bool,
+        /// Write so many rows at most
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Write how many keys lie in a range; without bounds, all
+    Count {
+        #[command(flatten)]
+        range: RangeArgs,
+    },
+}
+
+/// What is done with files.
+#[derive(Subcommand)]
+pub(crate) enum FileCommand {
+    /// Tell what a file holds: header, sections, keys, sizes of values
+    ///
+    /// The whole file is read and checked. Of a damaged one it tells what the header says and
+    /// which sections are damaged.
+    ///
+    /// Exit status: 0 if the file is whole, 1 if it is damaged or no baked file, 2 if it cannot be read.
+    Inspect {
+        /// Baked file
+        file: PathBuf,
+        /// Write one JSON object on one line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a file as a whole: every checksum, the order of the keys, and that each is found
+    ///
+    /// Exit status: 0 if the file is whole, 1 if it is damaged or no baked file, 2 if it cannot be read.
+    Verify {
+        /// Baked file
+        file: PathBuf,
+    },
+    /// Write the rows of a file as text that bakes to the same file
+    ///
+    /// Exit status: 0 done, 2 after an error. Who closes the pipe early has read enough: that is no error.
+    Dump(DumpArgs),
+    /// Tell in which rows two files differ, in key order
+    ///
+    /// A line of text begins with `-` for a key that only A has, `+` for one that only B has, `~`
+    /// for one with another value. The last line counts them. Files whose headers have the same
+    /// digest have the same rows; nothing more is read of them.
+    ///
+    /// Exit status: 0 if all rows are the same, 1 if not, 2 after an error.
+    Diff(DiffArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DumpArgs {
+    /// Baked file
+    pub(crate) file: PathBuf,
+    /// What to write
+    #[arg(long, value_name = "FORMAT", default_value = "csv")]
+    pub(crate) format: DumpFormat,
+    /// File to write, put in place whole; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum DumpFormat {
+    /// Lines `key,value`, quoted where they must be
+    Csv,
+    /// The same with tabs, for `baker --delimiter '\t'`
+    Tsv,
+    /// Lines `{"key":…,"value":"…"}`; only for tables that are UTF-8
+    Jsonl,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DiffArgs {
+    /// Baked file
+    pub(crate) a: PathBuf,
+    /// Baked file to compare with it
+    pub(crate) b: PathBuf,
+    /// Write the values too
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Write nothing but the counts
+    #[arg(long, conflicts_with = "values")]
+    pub(crate) summary: bool,
+    /// What to write
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: DiffFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum DiffFormat {
+    /// Lines to read: keys and values of bytes are quoted, what is not printable ASCII is escaped
+    Text,
+    /// A JSON object a line; only for tables that are UTF-8
+    Jsonl,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct KeyArg {
+    /// Unsigned 64-bit decimal, or bytes; after `--` if it begins with `-`
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RangeArgs {
+    /// Keys from this one on
+    #[arg(long, value_name = "KEY", conflicts_with = "after")]
+    pub(crate) from: Option<OsString>,
+    /// Keys above this one
+    #[arg(long, value_name = "KEY")]
+    pub(crate) after: Option<OsString>,
+    /// Keys up to this one
+    #[arg(long, value_name = "KEY", conflicts_with = "before")]
+    pub(crate) to: Option<OsString>,
+    /// Keys below this one
+    #[arg(long, value_name = "KEY")]
+    pub(crate) before: Option<OsString>,
+    /// Keys that begin with these bytes
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["from", "after", "to", "before"])]
+    pub(crate) prefix: Option<OsString>,
+}

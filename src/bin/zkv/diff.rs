@@ -1,0 +1,160 @@
+//! In which rows two files differ.
+//!
+//! In: two baked files with keys of one kind. Out: a line for each row that is
+//! not in both, and how many of each there are. Holds no rows: both files are
+//! walked along in key order, side by side.
+
+use std::io::{self, Write};
+
+use anyhow::bail;
+use serde::Serialize;
+use zero_kv::store::{Rows, Unchecked};
+use zero_kv::{Key, Store};
+
+use crate::args::{DiffArgs, DiffFormat};
+use crate::output::{JsonKey, all_read, buffered, json_value, settle, unwritten, write_json};
+
+const NOT_TEXT: &str = "use --format text";
+
+/// A key whose rows differ: what stands behind it in either file, if anything.
+struct Change<'a> {
+    key: Key<'a>,
+    a: Option<&'a [u8]>,
+    b: Option<&'a [u8]>,
+}
+
+#[derive(Default, Serialize)]
+struct Counts {
+    only_in_a: u64,
+    only_in_b: u64,
+    changed: u64,
+    same: u64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    change: &'static str,
+    key: JsonKey<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<&'a str>,
+}
+
+/// Whether all rows are the same.
+pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
+    let (a, b) = (Unchecked::open(&args.a)?, Unchecked::open(&args.b)?);
+    let [kind_a, kind_b] = [&a, &b].map(|file| file.layout().dimensions.key_kind);
+    if kind_a != kind_b {
+        bail!(
+            "the keys of {} are {kind_a}, those of {} are {kind_b}: only tables of one kind compare",
+            args.a.display(),
+            args.b.display()
+        );
+    }
+    let mut output = buffered(io::stdout().lock());
+    let mut counts = Counts::default();
+    let written = if a.layout().digest() == b.layout().digest() {
+        counts.same = a.layout().dimensions.row_count;
+        Ok(())
+    } else {
+        let (a, b) = (a.check()?, b.check()?);
+        compare(&a, &b, &mut counts, |change| match (args.summary, args.format) {
+            (true, _) => Ok(()),
+            (false, DiffFormat::Text) => Ok(write_text(&mut output, &change, args.values)?),
+            (false, DiffFormat::Jsonl) => write_line(&mut output, &change, args.values),
+        })
+    };
+    let written = written.and_then(|()| Ok(write_counts(&mut output, args, &counts)?));
+    settle(written, unwritten)?;
+    Ok(counts.are_all_same())
+}
+
+/// Walks along both tables, counts their rows, and hands on those that differ.
+fn compare<'s>(
+    a: &'s Store,
+    b: &'s Store,
+    counts: &mut Counts,
+    mut differs: impl FnMut(Change<'s>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (mut rows_a, mut rows_b) = (a.iter(), b.iter());
+    let (mut row_a, mut row_b) = (rows_a.next(), rows_b.next());
+    // The least key that is left, and what each has behind it.
+    while let Some(key) = [row_a, row_b].into_iter().flatten().map(|(key, _)| key).min() {
+        let change = Change { key, a: take(key, &mut row_a, &mut rows_a), b: take(key, &mut row_b, &mut rows_b) };
+        *counts.of(&change) += 1;
+        if change.a != change.b {
+            differs(change)?;
+        }
+    }
+    all_read(&rows_a).and_then(|()| all_read(&rows_b))
+}
+
+/// The value of a row, if it has this key; the row that follows takes its place.
+fn take<'s>(key: Key<'_>, row: &mut Option<(Key<'s>, &'s [u8])>, rows: &mut Rows<'s>) -> Option<&'s [u8]> {
+    let (_, value) = row.filter(|row| row.0 == key)?;
+    *row = rows.next();
+    Some(value)
+}
+
+impl Counts {
+    fn of(&mut self, change: &Change<'_>) -> &mut u64 {
+        match (change.a, change.b) {
+            (Some(a), Some(b)) if a == b => &mut self.same,
+            (Some(_), None) => &mut self.only_in_a,
+            (None, Some(_)) => &mut self.only_in_b,
+            _ => &mut self.changed,
+        }
+    }
+
+    fn are_all_same(&self) -> bool {
+        self.only_in_a + self.only_in_b + self.changed == 0
+    }
+}
+
+fn write_text(output: &mut impl Write, change: &Change<'_>, values: bool) -> io::Result<()> {
+    let sign = match (change.a, change.b) {
+        (_, None) => '-',
+        (None, _) => '+',
+        _ => '~',
+    };
+    match change.key {
+        Key::U64(key) => write!(output, "{sign} {key}")?,
+        Key::Bytes(key) => write!(output, "{sign} \"{}\"", key.escape_ascii())?,
+    }
+    if values {
+        for value in [change.a, change.b].into_iter().flatten() {
+            write!(output, " \"{}\"", value.escape_ascii())?;
+        }
+    }
+    output.write_all(b"\n")
+}
+
+fn write_line(output: &mut impl Write, change: &Change<'_>, values: bool) -> anyhow::Result<()> {
+    let value = |value: Option<_>| match value {
+        Some(value) if values => json_value(change.key, value, NOT_TEXT).map(Some),
+        _ => Ok(None),
+    };
+    let line = Line {
+        change: match (change.a, change.b) {
+            (_, None) => "only_in_a",
+            (None, _) => "only_in_b",
+            _ => "changed",
+        },
+        key: JsonKey::of(change.key, NOT_TEXT)?,
+        a: value(change.a)?,
+        b: value(change.b)?,
+    };
+    Ok(write_json(output, &line)?)
+}
+
+fn write_counts(output: &mut impl Write, args: &DiffArgs, counts: &Counts) -> io::Result<()> {
+    match args.format {
+        DiffFormat::Text => {
+            let Counts { only_in_a, only_in_b, changed, same } = counts;
+            writeln!(output, "{only_in_a} only in A, {only_in_b} only in B, {changed} changed, {same} the same")?;
+        }
+        DiffFormat::Jsonl => write_json(output, counts)?,
+    }
+    output.flush()
+}

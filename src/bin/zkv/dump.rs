@@ -1,0 +1,127 @@
+//! A file's rows as text that bakes to the same file.
+//!
+//! In: a baked file, and the rows that are wanted. Out: text, on standard output
+//! or in a file that is put in place whole. Holds no more than a buffer of it.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use serde::Serialize;
+use tempfile::NamedTempFile;
+use zero_kv::Store;
+use zero_kv::store::Rows;
+
+use crate::args::{DumpArgs, DumpFormat};
+use crate::output::{JsonKey, all_read, buffered, csv_writer, json_value, settle, write_json, write_record};
+
+const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
+
+#[derive(Serialize)]
+struct Line<'a> {
+    key: JsonKey<'a>,
+    value: &'a str,
+}
+
+pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
+    let output = Output::at(&args.output, &args.file)?;
+    let store = Store::open(&args.file)?;
+    let rows = args.range.rows(&store)?;
+    let written = match args.format {
+        DumpFormat::Csv => write_delimited(output.file(), b',', rows),
+        DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
+        DumpFormat::Jsonl => write_lines(output.file(), rows),
+    };
+    settle(written, |error| output.unwritten(error))?;
+    output.finish()?;
+    Ok(true)
+}
+
+fn write_delimited(output: &File, delimiter: u8, mut rows: Rows<'_>) -> anyhow::Result<()> {
+    let Some((first_key, _)) = rows.clone().next() else { return all_read(&rows) };
+    let mut csv = csv_writer(output, delimiter, first_key);
+    for (key, value) in rows.by_ref() {
+        write_record(&mut csv, key, value)?;
+    }
+    csv.flush()?;
+    all_read(&rows)
+}
+
+fn write_lines(output: &File, mut rows: Rows<'_>) -> anyhow::Result<()> {
+    let mut output = buffered(output);
+    for (key, value) in rows.by_ref() {
+        let line = Line { key: JsonKey::of(key, NOT_TEXT)?, value: json_value(key, value, NOT_TEXT)? };
+        write_json(&mut output, &line)?;
+    }
+    output.flush()?;
+    all_read(&rows)
+}
+
+/// Where text goes.
+enum Output {
+    /// Standard output, or something else that cannot be replaced, and its name.
+    Stream(File, String),
+    /// A file beside its place.
+    New(NamedTempFile, PathBuf),
+}
+
+impl Output {
+    /// `input` is the file that must not be written to.
+    fn at(path: &Path, input: &Path) -> anyhow::Result<Output> {
+        if path == Path::new("-") {
+            // Not io::stdout, which has a buffer of its own and looks for line ends.
+            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(crate::output::unwritten)?;
+            return Ok(Output::Stream(stdout.into(), "standard output".to_owned()));
+        }
+        let name = path.display();
+        let place = match fs::metadata(path) {
+            Ok(there)
+                if fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (there.dev(), there.ino())) =>
+            {
+                bail!("{name}: is also the input: name another file with -o")
+            }
+            Ok(there) if !there.is_file() => {
+                let opened = File::options().write(true).open(path);
+                return opened
+                    .map(|file| Output::Stream(file, name.to_string()))
+                    .map_err(|error| anyhow!("{name}: {error}"));
+            }
+            // A symbolic link is followed.
+            Ok(_) => fs::canonicalize(path),
+            Err(_) => Ok(path.to_path_buf()),
+        };
+        let place = place.map_err(|error| anyhow!("{name}: {error}"))?;
+        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // The umask takes away from these rights.
+        let rights = Permissions::from_mode(0o666);
+        let created = tempfile::Builder::new().prefix(".zkv.").suffix(".tmp").permissions(rights).tempfile_in(folder);
+        created.map(|file| Output::New(file, place)).map_err(|error| anyhow!("{name}: {error}"))
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Output::Stream(file, _) => file,
+            Output::New(file, _) => file.as_file(),
+        }
+    }
+
+    fn unwritten(&self, error: io::Error) -> anyhow::Error {
+        match self {
+            Output::Stream(_, name) => anyhow!("{name}: {error}"),
+            Output::New(_, place) => anyhow!("{}: {error}", place.display()),
+        }
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Output::Stream(..) => Ok(()),
+            Output::New(file, place) => match file.persist(&place) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(anyhow!("{}: {}", place.display(), error.error)),
+            },
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Whether a file is whole.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use zero_kv::Store;
+
+use crate::output::{tell_damage, unwritten};
+
+/// Checks all that [`Store::open`] does, and says how fast.
+pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
+    let started = Instant::now();
+    let store = match Store::open(path) {
+        Ok(store) => store,
+        Err(error) => return tell_damage(error),
+    };
+    let (seconds, len_bytes) = (started.elapsed().as_secs_f64(), store.file_len_bytes());
+    let rate = len_bytes as f64 / seconds / 1e9;
+    let (name, rows) = (path.display(), store.len());
+    let mut output = io::stdout().lock();
+    writeln!(output, "{name}: whole: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
+        .and_then(|()| output.flush())
+        .map_err(unwritten)?;
+    Ok(true)
+}

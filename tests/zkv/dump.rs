@@ -1,0 +1,250 @@
+//! `zkv dump`: text that bakes to the same file.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileExt, symlink};
+use std::process::Stdio;
+
+use serde_json::Value;
+use zero_kv::{Key, Store};
+
+use super::*;
+use crate::support::{Random, TestKey, bake_to};
+
+/// What delimited text and JSON have to quote or escape, and what is no UTF-8.
+const NASTY: &[&[u8]] = &[
+    b",",
+    b"\t",
+    b"\"",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\0",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b" ",
+    b"\\",
+    b"a",
+    b"\xc3\xa9",
+    b"\x1b",
+    b"#",
+];
+
+fn dump(db: &Path, more: &[&str]) -> Output {
+    zkv().arg("dump").arg(db).args(more).output().unwrap()
+}
+
+fn nasty(random: &mut Random, least: usize, is_text: bool) -> Vec<u8> {
+    let pieces = least + random.below(6);
+    let piece = |random: &mut Random| loop {
+        let piece = NASTY[random.below(NASTY.len())];
+        if !is_text || str::from_utf8(piece).is_ok() {
+            return piece;
+        }
+    };
+    (0..pieces).flat_map(|_| piece(random).to_vec()).collect()
+}
+
+/// Rows of every sort, baked; in some tables the least key begins with a byte
+/// order mark.
+fn tables<K: TestKey>(folder: &Path, mut key: impl FnMut(&mut Random) -> K, is_text: bool) -> Vec<PathBuf> {
+    let seed = 0xd09;
+    println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    let tables = [0, 1, 2, 100, 1000].map(|count| {
+        let mut rows: Vec<_> = (0..count).map(|_| (key(&mut random), nasty(&mut random, 0, is_text))).collect();
+        rows.sort();
+        rows.dedup_by(|a, b| a.0 == b.0);
+        let db = folder.join(format!("{count}.db"));
+        bake_to(&db, &rows);
+        db
+    });
+    tables.to_vec()
+}
+
+fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], delimiter: u8) {
+    let again = db.with_extension("again");
+    let output = dump(db, more);
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+    let mut options = Options::default();
+    options.keys = K::KEYS;
+    options.delimiter = delimiter;
+    bake::bake_csv(&output.stdout[..], &again, &options, &mut |_| ()).unwrap();
+    assert!(fs::read(db).unwrap() == fs::read(&again).unwrap(), "{} {more:?}", db.display());
+}
+
+/// The rows of JSON Lines, held against the file.
+fn lines_are_the_rows(db: &Path) {
+    let output = dump(db, &["--format", "jsonl"]);
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+    let store = Store::open(db).unwrap();
+    let mut lines = output.stdout.split_inclusive(|byte| *byte == b'\n');
+    for (key, value) in &store {
+        let line: Value = serde_json::from_slice(lines.next().unwrap()).unwrap();
+        assert_eq!(line.as_object().unwrap().len(), 2, "{line}");
+        match key {
+            Key::U64(key) => assert_eq!(line["key"], key),
+            Key::Bytes(key) => assert_eq!(line["key"].as_str().unwrap().as_bytes(), key),
+        }
+        assert_eq!(line["value"].as_str().unwrap().as_bytes(), value);
+    }
+    assert!(lines.next().is_none());
+}
+
+#[test]
+fn a_dump_of_numbers_bakes_to_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for db in tables(folder.path(), |random| random.next() >> random.below(64), false) {
+        bakes_to_the_same::<u64>(&db, &[], b',');
+        bakes_to_the_same::<u64>(&db, &["--format", "csv"], b',');
+        bakes_to_the_same::<u64>(&db, &["--format", "tsv"], b'\t');
+    }
+    for db in tables(folder.path(), |random| random.next() >> random.below(64), true) {
+        lines_are_the_rows(&db);
+    }
+}
+
+#[test]
+fn a_dump_of_bytes_bakes_to_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for db in tables(folder.path(), |random| nasty(random, 1, false), false) {
+        bakes_to_the_same::<Vec<u8>>(&db, &[], b',');
+        bakes_to_the_same::<Vec<u8>>(&db, &["--format", "tsv"], b'\t');
+    }
+    for db in tables(folder.path(), |random| nasty(random, 1, true), true) {
+        lines_are_the_rows(&db);
+    }
+    // The first bytes of the text are those of a byte order mark, and of the file.
+    let db = folder.path().join("mark.db");
+    bake_to(&db, &[(b"\xef\xbb\xbfmark".to_vec(), b"v".to_vec()), (b"\xf0".to_vec(), Vec::new())]);
+    bakes_to_the_same::<Vec<u8>>(&db, &[], b',');
+    bakes_to_the_same::<Vec<u8>>(&db, &["--format=tsv"], b'\t');
+}
+
+#[test]
+fn json_lines_name_the_row_that_they_cannot_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    let lines = |db: &Path| dump(db, &["--format", "jsonl", "-o", db.with_extension("jsonl").to_str().unwrap()]);
+    bake_to(&db, &[(7_u64, b"seven".to_vec()), (8, b"\xff".to_vec())]);
+    assert_error(&lines(&db), &["value of key 8 is not UTF-8", "--format csv"]);
+    bake_to(&db, &[(b"k\xff".to_vec(), b"v".to_vec())]);
+    assert_error(&lines(&db), &[r#"the key "k\xff" is not UTF-8"#, "--format csv"]);
+    assert_eq!(files(folder.path()), ["table.db"], "nothing is left of what was not whole");
+}
+
+#[test]
+fn a_part_of_the_rows_can_be_dumped() {
+    let (_folder, db) = baked();
+    assert_answer(&dump(&db, &["--to", "8"]), 0, b"7,seven\n8,\n");
+    assert_answer(&dump(&db, &["--after", "8", "--before", "9"]), 0, b"");
+    assert_answer(&dump(&db, &["--from=8", "--to=8", "--format=jsonl"]), 0, b"{\"key\":8,\"value\":\"\"}\n");
+    bake_as(Keys::Bytes, b"ant,1\nbee,2\nbumblebee,3\n", &db).unwrap();
+    assert_answer(&dump(&db, &["--prefix", "b", "--format", "tsv"]), 0, b"bee\t2\nbumblebee\t3\n");
+    assert_usage_error(&dump(&db, &["--prefix", "b", "--to", "c"]), "cannot be used with");
+}
+
+#[test]
+fn the_output_is_put_in_place_whole() {
+    let (folder, db) = baked();
+    let text = folder.path().join("table.csv");
+    fs::write(&text, "what was there").unwrap();
+    let to_text = |db: &Path| dump(db, &["-o", text.to_str().unwrap()]);
+    // A file that cannot be dumped leaves what was there.
+    let whole = fs::read(&db).unwrap();
+    fs::write(&db, &whole[1..]).unwrap();
+    assert_error(&to_text(&db), &["table.db: "]);
+    assert_eq!(fs::read(&text).unwrap(), b"what was there");
+    fs::write(&db, &whole).unwrap();
+    assert_answer(&to_text(&db), 0, b"");
+    assert_eq!(fs::read(&text).unwrap(), dump(&db, &[]).stdout);
+    assert_eq!(files(folder.path()), ["table.csv", "table.db"]);
+
+    let link = folder.path().join("link.csv");
+    symlink("table.csv", &link).unwrap();
+    fs::write(&text, "what was there").unwrap();
+    assert_answer(&dump(&db, &["-o", link.to_str().unwrap()]), 0, b"");
+    assert_eq!(fs::read(&text).unwrap(), dump(&db, &[]).stdout);
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("table.csv"));
+
+    let onto_itself = dump(&db, &["-o", db.to_str().unwrap()]);
+    assert_error(&onto_itself, &["table.db: is also the input"]);
+    assert_eq!(fs::read(&db).unwrap(), whole);
+    assert_error(&dump(&db, &["-o", "/no/such/folder/table.csv"]), &["/no/such/folder/table.csv: No such file"]);
+    assert_error(&dump(&db, &["-o", "/dev/full"]), &["/dev/full: No space left"]);
+    assert_answer(&dump(&db, &["-o", "/dev/null"]), 0, b"");
+    assert_answer(&dump(&db, &["-o", "-"]), 0, &fs::read(&text).unwrap());
+}
+
+/// The names in a folder, in order.
+fn files(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_closed_pipe_is_a_quiet_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    // More than a pipe and the buffers hold.
+    let rows: Vec<(u64, Vec<u8>)> = (0..2000).map(|key| (key, vec![b'v'; 1000])).collect();
+    bake_to(&db, &rows);
+    for format in ["csv", "tsv", "jsonl"] {
+        let mut command = zkv();
+        command.args(["dump", "--format", format]).arg(&db).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!((child.wait().unwrap().code(), &*stderr), (Some(0), ""), "{format} {line}");
+    }
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = zkv().arg("dump").arg(&db).stdout(full).output().unwrap();
+    assert_error(&output, &["standard output: No space left"]);
+}
+
+#[test]
+fn a_dump_takes_memory_for_buffers_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    // 16 MB of values that all have to be quoted or escaped.
+    let rows: Vec<(u64, Vec<u8>)> = (0..80).map(|key| (key, [&b"\""[..], &[b'v'; 200_000]].concat())).collect();
+    bake_to(&db, &rows);
+    for format in ["csv", "tsv", "jsonl"] {
+        let mut command = zkv_within(4 << 10);
+        let output = command.args(["dump", "--format", format, "-o", "/dev/null"]).arg(&db).output().unwrap();
+        assert_answer(&output, 0, b"");
+    }
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_no_shorter_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    // More than a pipe and the buffers hold.
+    let rows: Vec<(u64, Vec<u8>)> = (0..2000).map(|key| (key, vec![b'v'; 1000])).collect();
+    for format in ["csv", "tsv", "jsonl"] {
+        bake_to(&db, &rows);
+        let mut command = zkv();
+        command.args(["dump", "--format", format]).arg(&db).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut text = child.stdout.take().unwrap();
+        // With the first bytes the file has been opened and checked.
+        text.read_exact(&mut [0]).unwrap();
+        let bytes = fs::read(&db).unwrap();
+        let last_value_at = bytes.windows(1000).rposition(|window| window == [b'v'; 1000]).unwrap();
+        // The header of its record, in front of it.
+        let file = fs::File::options().write(true).open(&db).unwrap();
+        file.write_all_at(&[0xff; 8], last_value_at as u64 - 8).unwrap();
+        text.read_to_end(&mut Vec::new()).unwrap();
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{format} {stderr}");
+        assert!(
+            stderr.starts_with("zkv: rows cannot be read any more, 1 of them: the file has changed"),
+            "{format} {stderr}"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What `zkv` promises: exit status, standard output, standard error.
+
+#![cfg(feature = "cli")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../peer/mod.rs"]
+mod peer;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod both;
+mod diff;
+mod dump;
+mod file;
+mod inspect;
+mod server;
+mod usage;
+mod verify;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use zero_kv::bake::{self, Keys, Options};
+
+use peer::Peer;
+
+const BINARY: &[u8] = b"\0\xff\n\r\n,\"\x1b[31m";
+
+fn zkv() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_zkv"))
+}
+
+fn ask_file(db: &Path, question: &[&str]) -> Output {
+    zkv().args(question).arg("--db").arg(db).output().unwrap()
+}
+
+fn ask_peer(peer: &Peer, question: &[&str]) -> Output {
+    zkv().args(question).arg("--socket").arg(peer.socket()).output().unwrap()
+}
+
+/// Exit status and standard output are these, and nothing was complained about.
+#[track_caller]
+fn assert_answer(output: &Output, status: i32, stdout: &[u8]) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &output.stdout[..], &*stderr), (Some(status), stdout, ""));
+}
+
+/// The exit status is 2, nothing was printed, and the only line of complaint
+/// begins with `zkv: ` and says each of these once.
+#[track_caller]
+fn assert_error(output: &Output, said: &[&str]) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{stderr}");
+    assert!(stderr.starts_with("zkv: ") && stderr.lines().count() == 1, "{stderr}");
+    for part in said {
+        assert_eq!(stderr.matches(part).count(), 1, "{stderr} does not say {part:?} once");
+    }
+}
+
+/// The exit status is 1, nothing was printed, and the only line of complaint
+/// begins with `zkv: ` and says this.
+#[track_caller]
+fn assert_damaged(output: &Output, said: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{stderr}");
+    assert!(stderr.starts_with("zkv: ") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains(said), "{stderr} does not say {said:?}");
+}
+
+/// clap refused the command line, and said this.
+#[track_caller]
+fn assert_usage_error(output: &Output, said: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(said), "{stderr} does not say {said:?}");
+}
+
+/// `zkv` with so much memory of its own; what it maps of files does not count.
+fn zkv_within(memory_kib: usize) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -d {memory_kib} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_zkv")]);
+    command
+}
+
+fn baked() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    let mut csv = b"7,seven\n8,\n18446744073709551615,last\n9,\"".to_vec();
+    for byte in BINARY {
+        csv.extend(std::iter::repeat_n(byte, if *byte == b'"' { 2 } else { 1 }));
+    }
+    csv.extend(b"\"\n");
+    bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).unwrap();
+    (folder, db)
+}
+
+fn bake_as(keys: Keys, csv: &[u8], db: &Path) -> Result<bake::Report, bake::BakeError> {
+    let mut options = Options::default();
+    options.keys = keys;
+    bake::bake_csv(csv, db, &options, &mut |_| ())
+}

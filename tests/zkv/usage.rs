@@ -1,0 +1,93 @@
+//! The command line, and streams that nobody reads.
+
+use super::*;
+use crate::peer::{COUNT_7, NOT_FOUND};
+
+#[test]
+fn options_come_before_or_after_the_subcommand() {
+    let (_folder, db) = baked();
+    let before = zkv().arg("--db").arg(&db).args(["get", "7"]).output().unwrap();
+    assert_answer(&before, 0, b"seven");
+    let between = zkv().arg("get").arg("--db").arg(&db).arg("7").output().unwrap();
+    assert_answer(&between, 0, b"seven");
+    let peer = Peer::answering(&[COUNT_7, NOT_FOUND]);
+    let before = zkv().arg("--socket").arg(peer.socket()).args(["get", "7"]).output().unwrap();
+    assert_answer(&before, 1, b"");
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_refused() {
+    let (_folder, db) = baked();
+    for key in ["", "-1", "+7", " 7", "0x7", "seven", "18446744073709551616"] {
+        for question in [["get", key], ["exists", key], ["floor", key], ["ceiling", key]] {
+            assert_error(&ask_file(&db, &question), &[&format!("the key is \"{key}\""), "an unsigned 64-bit decimal"]);
+            assert_error(&ask_peer(&Peer::answering(&[COUNT_7]), &question), &["an unsigned 64-bit decimal"]);
+        }
+    }
+    for bound in ["--from=x", "--after=", "--to=-1", "--before=0x7"] {
+        for question in ["range", "count"] {
+            assert_error(&ask_file(&db, &[question, bound]), &["an unsigned 64-bit decimal"]);
+        }
+    }
+    for both in
+        [["--from=1", "--after=1"], ["--to=1", "--before=1"], ["--prefix=1", "--to=1"], ["--after=1", "--prefix=1"]]
+    {
+        assert_usage_error(&ask_file(&db, &["range", both[0], both[1]]), "cannot be used with");
+        assert_usage_error(&ask_file(&db, &["count", both[0], both[1]]), "cannot be used with");
+    }
+    assert_usage_error(&ask_file(&db, &["range", "--limit=-1"]), "invalid value");
+    assert_error(&ask_file(&db, &["range", "--prefix", "1"]), &["keys of this table are unsigned 64-bit numbers"]);
+    assert_usage_error(&ask_file(&db, &["get"]), "<KEY>");
+    assert_usage_error(&ask_file(&db, &["put", "7"]), "put");
+    for both in [["--socket", "s", "get", "7"], ["get", "7", "--socket", "s"]] {
+        assert_usage_error(&ask_file(&db, &both), "--socket and --db cannot be used together");
+    }
+}
+
+#[test]
+fn the_help_tells_the_exit_status_and_the_default_socket() {
+    let version = zkv().arg("--version").output().unwrap();
+    assert_answer(&version, 0, concat!("zkv ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+    let output = zkv().arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(help.contains("Exit status: 0") && help.contains("[default: /tmp/zero-kv.sock]"), "{help}");
+}
+
+#[test]
+fn output_that_nobody_reads_is_an_error() {
+    let (_folder, db) = baked();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = zkv().args(["get", "7", "--db"]).arg(&db).stdout(writer).output().unwrap();
+    assert_error(&output, &["standard output", "Broken pipe"]);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = zkv().args(["get", "7", "--db"]).arg(&db).stdout(full).output().unwrap();
+    assert_error(&output, &["standard output", "No space left"]);
+}
+
+#[test]
+fn an_error_that_nobody_reads_is_no_panic() {
+    let (_folder, db) = baked();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let (stdout, stderr) = (writer.try_clone().unwrap(), writer);
+    let status = zkv().args(["get", "7", "--db"]).arg(&db).stdout(stdout).stderr(stderr).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn what_is_done_with_files_names_them_as_arguments() {
+    let (_folder, db) = baked();
+    let db = db.to_str().unwrap();
+    for file in [&["inspect", db][..], &["verify", db], &["dump", db], &["diff", db, db]] {
+        assert_eq!(zkv().args(file).output().unwrap().status.code(), Some(0));
+        for option in ["--db", "--socket"] {
+            let said = format!("{option} is not for");
+            assert_usage_error(&zkv().args(file).args([option, db]).output().unwrap(), &said);
+            assert_usage_error(&zkv().args([option, db]).args(file).output().unwrap(), &said);
+            let help = zkv().args([file[0], "--help"]).output().unwrap().stdout;
+            assert!(!String::from_utf8(help).unwrap().contains(option), "{} {option}", file[0]);
+        }
+    }
+}
