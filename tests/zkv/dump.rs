@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::process::Stdio;
 
 use serde_json::Value;
+use zero_kv::bake::Format;
 use zero_kv::{Key, Store};
 
 use super::*;
@@ -61,12 +62,13 @@ fn tables<K: TestKey>(folder: &Path, mut key: impl FnMut(&mut Random) -> K, is_t
     tables.to_vec()
 }
 
-fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], delimiter: u8) {
+fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], format: Format, delimiter: u8) {
     let again = db.with_extension("again");
     let output = dump(db, more);
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
     let mut options = Options::default();
     options.keys = K::KEYS;
+    options.format = format;
     options.delimiter = delimiter;
     bake::bake_csv(&output.stdout[..], &again, &options, &mut |_| ()).unwrap();
     assert!(fs::read(db).unwrap() == fs::read(&again).unwrap(), "{} {more:?}", db.display());
@@ -94,12 +96,13 @@ fn lines_are_the_rows(db: &Path) {
 fn a_dump_of_numbers_bakes_to_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     for db in tables(folder.path(), |random| random.next() >> random.below(64), false) {
-        bakes_to_the_same::<u64>(&db, &[], b',');
-        bakes_to_the_same::<u64>(&db, &["--format", "csv"], b',');
-        bakes_to_the_same::<u64>(&db, &["--format", "tsv"], b'\t');
+        bakes_to_the_same::<u64>(&db, &[], Format::Delimited, b',');
+        bakes_to_the_same::<u64>(&db, &["--format", "csv"], Format::Delimited, b',');
+        bakes_to_the_same::<u64>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
     }
     for db in tables(folder.path(), |random| random.next() >> random.below(64), true) {
         lines_are_the_rows(&db);
+        bakes_to_the_same::<u64>(&db, &["--format", "jsonl"], Format::JsonLines, b',');
     }
 }
 
@@ -107,17 +110,18 @@ fn a_dump_of_numbers_bakes_to_the_same_file() {
 fn a_dump_of_bytes_bakes_to_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     for db in tables(folder.path(), |random| nasty(random, 1, false), false) {
-        bakes_to_the_same::<Vec<u8>>(&db, &[], b',');
-        bakes_to_the_same::<Vec<u8>>(&db, &["--format", "tsv"], b'\t');
+        bakes_to_the_same::<Vec<u8>>(&db, &[], Format::Delimited, b',');
+        bakes_to_the_same::<Vec<u8>>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
     }
     for db in tables(folder.path(), |random| nasty(random, 1, true), true) {
         lines_are_the_rows(&db);
+        bakes_to_the_same::<Vec<u8>>(&db, &["--format", "jsonl"], Format::JsonLines, b',');
     }
     // The first bytes of the text are those of a byte order mark, and of the file.
     let db = folder.path().join("mark.db");
     bake_to(&db, &[(b"\xef\xbb\xbfmark".to_vec(), b"v".to_vec()), (b"\xf0".to_vec(), Vec::new())]);
-    bakes_to_the_same::<Vec<u8>>(&db, &[], b',');
-    bakes_to_the_same::<Vec<u8>>(&db, &["--format=tsv"], b'\t');
+    bakes_to_the_same::<Vec<u8>>(&db, &[], Format::Delimited, b',');
+    bakes_to_the_same::<Vec<u8>>(&db, &["--format=tsv"], Format::Delimited, b'\t');
 }
 
 #[test]
