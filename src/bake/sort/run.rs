@@ -1,7 +1,8 @@
 //! Rows that fit into memory, sorted, and no key twice among them.
 
 use rayon::ThreadPool;
-use rayon::slice::ParallelSliceMut;
+use rayon::iter::ParallelIterator;
+use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
 use super::batch::Batch;
 use super::held::Held;
@@ -12,6 +13,8 @@ use crate::format::key::{Key, KeyKind};
 
 /// Rows with the same head that are sorted by their whole keys at once.
 const TIES_SMALL: usize = 32;
+/// Rows that are worth a thread of their own.
+const TIES_LARGE: usize = 1 << 14;
 
 /// What stands for a row's key, and where the row is. Batches and places ascend
 /// in the order of the input, so rows with the same key sort in that order.
@@ -81,11 +84,15 @@ impl Run {
     fn common_of(&self, refs: &[RowRef], least: usize) -> usize {
         let Some((first, rest)) = refs.split_first() else { return least };
         let first = self.held_key(*first).as_bytes().unwrap_or_default();
-        rest.iter().fold(first.len(), |common, row| {
+        let common_with = |common: usize, row: &RowRef| {
             let key = self.held_key(*row).as_bytes().unwrap_or_default();
-            let same = first[least..common].iter().zip(&key[least..]).take_while(|(a, b)| a == b).count();
-            least + same
-        })
+            match key.get(..common).is_some_and(|start| start == &first[..common]) {
+                true => common,
+                false => least + first[least..common].iter().zip(&key[least..]).take_while(|(a, b)| a == b).count(),
+            }
+        };
+        let common_in = |part: &[RowRef]| part.iter().fold(first.len(), common_with);
+        rest.par_chunks(TIES_LARGE).map(common_in).min().unwrap_or(first.len())
     }
 
     /// Keeps one of the rows with the same key.
