@@ -31,6 +31,7 @@ mod slots;
 mod sort;
 mod stream;
 mod table;
+mod verify;
 mod walk;
 
 use std::io::Read;
@@ -49,7 +50,6 @@ pub use report::{Report, Stage};
 pub use shard::{Shard, ShardFault};
 
 use crate::format::header::Layout;
-use crate::store::Store;
 use budget::Budget;
 use combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
 use gather::{Context, Gathered, gather};
@@ -127,12 +127,7 @@ pub fn bake(
     clock.lap(Stage::Index);
 
     context.check_cancelled()?;
-    let store = Store::of_file(file.file(), output).map_err(BakeError::Verify)?;
-    if store.len() as u64 != layout.dimensions.row_count {
-        let expected_rows = layout.dimensions.row_count;
-        return Err(BakeError::ReadBack { expected_rows, found_rows: store.len() as u64 });
-    }
-    drop(store);
+    verify::read_back(file.file(), output, &layout, &budget, &mut |_| ())?;
     clock.lap(Stage::Verify);
 
     progress(Progress::Settle);

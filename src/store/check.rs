@@ -1,36 +1,67 @@
 //! Checking what a file holds against what its header and checksums say.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U32, U64};
 
 use super::Store;
-use super::rows::Rows;
 use super::search::Found;
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
-use crate::format::header::SectionKind;
+use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
+use crate::format::header::{Section, SectionKind};
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
+
+/// Bytes that are read before their pages are given back: whole blocks.
+const WINDOW_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
+/// Keys that are looked up together.
+const BATCH_KEYS: usize = 256;
+
+/// How a file is checked. What is checked is the same, but for the keys that are
+/// looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Threads at work, at least one.
+    pub(crate) threads: usize,
+    /// Whether the pages of a mapped file are given back when they are checked, so
+    /// that few are resident at a time.
+    pub(crate) release: bool,
+    /// One of so many rows is looked up, the first and every so many behind it.
+    pub(crate) lookup_rows: usize,
+}
+
+impl Default for Plan {
+    /// All of it, on this thread, as it is going to be used.
+    fn default() -> Plan {
+        Plan { threads: 1, release: false, lookup_rows: 1 }
+    }
+}
 
 /// Checks all that lookups rely on: every byte against its checksum, that
 /// records follow each other in key order, that each fence names its row, that
 /// each key is found, and that no other slot leads anywhere. After it, a key is
 /// found if and only if a row has it.
-pub(super) fn all(store: &Store) -> Result<(), FormatError> {
-    sections(store)?;
-    blocks(store)?;
-    rows(store)?;
-    keys(store)?;
-    unused_slots(store)
+pub(super) fn all(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
+    sections(store, plan)?;
+    blocks(store, plan)?;
+    rows(store, plan, progress)?;
+    unused_slots(store, plan)
 }
 
-fn sections(store: &Store) -> Result<(), FormatError> {
+fn sections(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     for (section, place) in store.layout.sections() {
         let found = match section {
             SectionKind::Records => section_sum(block_sums(store)),
-            _ => section_sum_of(store.section(&place)),
+            _ => {
+                let mut sums: Vec<U64> = Vec::with_capacity(place.len_bytes as usize / BLOCK_LEN_BYTES + 1);
+                let windows = windows(store, plan, &place, 0..place.len_bytes as usize);
+                windows.for_each(|window| sums.extend(window.chunks(BLOCK_LEN_BYTES).map(block_sum)));
+                section_sum(&sums)
+            }
         };
         if found != place.checksum {
             return Err(FormatError::SectionChecksum { section, expected: place.checksum, found });
@@ -39,55 +70,150 @@ fn sections(store: &Store) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn blocks(store: &Store) -> Result<(), FormatError> {
+fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let section = &store.layout.records;
-    let blocks = store.section(section).chunks(BLOCK_LEN_BYTES);
-    for (block, (bytes, expected)) in blocks.zip(block_sums(store)).enumerate() {
-        let found = block_sum(bytes);
-        if found != *expected {
-            return Err(FormatError::BlockChecksum {
-                block,
-                offset_bytes: section.offset_bytes + (block * BLOCK_LEN_BYTES) as u64,
-                expected: expected.get(),
-                found: found.get(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Walks along the records and holds the fences against them.
-fn rows(store: &Store) -> Result<(), FormatError> {
-    let align_bytes = store.record_align_bytes();
-    let (mut offset_bytes, mut previous) = (0, None);
-    for row in 0..store.len() {
-        let fault = |what| FormatError::Row { row: row as u64, what };
-        let record = store.record_at(offset_bytes).ok_or_else(|| fault("the record does not fit"))?;
-        if record.key().as_bytes().is_some_and(<[u8]>::is_empty) {
-            return Err(fault("the key is empty"));
-        }
-        if previous.is_some_and(|previous| previous >= record.key()) {
-            return Err(fault("the key is not above the one before"));
-        }
-        if row % FENCE_ROWS == 0 {
-            let fence = store.fences().get(row / FENCE_ROWS);
-            if fence.is_none_or(|fence| {
-                fence.head.get() != record.key().head(store.common_len_bytes) || fence.offset_bytes != offset_bytes
-            }) {
-                return Err(fault("the fence does not lead to it"));
+    let check = |range: Range<usize>, _: &mut dyn FnMut()| {
+        let end = (range.end * BLOCK_LEN_BYTES).min(section.len_bytes as usize);
+        let blocks = windows(store, plan, section, range.start * BLOCK_LEN_BYTES..end)
+            .flat_map(|window| window.chunks(BLOCK_LEN_BYTES));
+        for ((block, expected), bytes) in range.clone().zip(&block_sums(store)[range]).zip(blocks) {
+            let found = block_sum(bytes);
+            if found != *expected {
+                return Err(FormatError::BlockChecksum {
+                    block,
+                    offset_bytes: section.offset_bytes + (block * BLOCK_LEN_BYTES) as u64,
+                    expected: expected.get(),
+                    found: found.get(),
+                });
             }
         }
-        let len_bytes = record.len_bytes(align_bytes);
-        if !is_padded(store.records(), &record, offset_bytes as usize, len_bytes) {
-            return Err(fault("the padding is not zero, or not there"));
+        Ok(())
+    };
+    let ranges = ranges(block_sums(store).len(), WINDOW_LEN_BYTES / BLOCK_LEN_BYTES, plan.threads);
+    on_threads(ranges, check, &mut || ()).into_iter().collect()
+}
+
+/// The windows of a part of a section. Each is given back when the next is taken.
+fn windows<'s>(
+    store: &'s Store,
+    plan: &'s Plan,
+    section: &'s Section,
+    part: Range<usize>,
+) -> impl Iterator<Item = &'s [u8]> {
+    let end = part.end;
+    part.step_by(WINDOW_LEN_BYTES).map(move |start| {
+        release(store, plan, section, start.saturating_sub(WINDOW_LEN_BYTES)..start);
+        &store.section(section)[start..end.min(start + WINDOW_LEN_BYTES)]
+    })
+}
+
+/// Gives back pages of a section, if that is planned.
+fn release(store: &Store, plan: &Plan, section: &Section, range: Range<usize>) {
+    #[cfg(feature = "bake")]
+    if plan.release {
+        let start = section.offset_bytes as usize;
+        store.map.release(start + range.start..start + range.end);
+    }
+    #[cfg(not(feature = "bake"))]
+    let _ = (store, plan.release, section, range);
+}
+
+/// Walks along the records, holds the fences against them, and looks keys up.
+fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
+    let done = AtomicU64::new(0);
+    let check = |range: Range<usize>, tell: &mut dyn FnMut()| match store.key_kind() {
+        KeyKind::U64 => rows_of(store, plan, range, |key| key.as_u64(), &done, tell),
+        KeyKind::Bytes => rows_of(store, plan, range, |key| key.as_bytes(), &done, tell),
+    };
+    let ranges = ranges(store.len(), FENCE_ROWS, plan.threads);
+    let mut astray = None;
+    for lost in on_threads(ranges, check, &mut || progress(done.load(Ordering::Relaxed))) {
+        astray = astray.or(lost?);
+    }
+    match astray {
+        Some(row) => Err(FormatError::Row { row, what: "the index does not lead to it" }),
+        None => Ok(()),
+    }
+}
+
+/// Walks along some rows, from a fence on. Gives the first whose key is not found.
+///
+/// The row behind them is held against the last of them, too: whoever begins
+/// with it cannot know whether it is where its fence says.
+fn rows_of<'s, K: LookupKey>(
+    store: &'s Store,
+    plan: &Plan,
+    range: Range<usize>,
+    typed: impl Fn(Key<'s>) -> Option<K>,
+    done: &AtomicU64,
+    tell: &mut dyn FnMut(),
+) -> Result<Option<u64>, FormatError> {
+    let align_bytes = store.record_align_bytes();
+    let mut offset_bytes = match store.fences().get(range.start / FENCE_ROWS) {
+        Some(fence) if range.start > 0 => fence.offset_bytes.get(),
+        _ => 0,
+    };
+    let (mut released_bytes, mut told_row) = (offset_bytes, range.start);
+    let (mut lookups, mut astray) = (Lookups::new(store, plan), None);
+    let mut previous = None;
+    for row in range.start..store.len().min(range.end + 1) {
+        let record = check_row(store, row, offset_bytes, previous)?;
+        if row == range.end {
+            break;
+        }
+        if (plan.lookup_rows == 1 || row % plan.lookup_rows == 0)
+            && let Some(key) = typed(record.key())
+        {
+            lookups.add(row, key, offset_bytes + record.key().prefix_len_bytes() as u64, &mut astray);
         }
         previous = Some(record.key());
-        offset_bytes += len_bytes as u64;
+        offset_bytes += record.len_bytes(align_bytes) as u64;
+        if offset_bytes - released_bytes >= WINDOW_LEN_BYTES as u64 {
+            lookups.find(&mut astray);
+            release(store, plan, &store.layout.records, released_bytes as usize..offset_bytes as usize);
+            done.fetch_add((row + 1 - told_row) as u64, Ordering::Relaxed);
+            tell();
+            (released_bytes, told_row) = (offset_bytes, row + 1);
+        }
     }
-    if offset_bytes != store.records().len() as u64 {
+    lookups.find(&mut astray);
+    if range.end == store.len() && offset_bytes != store.records().len() as u64 {
         return Err(FormatError::Row { row: store.len() as u64, what: "there are records beyond the last row" });
     }
-    Ok(())
+    done.fetch_add((range.end - told_row) as u64, Ordering::Relaxed);
+    tell();
+    Ok(astray)
+}
+
+/// The record of a row, if all about it is right.
+#[inline(always)]
+fn check_row<'s>(
+    store: &'s Store,
+    row: usize,
+    offset_bytes: u64,
+    previous: Option<Key<'_>>,
+) -> Result<Record<'s>, FormatError> {
+    let fault = |what| FormatError::Row { row: row as u64, what };
+    let record = store.record_at(offset_bytes).ok_or_else(|| fault("the record does not fit"))?;
+    if record.key().as_bytes().is_some_and(<[u8]>::is_empty) {
+        return Err(fault("the key is empty"));
+    }
+    if previous.is_some_and(|previous| previous >= record.key()) {
+        return Err(fault("the key is not above the one before"));
+    }
+    if row % FENCE_ROWS == 0 {
+        let fence = store.fences().get(row / FENCE_ROWS);
+        if fence.is_none_or(|fence| {
+            fence.head.get() != record.key().head(store.common_len_bytes) || fence.offset_bytes != offset_bytes
+        }) {
+            return Err(fault("the fence does not lead to it"));
+        }
+    }
+    let len_bytes = record.len_bytes(store.record_align_bytes());
+    if !is_padded(store.records(), &record, offset_bytes as usize, len_bytes) {
+        return Err(fault("the padding is not zero, or not there"));
+    }
+    Ok(record)
 }
 
 /// Zeros stand behind a record, and between a key of bytes and its answer.
@@ -102,44 +228,56 @@ fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize
     behind.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
 }
 
-/// Looks each key up.
-fn keys(store: &Store) -> Result<(), FormatError> {
-    match store.key_kind() {
-        KeyKind::U64 => keys_of(store, |key| key.as_u64()),
-        KeyKind::Bytes => keys_of(store, |key| key.as_bytes()),
-    }
+/// Keys that wait to be looked up together.
+struct Lookups<'s, K> {
+    store: &'s Store,
+    plan: &'s Plan,
+    rows: Vec<usize>,
+    keys: Vec<K>,
+    answers_at_bytes: Vec<u64>,
 }
 
-fn keys_of<'s, K: LookupKey>(store: &'s Store, typed: impl Fn(Key<'s>) -> Option<K>) -> Result<(), FormatError> {
-    const BATCH_KEYS: usize = 256;
-    let mut rows = Rows::all(store);
-    let (mut keys, mut answers_at_bytes) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
-    for first_row in (0..store.len()).step_by(BATCH_KEYS) {
-        keys.clear();
-        answers_at_bytes.clear();
-        while keys.len() < BATCH_KEYS
-            && let Some((record, offset_bytes)) = rows.next_record()
-        {
-            keys.extend(typed(record.key()));
-            answers_at_bytes.push(offset_bytes + record.key().prefix_len_bytes() as u64);
-        }
-        let mut lost = None;
-        store.find_each(
-            keys.len(),
-            |i| keys[i],
-            |i, found| {
-                if matches!(found, Found::Answer(_, at_bytes) if at_bytes == answers_at_bytes[i]) {
-                    return ControlFlow::Continue(());
-                }
-                lost = Some((first_row + i) as u64);
-                ControlFlow::Break(())
-            },
-        );
-        if let Some(row) = lost {
-            return Err(FormatError::Row { row, what: "the index does not lead to it" });
+impl<'s, K: LookupKey> Lookups<'s, K> {
+    fn new(store: &'s Store, plan: &'s Plan) -> Self {
+        let (rows, keys) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
+        Lookups { store, plan, rows, keys, answers_at_bytes: Vec::with_capacity(BATCH_KEYS) }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, row: usize, key: K, answer_at_bytes: u64, astray: &mut Option<u64>) {
+        self.rows.push(row);
+        self.keys.push(key);
+        self.answers_at_bytes.push(answer_at_bytes);
+        if self.keys.len() == BATCH_KEYS {
+            self.find(astray);
         }
     }
-    Ok(())
+
+    /// Looks up those that wait, and notes the first row that is not found.
+    fn find(&mut self, astray: &mut Option<u64>) {
+        if astray.is_none() {
+            self.store.find_each(
+                self.keys.len(),
+                |i| self.keys[i],
+                |i, found| {
+                    if matches!(found, Found::Answer(_, at_bytes) if at_bytes == self.answers_at_bytes[i]) {
+                        return ControlFlow::Continue(());
+                    }
+                    *astray = Some(self.rows[i] as u64);
+                    ControlFlow::Break(())
+                },
+            );
+        }
+        self.rows.clear();
+        self.keys.clear();
+        self.answers_at_bytes.clear();
+        if self.plan.lookup_rows > 1 {
+            // Each key has touched some pages of both, and there is no room for all.
+            for section in [&self.store.layout.pilots, &self.store.layout.places] {
+                release(self.store, self.plan, section, 0..section.len_bytes as usize);
+            }
+        }
+    }
 }
 
 /// Slots that no key leads to hold 0, the place of the first row: another could
@@ -147,12 +285,70 @@ fn keys_of<'s, K: LookupKey>(store: &'s Store, typed: impl Fn(Key<'s>) -> Option
 ///
 /// Each key has led to its own record, so as many slots are used as there are
 /// rows, and the places in all but one of them are not 0.
-fn unused_slots(store: &Store) -> Result<(), FormatError> {
+fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let expected = store.len().saturating_sub(1) as u64;
-    let found = store.index().places.iter().filter(|place| place.get() != 0).count() as u64;
+    let section = &store.layout.places;
+    let used = |window: &[u8]| super::typed::<U32>(window).iter().filter(|place| place.get() != 0).count() as u64;
+    let found = windows(store, plan, section, 0..section.len_bytes as usize).map(used).sum();
     if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
 }
 
 fn block_sums(store: &Store) -> &[U64] {
     super::typed(store.section(&store.layout.block_sums))
+}
+
+/// As many ranges as there are threads, or fewer, that begin at multiples of a unit.
+fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let len = count.div_ceil(threads.max(1)).next_multiple_of(unit).max(unit);
+    // One without anything, if there is nothing: what follows the last row is looked at all the same.
+    (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
+}
+
+/// Does the work for each range at the same time, for the first on this thread,
+/// which tells how it goes. Gives what comes of them in order.
+fn on_threads<T: Send>(
+    ranges: impl Iterator<Item = Range<usize>>,
+    work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,
+    tell: &mut dyn FnMut(),
+) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let mut ranges = ranges;
+        let first = ranges.next();
+        let helpers: Vec<_> = ranges
+            .map(|range| {
+                let helper = thread::Builder::new().spawn_scoped(scope, {
+                    let range = range.clone();
+                    move || work(range, &mut || ())
+                });
+                (range, helper)
+            })
+            .collect();
+        let mut done: Vec<T> = first.into_iter().map(|range| work(range, tell)).collect();
+        for (range, helper) in helpers {
+            done.push(match helper {
+                Ok(helper) => helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)),
+                // Whatever threads the system does not give, this one does their work.
+                Err(_) => work(range, tell),
+            });
+        }
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_all_once_and_begin_at_whole_units() {
+        for count in [0, 1, 15, 16, 17, 100, 1000] {
+            for (unit, threads) in [(16, 1), (16, 2), (16, 7), (1, 3), (256, 2)] {
+                let all: Vec<_> = ranges(count, unit, threads).collect();
+                assert!(!all.is_empty() && all.len() <= threads, "{all:?}");
+                assert!(all.iter().all(|range| range.start % unit == 0), "{all:?}");
+                assert!(all.into_iter().flatten().eq(0..count));
+            }
+        }
+    }
 }

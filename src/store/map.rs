@@ -28,6 +28,9 @@ pub(super) struct Map {
     /// The file's part of `memory`. Handed out for no longer than this `Map` lives.
     bytes: &'static [u8],
     memory: Mmap,
+    /// Whether the memory is the file itself, and no copy.
+    #[cfg_attr(not(feature = "bake"), expect(dead_code, reason = "only a bake gives pages back"))]
+    is_file: bool,
 }
 
 impl fmt::Debug for Map {
@@ -47,7 +50,7 @@ impl Map {
         // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
-        Ok(Map::over(memory, len_bytes))
+        Ok(Map::over(memory, len_bytes, true))
     }
 
     /// Copies a file into memory of this process, in huge pages as far as the
@@ -61,17 +64,17 @@ impl Map {
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
-        Ok(Map::over(memory.make_read_only()?, len_bytes))
+        Ok(Map::over(memory.make_read_only()?, len_bytes, false))
     }
 
     /// The first bytes of some memory. Panics if it is shorter.
-    fn over(memory: Mmap, len_bytes: usize) -> Map {
+    fn over(memory: Mmap, len_bytes: usize, is_file: bool) -> Map {
         let bytes = &memory[..len_bytes];
         // SAFETY: The bytes are initialised and not null, for they are those of a slice. They stay where they are
         // and readable until `memory` is dropped, wherever it is moved meanwhile. `memory` stands beside `bytes` in
         // this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is borrowed.
         let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
-        Map { bytes, memory }
+        Map { bytes, memory, is_file }
     }
 
     #[inline]
@@ -109,6 +112,24 @@ impl Map {
     #[cfg(not(target_os = "linux"))]
     fn populate(&self, _offset_bytes: usize, _len_bytes: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives back the pages of a range of a mapped file, which then no longer count
+    /// as this process's. Reading them again takes them from the page cache.
+    #[cfg(feature = "bake")]
+    pub(super) fn release(&self, range: std::ops::Range<usize>) {
+        let is_inside = range.start < range.end && range.end <= self.bytes.len();
+        if !self.is_file || !is_inside {
+            return;
+        }
+        // SAFETY: `MADV_DONTNEED` forgets what a private mapping holds; a shared mapping of a file only loses its page
+        // table entries, and whoever reads through `bytes`, now or later, finds the file's bytes again. `is_file`
+        // says that `memory` is such a mapping, made by `Mmap::map` and never written to. The range lies inside it, up to
+        // whole pages, which are the mapping's own.
+        let released =
+            unsafe { self.memory.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        // What cannot be given back stays resident, and nothing else is different.
+        let _ = released;
     }
 
     /// Keeps every page in memory for as long as this lives.
@@ -190,6 +211,14 @@ mod tests {
         file
     }
 
+    #[cfg(target_os = "linux")]
+    fn resident_len_bytes(map: &Map) -> usize {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let mapping = format!("{:x}-", map.memory.as_ptr() as usize);
+        let resident = smaps.split(&mapping).nth(1).unwrap().lines().find(|line| line.starts_with("Rss:")).unwrap();
+        resident.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+    }
+
     fn some_bytes(len_bytes: usize) -> Vec<u8> {
         (0..len_bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
     }
@@ -214,12 +243,6 @@ mod tests {
     fn a_warmed_map_is_in_memory_as_a_whole() {
         let bytes = some_bytes(3 * PART_LEN_BYTES + 5);
         let file = file_of(&bytes);
-        let resident_len_bytes = |map: &Map| {
-            let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-            let mapping = format!("{:x}-", map.memory.as_ptr() as usize);
-            let resident = smaps.split(&mapping).nth(1).unwrap().lines().find(|line| line.starts_with("Rss:")).unwrap();
-            resident.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
-        };
         let map = Map::of(&file).unwrap();
         assert_eq!(resident_len_bytes(&map), 0);
         map.warm().unwrap();
@@ -228,6 +251,24 @@ mod tests {
         let map = Map::of(&file).unwrap();
         touch(map.bytes());
         assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", feature = "bake"))]
+    fn released_pages_are_not_resident_and_hold_what_they_held() {
+        let expected = some_bytes(PART_LEN_BYTES + 5);
+        let file = file_of(&expected);
+        for map in [Map::of(&file).unwrap(), Map::copy_of(&file).unwrap()] {
+            assert!(map.bytes() == expected);
+            map.release(0..PART_LEN_BYTES / 2);
+            if map.is_file {
+                assert!(resident_len_bytes(&map) <= PART_LEN_BYTES / 2 + PAGE_LEN_BYTES);
+            }
+            for range in [0..0, 5..1, 0..expected.len(), 7..expected.len(), 0..expected.len() + 1, 1..usize::MAX] {
+                map.release(range);
+            }
+            assert!(map.bytes() == expected);
+        }
     }
 
     #[test]

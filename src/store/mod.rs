@@ -3,7 +3,7 @@
 //! In: a path, then keys. Out: values, borrowed from the memory that holds the
 //! file. It knows no socket and no runtime.
 
-mod check;
+pub(crate) mod check;
 mod directory;
 mod machine;
 mod map;
@@ -173,9 +173,22 @@ impl Store {
     }
 
     /// Like [`Store::open`], for a file that is open; `path` is what errors call it.
-    #[cfg(feature = "bake")]
+    #[cfg(all(test, feature = "bake"))]
     pub(crate) fn of_file(file: &File, path: &Path) -> Result<Store, StoreError> {
         Store::over(memory::hold(file, path, &OpenOptions::default(), &mut |_| ())?, path)
+    }
+
+    /// Checks a file that is open as [`Store::open`] would, and gives what its
+    /// header says. `progress` is told how many rows are checked.
+    #[cfg(feature = "bake")]
+    pub(crate) fn check_file(
+        file: &File,
+        path: &Path,
+        plan: &check::Plan,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Layout, StoreError> {
+        let map = memory::hold(file, path, &OpenOptions::default(), &mut |_| ())?;
+        Ok(Unchecked::over(map, path)?.check_by(plan, progress)?.layout)
     }
 
     fn over(map: Map, path: &Path) -> Result<Store, StoreError> {

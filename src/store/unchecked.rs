@@ -94,12 +94,18 @@ impl Unchecked {
     /// # Errors
     /// [`StoreError::Format`], which names the section, block or row that is wrong.
     pub fn check(self) -> Result<Store, StoreError> {
+        let mut store = self.check_by(&check::Plan::default(), &mut |_| ())?;
+        store.directory = Directory::of(store.fences());
+        Ok(store)
+    }
+
+    /// Checks the rest as a plan says. The store that is given lacks what lookups by order need.
+    pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         let Unchecked { mut store, path } = self;
         if let (Some((first, _)), Some((last, _))) = (store.first(), store.last()) {
             store.common_len_bytes = first.common_len_bytes(&last);
         }
-        store.directory = Directory::of(store.fences());
-        match check::all(&store) {
+        match check::all(&store, plan, progress) {
             Ok(()) => Ok(store),
             Err(error) => Err(StoreError::Format { path, error }),
         }

@@ -1,0 +1,129 @@
+//! Reading a file back before it gets its name.
+//!
+//! In: a file that is written, and what it must be. Out: the same, or what is
+//! wrong. It is checked as a reader checks it, on all threads, and in windows: of
+//! what was read little stays resident. Only where its memory cannot hold what
+//! leads to all keys, a sample of the keys is looked up.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::BakeError;
+use super::budget::Budget;
+use crate::format::FormatError;
+use crate::format::header::Layout;
+use crate::store::check::Plan;
+use crate::store::{Store, StoreError};
+
+/// Keys of a sample, spread evenly over the rows.
+const SAMPLE_KEYS: u64 = 100_000;
+
+/// Checks that a file is the one with this layout, whole and right. `progress` is
+/// told how many rows are checked. Gives how many keys were looked up: all, if
+/// pilots and places take up no more than half of the budget's memory.
+pub(super) fn read_back(
+    file: &File,
+    path: &Path,
+    layout: &Layout,
+    budget: &Budget,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64, BakeError> {
+    let plan = plan(layout, budget);
+    let found = Store::check_file(file, path, &plan, progress).map_err(BakeError::Verify)?;
+    let (expected_rows, found_rows) = (layout.dimensions.row_count, found.dimensions.row_count);
+    if found_rows != expected_rows {
+        return Err(BakeError::ReadBack { expected_rows, found_rows });
+    }
+    // Through it, that every byte is the one that was meant to be written.
+    let (expected, found) = (layout.digest(), found.digest());
+    if found != expected {
+        let error = FormatError::Digest { expected, found };
+        return Err(BakeError::Verify(StoreError::Format { path: path.to_path_buf(), error }));
+    }
+    Ok(expected_rows.div_ceil(plan.lookup_rows as u64))
+}
+
+fn plan(layout: &Layout, budget: &Budget) -> Plan {
+    let fits = layout.pilots.len_bytes + layout.places.len_bytes <= budget.memory_bytes / 2;
+    let lookup_rows = if fits { 1 } else { (layout.dimensions.row_count / SAMPLE_KEYS).max(1) };
+    Plan { threads: budget.threads, release: true, lookup_rows: lookup_rows as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::bake::index;
+    use crate::bake::table::RecordsWriter;
+    use crate::format::key::{Key, KeyKind};
+
+    fn budget(memory_bytes: u64, threads: usize) -> Budget {
+        Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
+    }
+
+    /// A file of so many rows, in several windows, and what it is to be.
+    fn baked(row_count: u64) -> (File, Layout) {
+        let file = tempfile::tempfile().unwrap();
+        let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
+        (0..row_count).for_each(|key| records.push(Key::U64(key), &[b'v'; 80]).unwrap());
+        let layout = index::build(&file, &records.finish().unwrap(), &budget(1 << 30, 2), &mut |_, _| ()).unwrap();
+        (file, layout)
+    }
+
+    fn refusal(file: &File, layout: &Layout, budget: &Budget) -> FormatError {
+        match read_back(file, Path::new("test"), layout, budget, &mut |_| ()) {
+            Err(BakeError::Verify(StoreError::Format { error, .. })) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_good_file_is_found_good_by_any_number_of_threads_and_with_any_memory() {
+        for row_count in [0, 1, 17, 150_000] {
+            let (file, layout) = baked(row_count);
+            for threads in [1, 2, 5] {
+                let mut told = Vec::new();
+                let looked_up = read_back(&file, Path::new("test"), &layout, &budget(1 << 30, threads), &mut |rows| {
+                    told.push(rows);
+                });
+                assert_eq!(looked_up.unwrap(), row_count, "{threads} threads");
+                assert!(told.is_sorted() && told.iter().all(|rows| *rows <= row_count), "{told:?}");
+            }
+        }
+        let (file, layout) = baked(250_000);
+        let looked_up = read_back(&file, Path::new("test"), &layout, &budget(0, 2), &mut |_| ());
+        assert_eq!(looked_up.unwrap(), 125_000, "every second key");
+    }
+
+    #[test]
+    fn what_is_damaged_is_found_by_any_number_of_threads() {
+        let (file, layout) = baked(100_000);
+        for threads in [1, 2, 3] {
+            for (_, section) in layout.sections() {
+                for at in [section.offset_bytes, section.offset_bytes + section.len_bytes - 1] {
+                    let mut byte = [0];
+                    file.read_exact_at(&mut byte, at).unwrap();
+                    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+                    let found = refusal(&file, &layout, &budget(1 << 30, threads));
+                    let as_expected = match at < layout.fences.offset_bytes {
+                        true => matches!(found, FormatError::BlockChecksum { .. }),
+                        false => matches!(found, FormatError::SectionChecksum { .. }),
+                    };
+                    assert!(as_expected, "byte {at}, {threads} threads: {found}");
+                    file.write_all_at(&byte, at).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_file_than_was_meant_is_refused_however_good_it_is() {
+        let ((file, _), (_, other)) = (baked(1000), baked(1001));
+        let found = read_back(&file, Path::new("test"), &other, &budget(1 << 30, 1), &mut |_| ());
+        assert!(matches!(found, Err(BakeError::ReadBack { expected_rows: 1001, found_rows: 1000 })), "{found:?}");
+        let (_, mut other) = baked(1000);
+        other.fences.checksum ^= 1;
+        assert!(matches!(refusal(&file, &other, &budget(1 << 30, 1)), FormatError::Digest { .. }));
+    }
+}
