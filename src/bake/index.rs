@@ -139,7 +139,7 @@ fn scan(
     let align_bits = records.record_align_bytes.trailing_zeros();
     read_records(file, records, budget.threads, |bytes| {
         walk.pass(bytes, |passed| {
-            if passed.row % FENCE_ROWS as u64 == 0 {
+            if passed.row.is_multiple_of(FENCE_ROWS as u64) {
                 let head = passed.key.head(records.common_len_bytes);
                 let fence = Fence { head: head.into(), offset_bytes: passed.offset_bytes.into() };
                 fences.push(fence.as_bytes())?;

@@ -161,7 +161,7 @@ fn rows_of<'s, K: LookupKey>(
         if row == range.end {
             break;
         }
-        if (plan.lookup_rows == 1 || row % plan.lookup_rows == 0)
+        if (plan.lookup_rows == 1 || row.is_multiple_of(plan.lookup_rows))
             && let Some(key) = typed(record.key())
         {
             lookups.add(row, key, offset_bytes + record.key().prefix_len_bytes() as u64, &mut astray);
@@ -201,7 +201,7 @@ fn check_row<'s>(
     if previous.is_some_and(|previous| previous >= record.key()) {
         return Err(fault("the key is not above the one before"));
     }
-    if row % FENCE_ROWS == 0 {
+    if row.is_multiple_of(FENCE_ROWS) {
         let fence = store.fences().get(row / FENCE_ROWS);
         if fence.is_none_or(|fence| {
             fence.head.get() != record.key().head(store.common_len_bytes) || fence.offset_bytes != offset_bytes
