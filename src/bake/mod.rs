@@ -127,7 +127,11 @@ pub fn bake(
     clock.lap(Stage::Index);
 
     context.check_cancelled()?;
-    verify::read_back(file.file(), output, &layout, &budget, &mut |_| ())?;
+    let (rows_total, bytes_total) = (layout.dimensions.row_count.max(1), layout.file_len_bytes());
+    verify::read_back(file.file(), output, &layout, &budget, &mut |rows| {
+        let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total)) as u64;
+        progress(Progress::Verify { bytes, bytes_total });
+    })?;
     clock.lap(Stage::Verify);
 
     progress(Progress::Settle);
