@@ -119,6 +119,22 @@ pub enum BakeError {
     /// The file that was written is not what it must be.
     #[error("reading back what was written: {0}: nothing was put in place; check disk and memory")]
     Verify(StoreError),
+    /// A block of the file that was written is not what was written.
+    #[error("{}: reading back what was written: the block at byte {offset_bytes} has another checksum: nothing was put in place; check disk and memory", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the block begins.
+        offset_bytes: u64,
+    },
+    /// A row of the file that was written is not the one that was sorted.
+    #[error(
+        "reading back what was written: row {row} is not the one that was to be written: nothing was put in place; check disk and memory"
+    )]
+    Compare {
+        /// The row, counted from 0.
+        row: u64,
+    },
     /// The file that was written has lost rows.
     #[error(
         "reading back what was written: {found_rows} rows, where {expected_rows} were expected: nothing was put in place"

@@ -147,7 +147,9 @@ impl<'p> Feed<'p> {
                 Ok(()) => {}
                 // In its turn: what is wrong with rows in front of it is told first.
                 Err(Stop::Failed(error)) => {
-                    let _ = self.number().map(|number| self.parsed.send((number, Err(error))));
+                    if let Ok(number) = self.number() {
+                        let _ = self.parsed.send((number, Err(error)));
+                    }
                     break;
                 }
                 Err(Stop::Closed) => break,

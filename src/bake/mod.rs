@@ -118,7 +118,9 @@ pub fn bake(
     clock.lap(Stage::Read);
 
     let stream = gathered.stream.take();
-    let (file, combined) = records(stream, &mut gathered, &context, &origins, output, progress, &mut clock)?;
+    let (file, combined, parts) = records(stream, &mut gathered, &context, &origins, output, progress, &mut clock)?;
+    // Memory that is only held for a comparison.
+    let parts = (options.verify == Verify::Full).then_some(parts);
     context.check_cancelled()?;
     let layout = index::build(file.file(), &combined.records, &budget, &mut |done, total| {
         progress(Progress::Index { done, total });
@@ -132,6 +134,9 @@ pub fn bake(
         let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total)) as u64;
         progress(Progress::Verify { bytes, bytes_total });
     })?;
+    if let Some(parts) = parts {
+        verify::compare(file.file(), output, &combined.records, &parts, &context, progress)?;
+    }
     clock.lap(Stage::Verify);
 
     progress(Progress::Settle);
@@ -150,7 +155,7 @@ fn records(
     output: &Path,
     progress: &mut dyn FnMut(Progress),
     clock: &mut Clock,
-) -> Result<(NewFile, Combined), BakeError> {
+) -> Result<(NewFile, Combined, Parts), BakeError> {
     let mut parts = Parts {
         kind: gathered.kind,
         bases: Vec::new(),
@@ -163,7 +168,7 @@ fn records(
         if parts.spilled.is_empty() && parts.last.is_none() {
             refuse_duplicate(context, &gathered.tally, origins)?;
             clock.lap(Stage::Write);
-            return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }));
+            return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
         }
         parts.tables.push(streamed.into_table().map_err(|error| BakeError::output(output, error))?);
     }
@@ -178,7 +183,7 @@ fn records(
     let combined = combine(&parts, &file, output, context, &mut gathered.tally, progress)?;
     refuse_duplicate(context, &gathered.tally, origins)?;
     clock.lap(Stage::Write);
-    Ok((file, combined))
+    Ok((file, combined, parts))
 }
 
 fn report(gathered: &Gathered<'_>, combined: &Combined, layout: &Layout, clock: Clock) -> Report {

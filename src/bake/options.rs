@@ -175,6 +175,13 @@ pub enum Progress {
         /// All bytes.
         bytes_total: u64,
     },
+    /// Comparing every row with those that were sorted, where that was asked for.
+    Compare {
+        /// Rows compared.
+        rows: u64,
+        /// All rows.
+        rows_total: u64,
+    },
     /// Waiting until the disk has the file.
     Settle,
 }

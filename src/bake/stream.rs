@@ -11,14 +11,11 @@ use rayon::ThreadPool;
 
 use super::place::NewFile;
 use super::sort::batch::Batch;
-use super::sort::blocks::Extent;
 use super::sort::merge::{Duplicate, Tally};
 use super::sort::run::Run;
 use super::sort::source::{RowOrigins, Table};
 use super::table::{RecordsWriter, WrittenRecords};
 use super::{BakeError, Duplicates};
-use crate::format::checksum::BLOCK_LEN_BYTES;
-use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
@@ -169,20 +166,7 @@ pub(super) struct Streamed {
 impl Streamed {
     /// The rows as a sorted run, to be merged with others.
     pub(super) fn into_table(self) -> io::Result<Table> {
-        Ok(Table {
-            extent: Extent {
-                file: Arc::new(self.file.file().try_clone()?),
-                offset_bytes: HEADER_LEN_BYTES as u64,
-                len_bytes: self.records.records_len_bytes,
-                block_len_bytes: BLOCK_LEN_BYTES,
-                sums: self.records.block_sums.into(),
-            },
-            kind: self.records.key_kind,
-            row_count: self.records.row_count,
-            align_bytes: self.records.record_align_bytes,
-            origins: RowOrigins::Jumps(Arc::new(self.jumps)),
-            first_key: self.first_key,
-            common_len_bytes: self.records.common_len_bytes,
-        })
+        let origins = RowOrigins::Jumps(Arc::new(self.jumps));
+        Table::written(self.file.file(), &self.records, origins, self.first_key)
     }
 }

@@ -8,8 +8,14 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::BakeError;
 use super::budget::Budget;
+use super::combine::{Parts, each_row};
+use super::gather::Context;
+use super::sort::blocks::ReadBack;
+use super::sort::merge::Tally;
+use super::sort::source::{RowOrigins, Source, Table};
+use super::table::WrittenRecords;
+use super::{BakeError, Progress};
 use crate::format::FormatError;
 use crate::format::header::Layout;
 use crate::store::check::Plan;
@@ -17,6 +23,9 @@ use crate::store::{Store, StoreError};
 
 /// Keys of a sample, spread evenly over the rows.
 const SAMPLE_KEYS: u64 = 100_000;
+/// Rows between two calls of the progress function.
+const PROGRESS_ROWS: u64 = 1 << 16;
+const BUFFER_LEN_BYTES: usize = 1 << 20;
 
 /// Checks that a file is the one with this layout, whole and right. `progress` is
 /// told how many rows are checked. Gives how many keys were looked up: all, if
@@ -41,6 +50,46 @@ pub(super) fn read_back(
         return Err(BakeError::Verify(StoreError::Format { path: path.to_path_buf(), error }));
     }
     Ok(expected_rows.div_ceil(plan.lookup_rows as u64))
+}
+
+/// Compares the records in a file with the sorted rows that they were written from.
+pub(super) fn compare(
+    file: &File,
+    path: &Path,
+    records: &WrittenRecords,
+    parts: &Parts,
+    context: &Context<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), BakeError> {
+    let table = Table::written(file, records, RowOrigins::Counted(0), Vec::new());
+    let table = table.map_err(|error| BakeError::output(path, error))?;
+    let failed = |error| match error {
+        ReadBack::Io(error) => BakeError::output(path, error),
+        ReadBack::Damaged { offset_bytes } => BakeError::Damaged { path: path.to_path_buf(), offset_bytes },
+    };
+    let mut written = Source::table(&table, 0, false, BUFFER_LEN_BYTES).map_err(failed)?;
+    let mut found = written.begin(0).map_err(failed)?;
+    let mut row_number = 0;
+    each_row(parts, context, &mut Tally::default(), |row, _| {
+        if row.deleted {
+            return Ok(());
+        }
+        if row_number % PROGRESS_ROWS == 0 {
+            context.check_cancelled()?;
+            progress(Progress::Compare { rows: row_number, rows_total: records.row_count });
+        }
+        let is_same = found.is_some() && {
+            let (found, _) = written.row();
+            (found.key, found.value) == (row.key, row.value)
+        };
+        if !is_same {
+            return Err(BakeError::Compare { row: row_number });
+        }
+        found = written.advance(0).map_err(failed)?;
+        row_number += 1;
+        Ok(())
+    })?;
+    if found.is_some() { Err(BakeError::Compare { row: row_number }) } else { Ok(()) }
 }
 
 fn plan(layout: &Layout, budget: &Budget) -> Plan {

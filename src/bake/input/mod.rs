@@ -92,13 +92,12 @@ impl<'a> Input<'a> {
             Source::Reader(reader) => Ok(Raw::reader(reader)),
         };
         let opened = raw.and_then(|raw| {
-            let len_bytes = raw.file_len_bytes();
             let mut stream = Stream::new(raw)?;
             let head = Head::read(&mut stream)?;
-            Ok((len_bytes, stream, head))
+            Ok((stream, head))
         });
         match opened {
-            Ok((len_bytes, stream, head)) => Ok(OpenInput { name, len_bytes, head, stream }),
+            Ok((stream, head)) => Ok(OpenInput { name, head, stream }),
             Err(error) => Err(BakeError::Input { input: name, error }),
         }
     }
@@ -156,22 +155,12 @@ pub struct InputFacts {
 /// An input that is being read. Reading gives its bytes decompressed.
 pub(super) struct OpenInput<'a> {
     name: String,
-    len_bytes: Option<u64>,
     head: Head,
     stream: Stream<'a>,
 }
 
 impl OpenInput<'_> {
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How many bytes there are, as they stand there, if that is known.
-    pub(super) fn len_bytes(&self) -> Option<u64> {
-        self.len_bytes
-    }
-
-    /// Of these, how many were read so far.
+    /// How many bytes were read so far, as they stand there.
     pub(super) fn read_bytes(&self) -> u64 {
         self.stream.raw().read_bytes()
     }
@@ -179,11 +168,6 @@ impl OpenInput<'_> {
     /// Whether the input, decompressed, begins with these bytes.
     pub(super) fn starts_with(&self, magic: [u8; Head::LEN_BYTES]) -> bool {
         self.head.bytes[..self.head.len_bytes] == magic
-    }
-
-    /// An error if what is read is a file that is not what it was when it was opened.
-    pub(super) fn check_unchanged(&self) -> Result<(), BakeError> {
-        self.stream.raw().check_unchanged().map_err(|error| self.fault(error))
     }
 
     /// A file with all bytes of an input of which nothing was read yet: the file itself, or

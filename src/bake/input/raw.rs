@@ -81,14 +81,6 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// How many bytes a regular file has to give.
-    pub(super) fn file_len_bytes(&self) -> Option<u64> {
-        match &self.source {
-            Source::Regular(regular) => Some(regular.len_bytes()),
-            Source::Stream(_) => None,
-        }
-    }
-
     /// The regular file, if it is read from its beginning.
     pub(super) fn whole_file(&self) -> Option<io::Result<File>> {
         match &self.source {

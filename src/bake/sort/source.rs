@@ -1,5 +1,7 @@
 //! Rows in key order, one after another, from wherever they are.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use super::blocks::{BlockReader, Extent, ReadBack};
@@ -7,6 +9,9 @@ use super::held::Held;
 use super::run::Run;
 use super::spill::SpilledRun;
 use crate::bake::stream::Jumps;
+use crate::bake::table::WrittenRecords;
+use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
 
 /// Sorted rows, and the one that is next.
@@ -67,6 +72,33 @@ pub(in crate::bake) struct Table {
     /// How many bytes all keys begin with, of which `first_key` is one.
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
+}
+
+impl Table {
+    /// The records that were written into a file, which has nothing else yet.
+    pub(in crate::bake) fn written(
+        file: &File,
+        records: &WrittenRecords,
+        origins: RowOrigins,
+        first_key: Vec<u8>,
+    ) -> io::Result<Table> {
+        let extent = Extent {
+            file: Arc::new(file.try_clone()?),
+            offset_bytes: HEADER_LEN_BYTES as u64,
+            len_bytes: records.records_len_bytes,
+            block_len_bytes: BLOCK_LEN_BYTES,
+            sums: records.block_sums.as_slice().into(),
+        };
+        Ok(Table {
+            extent,
+            kind: records.key_kind,
+            row_count: records.row_count,
+            align_bytes: records.record_align_bytes,
+            origins,
+            first_key,
+            common_len_bytes: records.common_len_bytes,
+        })
+    }
 }
 
 impl<'r> Source<'r> {

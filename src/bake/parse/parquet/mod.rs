@@ -28,8 +28,6 @@ use super::{RawRow, RowSink, RowSpec, ValueSpec, is_deletion};
 use crate::bake::{BakeError, Column, RowFault};
 use column::{Cells, ColumnType, Cursor};
 
-/// What a file of Parquet begins with.
-
 /// What a piece is to take up in memory, as far as the file's own sizes tell.
 pub(in crate::bake) const PIECE_LEN_BYTES: u64 = 4 << 20;
 const PIECE_ROWS_MAX: u64 = 16 << 10;
