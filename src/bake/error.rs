@@ -114,7 +114,7 @@ pub enum BakeError {
         error: io::Error,
     },
     /// The table does not fit into a file.
-    #[error(transparent)]
+    #[error("{0}: nothing was put in place")]
     Limit(#[from] FormatError),
     /// The file that was written is not what it must be.
     #[error("reading back what was written: {0}: nothing was put in place; check disk and memory")]

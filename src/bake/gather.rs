@@ -38,8 +38,7 @@ pub(super) struct Context<'o> {
 
 impl Context<'_> {
     pub(super) fn check_cancelled(&self) -> Result<(), BakeError> {
-        let cancelled = self.options.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-        if cancelled { Err(BakeError::Cancelled) } else { Ok(()) }
+        if self.options.cancel.is_set() { Err(BakeError::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -47,6 +46,8 @@ impl Context<'_> {
 pub(super) struct Gathered<'b> {
     /// What the keys are.
     pub(super) kind: KeyKind,
+    /// Of the first row whose key is not a number as it is usually written; not looked for among numbers.
+    pub(super) first_text_origin: Option<u64>,
     /// Rows that came sorted and are in the file already. If there are others as well, these were the first.
     pub(super) stream: Option<Stream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
@@ -143,7 +144,7 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     is_streaming: bool,
     batches: Vec<Batch>,
     held_bytes: u64,
-    is_decimal: bool,
+    first_text_origin: Option<u64>,
     spill: Option<SpillFile>,
     spilling: Option<ScopedJoinHandle<'s, Result<Spilled, BakeError>>>,
     spilled: Vec<SpilledRun>,
@@ -175,7 +176,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             stream,
             batches: Vec::new(),
             held_bytes: 0,
-            is_decimal: true,
+            first_text_origin: None,
             spill: None,
             spilling: None,
             spilled: Vec::new(),
@@ -204,7 +205,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         self.context.check_cancelled()?;
         self.bad_rows.take(mem::take(&mut batch.bad))?;
         self.rows_read.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        self.is_decimal &= batch.is_decimal;
+        self.first_text_origin = self.first_text_origin.or(batch.first_text_origin());
         if self.is_streaming
             && let Some(stream) = &mut self.stream
         {
@@ -243,7 +244,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 
     fn kind(&self) -> KeyKind {
         match self.context.options.keys {
-            Keys::Auto if self.is_decimal => KeyKind::U64,
+            Keys::Auto if self.first_text_origin.is_none() => KeyKind::U64,
             keys => keys.kind(),
         }
     }
@@ -300,6 +301,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         });
         Ok(Gathered {
             kind,
+            first_text_origin: self.first_text_origin,
             stream: self.stream,
             runs: self.spilled.len(),
             inputs: Vec::new(),

@@ -10,6 +10,7 @@
 mod bad_rows;
 mod buckets;
 mod budget;
+mod cancel;
 mod columns;
 mod combine;
 mod cut;
@@ -39,6 +40,7 @@ use std::path::Path;
 
 pub use bad_rows::BadRows;
 pub use budget::{MEMORY_MIN_BYTES, MEMORY_SHARE};
+pub use cancel::Cancel;
 pub use columns::Column;
 pub use error::{BakeError, RowFault};
 pub use input::{Compression, Input, InputFacts};
@@ -46,7 +48,7 @@ pub use keys::Keys;
 pub use options::{Duplicates, Format, Options, Progress, Verify};
 pub use parse::ValueSpec;
 pub use parse::pack::Pack;
-pub use report::{Report, Stage};
+pub use report::{Report, Stage, StageFacts, ValueLens};
 pub use shard::{Shard, ShardFault};
 
 use crate::format::header::Layout;
@@ -107,7 +109,7 @@ pub fn bake(
     let mut clock = Clock::start();
     let mut origins = Origins::default();
 
-    let new_file = || NewFile::beside(output).map_err(|error| BakeError::output(output, error));
+    let new_file = || NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error));
     let stream = match options.keys {
         // Numbers and text have different orders, and which of them the keys are is only known at the end.
         Keys::Auto => None,
@@ -115,7 +117,8 @@ pub fn bake(
         keys => Some(Stream::new(output, new_file()?, keys.kind(), options.duplicates, &pool, budget.threads)?),
     };
     let mut gathered = gather(inputs, &context, &mut origins, stream, progress)?;
-    clock.lap(Stage::Read);
+    let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
+    clock.end(Stage::Read, Some(gathered.rows_read), Some(read_bytes), progress);
 
     let stream = gathered.stream.take();
     let (file, combined, parts) = records(stream, &mut gathered, &context, &origins, output, progress, &mut clock)?;
@@ -126,7 +129,8 @@ pub fn bake(
         progress(Progress::Index { done, total });
     });
     let layout = layout.map_err(|error| BakeError::finish(output, error))?;
-    clock.lap(Stage::Index);
+    let index_len_bytes = layout.file_len_bytes() - combined.records.records_len_bytes;
+    clock.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes), progress);
 
     context.check_cancelled()?;
     let (rows_total, bytes_total) = (layout.dimensions.row_count.max(1), layout.file_len_bytes());
@@ -137,13 +141,18 @@ pub fn bake(
     if let Some(parts) = parts {
         verify::compare(file.file(), output, &combined.records, &parts, &context, progress)?;
     }
-    clock.lap(Stage::Verify);
+    let (rows, file_len_bytes) = (layout.dimensions.row_count, layout.file_len_bytes());
+    clock.end(Stage::Verify, Some(rows), Some(file_len_bytes), progress);
 
     progress(Progress::Settle);
-    let folder = file.put_in_place().map_err(|error| BakeError::output(output, error))?;
+    let placed = file.put_in_place();
+    let folder = placed.map_err(|error| match options.cancel.is_set() {
+        true => BakeError::Cancelled,
+        false => BakeError::output(output, error),
+    })?;
     folder.sync_all().map_err(|error| BakeError::FolderSync { path: output.to_path_buf(), error })?;
-    clock.lap(Stage::Settle);
-    Ok(report(&gathered, &combined, &layout, clock))
+    clock.end(Stage::Settle, None, Some(file_len_bytes), progress);
+    Ok(report(&gathered, &combined, &layout, &context, &origins, clock))
 }
 
 /// Writes all records into a file.
@@ -167,27 +176,43 @@ fn records(
         let streamed = stream.finish()?;
         if parts.spilled.is_empty() && parts.last.is_none() {
             refuse_duplicate(context, &gathered.tally, origins)?;
-            clock.lap(Stage::Write);
+            // All but the last rows were written while they were read.
+            clock.end(Stage::Write, None, None, progress);
             return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
         }
         parts.tables.push(streamed.into_table().map_err(|error| BakeError::output(output, error))?);
     }
+    let runs = parts.spilled.len();
     reduce(&mut parts, context, &mut gathered.tally, progress)?;
-    clock.lap(Stage::Merge);
+    if parts.spilled.len() < runs {
+        let merged = parts.spilled.iter().map(|run| (run.row_count, run.extent.len_bytes));
+        let (rows, len_bytes) = merged.fold((0, 0), |all, run| (all.0 + run.0, all.1 + run.1));
+        clock.end(Stage::Merge, Some(rows), Some(len_bytes), progress);
+    }
     if gathered.tally.duplicate.is_some() {
         // There may be another before it, of rows in different runs.
         each_row(&parts, context, &mut gathered.tally, |_, _| context.check_cancelled())?;
         refuse_duplicate(context, &gathered.tally, origins)?;
     }
-    let file = NewFile::beside(output).map_err(|error| BakeError::output(output, error))?;
+    let file = NewFile::beside(output, &context.options.cancel).map_err(|error| BakeError::output(output, error))?;
     let combined = combine(&parts, &file, output, context, &mut gathered.tally, progress)?;
     refuse_duplicate(context, &gathered.tally, origins)?;
-    clock.lap(Stage::Write);
+    let records = &combined.records;
+    clock.end(Stage::Write, Some(records.row_count), Some(records.records_len_bytes), progress);
     Ok((file, combined, parts))
 }
 
-fn report(gathered: &Gathered<'_>, combined: &Combined, layout: &Layout, clock: Clock) -> Report {
+fn report(
+    gathered: &Gathered<'_>,
+    combined: &Combined,
+    layout: &Layout,
+    context: &Context<'_>,
+    origins: &Origins,
+    clock: Clock,
+) -> Report {
     let tally = &gathered.tally;
+    let first_text_origin = gathered.first_text_origin.filter(|_| context.options.keys == Keys::Auto);
+    let first_text_key = first_text_origin.map(|origin| origins.of(origin));
     Report {
         inputs: gathered.inputs.clone(),
         rows_read: gathered.rows_read,
@@ -199,10 +224,14 @@ fn report(gathered: &Gathered<'_>, combined: &Combined, layout: &Layout, clock: 
         runs: gathered.runs,
         rows: combined.records.row_count,
         key_kind: combined.records.key_kind,
+        first_text_key: first_text_key.map(|(input, line)| (input.to_owned(), line)),
         file_len_bytes: layout.file_len_bytes(),
         sections: layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
         values_len_bytes: combined.records.values_len_bytes,
+        value_lens: combined.records.value_lens,
         digest: layout.digest(),
         stages: clock.stages(),
+        memory_limit_bytes: context.budget.memory_bytes,
+        threads: context.budget.threads,
     }
 }

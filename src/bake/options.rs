@@ -2,10 +2,9 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use super::{BadRows, Column, Keys, Shard, ValueSpec};
+use super::report::StageFacts;
+use super::{BadRows, Cancel, Column, Keys, Shard, ValueSpec};
 
 /// What to do with rows that have the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,12 +23,12 @@ pub enum Duplicates {
 #[non_exhaustive]
 pub enum Format {
     /// Parquet if it begins like that. Else what its name ends with, without `.gz` or `.zst`: `.jsonl` and `.ndjson` are JSON
-    /// Lines, `.tsv` is delimited by tabs, and all else by the delimiter of the options.
+    /// Lines, `.tsv` has tabs, and all else is delimited text.
     #[default]
     Auto,
     /// Delimited text, RFC 4180.
     Delimited,
-    /// Text delimited by tabs.
+    /// Delimited text with tabs, unless another delimiter was given.
     Tsv,
     /// One JSON object a line.
     JsonLines,
@@ -55,8 +54,8 @@ impl Options {
     /// The byte between two fields in text of a format, if it has fields.
     pub(super) fn delimiter_of(&self, format: Format) -> Option<u8> {
         match format {
-            Format::Auto | Format::Delimited => Some(self.delimiter),
-            Format::Tsv => Some(b'\t'),
+            Format::Auto | Format::Delimited => Some(self.delimiter.unwrap_or(b',')),
+            Format::Tsv => Some(self.delimiter.unwrap_or(b'\t')),
             Format::JsonLines | Format::Parquet => None,
         }
     }
@@ -79,8 +78,8 @@ pub enum Verify {
 pub struct Options {
     /// What the inputs are.
     pub format: Format,
-    /// In delimited text, the byte between two fields.
-    pub delimiter: u8,
+    /// In delimited text, the byte between two fields. By default a comma, or the tab that the format says.
+    pub delimiter: Option<u8>,
     /// In delimited text, whether the first row of each input names the columns, and is not data.
     pub header: bool,
     /// The column that holds the key. By default the first of two; in JSON Lines the field `key`.
@@ -98,7 +97,7 @@ pub struct Options {
     pub delete_column: Option<Column>,
     /// What to do with rows that are none.
     pub bad_rows: BadRows,
-    /// The rows to bake, if not all.
+    /// The rows to bake, if not all. Needs to know what the keys are: not with [`Keys::Auto`].
     pub shard: Option<Shard>,
     /// The memory that a bake takes, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default one part in
     /// [`MEMORY_SHARE`](super::MEMORY_SHARE) of the machine's.
@@ -110,14 +109,14 @@ pub struct Options {
     /// How the new file is checked.
     pub verify: Verify,
     /// Set from outside, it stops the bake.
-    pub cancel: Option<Arc<AtomicBool>>,
+    pub cancel: Cancel,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
             format: Format::Auto,
-            delimiter: b',',
+            delimiter: None,
             header: false,
             key: None,
             value: ValueSpec::Unnamed,
@@ -131,7 +130,7 @@ impl Default for Options {
             threads: None,
             temp_dir: None,
             verify: Verify::Sample,
-            cancel: None,
+            cancel: Cancel::default(),
         }
     }
 }
@@ -184,4 +183,6 @@ pub enum Progress {
     },
     /// Waiting until the disk has the file.
     Settle,
+    /// A stage has ended.
+    Ended(StageFacts),
 }

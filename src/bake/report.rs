@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::InputFacts;
+use hdrhistogram::Histogram;
+
+use super::{InputFacts, Progress};
 use crate::format::header::SectionKind;
 use crate::format::key::KeyKind;
+use crate::format::record::VALUE_LEN_MAX_BYTES;
 
 /// A part of a bake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,61 @@ impl Stage {
     }
 }
 
+/// What a stage took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StageFacts {
+    /// The stage.
+    pub stage: Stage,
+    /// How long it lasted.
+    pub took: Duration,
+    /// Rows that it went through, if it goes by rows.
+    pub rows: Option<u64>,
+    /// Bytes that it read or wrote: those that the next stage, or the disk, has of it.
+    pub len_bytes: Option<u64>,
+}
+
+/// How long the values of a table are, in bytes. Percentiles are exact below 2048, and to three digits above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ValueLens {
+    pub min: u64,
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub p99_9: u64,
+    pub max: u64,
+}
+
+/// Counts values by their length.
+#[derive(Clone, Debug)]
+pub(super) struct LenCounts {
+    counts: Histogram<u64>,
+    min: u64,
+    max: u64,
+}
+
+impl LenCounts {
+    pub(super) fn new() -> LenCounts {
+        let counts = Histogram::new_with_bounds(1, VALUE_LEN_MAX_BYTES as u64, 3).expect("bounds that are apart");
+        LenCounts { counts, min: u64::MAX, max: 0 }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, len_bytes: u64) {
+        self.counts.saturating_record(len_bytes);
+        self.min = self.min.min(len_bytes);
+        self.max = self.max.max(len_bytes);
+    }
+
+    pub(super) fn lens(&self) -> ValueLens {
+        let at = |quantile| self.counts.value_at_quantile(quantile).clamp(self.min.min(self.max), self.max);
+        let min = self.min.min(self.max);
+        ValueLens { min, p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max: self.max }
+    }
+}
+
 /// What was baked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -62,16 +120,24 @@ pub struct Report {
     pub rows: u64,
     /// What their keys are.
     pub key_kind: KeyKind,
+    /// With [`Keys::Auto`](super::Keys::Auto), the input and the line of the first key that made them bytes.
+    pub first_text_key: Option<(String, u64)>,
     /// The file's length.
     pub file_len_bytes: u64,
     /// The length of each section.
     pub sections: Vec<(SectionKind, u64)>,
     /// The lengths of all values in the file together.
     pub values_len_bytes: u64,
+    /// How they are spread.
+    pub value_lens: ValueLens,
     /// The file's digest: see [`Store::digest`](crate::Store::digest).
     pub digest: u128,
     /// What each stage took.
-    pub stages: Vec<(Stage, Duration)>,
+    pub stages: Vec<StageFacts>,
+    /// The memory that the bake was allowed.
+    pub memory_limit_bytes: u64,
+    /// Threads that were at work.
+    pub threads: usize,
 }
 
 impl Report {
@@ -83,23 +149,52 @@ impl Report {
 
 /// Times stages.
 pub(super) struct Clock {
-    lap_began: Instant,
-    stages: Vec<(Stage, Duration)>,
+    stage_began: Instant,
+    stages: Vec<StageFacts>,
 }
 
 impl Clock {
     pub(super) fn start() -> Clock {
-        Clock { lap_began: Instant::now(), stages: Vec::new() }
+        Clock { stage_began: Instant::now(), stages: Vec::new() }
     }
 
-    /// A stage has ended here.
-    pub(super) fn lap(&mut self, stage: Stage) {
+    /// A stage has ended here, and the next begins.
+    pub(super) fn end(
+        &mut self,
+        stage: Stage,
+        rows: Option<u64>,
+        len_bytes: Option<u64>,
+        progress: &mut dyn FnMut(Progress),
+    ) {
         let now = Instant::now();
-        self.stages.push((stage, now - self.lap_began));
-        self.lap_began = now;
+        let facts = StageFacts { stage, took: now - self.stage_began, rows, len_bytes };
+        self.stages.push(facts);
+        progress(Progress::Ended(facts));
+        self.stage_began = now;
     }
 
-    pub(super) fn stages(self) -> Vec<(Stage, Duration)> {
+    pub(super) fn stages(self) -> Vec<StageFacts> {
         self.stages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_lengths_lie_between_the_shortest_and_the_longest() {
+        let lens = |all: &[u64]| {
+            let mut counts = LenCounts::new();
+            all.iter().for_each(|len_bytes| counts.add(*len_bytes));
+            counts.lens()
+        };
+        assert_eq!(lens(&[]), ValueLens::default());
+        assert_eq!(lens(&[0]), ValueLens::default());
+        let one = 1_000_003;
+        assert_eq!(lens(&[one]), ValueLens { min: one, p50: one, p90: one, p99: one, p99_9: one, max: one });
+        let all: Vec<u64> = (1..=1000).collect();
+        assert_eq!(lens(&all), ValueLens { min: 1, p50: 500, p90: 900, p99: 990, p99_9: 999, max: 1000 });
+        assert_eq!(lens(&[0, VALUE_LEN_MAX_BYTES as u64]).max, VALUE_LEN_MAX_BYTES as u64);
     }
 }

@@ -12,6 +12,7 @@ use twox_hash::XxHash3_64;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
+use super::report::{LenCounts, ValueLens};
 use super::section::SectionWriter;
 use crate::format::FormatError;
 use crate::format::header::HEADER_LEN_BYTES;
@@ -31,6 +32,7 @@ pub(super) struct RecordsWriter {
     len_max_bytes: u64,
     row_count: u64,
     values_len_bytes: u64,
+    value_lens: LenCounts,
     /// What the records would take up at each smaller alignment.
     at_smaller: Vec<(usize, u64)>,
     seed: XxHash3_64,
@@ -49,6 +51,7 @@ pub(super) struct WrittenRecords {
     pub(super) row_count: u64,
     /// The lengths of all values together.
     pub(super) values_len_bytes: u64,
+    pub(super) value_lens: ValueLens,
     pub(super) records_len_bytes: u64,
     /// What the records are aligned to.
     pub(super) record_align_bytes: usize,
@@ -77,6 +80,7 @@ impl RecordsWriter {
             len_max_bytes: (record_align_bytes as u64) << 32,
             row_count: 0,
             values_len_bytes: 0,
+            value_lens: LenCounts::new(),
             at_smaller: smaller.collect(),
             seed: XxHash3_64::new(),
             seed_bytes: Vec::with_capacity(SEED_LEN_BYTES),
@@ -123,6 +127,7 @@ impl RecordsWriter {
         }
         self.row_count += 1;
         self.values_len_bytes += value.len() as u64;
+        self.value_lens.add(value.len() as u64);
         for (align_bytes, all_len_bytes) in &mut self.at_smaller {
             *all_len_bytes += record_len_bytes(key, value.len(), *align_bytes) as u64;
         }
@@ -143,6 +148,7 @@ impl RecordsWriter {
             key_kind: self.key_kind,
             row_count: self.row_count,
             values_len_bytes: self.values_len_bytes,
+            value_lens: self.value_lens.lens(),
             records_len_bytes,
             record_align_bytes: self.align_bytes,
             wanted_align_bytes: wanted.unwrap_or(self.align_bytes),

@@ -172,6 +172,9 @@ pub enum FormatError {
         found: u64,
     },
     /// No slots can be found for the keys.
-    #[error("no slots for the keys with any of {SEED_COUNT} hash seeds: made to collide? split the table")]
+    #[error(
+        "no slots for the keys with any of {SEED_COUNT} hash seeds, which happens only to keys that were made to \
+         collide: find out who made them, and leave them out, or bake shards of the table with --shard"
+    )]
     Unhashable,
 }

@@ -69,7 +69,7 @@ fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], format: Format, delim
     let mut options = Options::default();
     options.keys = K::KEYS;
     options.format = format;
-    options.delimiter = delimiter;
+    options.delimiter = Some(delimiter);
     bake::bake_csv(&output.stdout[..], &again, &options, &mut |_| ()).unwrap();
     assert!(fs::read(db).unwrap() == fs::read(&again).unwrap(), "{} {more:?}", db.display());
 }

@@ -26,8 +26,8 @@ pub(in crate::bake) struct Batch {
     first_line: u64,
     origin: u64,
     last_line: u32,
-    /// Whether all keys so far are numbers as they are usually written.
-    pub(in crate::bake) is_decimal: bool,
+    /// The line of the first key so far that is not a number as it is usually written.
+    first_text_line: Option<u32>,
     /// Whether no key so far is below the one before.
     pub(in crate::bake) is_ascending: bool,
     /// Whether some row removes its key.
@@ -44,7 +44,7 @@ impl Batch {
             first_line: 0,
             origin: 0,
             last_line: 0,
-            is_decimal: true,
+            first_text_line: None,
             is_ascending: true,
             has_deleted: false,
             bad: Vec::new(),
@@ -60,7 +60,7 @@ impl Batch {
         self.places.clear();
         self.bad.clear();
         (self.kind, self.first_line, self.origin, self.last_line) = (kind, first_line, origin, 0);
-        (self.is_decimal, self.is_ascending, self.has_deleted) = (true, true, false);
+        (self.first_text_line, self.is_ascending, self.has_deleted) = (None, true, false);
     }
 
     /// Adds a row, whose line is not before the batch's first.
@@ -79,10 +79,10 @@ impl Batch {
         let row = Held { key, value, line, deleted };
         self.places.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
         let place = u32::try_from(self.arena.len_bytes() / ALIGN_BYTES).map_err(|_| RowFault::OutOfMemory)?;
-        if self.is_decimal
+        if self.first_text_line.is_none()
             && let Key::Bytes(key) = key
         {
-            self.is_decimal = canonical_decimal(key).is_some();
+            self.first_text_line = canonical_decimal(key).is_none().then_some(line);
         }
         if self.is_ascending
             && let Some(last) = self.places.last()
@@ -141,6 +141,11 @@ impl Batch {
         let at = place as usize * ALIGN_BYTES;
         crate::store::prefetch(self.arena.bytes(), at);
         crate::store::prefetch(self.arena.bytes(), at + 64);
+    }
+
+    /// The origin of the first row whose key is not a number as it is usually written.
+    pub(in crate::bake) fn first_text_origin(&self) -> Option<u64> {
+        self.first_text_line.map(|line| self.origin + u64::from(line))
     }
 
     /// The origin of its last row.

@@ -1,0 +1,364 @@
+//! The command line: what can be asked for, and what makes sense together.
+
+use std::ffi::OsString;
+use std::num::NonZero;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
+use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, ValueSpec, Verify};
+use zero_kv::{DEFAULT_FILE, Key};
+
+/// Bad rows that are put aside unless --max-bad-rows says how many.
+const BAD_ROWS_MAX: u64 = 1000;
+
+/// Compiles rows of `key,value` into an immutable file that kv_store serves.
+///
+/// Keys are unsigned 64-bit decimals, or any bytes with --keys bytes; values are
+/// any bytes; rows come in any order.
+/// The file is put in place whole: whatever fails, what was there before stays.
+#[derive(Parser)]
+#[command(name = "baker", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) rows: BakeArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BakeArgs {
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+    #[command(flatten)]
+    rows: RowArgs,
+    #[command(flatten)]
+    shard: ShardArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    resources: ResourceArgs,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct InputArgs {
+    /// Files to read as one table, plain or compressed (gzip, Zstandard); `-` is standard input, and `*`, `?`, `[…]`
+    /// and `**` in quotes are patterns
+    #[arg(required = true, value_name = "INPUT")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// What the inputs are
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    format: FormatArg,
+    /// One byte between fields; `\t` is a tab [default: a comma, and a tab in TSV]
+    #[arg(short, long, value_name = "BYTE", value_parser = delimiter)]
+    delimiter: Option<u8>,
+    /// The first row names the columns, and is not data
+    #[arg(long)]
+    header: bool,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Rows")]
+struct RowArgs {
+    /// Column that holds the key: its number from 1, or with --header its name; in JSON Lines and Parquet its name
+    #[arg(long, value_name = "COLUMN")]
+    key: Option<Column>,
+    /// Column that holds the value
+    #[arg(long, value_name = "COLUMN", conflicts_with = "columns")]
+    value: Option<Column>,
+    /// Columns that are packed into the value, with their names
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    columns: Vec<Column>,
+    /// How columns are packed
+    #[arg(long, value_name = "PACKING", default_value = "json", requires = "columns")]
+    pack: PackArg,
+    /// What the keys are
+    #[arg(long, value_name = "KIND", default_value = "u64")]
+    keys: KeysArg,
+    /// What to do with rows that have the same key, in the order of the inputs
+    #[arg(long, value_name = "POLICY", default_value = "error")]
+    duplicates: DuplicatesArg,
+    /// A row with this value removes its key
+    #[arg(long, value_name = "TEXT")]
+    delete_marker: Option<OsString>,
+    /// A row in which this column is 1, true, t, yes or y removes its key
+    #[arg(long, value_name = "COLUMN")]
+    delete_column: Option<Column>,
+    /// What to do with rows that cannot be baked
+    #[arg(long, value_name = "POLICY", default_value = "error")]
+    bad_rows: BadRowsArg,
+    /// File for the rows that are skipped, each with its input, line and reason
+    #[arg(long, value_name = "FILE")]
+    bad_rows_file: Option<PathBuf>,
+    /// Rows that may be skipped; one more is an error [default: 1000]
+    #[arg(long, value_name = "COUNT")]
+    max_bad_rows: Option<u64>,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Rows")]
+struct ShardArgs {
+    /// Bake the rows of shard I of N alone, counted from 1; rows are divided by a hash of their keys
+    #[arg(long, value_name = "I/N", value_parser = shard)]
+    shard: Option<(u32, u32)>,
+    /// Divide by key instead: the first keys of shards 2 to N
+    #[arg(long, value_name = "KEY,…", value_delimiter = ',', requires = "shard")]
+    shard_bounds: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    pub(crate) output: PathBuf,
+    /// How the file is checked before it is put in place
+    #[arg(long, value_name = "HOW", default_value = "sample")]
+    verify: VerifyArg,
+    /// File for a report in JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Resources")]
+struct ResourceArgs {
+    /// Memory to use, such as 512MiB or 2GB; rows that do not fit are sorted in temporary files [default: half of the
+    /// machine's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// Threads to use [default: one for each processor]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZero<usize>>,
+    /// Folder for temporary files [default: that of the output]
+    #[arg(long, value_name = "FOLDER")]
+    temp_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatArg {
+    /// Parquet by its first bytes; else by the name: .jsonl and .ndjson are JSON Lines, .tsv is TSV, all else CSV
+    Auto,
+    /// Delimited text, RFC 4180
+    Csv,
+    /// The same with tabs
+    Tsv,
+    /// One JSON object a line
+    Jsonl,
+    /// Apache Parquet
+    Parquet,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PackArg {
+    /// A JSON object
+    Json,
+    /// A MessagePack map
+    Msgpack,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum KeysArg {
+    /// Unsigned 64-bit decimals
+    U64,
+    /// 1 to 65535 bytes, as they are
+    Bytes,
+    /// Numbers if every key is one without zeros in front, else bytes
+    Auto,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DuplicatesArg {
+    /// Refuse them, naming both
+    Error,
+    /// Keep the first
+    First,
+    /// Keep the last
+    Last,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum BadRowsArg {
+    /// Refuse the input, naming the row
+    Error,
+    /// Leave them out, up to --max-bad-rows
+    Skip,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VerifyArg {
+    /// Read it back against its checksums, and look keys up
+    Sample,
+    /// Compare every row as well
+    Full,
+}
+
+impl Args {
+    /// What is asked for goes together, or a message that says how it does.
+    pub(crate) fn options(&self, cancel: &Cancel) -> Result<Options, clap::Error> {
+        let mut options = Options::default();
+        options.cancel = cancel.clone();
+        self.rows.fill(&mut options)?;
+        Ok(options)
+    }
+
+    pub(crate) fn output(&self) -> &OutputArgs {
+        &self.rows.output
+    }
+}
+
+fn refused(message: &str) -> clap::Error {
+    Args::command().error(ErrorKind::ArgumentConflict, message)
+}
+
+impl BakeArgs {
+    fn fill(&self, options: &mut Options) -> Result<(), clap::Error> {
+        let (input, rows) = (&self.input, &self.rows);
+        options.format = match input.format {
+            FormatArg::Auto => Format::Auto,
+            FormatArg::Csv => Format::Delimited,
+            FormatArg::Tsv => Format::Tsv,
+            FormatArg::Jsonl => Format::JsonLines,
+            FormatArg::Parquet => Format::Parquet,
+        };
+        options.delimiter = input.delimiter;
+        options.header = input.header;
+        options.key = rows.key.clone();
+        options.value = match &rows.value {
+            Some(value) => ValueSpec::Column(value.clone()),
+            None if rows.columns.is_empty() => ValueSpec::Unnamed,
+            None => ValueSpec::Packed(rows.columns.clone(), rows.pack.into()),
+        };
+        options.keys = rows.keys.into();
+        options.duplicates = rows.duplicates.into();
+        options.delete_marker = rows.delete_marker.clone().map(OsString::into_vec);
+        options.delete_column = rows.delete_column.clone();
+        options.bad_rows = rows.bad_rows()?;
+        self.shard.fill(options)?;
+        self.output.fill(options);
+        self.resources.fill(options);
+        Ok(())
+    }
+
+    pub(crate) fn bad_rows_file(&self) -> Option<&PathBuf> {
+        self.rows.bad_rows_file.as_ref()
+    }
+}
+
+impl RowArgs {
+    fn bad_rows(&self) -> Result<BadRows, clap::Error> {
+        let (file, max) = (self.bad_rows_file.clone(), self.max_bad_rows);
+        match self.bad_rows {
+            BadRowsArg::Skip => Ok(BadRows::Skip { file, max: max.unwrap_or(BAD_ROWS_MAX) }),
+            BadRowsArg::Error if file.is_some() => Err(refused("--bad-rows-file is for --bad-rows skip: give both")),
+            BadRowsArg::Error if max.is_some() => Err(refused("--max-bad-rows is for --bad-rows skip: give both")),
+            BadRowsArg::Error => Ok(BadRows::Refuse),
+        }
+    }
+}
+
+impl ShardArgs {
+    fn fill(&self, options: &mut Options) -> Result<(), clap::Error> {
+        let Some((number, count)) = self.shard else { return Ok(()) };
+        let bounds = self.shard_bounds.iter().map(|bound| match options.keys {
+            Keys::Auto => {
+                Err(refused("with --shard, give --keys u64 or --keys bytes: shards follow from what keys are"))
+            }
+            Keys::Bytes => Ok(Key::Bytes(bound.as_bytes())),
+            Keys::U64 => {
+                let number = bound.to_str().and_then(|text| text.parse().ok());
+                let wanted = "where an unsigned 64-bit decimal was expected: correct it, or give --keys bytes";
+                let fault = || refused(&format!("--shard-bounds has {:?}, {wanted}", bound.to_string_lossy()));
+                number.map(Key::U64).ok_or_else(fault)
+            }
+        });
+        let bounds = bounds.collect::<Result<Vec<_>, _>>()?;
+        let shard = match bounds.is_empty() {
+            true => Shard::by_hash(number, count),
+            false => Shard::by_range(number, count, &bounds),
+        };
+        options.shard = Some(shard.map_err(|fault| refused(&format!("--shard: {fault}")))?);
+        Ok(())
+    }
+}
+
+impl OutputArgs {
+    fn fill(&self, options: &mut Options) {
+        options.verify = match self.verify {
+            VerifyArg::Sample => Verify::Sample,
+            VerifyArg::Full => Verify::Full,
+        };
+    }
+}
+
+impl ResourceArgs {
+    fn fill(&self, options: &mut Options) {
+        options.memory_bytes = self.memory;
+        options.threads = self.threads;
+        options.temp_dir = self.temp_dir.clone();
+    }
+}
+
+impl From<PackArg> for Pack {
+    fn from(arg: PackArg) -> Self {
+        match arg {
+            PackArg::Json => Pack::Json,
+            PackArg::Msgpack => Pack::MessagePack,
+        }
+    }
+}
+
+impl From<KeysArg> for Keys {
+    fn from(arg: KeysArg) -> Self {
+        match arg {
+            KeysArg::U64 => Keys::U64,
+            KeysArg::Bytes => Keys::Bytes,
+            KeysArg::Auto => Keys::Auto,
+        }
+    }
+}
+
+impl From<DuplicatesArg> for Duplicates {
+    fn from(arg: DuplicatesArg) -> Self {
+        match arg {
+            DuplicatesArg::Error => Duplicates::Error,
+            DuplicatesArg::First => Duplicates::First,
+            DuplicatesArg::Last => Duplicates::Last,
+        }
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [b'"' | b'\n' | b'\r'] => Err("a quote or a line end cannot part fields".to_owned()),
+        [byte] => Ok(*byte),
+        _ => Err("one byte was expected, such as `;` or `\\t`".to_owned()),
+    }
+}
+
+fn shard(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once('/').and_then(|(number, count)| Some((number.parse().ok()?, count.parse().ok()?)));
+    numbers.ok_or_else(|| "a shard was expected, such as 1/4".to_owned())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err("a size was expected, such as 512MiB or 2GB".to_owned()),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| "a size was expected, such as 512MiB or 2GB".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "more than can be counted".to_owned())
+}

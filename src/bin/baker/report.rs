@@ -1,0 +1,113 @@
+//! What was baked and what it took: one line for people, one object for programs.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use zero_kv::KeyKind;
+use zero_kv::bake::Report;
+
+pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    let counts = [
+        (report.duplicates_dropped, "duplicates dropped"),
+        (report.bad_rows, "bad rows skipped"),
+        (report.base_replaced, "replaced"),
+        (report.base_removed, "removed"),
+        (report.absent_removed, "to remove not there"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+    let why = match &report.first_text_key {
+        Some((input, line)) => format!(", for that of {input}:{line} is no number"),
+        None => String::new(),
+    };
+    format!(
+        "{}: {} rows{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead a row; keys are {}{why}",
+        output.display(),
+        report.rows,
+        report.file_len_bytes,
+        report.rows as f64 / seconds,
+        report.overhead_bytes_per_row(),
+        report.key_kind,
+    )
+}
+
+/// The report as it is described in docs/OPERATIONS.md.
+pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
+    let inputs = report.inputs.iter().map(|input| {
+        json!({
+            "name": input.name,
+            "len_bytes": input.len_bytes,
+            "xxh3_128": hex(input.digest),
+            "compression": input.compression.to_string(),
+        })
+    });
+    let sections = report.sections.iter();
+    let sections: Map<_, _> =
+        sections.map(|(kind, len_bytes)| (kind.to_string().replace(' ', "_"), json!(len_bytes))).collect();
+    let stages = report.stages.iter().map(|facts| {
+        json!({
+            "stage": facts.stage.name(),
+            "seconds": facts.took.as_secs_f64(),
+            "rows": facts.rows,
+            "len_bytes": facts.len_bytes,
+        })
+    });
+    let lens = &report.value_lens;
+    let values = json!({
+        "min": lens.min,
+        "p50": lens.p50,
+        "p90": lens.p90,
+        "p99": lens.p99,
+        "p99.9": lens.p99_9,
+        "max": lens.max,
+        "mean": report.values_len_bytes as f64 / report.rows.max(1) as f64,
+        "total": report.values_len_bytes,
+    });
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "inputs": inputs.collect::<Vec<_>>(),
+        "output": {
+            "name": output.to_string_lossy(),
+            "len_bytes": report.file_len_bytes,
+            "digest": hex(report.digest),
+            "keys": match report.key_kind {
+                KeyKind::U64 => "u64",
+                KeyKind::Bytes => "bytes",
+            },
+            "sections_len_bytes": sections,
+            "value_len_bytes": values,
+            "overhead_bytes_per_row": report.overhead_bytes_per_row(),
+        },
+        "rows": {
+            "read": report.rows_read,
+            "baked": report.rows,
+            "bad": report.bad_rows,
+            "duplicates_dropped": report.duplicates_dropped,
+            "base_replaced": report.base_replaced,
+            "base_removed": report.base_removed,
+            "absent_removed": report.absent_removed,
+        },
+        "stages": stages.collect::<Vec<_>>(),
+        "seconds": took.as_secs_f64(),
+        "runs_spilled": report.runs,
+        "memory_limit_bytes": report.memory_limit_bytes,
+        "memory_peak_bytes": peak_bytes(),
+        "threads": report.threads,
+    })
+}
+
+/// As the header has it, digit by digit.
+fn hex(digest: u128) -> String {
+    format!("{digest:032x}")
+}
+
+/// The most memory that was resident at once, as the system counts it.
+fn peak_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
+    kib.parse::<u64>().ok().map(|kib| kib << 10)
+}
