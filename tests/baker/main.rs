@@ -7,6 +7,10 @@ mod support;
 
 mod failures;
 mod keys;
+mod options;
 mod places;
+mod report;
 mod rows;
 mod runs;
+mod signals;
+mod usage;

@@ -1,11 +1,13 @@
 //! Where the file is put: whole, under its name, or not at all.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Child, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 
-use super::runs::{BAKER, Folder, rows};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::runs::{BAKER, Ended, Folder, rows};
 use super::support::{Random, csv_row};
 
 /// More than a megabyte of rows that do not compress into less than they are.
@@ -21,11 +23,9 @@ fn folder_with_a_table() -> (Folder, Vec<u8>) {
     (folder, before)
 }
 
-/// Starts a bake that has read these rows and waits for more.
+/// Starts a bake that reads this and waits for more.
 fn start_bake(folder: &Folder, text: &[u8]) -> Child {
-    let mut child = folder.command(BAKER).arg("-").stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.as_mut().unwrap().write_all(text).unwrap();
-    child
+    folder.start_bake(folder.command(BAKER).arg("-"), text)
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn the_files_mode_follows_the_umask() {
 #[test]
 fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let (folder, before) = folder_with_a_table();
-    // A limit on the size of files: writes beyond it fail, the signal being ignored.
-    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" -";
+    // A limit on the size of files: writes beyond it fail, and the signal does not kill.
+    let script = "ulimit -f 8; exec \"$0\" -";
     let ended = folder.run(folder.command("sh").args(["-c", script, BAKER]), &large_text());
     ended.fails("storage.db: File too large (os error 27): nothing was put in place");
     assert!(fs::read(folder.path("storage.db")).unwrap() == before);
@@ -111,18 +111,82 @@ fn a_bake_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn what_an_earlier_process_left_under_a_temporary_name_is_not_in_the_way() {
+fn what_a_killed_bake_left_is_removed_by_the_next() {
+    let folder = Folder::new();
+    for name in [".baker.1.0.tmp", ".baker.4000000.12.tmp", ".baker.tmp", ".baker.1.0.tmp.mine"] {
+        folder.write(name, "left behind");
+    }
+    folder.bake_text("1,one\n", &[]).succeeds();
+    assert_eq!(folder.names(), [".baker.1.0.tmp.mine", ".baker.tmp", "storage.db"]);
+}
+
+#[test]
+fn what_another_bake_works_on_is_neither_removed_nor_in_the_way() {
     let folder = Folder::new();
     let mut child = start_bake(&folder, b"1,one\n");
-    // In a container, each bake may have the number of the one that was killed before.
-    let left = format!(".baker.{}.0.tmp", child.id());
-    folder.write(&left, "left behind");
+    // In containers that share a folder, two bakes may have the same number.
+    let at_work = format!(".baker.{}.0.tmp", child.id());
+    folder.write("theirs", "at work");
+    let theirs = fs::File::open(folder.path("theirs")).unwrap();
+    rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    fs::rename(folder.path("theirs"), folder.path(&at_work)).unwrap();
     drop(child.stdin.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ended::of(child).succeeds();
+    folder.bake_text("1,uno\n", &["-o", "other.db"]).succeeds();
     assert_eq!(folder.rows(), rows([(1, b"one")]));
-    assert_eq!(folder.names(), [left.clone(), "storage.db".to_owned()]);
-    assert_eq!(fs::read(folder.path(&left)).unwrap(), b"left behind", "it is not ours");
+    assert_eq!(folder.names(), [at_work.as_str(), "other.db", "storage.db"]);
+    assert_eq!(fs::read(folder.path(&at_work)).unwrap(), b"at work");
+    drop(theirs);
+    folder.bake_text("1,eins\n", &["-o", "other.db"]).succeeds();
+    assert_eq!(folder.names(), ["other.db", "storage.db"]);
+}
+
+/// A bake in a folder of a file system that has no unnamed files, or so it seems: without /proc they can get no name.
+/// `None` if this machine does not let tests do that.
+fn bake_without_unnamed_files(folder: &Folder) -> Option<Command> {
+    let hide = ["-rm", "mount", "-t", "tmpfs", "none", "/proc"];
+    let probe = folder.run(folder.command("unshare").args(hide), b"");
+    if !probe.status.success() {
+        // The same is tried on the inside of the library, on every machine.
+        eprintln!("hidden names could not be tried: {}", probe.err.trim());
+        return None;
+    }
+    let mut command = folder.command("unshare");
+    command.args(["-rm", "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" -", BAKER]);
+    Some(command)
+}
+
+#[test]
+fn without_unnamed_files_a_bake_has_a_hidden_name_that_is_not_left() {
+    let (folder, before) = folder_with_a_table();
+    let Some(mut command) = bake_without_unnamed_files(&folder) else { return };
+    folder.run(&mut command, b"1,one\nx,two\n");
+    assert_eq!(folder.names(), ["storage.db"], "of a bake that failed");
+
+    // Two at the same time, one of which is killed.
+    let mut killed = folder.start_bake(&mut command, &large_text());
+    let mut other = folder.start_bake(&mut command, &large_text());
+    let names = folder.names();
+    assert_eq!(names.len(), 3, "{names:?}");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(folder.names(), names);
+    folder.bake_text("1,one\n", &["-o", "one.db"]).succeeds();
+    let left = format!(".baker.{}.0.tmp", other.id());
+    assert_eq!(folder.names(), [&left, "one.db", "storage.db"], "that of the killed is gone, the other is at work");
+    assert!(fs::read(folder.path("storage.db")).unwrap() == before);
+    drop(other.stdin.take());
+    Ended::of(other).succeeds();
+    assert_eq!((folder.names(), folder.rows().len()), (vec!["one.db".to_owned(), "storage.db".to_owned()], 15_000));
+
+    for signal in [Signal::INT, Signal::TERM] {
+        let child = folder.start_bake(&mut command, &large_text());
+        assert_eq!(folder.names().len(), 3);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = Ended::of(child);
+        assert_eq!(ended.status.signal(), Some(signal.as_raw()), "{}", ended.err);
+        assert_eq!(folder.names(), ["one.db", "storage.db"]);
+    }
 }
 
 #[test]

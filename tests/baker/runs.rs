@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use tempfile::TempDir;
 use zero_kv::Store;
@@ -15,10 +15,22 @@ pub(crate) const BAKER: &str = env!("CARGO_BIN_EXE_baker");
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
+    /// Standard error without the lines of stages.
     pub(crate) err: String,
+    pub(crate) stages: Vec<String>,
 }
 
 impl Ended {
+    /// Waits for the end of a process whose output is piped.
+    pub(crate) fn of(child: Child) -> Ended {
+        let output = child.wait_with_output().expect("its end");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        let err = text(output.stderr);
+        let (stages, err) = err.split_inclusive('\n').partition::<Vec<_>, _>(|line| is_of_stage(line));
+        let stages = stages.into_iter().map(str::to_owned).collect();
+        Ended { status: output.status, out: text(output.stdout), err: err.concat(), stages }
+    }
+
     #[track_caller]
     pub(crate) fn succeeds(&self) -> &Self {
         assert_eq!((self.status.code(), &*self.err), (Some(0), ""), "stdout: {}", self.out);
@@ -31,6 +43,11 @@ impl Ended {
         assert_eq!((&*self.err, &*self.out), (&*format!("baker: {message}\n"), ""));
         assert_eq!(self.status.code(), Some(1));
     }
+}
+
+fn is_of_stage(line: &str) -> bool {
+    let names = ["read ", "merge ", "write ", "index ", "verify ", "settle "];
+    names.iter().any(|name| line.starts_with(name)) && [" s\n", " MiB/s\n"].iter().any(|end| line.ends_with(end))
 }
 
 /// The folder that a run works in.
@@ -77,13 +94,18 @@ impl Folder {
         self.run(self.command(BAKER).arg("-").args(args), text.as_ref())
     }
 
+    /// Starts a bake of standard input that has read more than a pipe holds of this, and waits for more.
+    pub(crate) fn start_bake(&self, command: &mut Command, text: &[u8]) -> Child {
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
+        child.stdin.as_mut().expect("a pipe").write_all(text).expect("a process that reads");
+        child
+    }
+
     pub(crate) fn run(&self, command: &mut Command, stdin: &[u8]) -> Ended {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
         // A process that fails early does not read to the end.
         let _ = child.stdin.take().expect("a pipe").write_all(stdin);
-        let output = child.wait_with_output().expect("its end");
-        let text = |bytes| String::from_utf8(bytes).expect("text");
-        Ended { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+        Ended::of(child)
     }
 
     pub(crate) fn open(&self, name: &str) -> Store {

@@ -263,11 +263,11 @@ impl RowArgs {
 impl ShardArgs {
     fn fill(&self, options: &mut Options) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
+        if options.keys == Keys::Auto {
+            return Err(refused("with --shard, give --keys u64 or --keys bytes: shards follow from what keys are"));
+        }
         let bounds = self.shard_bounds.iter().map(|bound| match options.keys {
-            Keys::Auto => {
-                Err(refused("with --shard, give --keys u64 or --keys bytes: shards follow from what keys are"))
-            }
-            Keys::Bytes => Ok(Key::Bytes(bound.as_bytes())),
+            Keys::Bytes | Keys::Auto => Ok(Key::Bytes(bound.as_bytes())),
             Keys::U64 => {
                 let number = bound.to_str().and_then(|text| text.parse().ok());
                 let wanted = "where an unsigned 64-bit decimal was expected: correct it, or give --keys bytes";

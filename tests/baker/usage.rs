@@ -1,0 +1,80 @@
+//! What does not go together is refused before anything is written.
+
+use std::fs;
+
+use super::runs::Folder;
+
+#[test]
+fn options_that_do_not_go_together_end_with_code_2() {
+    let folder = Folder::new();
+    for (args, part) in [
+        (&["--value", "2", "--columns", "1,2"][..], "'--value <COLUMN>' cannot be used with '--columns"),
+        (&["--pack", "json"], "--columns"),
+        (&["--bad-rows-file", "bad.csv"], "--bad-rows-file is for --bad-rows skip: give both"),
+        (&["--max-bad-rows", "5"], "--max-bad-rows is for --bad-rows skip: give both"),
+        (&["--shard", "3"], "a shard was expected, such as 1/4"),
+        (&["--shard", "0/2"], "shard 0 of 2, where 1 to 2 was expected"),
+        (&["--shard", "3/2"], "shard 3 of 2, where 1 to 2 was expected"),
+        (&["--shard-bounds", "5"], "--shard"),
+        (&["--shard", "1/2", "--shard-bounds", "5,6"], "2 bounds for 2 shards, where 1 were expected"),
+        (&["--shard", "1/3", "--shard-bounds", "6,5"], "bound 2 is not above the one before: give them in order"),
+        (&["--shard", "1/2", "--shard-bounds", "k"], "--shard-bounds has \"k\", where an unsigned 64-bit decimal"),
+        (&["--shard", "1/2", "--keys", "auto"], "with --shard, give --keys u64 or --keys bytes"),
+        (&["--memory", "much"], "a size was expected, such as 512MiB or 2GB"),
+        (&["--memory", "99999999TiB"], "more than can be counted"),
+        (&["--threads", "0"], "--threads"),
+        (&["--verify", "some"], "possible values: sample, full"),
+        (&["--format", "xml"], "possible values: auto, csv, tsv, jsonl, parquet"),
+    ] {
+        let ended = folder.bake_text("1,a\n", args);
+        assert_eq!((ended.status.code(), &*ended.out), (Some(2), ""), "{args:?}: {}", ended.err);
+        assert!(ended.err.contains(part), "{args:?}: {}", ended.err);
+        assert_eq!(folder.names(), [""; 0], "{args:?}");
+    }
+}
+
+#[test]
+fn no_file_is_two_things_at_once() {
+    let folder = Folder::new();
+    folder.write("rows.csv", "1,a\n");
+    folder.write("other.csv", "2,b\n");
+    fs::hard_link(folder.path("rows.csv"), folder.path("link.csv")).unwrap();
+    std::os::unix::fs::symlink("rows.csv", folder.path("soft.csv")).unwrap();
+    let names = folder.names();
+    let bad = ["--bad-rows", "skip", "--bad-rows-file"];
+    for (args, message) in [
+        (vec!["rows.csv", "-o", "./rows.csv"], "rows.csv: is also the output: name another file with -o"),
+        (vec!["rows.csv", "-o", "link.csv"], "rows.csv: is also the output: name another file with -o"),
+        (vec!["other.csv", "soft.csv", "-o", "rows.csv"], "soft.csv: is also the output: name another file with -o"),
+        (vec!["rows.csv", "--report", "rows.csv"], "rows.csv: is also the report: name another file with --report"),
+        (
+            vec!["rows.csv", "--report", "./storage.db"],
+            "storage.db: is also the report: name another file with --report",
+        ),
+        (
+            [&["rows.csv"], &bad[..], &["rows.csv"]].concat(),
+            "rows.csv: is also the file of bad rows: name another with --bad-rows-file",
+        ),
+        (
+            [&["rows.csv"], &bad[..], &["storage.db"]].concat(),
+            "storage.db: is also the output: name another file with -o",
+        ),
+        (
+            [&["rows.csv"], &bad[..], &["new.json", "--report", "./new.json"]].concat(),
+            "new.json: is also the report: name another file with --report",
+        ),
+    ] {
+        folder.bake(&args).fails(message);
+        assert_eq!(folder.names(), names, "{args:?}");
+        assert_eq!(fs::read(folder.path("rows.csv")).unwrap(), b"1,a\n", "{args:?}");
+    }
+    let stdin = fs::File::open(folder.path("rows.csv")).unwrap();
+    let output = folder.command(super::runs::BAKER).args(["-", "-o", "rows.csv"]).stdin(stdin).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(err, "baker: standard input: is also the output: name another file with -o\n");
+    // Read twice is what was asked for, and nobody else's file.
+    folder.bake(&["rows.csv", "rows.csv", "--duplicates", "first"]).succeeds();
+    folder
+        .bake(&["rows.csv", "--report", "/dev/null", "--bad-rows", "skip", "--bad-rows-file", "/dev/null"])
+        .succeeds();
+}
