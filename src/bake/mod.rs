@@ -133,16 +133,15 @@ pub fn bake(
     clock.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes), progress);
 
     context.check_cancelled()?;
-    let (rows_total, bytes_total) = (layout.dimensions.row_count.max(1), layout.file_len_bytes());
+    let (rows_total, file_len_bytes) = (layout.dimensions.row_count, layout.file_len_bytes());
     verify::read_back(file.file(), output, &layout, &budget, &mut |rows| {
-        let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total)) as u64;
-        progress(Progress::Verify { bytes, bytes_total });
+        let bytes = (u128::from(file_len_bytes) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
+        progress(Progress::Verify { bytes, bytes_total: file_len_bytes });
     })?;
     if let Some(parts) = parts {
         verify::compare(file.file(), output, &combined.records, &parts, &context, progress)?;
     }
-    let (rows, file_len_bytes) = (layout.dimensions.row_count, layout.file_len_bytes());
-    clock.end(Stage::Verify, Some(rows), Some(file_len_bytes), progress);
+    clock.end(Stage::Verify, Some(rows_total), Some(file_len_bytes), progress);
 
     progress(Progress::Settle);
     let placed = file.put_in_place();
