@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use super::gather::Context;
-use super::origins::Origins;
+use super::origins::{Origins, Unit};
 use super::place::NewFile;
-use super::sort::blocks::ReadBack;
 use super::sort::held::{Held, LINES_MAX};
-use super::sort::merge::{Duplicate, MergeError, Tally, merge};
+use super::sort::merge::{Duplicate, Tally, merge};
 use super::sort::run::Run;
 use super::sort::source::{Source, Table};
 use super::sort::spill::{SpillFile, SpilledRun};
-use super::table::{RecordsWriter, WrittenRecords, is_too_long};
+use super::table::{PLACE_BITS, RecordsWriter, WrittenRecords, is_too_long};
 use super::{BakeError, Duplicates, Progress, RowFault};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
@@ -22,8 +21,8 @@ const PROGRESS_ROWS: u64 = 1 << 16;
 /// Sorted rows, each part without a key twice.
 pub(super) struct Parts {
     pub(super) kind: KeyKind,
-    /// Older tables, whose rows give way to those of all other parts.
-    pub(super) bases: Vec<Table>,
+    /// An older table, whose rows give way to those of all other parts.
+    pub(super) base: Option<Table>,
     /// Tables and runs, in the order of the input.
     pub(super) tables: Vec<Table>,
     pub(super) spilled: Vec<SpilledRun>,
@@ -32,14 +31,14 @@ pub(super) struct Parts {
 
 impl Parts {
     fn row_count_max(&self) -> u64 {
-        let tables = self.bases.iter().chain(&self.tables).map(|table| table.row_count);
+        let tables = self.base.iter().chain(&self.tables).map(|table| table.row_count);
         let spilled = self.spilled.iter().map(|run| run.row_count);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
     }
 
     /// What the records take up at most, if they are aligned as little as can be.
     fn len_bytes(&self) -> u64 {
-        let tables = self.bases.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
+        let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
     }
@@ -49,7 +48,7 @@ impl Parts {
         if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
             return 0;
         }
-        let tables = self.bases.iter().chain(&self.tables).filter(|table| table.row_count > 0);
+        let tables = self.base.iter().chain(&self.tables).filter(|table| table.row_count > 0);
         let tables = tables.map(|table| (&table.first_key[..], table.common_len_bytes));
         let spilled = self.spilled.iter().map(|run| (&run.first_key[..], run.common_len_bytes));
         let mut all = tables.chain(spilled).chain(self.last.as_ref().and_then(Run::common));
@@ -59,14 +58,15 @@ impl Parts {
     }
 
     /// All parts, in the order in which rows with the same key are preferred.
-    fn sources(&self, duplicates: Duplicates, buffer_len_bytes: usize) -> Result<Vec<Source<'_>>, ReadBack> {
+    fn sources(&self, context: &Context<'_>) -> Result<Vec<Source<'_>>, BakeError> {
+        let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
         // Every part has its place in the order of the input; the last of the input come first if they are preferred.
         let part_count = (self.tables.len() + self.spilled.len() + 1) as u32;
         let mut next = 0..part_count;
         let mut rank = || {
             let place = next.next().unwrap_or(part_count);
-            if duplicates == Duplicates::Last { part_count - place } else { place }
+            if context.options.duplicates == Duplicates::Last { part_count - place } else { place }
         };
         for table in &self.tables {
             sources.push(Source::table(table, rank(), false, buffer_len_bytes)?);
@@ -77,26 +77,29 @@ impl Parts {
         if let Some(run) = &self.last {
             sources.push(Source::memory(run, rank()));
         }
-        for (age, base) in self.bases.iter().rev().enumerate() {
-            sources.push(Source::table(base, part_count + 1 + age as u32, true, buffer_len_bytes)?);
+        if let Some(base) = &self.base {
+            sources.push(Source::table(base, part_count + 1, true, buffer_len_bytes)?);
         }
         Ok(sources)
     }
 
     fn source_count(&self) -> usize {
-        self.bases.len() + self.tables.len() + self.spilled.len() + 1
+        let of_runs: usize = self.spilled.iter().map(|run| run.ranges(self.kind).count()).sum();
+        self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 }
 
-/// Merges runs on disk with each other until there are few enough to be merged with all the rest at once.
+/// Merges runs on disk with each other until there are few enough to be merged with all the rest at once. Gives how many
+/// times all of them were merged.
 pub(super) fn reduce(
     parts: &mut Parts,
     context: &Context<'_>,
     tally: &mut Tally,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(), BakeError> {
+) -> Result<usize, BakeError> {
     let (budget, folder) = (context.budget, &context.budget.temp_dir);
     let temporary = |error| BakeError::temporary(folder, error);
+    let mut passes = 0;
     while parts.source_count() > budget.fan_in() && parts.spilled.len() > 1 {
         let rows_total = parts.spilled.iter().map(|run| run.row_count).sum();
         let mut rows = 0;
@@ -113,28 +116,25 @@ pub(super) fn reduce(
             {
                 group.push(run);
             }
-            let group = Parts { kind, bases: Vec::new(), tables: Vec::new(), spilled: group, last: None };
-            let buffer_len_bytes = budget.merge_buffer_len_bytes(group.spilled.len());
-            let sources = group.sources(context.options.duplicates, buffer_len_bytes);
-            let mut sources = sources.map_err(|error| damaged(folder, error))?;
+            let group = Parts { kind, base: None, tables: Vec::new(), spilled: group, last: None };
             let mut writer = file.begin(kind, first_origin);
-            merge(&mut sources, group.common_len_bytes(), tally, |row, origin, _| {
+            merge(&mut group.sources(context)?, group.common_len_bytes(), tally, |row, origin| {
                 rows += 1;
                 if rows % PROGRESS_ROWS == 0 {
                     context.check_cancelled()?;
                     progress(Progress::Merge { rows, rows_total });
                 }
                 writer.push(row, origin).map_err(temporary)
-            })
-            .map_err(|error| failed(folder, error))?;
+            })?;
             merged.push(writer.finish().map_err(temporary)?);
         }
         parts.spilled = merged;
+        passes += 1;
         if parts.spilled.len() == runs_before {
             break;
         }
     }
-    Ok(())
+    Ok(passes)
 }
 
 /// What was written, and what became of rows that remove a key.
@@ -153,21 +153,30 @@ pub(super) fn combine(
     tally: &mut Tally,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Combined, BakeError> {
+    combine_counting(PLACE_BITS, parts, file, output, context, tally, progress)
+}
+
+/// [`combine`], where so many bits count to the end of the records.
+pub(super) fn combine_counting(
+    place_bits: u32,
+    parts: &Parts,
+    file: &NewFile,
+    output: &Path,
+    context: &Context<'_>,
+    tally: &mut Tally,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Combined, BakeError> {
     let failed_output = |error| BakeError::output(output, error);
-    // The least that can do; what rows with the same key take up is only known when they are merged.
-    let aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1 << bits);
-    let mut align_bytes = ALIGN_BYTES;
-    for align in aligns {
-        align_bytes = align;
-        if parts.len_bytes() <= (align as u64) << 32 {
-            break;
-        }
-    }
+    // A guess, from what the parts take up; how much it is is only known when they are merged.
+    let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
+    let mut align_bytes = aligns
+        .find(|align_bytes| parts.len_bytes() <= (*align_bytes as u64) << place_bits)
+        .unwrap_or(RECORD_ALIGN_MAX_BYTES);
     loop {
         let mut tallied = Tally::default();
         let mut removals = 0;
-        let mut writer =
-            RecordsWriter::new(file.file(), parts.kind, align_bytes, context.budget.threads).map_err(failed_output)?;
+        let writer = RecordsWriter::new(file.file(), parts.kind, align_bytes, context.budget.threads);
+        let mut writer = writer.map_err(failed_output)?.with_place_bits(place_bits);
         let rows_total = parts.row_count_max();
         let merged = each_row(parts, context, &mut tallied, |row, _| {
             if writer.row_count().is_multiple_of(PROGRESS_ROWS) {
@@ -203,14 +212,9 @@ pub(super) fn each_row(
     parts: &Parts,
     context: &Context<'_>,
     tally: &mut Tally,
-    mut take: impl FnMut(&Held<'_>, u64) -> Result<(), BakeError>,
+    take: impl FnMut(&Held<'_>, u64) -> Result<(), BakeError>,
 ) -> Result<(), BakeError> {
-    let folder = &context.budget.temp_dir;
-    let buffer_len_bytes = context.budget.merge_buffer_len_bytes(parts.source_count());
-    let sources = parts.sources(context.options.duplicates, buffer_len_bytes);
-    let mut sources = sources.map_err(|error| damaged(folder, error))?;
-    merge(&mut sources, parts.common_len_bytes(), tally, |row, origin, _| take(row, origin))
-        .map_err(|error| failed(folder, error))
+    merge(&mut parts.sources(context)?, parts.common_len_bytes(), tally, take)
 }
 
 /// Refuses what has a key twice, if it is to be refused.
@@ -219,23 +223,10 @@ pub(super) fn refuse_duplicate(context: &Context<'_>, tally: &Tally, origins: &O
     if context.options.duplicates != Duplicates::Error {
         return Ok(());
     }
-    let (input, line) = origins.of(*later_origin);
     let first = origins.seen_from(*first_origin, *later_origin);
-    Err(BakeError::Row { input: input.to_owned(), line, fault: RowFault::Duplicate { key: key.clone(), first } })
-}
-
-fn failed(folder: &Path, error: MergeError<BakeError>) -> BakeError {
-    match error {
-        MergeError::ReadBack(error) => damaged(folder, error),
-        MergeError::Taken(error) => error,
-    }
-}
-
-fn damaged(folder: &Path, error: ReadBack) -> BakeError {
-    match error {
-        ReadBack::Io(error) => BakeError::temporary(folder, error),
-        ReadBack::Damaged { offset_bytes } => {
-            BakeError::TemporaryDamaged { folder: folder.to_path_buf(), offset_bytes }
-        }
-    }
+    let fault = RowFault::Duplicate { key: key.clone(), first };
+    Err(match origins.of(*later_origin) {
+        (table, Unit::TableRow, row) => BakeError::TableRow { path: table.into(), row, fault },
+        (input, _, line) => BakeError::Row { input: input.to_owned(), line, fault },
+    })
 }

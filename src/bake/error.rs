@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::budget::MEMORY_MIN_BYTES;
 use super::index::FinishError;
 use crate::format::FormatError;
-use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::store::StoreError;
 
@@ -65,6 +65,69 @@ pub enum BakeError {
         folder: PathBuf,
         /// Where the damaged block begins.
         offset_bytes: u64,
+    },
+    /// A table that was baked before cannot be read, or is damaged.
+    #[error("{0}: nothing was put in place")]
+    OldTable(StoreError),
+    /// A row of a table that was baked before cannot be taken.
+    #[error("{}: row {row}: {fault}", path.display())]
+    TableRow {
+        /// The table.
+        path: PathBuf,
+        /// The row, counted from 0 in key order.
+        row: u64,
+        /// What is wrong with it.
+        fault: RowFault,
+    },
+    /// Two tables have keys of different kinds.
+    #[error("keys of {} are {other_kind}, where those of {} are {kind}: merge tables of one kind", other.display(), table.display())]
+    TableKeys {
+        /// The first table.
+        table: PathBuf,
+        /// Its keys.
+        kind: KeyKind,
+        /// The other.
+        other: PathBuf,
+        /// Its keys.
+        other_kind: KeyKind,
+    },
+    /// The base has keys of another kind than the input is said to have.
+    #[error(
+        "keys of the base {} are {base_kind}, where those of the input are to be {input_kind}: leave the choice to the base with \
+         --keys auto, or give a base of the same kind",
+        base.display()
+    )]
+    BaseKeys {
+        /// The base.
+        base: PathBuf,
+        /// Its keys.
+        base_kind: KeyKind,
+        /// What the options say.
+        input_kind: KeyKind,
+    },
+    /// Which shard a row belongs to cannot be told.
+    #[error("which shard a row belongs to depends on what its key is: give --keys u64 or --keys bytes")]
+    ShardKeysUnknown,
+    /// The bounds of shards are not keys of the table.
+    #[error("the bounds of the shards are {bounds}, where the keys are {keys}: give bounds of the same kind")]
+    ShardBounds {
+        /// What the bounds are.
+        bounds: KeyKind,
+        /// What the keys are.
+        keys: KeyKind,
+    },
+    /// There is nothing to merge.
+    #[error("no table to merge: name one or more")]
+    NoTables,
+    /// More tables than can be read at once.
+    #[error(
+        "{tables} tables, where at most {tables_max} are merged at once in this memory: merge some of them first, or give more with --memory"
+    )]
+    TooManyTables {
+        /// The tables given.
+        tables: usize,
+        /// How many can be merged.
+        tables_max: usize,
     },
     /// Threads cannot be started.
     #[error("threads cannot be started: {error}: allow more processes, or give fewer with --threads")]

@@ -57,7 +57,31 @@ pub(super) struct Gathered<'b> {
     pub(super) bad_rows: u64,
     /// Runs that were put on disk.
     pub(super) runs: usize,
+    /// How many times these were merged with each other.
+    pub(super) merge_passes: usize,
+    /// Rows of the stream.
+    pub(super) rows_streamed: u64,
     pub(super) inputs: Vec<InputFacts>,
+}
+
+impl Gathered<'_> {
+    /// No rows, whose keys are of some kind.
+    pub(super) fn nothing(kind: KeyKind) -> Self {
+        Gathered {
+            kind,
+            stream: None,
+            spilled: Vec::new(),
+            last: None,
+            tally: Tally::default(),
+            rows_read: 0,
+            bad_rows: 0,
+            runs: 0,
+            merge_passes: 0,
+            rows_streamed: 0,
+            first_text_origin: None,
+            inputs: Vec::new(),
+        }
+    }
 }
 
 /// A batch, or why there is none.
@@ -300,16 +324,15 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             last
         });
         Ok(Gathered {
-            kind,
             first_text_origin: self.first_text_origin,
             stream: self.stream,
             runs: self.spilled.len(),
-            inputs: Vec::new(),
             spilled: self.spilled,
             last,
             rows_read: self.rows_read.load(Ordering::Relaxed),
             bad_rows: self.bad_rows.finish()?,
             tally: self.tally,
+            ..Gathered::nothing(kind)
         })
     }
 }

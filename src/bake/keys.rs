@@ -26,6 +26,15 @@ impl Keys {
     }
 }
 
+impl From<KeyKind> for Keys {
+    fn from(kind: KeyKind) -> Keys {
+        match kind {
+            KeyKind::U64 => Keys::U64,
+            KeyKind::Bytes => Keys::Bytes,
+        }
+    }
+}
+
 /// The key in a field.
 pub(super) fn key(kind: KeyKind, field: &[u8], is_first_row: bool) -> Result<Key<'_>, RowFault> {
     match kind {

@@ -86,7 +86,7 @@ pub struct Options {
     pub key: Option<Column>,
     /// What becomes the value.
     pub value: ValueSpec,
-    /// What the keys are.
+    /// What the keys are. With a base, [`Keys::Auto`] are keys like those of the base.
     pub keys: Keys,
     /// What to do with rows that have the same key.
     pub duplicates: Duplicates,
@@ -97,7 +97,11 @@ pub struct Options {
     pub delete_column: Option<Column>,
     /// What to do with rows that are none.
     pub bad_rows: BadRows,
-    /// The rows to bake, if not all. Needs to know what the keys are: not with [`Keys::Auto`].
+    /// A table whose rows are taken as well, if no row of the input has their key: the input replaces rows of it and, with a
+    /// delete marker or column, removes them. It may be the output. Its keys must be of the same kind.
+    pub base: Option<PathBuf>,
+    /// The rows to bake, if not all; also of the base. Needs to know what the keys are: not with [`Keys::Auto`], unless there is
+    /// a base.
     pub shard: Option<Shard>,
     /// The memory that a bake takes, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default one part in
     /// [`MEMORY_SHARE`](super::MEMORY_SHARE) of the machine's.
@@ -125,6 +129,7 @@ impl Default for Options {
             delete_marker: None,
             delete_column: None,
             bad_rows: BadRows::Refuse,
+            base: None,
             shard: None,
             memory_bytes: None,
             threads: None,

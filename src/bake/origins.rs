@@ -10,8 +10,12 @@ pub(super) struct Origins {
 /// What rows of an input are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
+    /// From 1, as lines of text are.
     Line,
+    /// From 1, as rows of Parquet are.
     Row,
+    /// From 0, as rows of a table are.
+    TableRow,
 }
 
 impl Origins {
@@ -22,10 +26,10 @@ impl Origins {
         base
     }
 
-    /// The input of a row, and its line there.
-    pub(super) fn of(&self, origin: u64) -> (&str, u64) {
-        let (base, _, name) = self.input(origin);
-        (name, origin - base)
+    /// The input of a row, what its rows are counted by, and which of them it is.
+    pub(super) fn of(&self, origin: u64) -> (&str, Unit, u64) {
+        let (base, unit, name) = self.input(origin);
+        (name, *unit, origin - base)
     }
 
     /// A row as a message about a row of another input names it.
@@ -33,7 +37,7 @@ impl Origins {
         let (base, unit, name) = self.input(origin);
         let place = match unit {
             Unit::Line => format!("line {}", origin - base),
-            Unit::Row => format!("row {}", origin - base),
+            Unit::Row | Unit::TableRow => format!("row {}", origin - base),
         };
         if self.input(other).0 == *base { place } else { format!("{place} of {name}") }
     }
@@ -51,10 +55,11 @@ mod tests {
     fn a_row_is_named_by_its_input_and_its_line() {
         let mut origins = Origins::default();
         let a = origins.begin("a.csv", Unit::Line, 0);
-        let b = origins.begin("b.db", Unit::Row, 7);
+        let b = origins.begin("b.db", Unit::TableRow, 7);
         let c = origins.begin("c.csv", Unit::Line, 0);
-        assert_eq!(origins.of(a + 7), ("a.csv", 7));
-        assert_eq!(origins.of(c + 1), ("c.csv", 1));
+        assert_eq!(origins.of(a + 7), ("a.csv", Unit::Line, 7));
+        assert_eq!(origins.of(c + 1), ("c.csv", Unit::Line, 1));
+        assert_eq!(origins.of(b), ("b.db", Unit::TableRow, 0));
         assert_eq!(origins.seen_from(a + 3, a + 7), "line 3");
         assert_eq!(origins.seen_from(b, c + 1), "row 0 of b.db");
     }

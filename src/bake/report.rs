@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::{InputFacts, Progress};
+use super::{InputFacts, Progress, TableFacts};
 use crate::format::header::SectionKind;
 use crate::format::key::KeyKind;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
@@ -102,8 +102,14 @@ impl LenCounts {
 pub struct Report {
     /// What was read, in its order.
     pub inputs: Vec<InputFacts>,
+    /// The base.
+    pub base: Option<TableFacts>,
+    /// Tables that were merged, in their order.
+    pub tables: Vec<TableFacts>,
     /// Rows of the inputs, without bad ones and those of other shards.
     pub rows_read: u64,
+    /// Of these, rows that came sorted and were written at once.
+    pub rows_streamed: u64,
     /// Rows of the inputs that were put aside.
     pub bad_rows: u64,
     /// Rows of the inputs that another row with the same key displaced.
@@ -116,6 +122,8 @@ pub struct Report {
     pub absent_removed: u64,
     /// Sorted runs that did not fit into memory together.
     pub runs: usize,
+    /// How many times these were merged with each other before they were few enough.
+    pub merge_passes: usize,
     /// Rows in the file.
     pub rows: u64,
     /// What their keys are.

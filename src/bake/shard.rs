@@ -4,7 +4,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::format::key::Key;
+use crate::format::key::{Key, KeyKind};
 
 /// One of the shards that a table is divided into.
 ///
@@ -62,6 +62,8 @@ pub enum ShardFault {
         /// The first that is not above the one before, counted from 1.
         bound: usize,
     },
+    /// Bounds of which one is a number and another bytes.
+    Kinds,
     /// One bound fewer than shards is needed.
     Count {
         /// Bounds given.
@@ -78,6 +80,7 @@ impl fmt::Display for ShardFault {
                 write!(f, "shard {number} of {count}, where 1 to {} was expected", (*count).max(1))
             }
             ShardFault::Order { bound } => write!(f, "bound {bound} is not above the one before: give them in order"),
+            ShardFault::Kinds => f.write_str("bounds of both kinds, where all must be numbers or all bytes"),
             ShardFault::Count { bounds, count } => {
                 write!(f, "{bounds} bounds for {count} shards, where {} were expected", count.saturating_sub(1))
             }
@@ -108,6 +111,9 @@ impl Shard {
         if bounds.len() + 1 != count as usize {
             return Err(ShardFault::Count { bounds: bounds.len(), count });
         }
+        if bounds.windows(2).any(|pair| pair[0].kind() != pair[1].kind()) {
+            return Err(ShardFault::Kinds);
+        }
         if let Some(before) = bounds.windows(2).position(|pair| pair[0] >= pair[1]) {
             return Err(ShardFault::Order { bound: before + 2 });
         }
@@ -116,6 +122,11 @@ impl Shard {
             Key::Bytes(bytes) => Bound::Bytes(bytes.to_vec()),
         };
         Ok(Shard { bounds: bounds.iter().map(owned).collect(), ..shard })
+    }
+
+    /// What the bounds are, if there are any.
+    pub(super) fn bounds_kind(&self) -> Option<KeyKind> {
+        self.bounds.first().map(|bound| bound.key().kind())
     }
 
     /// Whether a row with this key belongs to the shard.
@@ -168,5 +179,6 @@ mod tests {
         assert_eq!(Shard::by_range(1, 2, &[]), Err(ShardFault::Count { bounds: 0, count: 2 }));
         let bounds = [Key::U64(5), Key::U64(5)];
         assert_eq!(Shard::by_range(1, 3, &bounds), Err(ShardFault::Order { bound: 2 }));
+        assert_eq!(Shard::by_range(1, 3, &[Key::U64(5), Key::from("6")]), Err(ShardFault::Kinds));
     }
 }

@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 
 use super::place::NewFile;
 use super::sort::batch::Batch;
+use super::sort::blocks::Home;
 use super::sort::merge::{Duplicate, Tally};
 use super::sort::run::Run;
 use super::sort::source::{RowOrigins, Table};
@@ -151,13 +152,14 @@ impl<'b> Stream<'b> {
     pub(super) fn finish(self) -> Result<Streamed, BakeError> {
         let path = self.path;
         let records = self.writer.finish().map_err(|error| BakeError::output(&path, error))?;
-        Ok(Streamed { file: self.file, records, jumps: self.jumps, first_key: self.first_key })
+        Ok(Streamed { file: self.file, path, records, jumps: self.jumps, first_key: self.first_key })
     }
 }
 
 /// A stream that has ended.
 pub(super) struct Streamed {
     pub(super) file: NewFile,
+    path: PathBuf,
     pub(super) records: WrittenRecords,
     jumps: Jumps,
     first_key: Vec<u8>,
@@ -167,6 +169,7 @@ impl Streamed {
     /// The rows as a sorted run, to be merged with others.
     pub(super) fn into_table(self) -> io::Result<Table> {
         let origins = RowOrigins::Jumps(Arc::new(self.jumps));
-        Table::written(self.file.file(), &self.records, origins, self.first_key)
+        let home = Home::Output(self.path.into());
+        Table::written(self.file.file(), &self.records, origins, self.first_key, home)
     }
 }

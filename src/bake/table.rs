@@ -20,6 +20,8 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes};
 use crate::protocol::native::ResponseHeader;
 
+/// Bits of the number that says where a record is.
+pub(super) const PLACE_BITS: u32 = u32::BITS;
 /// Bytes of keys that are hashed together.
 const SEED_LEN_BYTES: usize = 16 << 10;
 
@@ -28,8 +30,9 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// As far as 32 bits count in units of the alignment.
+    /// As far as the bits of a place count in units of the alignment.
     len_max_bytes: u64,
+    place_bits: u32,
     row_count: u64,
     values_len_bytes: u64,
     value_lens: LenCounts,
@@ -77,7 +80,8 @@ impl RecordsWriter {
             section: SectionWriter::new(file, HEADER_LEN_BYTES as u64, threads)?,
             key_kind,
             align_bytes: record_align_bytes,
-            len_max_bytes: (record_align_bytes as u64) << 32,
+            len_max_bytes: (record_align_bytes as u64) << PLACE_BITS,
+            place_bits: PLACE_BITS,
             row_count: 0,
             values_len_bytes: 0,
             value_lens: LenCounts::new(),
@@ -87,6 +91,11 @@ impl RecordsWriter {
             ends: None,
             apart: Vec::new(),
         })
+    }
+
+    /// As if places had fewer bits: nobody writes 32 GiB for a test.
+    pub(super) fn with_place_bits(self, place_bits: u32) -> Self {
+        RecordsWriter { len_max_bytes: (self.align_bytes as u64) << place_bits, place_bits, ..self }
     }
 
     /// What the records take up so far.
@@ -140,7 +149,7 @@ impl RecordsWriter {
         let records_len_bytes = self.len_bytes();
         let wanted = record_align_bytes(|align_bytes| {
             let smaller = self.at_smaller.iter().find(|(smaller, _)| *smaller == align_bytes);
-            smaller.map_or(records_len_bytes, |(_, len_bytes)| *len_bytes)
+            smaller.map_or(records_len_bytes, |(_, len_bytes)| *len_bytes) << (PLACE_BITS - self.place_bits)
         });
         let common = self.ends.map_or(0, |(first, last)| Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last)));
         self.seed.write(&self.seed_bytes);

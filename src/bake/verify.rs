@@ -11,7 +11,7 @@ use std::path::Path;
 use super::budget::Budget;
 use super::combine::{Parts, each_row};
 use super::gather::Context;
-use super::sort::blocks::ReadBack;
+use super::sort::blocks::Home;
 use super::sort::merge::Tally;
 use super::sort::source::{RowOrigins, Source, Table};
 use super::table::WrittenRecords;
@@ -61,14 +61,10 @@ pub(super) fn compare(
     context: &Context<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BakeError> {
-    let table = Table::written(file, records, RowOrigins::Counted(0), Vec::new());
+    let table = Table::written(file, records, RowOrigins::Counted(0), Vec::new(), Home::Output(path.into()));
     let table = table.map_err(|error| BakeError::output(path, error))?;
-    let failed = |error| match error {
-        ReadBack::Io(error) => BakeError::output(path, error),
-        ReadBack::Damaged { offset_bytes } => BakeError::Damaged { path: path.to_path_buf(), offset_bytes },
-    };
-    let mut written = Source::table(&table, 0, false, BUFFER_LEN_BYTES).map_err(failed)?;
-    let mut found = written.begin(0).map_err(failed)?;
+    let mut written = Source::table(&table, 0, false, BUFFER_LEN_BYTES)?;
+    let mut found = written.begin(0)?;
     let mut row_number = 0;
     each_row(parts, context, &mut Tally::default(), |row, _| {
         if row.deleted {
@@ -85,7 +81,7 @@ pub(super) fn compare(
         if !is_same {
             return Err(BakeError::Compare { row: row_number });
         }
-        found = written.advance(0).map_err(failed)?;
+        found = written.advance(0)?;
         row_number += 1;
         Ok(())
     })?;

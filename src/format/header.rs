@@ -1,6 +1,7 @@
 //! The header and its table of sections.
 
 use std::fmt;
+use std::ops::Range;
 
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -238,9 +239,19 @@ impl Layout {
     /// # Errors
     /// One of [`FormatError`] for each thing that can be wrong.
     pub fn decode(file: &[u8]) -> Result<Layout, FormatError> {
-        let file_len_bytes = file.len() as u64;
+        let layout = Layout::decode_start(file, file.len() as u64)?;
+        for padding in layout.paddings() {
+            // In bounds: check_sections has held these places against the file's length.
+            check_padding(&file[padding.start as usize..padding.end as usize], padding.end)?;
+        }
+        Ok(layout)
+    }
+
+    /// Like [`Layout::decode`], of a file of which only the start is at hand: its [`Layout::paddings`] are left to be
+    /// checked.
+    pub(crate) fn decode_start(start: &[u8], file_len_bytes: u64) -> Result<Layout, FormatError> {
         let (header, _) =
-            Header::ref_from_prefix(file).map_err(|_| FormatError::TooShort { len_bytes: file_len_bytes })?;
+            Header::ref_from_prefix(start).map_err(|_| FormatError::TooShort { len_bytes: file_len_bytes })?;
         if header.magic != MAGIC {
             return Err(FormatError::Magic { found: header.magic });
         }
@@ -253,9 +264,17 @@ impl Layout {
         }
         header.check_digest()?;
         header.check_fields()?;
-        let layout = header.check_sections(header.key_kind()?)?;
-        check_padding(file, &layout)?;
-        Ok(layout)
+        header.check_sections(header.key_kind()?)
+    }
+
+    /// Where zeros are between sections, fewer than [`SECTION_ALIGN_BYTES`] each.
+    pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
+        let mut end_bytes = HEADER_LEN_BYTES as u64;
+        self.sections().into_iter().map(move |(_, section)| {
+            let padding = end_bytes..section.offset_bytes;
+            end_bytes = section.end_bytes();
+            padding
+        })
     }
 
     /// The digest in a header that [`Layout::encode`] wrote or [`Layout::decode`]
@@ -357,15 +376,8 @@ fn unexpected(what: &'static str, expected: u64, found: u64) -> FormatError {
     FormatError::HeaderField { what, expected, found }
 }
 
-fn check_padding(file: &[u8], layout: &Layout) -> Result<(), FormatError> {
-    let mut end_bytes = HEADER_LEN_BYTES as u64;
-    for (_, section) in layout.sections() {
-        // In bounds: check_sections has held these places against the file's length.
-        let padding = &file[end_bytes as usize..section.offset_bytes as usize];
-        if padding.iter().any(|byte| *byte != 0) {
-            return Err(FormatError::Padding { before_bytes: section.offset_bytes });
-        }
-        end_bytes = section.end_bytes();
-    }
-    Ok(())
+/// Whether what is between two sections is zero.
+pub(crate) fn check_padding(padding: &[u8], before_bytes: u64) -> Result<(), FormatError> {
+    let is_zero = padding.iter().all(|byte| *byte == 0);
+    if is_zero { Ok(()) } else { Err(FormatError::Padding { before_bytes }) }
 }

@@ -2,14 +2,59 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, fadvise};
-use std::num::NonZeroU64;
 use zerocopy::little_endian::U64;
 
+use crate::bake::BakeError;
+use crate::format::FormatError;
 use crate::format::checksum::block_sum;
+use crate::store::StoreError;
+
+/// Whose bytes an extent has, and how errors call it.
+#[derive(Clone, Debug)]
+pub(in crate::bake) enum Home {
+    /// An unnamed file in this folder.
+    Temporary(Arc<Path>),
+    /// The records of the table that is called so.
+    Table(Arc<Path>),
+    /// Records that were written for this output.
+    Output(Arc<Path>),
+}
+
+impl Home {
+    pub(in crate::bake) fn failed(&self, error: io::Error) -> BakeError {
+        match self {
+            Home::Temporary(folder) => BakeError::temporary(folder, error),
+            Home::Output(path) => BakeError::output(path, error),
+            Home::Table(path) => {
+                let error = match error.kind() {
+                    io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "has become shorter while it is read"),
+                    _ => error,
+                };
+                BakeError::OldTable(StoreError::Io { path: path.to_path_buf(), error })
+            }
+        }
+    }
+
+    pub(in crate::bake) fn damaged(&self, error: FormatError) -> BakeError {
+        match (self, error) {
+            (Home::Table(path), error) => BakeError::OldTable(StoreError::Format { path: path.to_path_buf(), error }),
+            (Home::Temporary(folder), FormatError::BlockChecksum { offset_bytes, .. }) => {
+                BakeError::TemporaryDamaged { folder: folder.to_path_buf(), offset_bytes }
+            }
+            (Home::Output(path), FormatError::BlockChecksum { offset_bytes, .. }) => {
+                BakeError::Damaged { path: path.to_path_buf(), offset_bytes }
+            }
+            (Home::Output(path), error) => BakeError::output(path, io::Error::other(error)),
+            (Home::Temporary(folder), error) => BakeError::temporary(folder, io::Error::other(error)),
+        }
+    }
+}
 
 /// A range of a file that was written in blocks.
 #[derive(Clone)]
@@ -20,6 +65,7 @@ pub(in crate::bake) struct Extent {
     pub(in crate::bake) block_len_bytes: usize,
     /// The sum of each block, the last as short as it is.
     pub(in crate::bake) sums: Arc<[U64]>,
+    pub(in crate::bake) home: Home,
 }
 
 /// Reads an extent, or the end of it, front to back.
@@ -32,25 +78,9 @@ pub(in crate::bake) struct BlockReader {
     at: usize,
 }
 
-/// Why reading back fails.
-#[derive(Debug)]
-pub(in crate::bake) enum ReadBack {
-    Io(io::Error),
-    /// A block is not what was written. Where it is in the file.
-    Damaged {
-        offset_bytes: u64,
-    },
-}
-
-impl From<io::Error> for ReadBack {
-    fn from(error: io::Error) -> Self {
-        ReadBack::Io(error)
-    }
-}
-
 impl BlockReader {
     /// A reader from some byte of the extent on, which takes some memory for its buffer.
-    pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, ReadBack> {
+    pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, BakeError> {
         let block_len_bytes = extent.block_len_bytes;
         let next_block = (from_bytes / block_len_bytes as u64) as usize;
         let step_blocks = (buffer_len_bytes / block_len_bytes).max(1);
@@ -75,7 +105,7 @@ impl BlockReader {
     }
 
     /// Reads on, behind what is left. Gives whether there was more.
-    pub(in crate::bake) fn fill(&mut self) -> Result<bool, ReadBack> {
+    pub(in crate::bake) fn fill(&mut self) -> Result<bool, BakeError> {
         let blocks = self.step_blocks.min(self.extent.sums.len().saturating_sub(self.next_block));
         if blocks == 0 {
             return Ok(false);
@@ -88,22 +118,26 @@ impl BlockReader {
         let start = self.buffer.len();
         self.buffer.resize(start + (to - from) as usize, 0);
         let offset_bytes = self.extent.offset_bytes + from;
-        self.extent.file.read_exact_at(&mut self.buffer[start..], offset_bytes)?;
+        self.extent
+            .file
+            .read_exact_at(&mut self.buffer[start..], offset_bytes)
+            .map_err(|error| self.extent.home.failed(error))?;
         self.announce(to);
-        let sums = &self.extent.sums[self.next_block..];
-        for (number, (block, sum)) in self.buffer[start..].chunks(block_len_bytes as usize).zip(sums).enumerate() {
-            if block_sum(block) != *sum {
-                return Err(ReadBack::Damaged { offset_bytes: offset_bytes + number as u64 * block_len_bytes });
+        let blocks_read = self.buffer[start..].chunks(block_len_bytes as usize);
+        for (block, bytes) in (self.next_block..).zip(blocks_read) {
+            let (expected, found) = (self.extent.sums[block].get(), block_sum(bytes).get());
+            if expected != found {
+                let offset_bytes = self.extent.offset_bytes + block as u64 * block_len_bytes;
+                let error = FormatError::BlockChecksum { block, offset_bytes, expected, found };
+                return Err(self.extent.home.damaged(error));
             }
         }
         self.next_block += blocks;
         Ok(true)
     }
 
-    /// What is left is not what was written.
-    pub(in crate::bake) fn damaged(&self) -> ReadBack {
-        let block = self.next_block.saturating_sub(1) * self.extent.block_len_bytes;
-        ReadBack::Damaged { offset_bytes: self.extent.offset_bytes + block as u64 }
+    pub(in crate::bake) fn home(&self) -> &Home {
+        &self.extent.home
     }
 
     /// Has the system read what comes next.

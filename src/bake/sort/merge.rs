@@ -4,9 +4,9 @@
 //! next row of each source plays against one other on each level, and after a
 //! row is taken only its source plays again.
 
-use super::blocks::ReadBack;
 use super::held::Held;
 use super::source::Source;
+use crate::bake::BakeError;
 use crate::bake::error::named;
 use crate::format::key::Key;
 
@@ -62,6 +62,8 @@ struct Tournament {
     /// On each inner node, from 1, the source that lost there.
     losers: Vec<u32>,
     winner: u32,
+    /// The winner before.
+    won_last: u32,
     /// What stands for the key of each source's next row. `None` if it has none.
     heads: Vec<Option<u64>>,
 }
@@ -70,7 +72,8 @@ const NOBODY: u32 = u32::MAX;
 
 impl Tournament {
     fn new(sources: &[Source<'_>], heads: Vec<Option<u64>>) -> Tournament {
-        let mut tournament = Tournament { losers: vec![NOBODY; sources.len()], winner: NOBODY, heads };
+        let mut tournament =
+            Tournament { losers: vec![NOBODY; sources.len()], winner: NOBODY, won_last: NOBODY, heads };
         for source in 0..sources.len() {
             tournament.play(sources, source as u32);
         }
@@ -94,6 +97,25 @@ impl Tournament {
             node /= 2;
         }
         self.winner = winner;
+    }
+
+    /// The source that has the next row. `None` if none has.
+    #[inline]
+    fn winner<'s, 'r>(&self, sources: &'s mut [Source<'r>]) -> Option<(u32, &'s mut Source<'r>)> {
+        let source = sources.get_mut(self.winner as usize)?;
+        self.heads[self.winner as usize].map(|_| (self.winner, source))
+    }
+
+    /// The least head of all sources but the winner: one that lost against it on its way up.
+    fn least_of_others(&self, winner: u32) -> Option<u64> {
+        let mut node = (winner as usize + self.losers.len()) / 2;
+        let mut least = None;
+        while node > 0 {
+            let head = self.heads[self.losers[node] as usize];
+            least = least.into_iter().chain(head).min();
+            node /= 2;
+        }
+        least
     }
 
     #[inline]
@@ -138,45 +160,22 @@ impl Kept {
     }
 }
 
-/// Why a merge ends early.
-pub(in crate::bake) enum MergeError<E> {
-    ReadBack(ReadBack),
-    Taken(E),
-}
-
-impl<E> From<ReadBack> for MergeError<E> {
-    fn from(error: ReadBack) -> Self {
-        MergeError::ReadBack(error)
-    }
-}
-
 /// Hands on the rows of all sources in key order. Of rows with the same key, the one of the source with the lowest rank is
 /// handed on, and the others are tallied; no source has a key twice. All keys must begin with the same `common_len_bytes`.
-pub(in crate::bake) fn merge<E>(
+pub(in crate::bake) fn merge(
     sources: &mut [Source<'_>],
     common_len_bytes: usize,
     tally: &mut Tally,
-    mut take: impl FnMut(&Held<'_>, u64, bool) -> Result<(), E>,
-) -> Result<(), MergeError<E>> {
+    mut take: impl FnMut(&Held<'_>, u64) -> Result<(), BakeError>,
+) -> Result<(), BakeError> {
     let heads = sources.iter_mut().map(|source| source.begin(common_len_bytes)).collect::<Result<Vec<_>, _>>()?;
-    if let [source] = sources {
-        let mut next = heads[0];
-        while next.is_some() {
-            let (row, origin) = source.row();
-            take(&row, origin, source.is_base).map_err(MergeError::Taken)?;
-            next = source.advance(common_len_bytes)?;
-        }
-        return Ok(());
-    }
     let mut tournament = Tournament::new(sources, heads);
     let mut kept = Kept::default();
-    while let Some(source) = sources.get_mut(tournament.winner as usize)
-        && tournament.heads[tournament.winner as usize].is_some()
-    {
+    while let Some((winner, source)) = tournament.winner(sources) {
         let (row, origin) = source.row();
         if !kept.has(row.key) {
             kept.keep(&row, origin);
-            take(&row, origin, source.is_base).map_err(MergeError::Taken)?;
+            take(&row, origin)?;
         } else if !source.is_base {
             tally.duplicates_dropped += 1;
             tally.note(|| Duplicate::new(row.key, kept.origin, origin), kept.origin.max(origin));
@@ -185,8 +184,22 @@ pub(in crate::bake) fn merge<E>(
         } else {
             tally.base_replaced += 1;
         }
-        tournament.heads[tournament.winner as usize] = source.advance(common_len_bytes)?;
-        tournament.play(sources, tournament.winner);
+        let mut head = source.advance(common_len_bytes)?;
+        // Where one source has many rows before all others, as a large base has beside few new rows, each is below all
+        // that the others have, and none needs to play.
+        if tournament.won_last == winner {
+            let others = tournament.least_of_others(winner);
+            while let Some(own) = head
+                && others.is_none_or(|others| own < others)
+            {
+                let (row, origin) = source.row();
+                take(&row, origin)?;
+                head = source.advance(common_len_bytes)?;
+            }
+        }
+        tournament.won_last = winner;
+        tournament.heads[winner as usize] = head;
+        tournament.play(sources, winner);
     }
     Ok(())
 }

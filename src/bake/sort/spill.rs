@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use zerocopy::little_endian::U64;
 
-use super::blocks::Extent;
+use super::blocks::{Extent, Home};
 use super::held::Held;
 use crate::format::checksum::block_sum;
 use crate::format::key::{Key, KeyKind};
@@ -36,16 +36,28 @@ pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) digits_at: [u64; DIGITS_MAX + 1],
 }
 
+impl SpilledRun {
+    /// The ranges of its bytes in which rows ascend as keys of a kind: of numbers as text, those with the same number of
+    /// digits.
+    pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
+        let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
+        let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);
+        begins.iter().copied().zip(ends.copied()).filter(|(from, to)| from < to)
+    }
+}
+
 /// Writes runs one after another into a file.
 pub(in crate::bake) struct SpillFile {
     file: Arc<File>,
+    home: Home,
     end_bytes: u64,
 }
 
 impl SpillFile {
     /// Creates an unnamed file in a folder.
     pub(in crate::bake) fn new(folder: &Path) -> io::Result<SpillFile> {
-        Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), end_bytes: 0 })
+        let home = Home::Temporary(folder.into());
+        Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), home, end_bytes: 0 })
     }
 
     /// Begins a run of rows whose origins are at or behind this one.
@@ -122,6 +134,7 @@ impl RunWriter<'_> {
             len_bytes: self.written_to_bytes - self.spill.end_bytes,
             block_len_bytes: BLOCK_LEN_BYTES,
             sums: self.sums.into(),
+            home: self.spill.home.clone(),
         };
         self.spill.end_bytes = self.written_to_bytes;
         Ok(SpilledRun {

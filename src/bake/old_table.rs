@@ -1,0 +1,175 @@
+//! Tables that were baked before, as sorted rows.
+//!
+//! In: a path. Out: the table's records, to be read front to back, each block
+//! held against its checksum before a byte of it is used. Nothing is mapped: what
+//! is held are the sums of the blocks, 8 bytes for each 16 KiB of records, and
+//! what a source reads at a time. It knows nothing of the index, which is made anew.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::sort::blocks::{Extent, Home};
+use super::sort::source::{RowOrigins, Source, Table};
+use super::{BakeError, Shard};
+use crate::format::FormatError;
+use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum, section_sum_of};
+use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, SectionKind, check_padding};
+use crate::format::index::{FENCE_ROWS, Fence, fence_count};
+use crate::format::key::KeyKind;
+
+/// What is read at a time to find a table's first key and its last.
+const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
+
+/// A table whose rows were taken into the new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableFacts {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The file's length.
+    pub len_bytes: u64,
+    /// Its rows.
+    pub rows: u64,
+    /// The digest in its header: see [`Store::digest`](crate::Store::digest).
+    pub digest: u128,
+}
+
+/// A table that is open.
+pub(super) struct OldTable {
+    pub(super) table: Table,
+    pub(super) facts: TableFacts,
+}
+
+impl OldTable {
+    /// Opens a table, of whose rows those of one shard are wanted. Row `n` has origin `first_origin + n`.
+    pub(super) fn open(path: &Path, first_origin: u64, shard: Option<&Shard>) -> Result<OldTable, BakeError> {
+        let reader = Reader::open(path)?;
+        let layout = reader.layout()?;
+        let dimensions = &layout.dimensions;
+        let mut table = Table {
+            extent: Extent {
+                sums: reader.block_sums(&layout)?.into(),
+                file: reader.file.clone(),
+                offset_bytes: layout.records.offset_bytes,
+                len_bytes: layout.records.len_bytes,
+                block_len_bytes: BLOCK_LEN_BYTES,
+                home: reader.home.clone(),
+            },
+            kind: dimensions.key_kind,
+            row_count: dimensions.row_count,
+            align_bytes: dimensions.record_align_bytes,
+            origins: RowOrigins::Counted(first_origin),
+            first_key: Vec::new(),
+            common_len_bytes: 0,
+            shard: None,
+        };
+        if table.kind == KeyKind::Bytes && table.row_count > 0 {
+            let first = first_key(&table)?;
+            let last = reader.last_key(&table, &layout)?;
+            table.common_len_bytes = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+            table.first_key = first;
+        }
+        table.shard = shard.cloned();
+        let facts = TableFacts {
+            path: path.to_path_buf(),
+            len_bytes: layout.file_len_bytes(),
+            rows: table.row_count,
+            digest: layout.digest(),
+        };
+        Ok(OldTable { table, facts })
+    }
+}
+
+/// Reads what stands around the records.
+struct Reader {
+    file: Arc<File>,
+    len_bytes: u64,
+    home: Home,
+}
+
+impl Reader {
+    fn open(path: &Path) -> Result<Reader, BakeError> {
+        let home = Home::Table(path.into());
+        let failed = |error| home.failed(error);
+        // Before it is opened: that of a pipe would wait for who writes into it.
+        let metadata = fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")));
+        }
+        let file = File::open(path).map_err(failed)?;
+        let len_bytes = file.metadata().map_err(failed)?.len();
+        Ok(Reader { file: Arc::new(file), len_bytes, home })
+    }
+
+    fn read(&self, bytes: &mut [u8], offset_bytes: u64) -> Result<(), BakeError> {
+        self.file.read_exact_at(bytes, offset_bytes).map_err(|error| self.home.failed(error))
+    }
+
+    /// The header, and that zeros are between the sections.
+    fn layout(&self) -> Result<Layout, BakeError> {
+        let damaged = |error| self.home.damaged(error);
+        let mut start = vec![0; self.len_bytes.min(HEADER_LEN_BYTES as u64) as usize];
+        self.read(&mut start, 0)?;
+        let layout = Layout::decode_start(&start, self.len_bytes).map_err(damaged)?;
+        for padding in layout.paddings() {
+            let mut bytes = [0; SECTION_ALIGN_BYTES as usize];
+            let bytes = &mut bytes[..(padding.end - padding.start) as usize];
+            self.read(bytes, padding.start)?;
+            check_padding(bytes, padding.end).map_err(damaged)?;
+        }
+        Ok(layout)
+    }
+
+    /// The sums of all blocks of the records.
+    fn block_sums(&self, layout: &Layout) -> Result<Vec<U64>, BakeError> {
+        let section = layout.block_sums;
+        let mut sums = vec![U64::new_zeroed(); section.len_bytes as usize / size_of::<U64>()];
+        self.read(sums.as_mut_bytes(), section.offset_bytes)?;
+        let found = [
+            (SectionKind::BlockSums, section.checksum, section_sum_of(sums.as_bytes())),
+            (SectionKind::Records, layout.records.checksum, section_sum(&sums)),
+        ];
+        for (section, expected, found) in found {
+            if expected != found {
+                return Err(self.home.damaged(FormatError::SectionChecksum { section, expected, found }));
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The key of the last row, which the last fence leads to.
+    fn last_key(&self, table: &Table, layout: &Layout) -> Result<Vec<u8>, BakeError> {
+        let number = fence_count(table.row_count) - 1;
+        let row = (number * FENCE_ROWS) as u64;
+        let astray = || self.home.damaged(FormatError::Row { row, what: "the fence does not lead to it" });
+        let mut fence = Fence::new_zeroed();
+        self.read(fence.as_mut_bytes(), layout.fences.offset_bytes + (number * size_of::<Fence>()) as u64)?;
+        let offset_bytes = fence.offset_bytes.get();
+        if offset_bytes >= layout.records.len_bytes || !offset_bytes.is_multiple_of(table.align_bytes as u64) {
+            return Err(astray());
+        }
+        let mut source = Source::table_from(table, offset_bytes, 0, true, ENDS_BUFFER_LEN_BYTES)?;
+        let (mut left, mut last) = (table.row_count - row, Vec::new());
+        let mut head = source.begin(0)?;
+        while head.is_some() {
+            left = left.checked_sub(1).ok_or_else(astray)?;
+            if left == 0 {
+                last = source.key().as_bytes().unwrap_or_default().to_vec();
+            }
+            head = source.advance(0)?;
+        }
+        if left == 0 { Ok(last) } else { Err(astray()) }
+    }
+}
+
+fn first_key(table: &Table) -> Result<Vec<u8>, BakeError> {
+    let mut source = Source::table(table, 0, true, ENDS_BUFFER_LEN_BYTES)?;
+    let head = source.begin(0)?;
+    Ok(head.and_then(|_| source.key().as_bytes().map(<[u8]>::to_vec)).unwrap_or_default())
+}

@@ -1,0 +1,116 @@
+//! Whole bakes within budgets that options do not allow: so small that a few
+//! thousand rows are spilled, merged in passes, and leave a stream that was begun.
+
+mod model;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::budget::Budget;
+use super::table::RecordsWriter;
+use super::{BakeError, Input, Keys, Options, Report, index};
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::ALIGN_BYTES;
+
+/// Keys as text, and values.
+type Rows = BTreeMap<String, Vec<u8>>;
+
+/// A value that removes its key.
+const DELETED: &str = "-";
+
+/// A folder and a budget.
+struct Bench {
+    folder: TempDir,
+    budget: Budget,
+}
+
+impl Bench {
+    /// With so little memory that each piece of the input becomes a run, and two of them are merged at a time.
+    fn tight(threads: usize) -> Bench {
+        Bench::new(64 << 10, threads)
+    }
+
+    fn new(memory_bytes: u64, threads: usize) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let budget = Budget { memory_bytes, threads, temp_dir: folder.path().to_path_buf() };
+        Bench { folder, budget }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn bake(&self, texts: &[String], name: &str, options: &Options) -> Result<Report, BakeError> {
+        let named = texts.iter().zip('a'..);
+        let inputs = named.map(|(text, name)| Input::reader(format!("{name}.csv"), text.as_bytes())).collect();
+        super::bake_within(self.budget.clone(), inputs, &self.path(name), options, &mut |_| ())
+    }
+
+    fn merge(&self, tables: &[&str], name: &str, options: &Options) -> Result<Report, BakeError> {
+        let tables: Vec<PathBuf> = tables.iter().map(|table| self.path(table)).collect();
+        super::merge_within(self.budget.clone(), &tables, &self.path(name), options, &mut |_| ())
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// Writes a table by hand, its records aligned to so much.
+    fn write_table(&self, name: &str, kind: KeyKind, rows: &Rows, align_bytes: usize) {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(self.path(name)).unwrap();
+        let mut writer = RecordsWriter::new(&file, kind, align_bytes, 1).unwrap();
+        for (key, value) in sorted(kind, rows) {
+            writer.push(key, value).unwrap();
+        }
+        let budget = Budget { memory_bytes: 1 << 30, threads: 1, temp_dir: self.folder.path().to_path_buf() };
+        index::build(&file, &writer.finish().unwrap(), &budget, &mut |_, _| ()).unwrap();
+    }
+
+    /// The file that holds these rows, whatever way they came.
+    fn expected(&self, kind: KeyKind, rows: &Rows) -> Vec<u8> {
+        self.write_table("expected.db", kind, rows, ALIGN_BYTES);
+        self.bytes("expected.db")
+    }
+
+    /// Nothing is left but these files.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn key(kind: KeyKind, text: &str) -> Key<'_> {
+    match kind {
+        KeyKind::U64 => Key::U64(text.parse().unwrap()),
+        KeyKind::Bytes => Key::Bytes(text.as_bytes()),
+    }
+}
+
+fn sorted(kind: KeyKind, rows: &Rows) -> Vec<(Key<'_>, &[u8])> {
+    let mut rows: Vec<_> = rows.iter().map(|(text, value)| (key(kind, text), &value[..])).collect();
+    rows.sort();
+    rows
+}
+
+fn csv<'r>(rows: impl IntoIterator<Item = (&'r str, &'r str)>) -> String {
+    rows.into_iter().map(|(key, value)| format!("{key},{value}\n")).collect()
+}
+
+fn options(keys: Keys) -> Options {
+    Options { keys, delete_marker: Some(DELETED.into()), ..Options::default() }
+}
+
+/// Rows with numbers for keys, whose values say where they are from.
+fn numbers(keys: impl IntoIterator<Item = u64>, from: &str) -> Rows {
+    keys.into_iter().map(|key| (key.to_string(), format!("{from} {key}").into_bytes())).collect()
+}
+
+fn open(path: &Path) -> crate::Store {
+    crate::Store::open(path).unwrap()
+}

@@ -1,0 +1,231 @@
+//! Bases, merges, shards.
+
+use std::fs;
+
+use super::{Bench, Rows, csv, numbers, open, options};
+use crate::bake::combine::{Parts, combine_counting};
+use crate::bake::gather::Context;
+use crate::bake::old_table::OldTable;
+use crate::bake::place::NewFile;
+use crate::bake::sort::merge::Tally;
+use crate::bake::{BakeError, Duplicates, Keys, Options, Shard, index};
+use crate::format::FormatError;
+use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::ALIGN_BYTES;
+use crate::store::StoreError;
+
+#[test]
+fn a_base_may_be_the_output() {
+    let bench = Bench::tight(2);
+    let mut rows = numbers(0..5000, "old");
+    bench.write_table("a.db", KeyKind::U64, &rows, ALIGN_BYTES);
+    let base = Some(bench.path("a.db"));
+    // The base says what keys are if nothing else does.
+    let options = Options { base, ..options(Keys::Auto) };
+    let report =
+        bench.bake(&[csv([("3", "new"), ("7", "-"), ("9000", "new"), ("9001", "-")])], "a.db", &options).unwrap();
+    assert_eq!((report.base_replaced, report.base_removed, report.absent_removed), (1, 1, 1));
+    assert_eq!(report.base.map(|base| base.rows), Some(5000));
+    rows.remove("7");
+    rows.extend(["3", "9000"].map(|key| (key.to_owned(), b"new".to_vec())));
+    assert!(bench.bytes("a.db") == bench.expected(KeyKind::U64, &rows));
+}
+
+#[test]
+fn a_base_with_other_keys_than_the_input_is_refused_with_both_kinds() {
+    let bench = Bench::tight(1);
+    bench.write_table("text.db", KeyKind::Bytes, &numbers(0..3, ""), ALIGN_BYTES);
+    bench.write_table("numbers.db", KeyKind::U64, &numbers(0..3, ""), ALIGN_BYTES);
+    let base = |name| Options { base: Some(bench.path(name)), ..Options::default() };
+    let error = bench.bake(&["1,one\n".to_owned()], "new.db", &base("text.db")).unwrap_err().to_string();
+    assert!(error.contains("text.db are bytes, where those of the input are to be unsigned 64-bit numbers"), "{error}");
+    let bytes = Options { keys: Keys::Bytes, ..base("numbers.db") };
+    let error = bench.bake(&["1,one\n".to_owned()], "new.db", &bytes).unwrap_err().to_string();
+    assert!(
+        error.contains("numbers.db are unsigned 64-bit numbers, where those of the input are to be bytes"),
+        "{error}"
+    );
+    let error = bench.merge(&["numbers.db", "text.db"], "new.db", &Options::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("text.db are bytes, where those of") && error.contains("numbers.db are unsigned"),
+        "{error}"
+    );
+    assert_eq!(bench.names(), ["numbers.db", "text.db"]);
+}
+
+/// Whatever byte is damaged, the base is named, and what was there stays.
+#[test]
+fn a_damaged_base_replaces_nothing() {
+    let bench = Bench::tight(2);
+    let rows: Rows = (0..3000).map(|key| (format!("key {key:05}"), vec![b'v'; 40])).collect();
+    bench.write_table("base.db", KeyKind::Bytes, &rows, ALIGN_BYTES);
+    let whole = bench.bytes("base.db");
+    let layout = OldTable::open(&bench.path("base.db"), 0, None).unwrap().table;
+    let block = |block: usize| 256 + block * BLOCK_LEN_BYTES + 77;
+    let last_block = layout.extent.sums.len() - 1;
+    fs::write(bench.path("new.db"), "was there").unwrap();
+    let options = Options { base: Some(bench.path("base.db")), ..options(Keys::Auto) };
+    let bake = || bench.bake(&["key 1,one\n".to_owned()], "new.db", &options);
+    for damaged_block in [0, 3, last_block] {
+        let mut bytes = whole.clone();
+        bytes[block(damaged_block)] ^= 1;
+        fs::write(bench.path("base.db"), &bytes).unwrap();
+        match bake().unwrap_err() {
+            BakeError::OldTable(StoreError::Format {
+                path,
+                error: FormatError::BlockChecksum { block, offset_bytes, .. },
+            }) => {
+                assert_eq!((path, block), (bench.path("base.db"), damaged_block));
+                assert_eq!(offset_bytes, 256 + (damaged_block * BLOCK_LEN_BYTES) as u64);
+            }
+            error => panic!("{error}"),
+        }
+    }
+    // Header, and the last of the block sums; a file that is cut short; none at all.
+    for at in [20, 70, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(bench.path("base.db"), &bytes).unwrap();
+        assert!(matches!(bake(), Err(BakeError::OldTable(StoreError::Format { .. }))), "byte {at}");
+    }
+    for len_bytes in [0, 100, whole.len() - 8] {
+        fs::write(bench.path("base.db"), &whole[..len_bytes]).unwrap();
+        assert!(matches!(bake(), Err(BakeError::OldTable(StoreError::Format { .. }))), "{len_bytes} bytes");
+    }
+    fs::remove_file(bench.path("base.db")).unwrap();
+    assert!(matches!(bake(), Err(BakeError::OldTable(StoreError::Io { .. }))));
+    assert_eq!((bench.bytes("new.db"), bench.names()), (b"was there".to_vec(), vec!["new.db".to_owned()]));
+}
+
+#[test]
+fn tables_are_merged_in_the_order_in_which_they_are_given() {
+    let bench = Bench::new(16 << 20, 2);
+    let parts = [numbers(0..3000, "a"), numbers(1000..4000, "b"), numbers((0..9000).step_by(3), "c")];
+    for (name, (rows, align_bytes)) in ["a.db", "b.db", "c.db"].into_iter().zip(parts.iter().zip([8, 16, 4096])) {
+        bench.write_table(name, KeyKind::U64, rows, align_bytes);
+    }
+    let merged = |duplicates, order: [usize; 3]| {
+        let names = order.map(|part| ["a.db", "b.db", "c.db"][part]);
+        let report = bench.merge(&names, "all.db", &Options { duplicates, ..Options::default() }).unwrap();
+        let mut rows = Rows::new();
+        for part in order {
+            for (key, value) in &parts[part] {
+                if duplicates == Duplicates::Last || !rows.contains_key(key) {
+                    rows.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        assert!(bench.bytes("all.db") == bench.expected(KeyKind::U64, &rows), "{duplicates:?} of {names:?}");
+        assert_eq!(report.duplicates_dropped, 9000 - rows.len() as u64);
+        assert_eq!(report.tables.iter().map(|table| table.rows).collect::<Vec<_>>(), [3000; 3]);
+    };
+    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+        merged(Duplicates::First, order);
+        merged(Duplicates::Last, order);
+    }
+    let error = bench.merge(&["a.db", "c.db"], "all.db", &Options::default()).unwrap_err().to_string();
+    let [a, c] = ["a.db", "c.db"].map(|name| bench.path(name).display().to_string());
+    assert!(error.starts_with(&format!("{c}: row 0: key 0 is already on row 0 of {a}: ")), "{error}");
+}
+
+#[test]
+fn one_table_is_copied_and_none_is_refused() {
+    let bench = Bench::tight(1);
+    for (kind, align_bytes) in [(KeyKind::U64, 8), (KeyKind::Bytes, 64)] {
+        for count in [0, 1, 16, 17, 4000] {
+            let rows = numbers(0..count, "value");
+            bench.write_table("a.db", kind, &rows, align_bytes);
+            let report = bench.merge(&["a.db"], "a.db", &Options::default()).unwrap();
+            assert_eq!((report.rows, report.key_kind), (count, kind));
+            assert!(bench.bytes("a.db") == bench.expected(kind, &rows), "{count} rows with {kind}");
+        }
+    }
+    assert!(matches!(bench.merge(&[], "new.db", &Options::default()), Err(BakeError::NoTables)));
+    let too_many = bench.merge(&["a.db"; 3], "new.db", &Options::default());
+    assert!(matches!(too_many, Err(BakeError::TooManyTables { tables: 3, tables_max: 2 })), "{too_many:?}");
+}
+
+#[test]
+fn shards_together_are_the_table() {
+    let bench = Bench::new(16 << 20, 2);
+    let rows: Rows = numbers((0..4000).map(|key| key * 7), "value");
+    for (keys, bounds) in
+        [(Keys::U64, [Key::U64(700), Key::U64(9000)]), (Keys::Bytes, [Key::from("2"), Key::from("2100")])]
+    {
+        let text: String =
+            rows.iter().map(|(key, value)| format!("{key},{}\n", String::from_utf8_lossy(value))).collect();
+        bench.write_table("whole.db", keys.kind(), &rows, ALIGN_BYTES);
+        for by_range in [false, true] {
+            let mut rows_of_shards = 0;
+            for number in 1..=3 {
+                let shard = match by_range {
+                    true => Shard::by_range(number, 3, &bounds),
+                    false => Shard::by_hash(number, 3),
+                };
+                let options = Options { shard: Some(shard.unwrap()), ..options(keys) };
+                let report = bench.bake(&[text.clone()], &format!("{number}.db"), &options).unwrap();
+                rows_of_shards += report.rows;
+                assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
+                // A shard of the table, and that of a base, are the same.
+                bench.merge(&["whole.db"], "split.db", &options).unwrap();
+                assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
+                let options = Options { base: Some(bench.path("whole.db")), ..options };
+                bench.bake(&[String::new()], "split.db", &options).unwrap();
+                assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
+            }
+            assert_eq!(rows_of_shards, 4000);
+            bench.merge(&["3.db", "1.db", "2.db"], "all.db", &Options::default()).unwrap();
+            assert!(bench.bytes("all.db") == bench.bytes("whole.db"), "{keys:?}, by range: {by_range}");
+        }
+    }
+}
+
+#[test]
+fn a_shard_that_no_key_can_be_told_to_belong_to_is_refused() {
+    let bench = Bench::tight(1);
+    let by_hash = Options { shard: Some(Shard::by_hash(1, 2).unwrap()), ..options(Keys::Auto) };
+    assert!(matches!(bench.bake(&[], "new.db", &by_hash), Err(BakeError::ShardKeysUnknown)));
+    let by_text = Shard::by_range(1, 2, &[Key::from("m")]).unwrap();
+    let by_text = Options { shard: Some(by_text), ..options(Keys::U64) };
+    let error = bench.bake(&[], "new.db", &by_text).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the bounds of the shards are bytes, where the keys are unsigned 64-bit numbers: give bounds of the same kind"
+    );
+}
+
+/// As if places had fewer bits: at first all fits, then only at a larger alignment, and at last not at all.
+#[test]
+fn records_that_places_cannot_count_to_are_aligned_to_more() {
+    let bench = Bench::tight(1);
+    let rows = numbers(0..1000, &"v".repeat(40));
+    bench.write_table("base.db", KeyKind::U64, &rows, 128);
+    let base = OldTable::open(&bench.path("base.db"), 0, None).unwrap().table;
+    let options = Options::default();
+    let pool = bench.budget.thread_pool().unwrap();
+    let context = Context { options: &options, budget: &bench.budget, pool: &pool };
+    let parts = Parts { kind: base.kind, base: Some(base), tables: vec![], spilled: vec![], last: None };
+    let output = bench.path("new.db");
+    let combine = |place_bits| {
+        let file = NewFile::beside(&output, &options.cancel).unwrap();
+        let (mut tally, progress) = (Tally::default(), &mut |_| ());
+        let combined = combine_counting(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
+        index::build(file.file(), &combined.records, &bench.budget, &mut |_, _| ()).unwrap();
+        file.put_in_place().unwrap();
+        Ok::<_, BakeError>(combined.records.record_align_bytes)
+    };
+    // A row takes 64 bytes, and 128 in the base: with 13 bits it looks as if 8 were too little, and is not.
+    for (place_bits, align_bytes) in [(32, 8), (14, 8), (13, 8), (12, 16), (11, 32), (10, 64)] {
+        let found = combine(place_bits).unwrap();
+        let len_bytes =
+            open(&output).iter().map(|(_, value)| (16 + value.len()).next_multiple_of(found)).sum::<usize>();
+        assert!(len_bytes <= found << place_bits, "{place_bits} bits");
+        assert_eq!(found, align_bytes, "{place_bits} bits");
+        assert!(open(&output).iter().count() == 1000);
+        bench.write_table("expected.db", KeyKind::U64, &rows, found);
+        assert!(bench.bytes("new.db") == bench.bytes("expected.db"), "{place_bits} bits");
+    }
+    let error = combine(9).unwrap_err();
+    assert!(matches!(error, BakeError::Output { .. }), "{error}");
+}
