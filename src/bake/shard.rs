@@ -163,12 +163,25 @@ mod tests {
         }
     }
 
-    /// As another program would route by it: `xxhash.xxh3_64_intdigest(key) * count >> 64` in Python.
+    /// The table in the document, by which other programs can be held to the rule.
     #[test]
     fn the_rule_is_the_one_that_is_documented() {
-        assert!(Shard::by_hash(1, 1).unwrap().has(&Key::Bytes(b"any")));
-        // XXH3-64 of "abc" is 78af5f94892f3950.
-        assert!(Shard::by_hash(8, 16).unwrap().has(&Key::Bytes(b"abc")));
+        let document = include_str!("../../docs/OPERATIONS.md");
+        let keys = [
+            ("the number 42", Key::U64(42)),
+            ("the number 128512", Key::U64(128_512)),
+            ("the bytes `abc`", Key::from("abc")),
+            ("the bytes `user:42`", Key::from("user:42")),
+        ];
+        for (name, key) in keys {
+            let row = document.lines().find_map(|line| line.strip_prefix(&format!("| {name} | `"))).expect(name);
+            let cells: Vec<&str> = row.trim_end_matches(" |").split(" | ").collect();
+            assert_eq!(cells.len(), 4, "{row}");
+            for (count, number) in [4, 10, 16].into_iter().zip(&cells[1..]) {
+                let number = number.parse().expect("the number of a shard");
+                assert!(Shard::by_hash(number, count).unwrap().has(&key), "{name}: shard {number} of {count}");
+            }
+        }
     }
 
     #[test]

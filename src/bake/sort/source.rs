@@ -28,7 +28,7 @@ pub(in crate::bake) struct Source<'r> {
 
 enum Rows<'r> {
     Memory { run: &'r Run, next: usize },
-    Blocks(Stored),
+    Blocks(Box<Stored>),
 }
 
 /// Rows in blocks on disk.
@@ -152,7 +152,7 @@ impl<'r> Source<'r> {
                 text: Vec::new(),
                 table: None,
             };
-            Ok(Source { rows: Rows::Blocks(stored), rank, is_base: false })
+            Ok(Source { rows: Rows::Blocks(Box::new(stored)), rank, is_base: false })
         });
         sources.collect()
     }
@@ -193,7 +193,7 @@ impl<'r> Source<'r> {
             text: Vec::new(),
             table: expected,
         };
-        Ok(Source { rows: Rows::Blocks(stored), rank, is_base })
+        Ok(Source { rows: Rows::Blocks(Box::new(stored)), rank, is_base })
     }
 
     /// Goes to the first row, and gives what stands for its key: see [`Key::head`]. `None` if there is none.

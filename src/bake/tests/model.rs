@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::{Bench, DELETED, Rows, csv, key, options};
-use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault, Shard};
+use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault, Shard, Verify};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
@@ -198,6 +198,8 @@ fn check(case: &Case, seen: &Seen) {
     let csv_of = |rows: &Vec<(String, String)>| csv(rows.iter().map(|(key, value)| (&key[..], &value[..])));
     let texts: Vec<String> = inputs.iter().map(csv_of).collect();
     let mut options = Options { duplicates: case.duplicates, shard: case.shard(), ..options(case.keys) };
+    // Compares every row, and holds all of them until the end.
+    options.verify = if case.threads == 4 { Verify::Full } else { Verify::Sample };
     if let Some(base) = &case.base {
         bench.write_table("base.db", kind, base, case.base_align_bytes);
         options.base = Some(bench.path("base.db"));

@@ -3,14 +3,18 @@
 use std::fs;
 
 use super::{Bench, Rows, csv, numbers, open, options};
-use crate::bake::combine::{Parts, combine_counting};
+use crate::bake::combine::{Parts, combine_counting, each_row};
 use crate::bake::gather::Context;
 use crate::bake::old_table::OldTable;
 use crate::bake::place::NewFile;
+use crate::bake::sort::blocks::Home;
 use crate::bake::sort::merge::Tally;
+use crate::bake::sort::source::{RowOrigins, Table};
+use crate::bake::table::RecordsWriter;
 use crate::bake::{BakeError, Duplicates, Keys, Options, Shard, index};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::header::Layout;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 use crate::store::StoreError;
@@ -61,9 +65,10 @@ fn a_damaged_base_replaces_nothing() {
     let rows: Rows = (0..3000).map(|key| (format!("key {key:05}"), vec![b'v'; 40])).collect();
     bench.write_table("base.db", KeyKind::Bytes, &rows, ALIGN_BYTES);
     let whole = bench.bytes("base.db");
-    let layout = OldTable::open(&bench.path("base.db"), 0, None).unwrap().table;
+    let layout = Layout::decode(&whole).unwrap();
     let block = |block: usize| 256 + block * BLOCK_LEN_BYTES + 77;
-    let last_block = layout.extent.sums.len() - 1;
+    let last_block = (layout.block_sums.len_bytes / 8 - 1) as usize;
+    let last_fence = (layout.fences.offset_bytes + layout.fences.len_bytes - 8) as usize;
     fs::write(bench.path("new.db"), "was there").unwrap();
     let options = Options { base: Some(bench.path("base.db")), ..options(Keys::Auto) };
     let bake = || bench.bake(&["key 1,one\n".to_owned()], "new.db", &options);
@@ -82,8 +87,8 @@ fn a_damaged_base_replaces_nothing() {
             error => panic!("{error}"),
         }
     }
-    // Header, and the last of the block sums; a file that is cut short; none at all.
-    for at in [20, 70, whole.len() - 1] {
+    // Header, the last fence, the last of the block sums; a file that is cut short; none at all.
+    for at in [20, 70, last_fence, whole.len() - 1] {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
         fs::write(bench.path("base.db"), &bytes).unwrap();
@@ -96,6 +101,37 @@ fn a_damaged_base_replaces_nothing() {
     fs::remove_file(bench.path("base.db")).unwrap();
     assert!(matches!(bake(), Err(BakeError::OldTable(StoreError::Io { .. }))));
     assert_eq!((bench.bytes("new.db"), bench.names()), (b"was there".to_vec(), vec!["new.db".to_owned()]));
+}
+
+/// Checksums can be right where rows are not.
+#[test]
+fn a_base_that_no_baker_has_written_is_refused() {
+    let bench = Bench::tight(1);
+    let options = Options::default();
+    let pool = bench.budget.thread_pool().unwrap();
+    let context = Context { options: &options, budget: &bench.budget, pool: &pool };
+    let fault = |keys: &[Key<'_>], row_count: u64| {
+        let file = tempfile::tempfile().unwrap();
+        let mut writer = RecordsWriter::new(&file, keys[0].kind(), ALIGN_BYTES, 1).unwrap();
+        keys.iter().for_each(|key| writer.push(*key, b"value").unwrap());
+        let (records, home) = (writer.finish().unwrap(), Home::Table(bench.path("base.db").into()));
+        let table = Table::written(&file, &records, RowOrigins::Counted(0), Vec::new(), home).unwrap();
+        let table = Table { row_count, common_len_bytes: 0, ..table };
+        let parts = Parts { kind: table.kind, base: Some(table), tables: vec![], spilled: vec![], last: None };
+        match each_row(&parts, &context, &mut Tally::default(), |_, _| Ok(())) {
+            Ok(()) => None,
+            Err(BakeError::OldTable(StoreError::Format { error: FormatError::Row { row, what }, .. })) => {
+                Some((row, what))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(fault(&[1, 2, 3].map(Key::U64), 3), None);
+    for keys in [[1, 3, 2].map(Key::U64), [1, 2, 2].map(Key::U64), ["a", "c", "b"].map(Key::from)] {
+        assert_eq!(fault(&keys, 3), Some((2, "the key is not above the one before")));
+    }
+    assert_eq!(fault(&[1, 2, 3].map(Key::U64), 2), Some((2, "there are records beyond the last row")));
+    assert_eq!(fault(&[1, 2, 3].map(Key::U64), 4), Some((3, "the record does not fit")));
 }
 
 #[test]
@@ -164,7 +200,7 @@ fn shards_together_are_the_table() {
                     false => Shard::by_hash(number, 3),
                 };
                 let options = Options { shard: Some(shard.unwrap()), ..options(keys) };
-                let report = bench.bake(&[text.clone()], &format!("{number}.db"), &options).unwrap();
+                let report = bench.bake(std::slice::from_ref(&text), &format!("{number}.db"), &options).unwrap();
                 rows_of_shards += report.rows;
                 assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
                 // A shard of the table, and that of a base, are the same.
