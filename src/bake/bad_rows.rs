@@ -1,11 +1,12 @@
 //! Rows that are put aside.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::BakeError;
+use super::place::NewFile;
 use super::sort::batch::BadRow;
+use super::{BakeError, Cancel};
 
 /// What to do with rows that are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,38 +24,66 @@ pub enum BadRows {
 }
 
 /// Counts bad rows and writes them down, in the order of the input.
+///
+/// Their file is put in place when all inputs were read, or when there are too many.
 pub(super) struct BadRowsFile {
-    file: Option<(PathBuf, csv::Writer<File>)>,
+    file: Option<OpenFile>,
     max: u64,
     count: u64,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    writer: csv::Writer<File>,
+    /// What it is until it has its name. `None` for terminals, pipes and the like.
+    new: Option<NewFile>,
+}
+
+impl OpenFile {
+    fn create(path: &Path) -> io::Result<Self> {
+        let is_written_to = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        let (file, new) = if is_written_to {
+            (OpenOptions::new().write(true).open(path)?, None)
+        } else {
+            // What stops the bake is not to think of this as the table.
+            let new = NewFile::beside(path, &Cancel::default())?;
+            (new.file().try_clone()?, Some(new))
+        };
+        let mut writer = csv::Writer::from_writer(file);
+        writer.write_record(["input", "line", "reason", "row"])?;
+        Ok(OpenFile { path: path.to_path_buf(), writer, new })
+    }
+
+    fn write(&mut self, row: &BadRow) -> Result<(), BakeError> {
+        let (line, fault) = (row.line.to_string(), row.fault.to_string());
+        let written = self.writer.write_record([row.input.as_bytes(), line.as_bytes(), fault.as_bytes(), &row.text]);
+        written.map_err(|error| BakeError::BadRowsFile { path: self.path.clone(), error: error.into() })
+    }
+
+    fn finish(mut self) -> Result<(), BakeError> {
+        let placed = self.writer.flush().and_then(|()| self.new.map_or(Ok(()), |new| new.put_in_place().map(drop)));
+        placed.map_err(|error| BakeError::BadRowsFile { path: self.path, error })
+    }
 }
 
 impl BadRowsFile {
     pub(super) fn create(bad_rows: &BadRows) -> Result<Self, BakeError> {
         let BadRows::Skip { file, max } = bad_rows else { return Ok(BadRowsFile { file: None, max: 0, count: 0 }) };
-        let file = file.as_ref().map(|path| match Self::begin(path) {
-            Ok(writer) => Ok((path.clone(), writer)),
-            Err(error) => Err(BakeError::BadRowsFile { path: path.clone(), error }),
-        });
-        Ok(BadRowsFile { file: file.transpose()?, max: *max, count: 0 })
-    }
-
-    fn begin(path: &Path) -> io::Result<csv::Writer<File>> {
-        let mut writer = csv::Writer::from_path(path)?;
-        writer.write_record(["input", "line", "reason", "row"])?;
-        Ok(writer)
+        let create = |path: &PathBuf| {
+            OpenFile::create(path).map_err(|error| BakeError::BadRowsFile { path: path.clone(), error })
+        };
+        Ok(BadRowsFile { file: file.as_ref().map(create).transpose()?, max: *max, count: 0 })
     }
 
     pub(super) fn take(&mut self, rows: Vec<BadRow>) -> Result<(), BakeError> {
-        for BadRow { input, line, fault, text } in rows {
+        for row in rows {
             self.count += 1;
-            if let Some((path, writer)) = &mut self.file {
-                let (line, fault) = (line.to_string(), fault.to_string());
-                let written = writer.write_record([input.as_bytes(), line.as_bytes(), fault.as_bytes(), &text]);
-                written.map_err(|error| BakeError::BadRowsFile { path: path.clone(), error: error.into() })?;
+            if let Some(file) = &mut self.file {
+                file.write(&row)?;
             }
             if self.count > self.max {
-                self.flush()?;
+                self.file.take().map_or(Ok(()), OpenFile::finish)?;
+                let BadRow { input, line, fault, .. } = row;
                 let (bad_rows, bad_rows_max) = (self.count, self.max);
                 return Err(BakeError::BadRows { input, line, fault, bad_rows, bad_rows_max });
             }
@@ -62,14 +91,9 @@ impl BadRowsFile {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), BakeError> {
-        let Some((path, writer)) = &mut self.file else { return Ok(()) };
-        writer.flush().map_err(|error| BakeError::BadRowsFile { path: path.clone(), error })
-    }
-
     /// Gives how many there were.
-    pub(super) fn finish(mut self) -> Result<u64, BakeError> {
-        self.flush()?;
+    pub(super) fn finish(self) -> Result<u64, BakeError> {
+        self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)
     }
 }

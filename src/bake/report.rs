@@ -68,31 +68,49 @@ pub struct ValueLens {
     pub max: u64,
 }
 
+/// Lengths below this are counted one by one.
+const SHORT_LENS: usize = 2048;
+
 /// Counts values by their length.
-#[derive(Clone, Debug)]
 pub(super) struct LenCounts {
-    counts: Histogram<u64>,
-    min: u64,
-    max: u64,
+    short: Box<[u64]>,
+    long: Histogram<u64>,
+    long_max: u64,
+    long_min: u64,
 }
 
 impl LenCounts {
     pub(super) fn new() -> LenCounts {
-        let counts = Histogram::new_with_bounds(1, VALUE_LEN_MAX_BYTES as u64, 3).expect("bounds that are apart");
-        LenCounts { counts, min: u64::MAX, max: 0 }
+        let long = Histogram::new_with_bounds(1, VALUE_LEN_MAX_BYTES as u64, 3).expect("bounds that are apart");
+        LenCounts { short: vec![0; SHORT_LENS].into(), long, long_max: 0, long_min: u64::MAX }
     }
 
     #[inline]
-    pub(super) fn add(&mut self, len_bytes: u64) {
-        self.counts.saturating_record(len_bytes);
-        self.min = self.min.min(len_bytes);
-        self.max = self.max.max(len_bytes);
+    pub(super) fn add(&mut self, len_bytes: usize) {
+        match self.short.get_mut(len_bytes) {
+            Some(count) => *count += 1,
+            None => self.add_long(len_bytes as u64),
+        }
     }
 
-    pub(super) fn lens(&self) -> ValueLens {
-        let at = |quantile| self.counts.value_at_quantile(quantile).clamp(self.min.min(self.max), self.max);
-        let min = self.min.min(self.max);
-        ValueLens { min, p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max: self.max }
+    #[cold]
+    fn add_long(&mut self, len_bytes: u64) {
+        self.long.saturating_record(len_bytes);
+        self.long_max = self.long_max.max(len_bytes);
+        self.long_min = self.long_min.min(len_bytes);
+    }
+
+    pub(super) fn lens(mut self) -> ValueLens {
+        for (len_bytes, count) in (0..).zip(&self.short) {
+            self.long.saturating_record_n(len_bytes, *count);
+        }
+        let are_short = |count: &u64| *count > 0;
+        let short_min = self.short.iter().position(are_short).map_or(u64::MAX, |len_bytes| len_bytes as u64);
+        let short_max = self.short.iter().rposition(are_short).map_or(0, |len_bytes| len_bytes as u64);
+        let max = short_max.max(self.long_max);
+        let min = short_min.min(self.long_min).min(max);
+        let at = |quantile| self.long.value_at_quantile(quantile).clamp(min, max);
+        ValueLens { min, p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max }
     }
 }
 
@@ -194,7 +212,7 @@ mod tests {
     fn percentiles_of_lengths_lie_between_the_shortest_and_the_longest() {
         let lens = |all: &[u64]| {
             let mut counts = LenCounts::new();
-            all.iter().for_each(|len_bytes| counts.add(*len_bytes));
+            all.iter().for_each(|len_bytes| counts.add(*len_bytes as usize));
             counts.lens()
         };
         assert_eq!(lens(&[]), ValueLens::default());
@@ -203,6 +221,10 @@ mod tests {
         assert_eq!(lens(&[one]), ValueLens { min: one, p50: one, p90: one, p99: one, p99_9: one, max: one });
         let all: Vec<u64> = (1..=1000).collect();
         assert_eq!(lens(&all), ValueLens { min: 1, p50: 500, p90: 900, p99: 990, p99_9: 999, max: 1000 });
-        assert_eq!(lens(&[0, VALUE_LEN_MAX_BYTES as u64]).max, VALUE_LEN_MAX_BYTES as u64);
+        let longest = VALUE_LEN_MAX_BYTES as u64;
+        assert_eq!(
+            lens(&[0, longest]),
+            ValueLens { p50: 0, p90: longest, p99: longest, p99_9: longest, min: 0, max: longest }
+        );
     }
 }

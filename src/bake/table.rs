@@ -136,7 +136,7 @@ impl RecordsWriter {
         }
         self.row_count += 1;
         self.values_len_bytes += value.len() as u64;
-        self.value_lens.add(value.len() as u64);
+        self.value_lens.add(value.len());
         for (align_bytes, all_len_bytes) in &mut self.at_smaller {
             *all_len_bytes += record_len_bytes(key, value.len(), *align_bytes) as u64;
         }

@@ -89,6 +89,9 @@ fn bad_rows_are_put_aside_with_line_and_reason_up_to_a_number() {
     assert!(ended.err.starts_with("baker: standard input:3: ") && ended.err.ends_with(message), "{}", ended.err);
     assert!(std::fs::read(folder.path("storage.db")).unwrap() == before);
 
+    assert_eq!(std::fs::read_to_string(folder.path("bad.csv")).unwrap(), bad, "for whoever looks what was bad");
+    assert_eq!(folder.names(), ["bad.csv", "storage.db"]);
+
     // A thousand unless told otherwise.
     let many = "x,bad\n".repeat(1000) + "1,one\n";
     folder.bake_text(&many, &["--bad-rows", "skip"]).succeeds();

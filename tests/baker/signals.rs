@@ -18,7 +18,18 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
         let folder = Folder::new();
         folder.bake_text("1,from before\n", &[]).succeeds();
         let before = fs::read(folder.path("storage.db")).unwrap();
-        let child = folder.start_bake(folder.command(BAKER).args(["-", "--report", "report.json"]), &text());
+        let child = folder.start_bake(
+            folder.command(BAKER).args([
+                "-",
+                "--report",
+                "report.json",
+                "--bad-rows",
+                "skip",
+                "--bad-rows-file",
+                "bad.csv",
+            ]),
+            &text(),
+        );
         kill_process(Pid::from_child(&child), signal).unwrap();
         // Its standard input stays open until it has ended.
         let mut child = child;

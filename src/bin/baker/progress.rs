@@ -30,7 +30,7 @@ impl Live {
             Progress::Read { input_bytes, rows } => {
                 match input_len_bytes {
                     Some(len_bytes) => self.style(
-                        "read    {bar:30} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left",
+                        "read    {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left",
                         len_bytes,
                     ),
                     None => self.style("read    {spinner} {bytes} ({bytes_per_sec}), {msg}", 0),
@@ -39,19 +39,19 @@ impl Live {
                 self.bar.set_position(input_bytes);
             }
             Progress::Merge { rows, rows_total } => {
-                self.style("merge   {bar:30} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
+                self.style("merge   {wide_bar} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
                 self.bar.set_position(rows);
             }
             Progress::Write { rows, rows_total } => {
-                self.style("write   {bar:30} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
+                self.style("write   {wide_bar} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
                 self.bar.set_position(rows);
             }
             Progress::Index { done, total } => {
-                self.style("index   {bar:30} {percent} %, {eta} left", total);
+                self.style("index   {wide_bar} {percent} %, {eta} left", total);
                 self.bar.set_position(done);
             }
             Progress::Verify { bytes, bytes_total } => {
-                self.style("verify  {bar:30} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left", bytes_total);
+                self.style("verify  {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left", bytes_total);
                 self.bar.set_position(bytes);
             }
             Progress::Settle => self.style("settle  {spinner} waiting for the disk", 0),
