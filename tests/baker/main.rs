@@ -13,4 +13,5 @@ mod report;
 mod rows;
 mod runs;
 mod signals;
+mod tables;
 mod usage;

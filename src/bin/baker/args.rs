@@ -1,14 +1,15 @@
 //! The command line: what can be asked for, and what makes sense together.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, ValueSpec, Verify};
-use zero_kv::{DEFAULT_FILE, Key};
+use zero_kv::store::Unchecked;
+use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
 /// Bad rows that are put aside unless --max-bad-rows says how many.
 const BAD_ROWS_MAX: u64 = 1000;
@@ -19,10 +20,41 @@ const BAD_ROWS_MAX: u64 = 1000;
 /// any bytes; rows come in any order.
 /// The file is put in place whole: whatever fails, what was there before stays.
 #[derive(Parser)]
-#[command(name = "baker", version, max_term_width = 100)]
+#[command(
+    name = "baker",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) rows: BakeArgs,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Merges tables of one kind of keys into one. An input that is called `merge` is `./merge`
+    Merge(MergeArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct MergeArgs {
+    /// Baked files, in the order that --duplicates goes by
+    #[arg(required = true, value_name = "TABLE", help_heading = "Input")]
+    pub(crate) tables: Vec<PathBuf>,
+    /// What to do with a key that several tables have
+    #[arg(long, value_name = "POLICY", default_value = "error", help_heading = "Rows")]
+    duplicates: DuplicatesArg,
+    #[command(flatten)]
+    shard: ShardArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    resources: ResourceArgs,
 }
 
 #[derive(clap::Args)]
@@ -46,6 +78,9 @@ pub(crate) struct InputArgs {
     /// and `**` in quotes are patterns
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
+    /// Table to start from: its rows are kept unless the inputs replace or remove them. May be the output
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) base: Option<PathBuf>,
     /// What the inputs are
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     format: FormatArg,
@@ -72,9 +107,9 @@ struct RowArgs {
     /// How columns are packed
     #[arg(long, value_name = "PACKING", default_value = "json", requires = "columns")]
     pack: PackArg,
-    /// What the keys are
-    #[arg(long, value_name = "KIND", default_value = "u64")]
-    keys: KeysArg,
+    /// What the keys are [default: what those of --base are, else u64]
+    #[arg(long, value_name = "KIND")]
+    keys: Option<KeysArg>,
     /// What to do with rows that have the same key, in the order of the inputs
     #[arg(long, value_name = "POLICY", default_value = "error")]
     duplicates: DuplicatesArg,
@@ -201,12 +236,24 @@ impl Args {
     pub(crate) fn options(&self, cancel: &Cancel) -> Result<Options, clap::Error> {
         let mut options = Options::default();
         options.cancel = cancel.clone();
-        self.rows.fill(&mut options)?;
+        match &self.command {
+            None => self.rows.fill(&mut options)?,
+            Some(Command::Merge(merge)) => {
+                options.duplicates = merge.duplicates.into();
+                options.keys = Keys::Auto;
+                merge.shard.fill(&mut options, merge.tables.first().map(PathBuf::as_path))?;
+                merge.output.fill(&mut options);
+                merge.resources.fill(&mut options);
+            }
+        }
         Ok(options)
     }
 
     pub(crate) fn output(&self) -> &OutputArgs {
-        &self.rows.output
+        match &self.command {
+            None => &self.rows.output,
+            Some(Command::Merge(merge)) => &merge.output,
+        }
     }
 }
 
@@ -232,12 +279,17 @@ impl BakeArgs {
             None if rows.columns.is_empty() => ValueSpec::Unnamed,
             None => ValueSpec::Packed(rows.columns.clone(), rows.pack.into()),
         };
-        options.keys = rows.keys.into();
+        options.base = input.base.clone();
+        options.keys = match (rows.keys, &input.base) {
+            (Some(keys), _) => keys.into(),
+            (None, Some(_)) => Keys::Auto,
+            (None, None) => Keys::U64,
+        };
         options.duplicates = rows.duplicates.into();
         options.delete_marker = rows.delete_marker.clone().map(OsString::into_vec);
         options.delete_column = rows.delete_column.clone();
         options.bad_rows = rows.bad_rows()?;
-        self.shard.fill(options)?;
+        self.shard.fill(options, input.base.as_deref())?;
         self.output.fill(options);
         self.resources.fill(options);
         Ok(())
@@ -261,27 +313,38 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    fn fill(&self, options: &mut Options) -> Result<(), clap::Error> {
+    /// Keys that are not known yet are like those of a table.
+    fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
-        if options.keys == Keys::Auto {
-            return Err(refused("with --shard, give --keys u64 or --keys bytes: shards follow from what keys are"));
-        }
-        let bounds = self.shard_bounds.iter().map(|bound| match options.keys {
-            Keys::Bytes | Keys::Auto => Ok(Key::Bytes(bound.as_bytes())),
-            Keys::U64 => {
-                let number = bound.to_str().and_then(|text| text.parse().ok());
-                let wanted = "where an unsigned 64-bit decimal was expected: correct it, or give --keys bytes";
-                let fault = || refused(&format!("--shard-bounds has {:?}, {wanted}", bound.to_string_lossy()));
-                number.map(Key::U64).ok_or_else(fault)
+        let kind = match (options.keys, table) {
+            (Keys::U64, _) => KeyKind::U64,
+            (Keys::Bytes, _) => KeyKind::Bytes,
+            // A table that cannot be opened is refused by the bake.
+            (Keys::Auto, Some(table)) => {
+                Unchecked::open(table).map_or(KeyKind::U64, |table| table.layout().dimensions.key_kind)
             }
-        });
-        let bounds = bounds.collect::<Result<Vec<_>, _>>()?;
+            (Keys::Auto, None) => {
+                return Err(refused("with --shard, give --keys u64 or --keys bytes: shards follow from what keys are"));
+            }
+        };
+        let bounds = self.shard_bounds.iter().map(|bound| bound_key(kind, bound)).collect::<Result<Vec<_>, _>>()?;
         let shard = match bounds.is_empty() {
             true => Shard::by_hash(number, count),
             false => Shard::by_range(number, count, &bounds),
         };
         options.shard = Some(shard.map_err(|fault| refused(&format!("--shard: {fault}")))?);
         Ok(())
+    }
+}
+
+fn bound_key(kind: KeyKind, bound: &OsStr) -> Result<Key<'_>, clap::Error> {
+    let number = || bound.to_str()?.parse().ok();
+    match kind {
+        KeyKind::Bytes => Ok(Key::Bytes(bound.as_bytes())),
+        KeyKind::U64 => number().map(Key::U64).ok_or_else(|| {
+            let wanted = "where an unsigned 64-bit decimal was expected: correct it, or give --keys bytes";
+            refused(&format!("--shard-bounds has {:?}, {wanted}", bound.to_string_lossy()))
+        }),
     }
 }
 

@@ -16,7 +16,7 @@ use anyhow::Context;
 use clap::Parser;
 use zero_kv::bake::{self, Cancel, Input, Options, Report};
 
-use args::{Args, BakeArgs, OutputArgs};
+use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
 use files::{Named, Role};
 use progress::Live;
 use signals::Signals;
@@ -42,7 +42,10 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
     let output = args.output();
     let live = Live::new(output.quiet);
     let signals = Signals::watch(cancel, &live).context("signals cannot be handled")?;
-    let baked = bake_rows(&args.rows, options, &live);
+    let baked = match &args.command {
+        None => bake_rows(&args.rows, options, &live),
+        Some(Command::Merge(merge)) => merge_tables(merge, options, &live),
+    };
     let came = signals.bake_ended();
     live.clear();
     let told = baked.and_then(|report| tell(output, &report, began.elapsed()));
@@ -55,11 +58,18 @@ fn bake_rows(args: &BakeArgs, options: &Options, live: &Live) -> anyhow::Result<
     let inputs = Input::expand(&args.input.inputs)?;
     let named = |input: &Input<'_>| input.path().map_or_else(Named::stdin, |path| Named::new(Role::Input, path));
     let mut files: Vec<_> = inputs.iter().map(named).collect();
+    files.extend(args.input.base.iter().map(|path| Named::new(Role::Table, path)));
     files.extend(args.bad_rows_file().map(|path| Named::new(Role::BadRows, path)));
     check(files, &args.output)?;
     let input_len_bytes = len_bytes(&inputs);
     let progress = &mut |progress| live.show(progress, input_len_bytes);
     Ok(bake::bake(inputs, &args.output.output, options, progress)?)
+}
+
+fn merge_tables(args: &MergeArgs, options: &Options, live: &Live) -> anyhow::Result<Report> {
+    let files = args.tables.iter().map(|path| Named::new(Role::Table, path));
+    check(files.collect(), &args.output)?;
+    Ok(bake::merge(&args.tables, &args.output.output, options, &mut |progress| live.show(progress, None))?)
 }
 
 /// An error if the output or the report is one of these files, or the report cannot be written.

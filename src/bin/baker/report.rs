@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use zero_kv::KeyKind;
-use zero_kv::bake::Report;
+use zero_kv::bake::{Report, TableFacts};
 
 pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String {
     let seconds = took.as_secs_f64();
@@ -45,6 +45,14 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
             "compression": input.compression.to_string(),
         })
     });
+    let table = |table: &TableFacts| {
+        json!({
+            "name": table.path.to_string_lossy(),
+            "len_bytes": table.len_bytes,
+            "rows": table.rows,
+            "digest": hex(table.digest),
+        })
+    };
     let sections = report.sections.iter();
     let sections: Map<_, _> =
         sections.map(|(kind, len_bytes)| (kind.to_string().replace(' ', "_"), json!(len_bytes))).collect();
@@ -70,6 +78,8 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "inputs": inputs.collect::<Vec<_>>(),
+        "base": report.base.as_ref().map(table),
+        "tables": report.tables.iter().map(table).collect::<Vec<_>>(),
         "output": {
             "name": output.to_string_lossy(),
             "len_bytes": report.file_len_bytes,
