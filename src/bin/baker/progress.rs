@@ -69,8 +69,8 @@ impl Live {
     fn style(&self, template: &str, len: u64) {
         if self.bar.length() != Some(len) {
             self.bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-            self.bar.set_length(len);
             self.bar.set_position(0);
+            self.bar.set_length(len);
             self.bar.reset_eta();
         }
     }
