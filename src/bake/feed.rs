@@ -56,6 +56,15 @@ impl Piece {
         }
     }
 
+    /// Memory that can be used for another piece.
+    pub(super) fn into_text(self) -> Option<Vec<u8>> {
+        match self {
+            Piece::Text(piece) => Some(piece.bytes),
+            #[cfg(feature = "parquet")]
+            Piece::Parquet(_) => None,
+        }
+    }
+
     /// What its rows take up, more or less.
     pub(super) fn len_bytes(&self) -> usize {
         match self {

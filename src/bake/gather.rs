@@ -16,7 +16,7 @@ use rayon::ThreadPool;
 
 use super::bad_rows::BadRowsFile;
 use super::budget::Budget;
-use super::feed::{Feed, Parser, Piece, Work};
+use super::feed::{Feed, Parser, Work};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
 use super::origins::Origins;
@@ -149,8 +149,8 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         }
         let parser = own.as_mut().map(|(_, parser)| parser).expect("of this input");
         let result = parser.parse(&piece, &mut filler);
-        if let Piece::Text(piece) = piece {
-            pool.texts.lock().expect("no panic").push(piece.bytes);
+        if let Some(text) = piece.into_text() {
+            pool.texts.lock().expect("no panic").push(text);
         }
         if parsed.send((number, result.map(|()| batch))).is_err() {
             return;

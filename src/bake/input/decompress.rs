@@ -1,6 +1,7 @@
 //! Compressed bytes in, plain ones out, whatever the input's name says.
 
 use std::fmt;
+#[cfg(feature = "parquet")]
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -79,6 +80,7 @@ impl<'a> Stream<'a> {
         }
     }
 
+    #[cfg(feature = "parquet")]
     /// The file, if its bytes are those of the stream.
     pub(super) fn plain_file(&self) -> Option<io::Result<File>> {
         match self {

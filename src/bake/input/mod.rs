@@ -13,7 +13,9 @@ mod tests;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+#[cfg(feature = "parquet")]
+use std::io::Write;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,7 @@ use raw::Raw;
 
 pub use decompress::Compression;
 
+#[cfg(feature = "parquet")]
 const COPY_LEN_BYTES: usize = 256 << 10;
 
 /// One source of rows.
@@ -170,6 +173,7 @@ impl OpenInput<'_> {
         self.head.bytes[..self.head.len_bytes] == magic
     }
 
+    #[cfg(feature = "parquet")]
     /// A file with all bytes of an input of which nothing was read yet: the file itself, or
     /// an unnamed one in `temp_dir`. After this, all of the input has been read.
     pub(super) fn seekable(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
@@ -183,6 +187,7 @@ impl OpenInput<'_> {
         seekable.map_err(|error| self.fault(error))
     }
 
+    #[cfg(feature = "parquet")]
     fn copy_to(&mut self, temp_dir: &Path) -> io::Result<File> {
         let not_written = |error: io::Error| {
             let message = format!("must be copied to {}, which fails: {error}", temp_dir.display());

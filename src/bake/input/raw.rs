@@ -81,6 +81,7 @@ impl<'a> Raw<'a> {
         }
     }
 
+    #[cfg(feature = "parquet")]
     /// The regular file, if it is read from its beginning.
     pub(super) fn whole_file(&self) -> Option<io::Result<File>> {
         match &self.source {

@@ -34,6 +34,7 @@ pub enum Pack {
 
 /// What one column of one row has.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has columns of these types"))]
 pub(in crate::bake) enum Cell<'a> {
     Null,
     Bool(bool),
