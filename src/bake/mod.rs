@@ -259,10 +259,17 @@ fn finish(
     // Memory that is only held for a comparison.
     let parts = (context.options.verify == Verify::Full).then_some(parts);
     context.check_cancelled()?;
-    let layout = index::build(file.file(), &combined.records, budget, &mut |done, total| {
-        progress(Progress::Index { done, total });
+    // The disk takes the records while the index is made.
+    let (layout, synced) = std::thread::scope(|scope| {
+        let sync = scope.spawn(|| file.file().sync_data());
+        let layout = index::build(file.file(), &combined.records, budget, &mut |done, total| {
+            progress(Progress::Index { done, total });
+        });
+        (layout, sync.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let layout = layout.map_err(|error| BakeError::finish(output, error))?;
+    // What the disk could not take is told once, and not by the next sync again.
+    synced.map_err(|error| BakeError::output(output, error))?;
     let index_len_bytes = layout.file_len_bytes() - combined.records.records_len_bytes;
     clock.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes), progress);
 
