@@ -17,6 +17,7 @@ mod cut;
 mod error;
 mod feed;
 mod fill;
+mod finish;
 mod gather;
 mod index;
 mod input;
@@ -55,9 +56,8 @@ pub use parse::pack::Pack;
 pub use report::{Report, Stage, StageFacts, ValueLens};
 pub use shard::{Shard, ShardFault};
 
-use crate::format::header::Layout;
 use budget::Budget;
-use combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
+use finish::{Finish, OldTables};
 use gather::{Context, Gathered, gather};
 use old_table::OldTable;
 use origins::{Origins, Unit};
@@ -126,17 +126,17 @@ fn bake_within(
     let context = Context { options, budget: &budget, pool: &pool };
     let mut origins = Origins::default();
 
-    let new_file = || NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error));
-    let stream = match options.keys {
-        // Numbers and text have different orders, and which of them the keys are is only known at the end.
-        Keys::Auto => None,
-        _ if options.verify == Verify::Full || base.is_some() => None,
-        keys => Some(Stream::new(output, new_file()?, keys.kind(), options.duplicates, &pool, budget.threads)?),
-    };
+    // Whether there can be an output is known before the first row is read.
+    let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
+    // Numbers and text have different orders, and with Auto which of them the keys are is only known at the end.
+    let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
+    let stream = || Stream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
+    let stream = can_stream.then(stream).transpose()?;
     let gathered = gather(inputs, &context, &mut origins, stream, progress)?;
     let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
     clock.end(Stage::Read, Some(gathered.rows_read), Some(read_bytes), progress);
-    finish(gathered, OldTables { base, tables: Vec::new() }, &context, &origins, output, progress, clock)
+    Finish { context: &context, origins: &origins, output, progress, clock }
+        .all(gathered, OldTables { base, tables: Vec::new() })
 }
 
 /// Merges tables into one at `output`, which may be one of them.
@@ -210,7 +210,8 @@ fn merge_within(
     check_shard(options)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, budget: &budget, pool: &pool };
-    finish(Gathered::nothing(kind), OldTables { base, tables: opened }, &context, &origins, output, progress, clock)
+    let finish = Finish { context: &context, origins: &origins, output, progress, clock };
+    finish.all(Gathered::nothing(kind), OldTables { base, tables: opened })
 }
 
 /// What the keys of the input are, beside a base.
@@ -233,151 +234,5 @@ fn check_shard(options: &Options) -> Result<(), BakeError> {
     match shard.bounds_kind() {
         Some(bounds) if bounds != keys => Err(BakeError::ShardBounds { bounds, keys }),
         _ => Ok(()),
-    }
-}
-
-/// Tables that were baked before.
-struct OldTables {
-    /// Its rows give way to all others.
-    base: Option<OldTable>,
-    /// In the order in which they were given.
-    tables: Vec<OldTable>,
-}
-
-/// From sorted rows to a file that is in place.
-fn finish(
-    mut gathered: Gathered<'_>,
-    old: OldTables,
-    context: &Context<'_>,
-    origins: &Origins,
-    output: &Path,
-    progress: &mut dyn FnMut(Progress),
-    mut clock: Clock,
-) -> Result<Report, BakeError> {
-    let budget = context.budget;
-    let (file, combined, parts) = records(&mut gathered, &old, context, origins, output, progress, &mut clock)?;
-    // Memory that is only held for a comparison.
-    let parts = (context.options.verify == Verify::Full).then_some(parts);
-    context.check_cancelled()?;
-    // The disk takes the records while the index is made.
-    let (layout, synced) = std::thread::scope(|scope| {
-        let sync = scope.spawn(|| file.file().sync_data());
-        let layout = index::build(file.file(), &combined.records, budget, &mut |done, total| {
-            progress(Progress::Index { done, total });
-        });
-        (layout, sync.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    let layout = layout.map_err(|error| BakeError::finish(output, error))?;
-    // What the disk could not take is told once, and not by the next sync again.
-    synced.map_err(|error| BakeError::output(output, error))?;
-    let index_len_bytes = layout.file_len_bytes() - combined.records.records_len_bytes;
-    clock.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes), progress);
-
-    context.check_cancelled()?;
-    let (rows_total, file_len_bytes) = (layout.dimensions.row_count, layout.file_len_bytes());
-    verify::read_back(file.file(), output, &layout, budget, &mut |rows| {
-        let bytes = (u128::from(file_len_bytes) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
-        progress(Progress::Verify { bytes, bytes_total: file_len_bytes });
-    })?;
-    if let Some(parts) = parts {
-        verify::compare(file.file(), output, &combined.records, &parts, context, progress)?;
-    }
-    clock.end(Stage::Verify, Some(rows_total), Some(file_len_bytes), progress);
-
-    progress(Progress::Settle);
-    let placed = file.put_in_place();
-    let folder = placed.map_err(|error| match context.options.cancel.is_set() {
-        true => BakeError::Cancelled,
-        false => BakeError::output(output, error),
-    })?;
-    folder.sync_all().map_err(|error| BakeError::FolderSync { path: output.to_path_buf(), error })?;
-    clock.end(Stage::Settle, None, Some(file_len_bytes), progress);
-    Ok(report(gathered, &old, &combined, &layout, context, origins, clock))
-}
-
-/// Writes all records into a file.
-fn records(
-    gathered: &mut Gathered<'_>,
-    old: &OldTables,
-    context: &Context<'_>,
-    origins: &Origins,
-    output: &Path,
-    progress: &mut dyn FnMut(Progress),
-    clock: &mut Clock,
-) -> Result<(NewFile, Combined, Parts), BakeError> {
-    let mut parts = Parts {
-        kind: gathered.kind,
-        base: old.base.as_ref().map(|base| base.table.clone()),
-        tables: old.tables.iter().map(|old| old.table.clone()).collect(),
-        spilled: std::mem::take(&mut gathered.spilled),
-        last: gathered.last.take(),
-    };
-    if let Some(stream) = gathered.stream.take().filter(|stream| !stream.is_empty()) {
-        let streamed = stream.finish()?;
-        gathered.rows_streamed = streamed.records.row_count;
-        if parts.spilled.is_empty() && parts.last.is_none() {
-            refuse_duplicate(context, &gathered.tally, origins)?;
-            // All but the last rows were written while they were read.
-            clock.end(Stage::Write, None, None, progress);
-            return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
-        }
-        parts.tables.push(streamed.into_table().map_err(|error| BakeError::output(output, error))?);
-    }
-    let runs = parts.spilled.len();
-    gathered.merge_passes = reduce(&mut parts, context, &mut gathered.tally, progress)?;
-    if parts.spilled.len() < runs {
-        let merged = parts.spilled.iter().map(|run| (run.row_count, run.extent.len_bytes));
-        let (rows, len_bytes) = merged.fold((0, 0), |all, run| (all.0 + run.0, all.1 + run.1));
-        clock.end(Stage::Merge, Some(rows), Some(len_bytes), progress);
-    }
-    if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
-        // There may be another before it, of rows in different runs.
-        each_row(&parts, context, &mut gathered.tally, |_, _| context.check_cancelled())?;
-        refuse_duplicate(context, &gathered.tally, origins)?;
-    }
-    let file = NewFile::beside(output, &context.options.cancel).map_err(|error| BakeError::output(output, error))?;
-    let combined = combine(&parts, &file, output, context, &mut gathered.tally, progress)?;
-    refuse_duplicate(context, &gathered.tally, origins)?;
-    let records = &combined.records;
-    clock.end(Stage::Write, Some(records.row_count), Some(records.records_len_bytes), progress);
-    Ok((file, combined, parts))
-}
-
-fn report(
-    gathered: Gathered<'_>,
-    old: &OldTables,
-    combined: &Combined,
-    layout: &Layout,
-    context: &Context<'_>,
-    origins: &Origins,
-    clock: Clock,
-) -> Report {
-    let tally = &gathered.tally;
-    let first_text_origin = gathered.first_text_origin.filter(|_| context.options.keys == Keys::Auto);
-    let first_text_key = first_text_origin.map(|origin| origins.of(origin));
-    Report {
-        inputs: gathered.inputs,
-        base: old.base.as_ref().map(|base| base.facts.clone()),
-        tables: old.tables.iter().map(|old| old.facts.clone()).collect(),
-        rows_read: gathered.rows_read,
-        rows_streamed: gathered.rows_streamed,
-        bad_rows: gathered.bad_rows,
-        duplicates_dropped: tally.duplicates_dropped,
-        base_replaced: tally.base_replaced,
-        base_removed: tally.base_removed,
-        absent_removed: combined.removals - tally.base_removed,
-        runs: gathered.runs,
-        merge_passes: gathered.merge_passes,
-        rows: combined.records.row_count,
-        key_kind: combined.records.key_kind,
-        first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
-        file_len_bytes: layout.file_len_bytes(),
-        sections: layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
-        values_len_bytes: combined.records.values_len_bytes,
-        value_lens: combined.records.value_lens,
-        digest: layout.digest(),
-        stages: clock.stages(),
-        memory_limit_bytes: context.budget.memory_bytes,
-        threads: context.budget.threads,
     }
 }

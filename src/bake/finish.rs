@@ -1,0 +1,183 @@
+//! From sorted rows to a file that is in place.
+//!
+//! In: what was gathered, and old tables. Out: a file under its name, and the
+//! report. The stages that every bake ends with follow each other here.
+
+use std::panic;
+use std::path::Path;
+use std::thread;
+
+use super::combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
+use super::gather::{Context, Gathered};
+use super::old_table::OldTable;
+use super::origins::Origins;
+use super::place::NewFile;
+use super::report::Clock;
+use super::{BakeError, Duplicates, Keys, Progress, Report, Stage, Verify, index, verify};
+use crate::format::header::Layout;
+
+/// Tables that were baked before.
+pub(super) struct OldTables {
+    /// Its rows give way to all others.
+    pub(super) base: Option<OldTable>,
+    /// In the order in which they were given.
+    pub(super) tables: Vec<OldTable>,
+}
+
+/// What is left to do.
+pub(super) struct Finish<'c, 'p> {
+    pub(super) context: &'c Context<'c>,
+    pub(super) origins: &'c Origins,
+    pub(super) output: &'c Path,
+    pub(super) progress: &'p mut dyn FnMut(Progress),
+    pub(super) clock: Clock,
+}
+
+impl Finish<'_, '_> {
+    pub(super) fn all(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
+        let (file, combined, parts) = self.records(&mut gathered, &old)?;
+        // Memory that is only held for a comparison.
+        let parts = (self.context.options.verify == Verify::Full).then_some(parts);
+        self.context.check_cancelled()?;
+        let layout = self.index(&file, &combined)?;
+        self.context.check_cancelled()?;
+        self.verify(&file, &combined, &layout, parts)?;
+        self.place(file, &layout)?;
+        Ok(self.report(gathered, &old, &combined, &layout))
+    }
+
+    fn end(&mut self, stage: Stage, rows: Option<u64>, len_bytes: Option<u64>) {
+        self.clock.end(stage, rows, len_bytes, self.progress);
+    }
+
+    fn output_failed(&self, error: std::io::Error) -> BakeError {
+        BakeError::output(self.output, error)
+    }
+
+    /// Writes all records into a file.
+    fn records(
+        &mut self,
+        gathered: &mut Gathered<'_>,
+        old: &OldTables,
+    ) -> Result<(NewFile, Combined, Parts), BakeError> {
+        let context = self.context;
+        let mut parts = Parts {
+            kind: gathered.kind,
+            base: old.base.as_ref().map(|base| base.table.clone()),
+            tables: old.tables.iter().map(|old| old.table.clone()).collect(),
+            spilled: std::mem::take(&mut gathered.spilled),
+            last: gathered.last.take(),
+        };
+        if let Some(stream) = gathered.stream.take().filter(|stream| !stream.is_empty()) {
+            let streamed = stream.finish()?;
+            gathered.rows_streamed = streamed.records.row_count;
+            if parts.spilled.is_empty() && parts.last.is_none() {
+                refuse_duplicate(context, &gathered.tally, self.origins)?;
+                // All but the last rows were written while they were read.
+                self.end(Stage::Write, None, None);
+                return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
+            }
+            parts.tables.push(streamed.into_table().map_err(|error| self.output_failed(error))?);
+        }
+        let runs = parts.spilled.len();
+        gathered.merge_passes = reduce(&mut parts, context, &mut gathered.tally, self.progress)?;
+        if parts.spilled.len() < runs {
+            let merged = parts.spilled.iter().map(|run| (run.row_count, run.extent.len_bytes));
+            let (rows, len_bytes) = merged.fold((0, 0), |all, run| (all.0 + run.0, all.1 + run.1));
+            self.end(Stage::Merge, Some(rows), Some(len_bytes));
+        }
+        if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
+            // There may be another before it, of rows in different runs.
+            each_row(&parts, context, &mut gathered.tally, |_, _| context.check_cancelled())?;
+            refuse_duplicate(context, &gathered.tally, self.origins)?;
+        }
+        let file = NewFile::beside(self.output, &context.options.cancel).map_err(|error| self.output_failed(error))?;
+        let combined = combine(&parts, &file, self.output, context, &mut gathered.tally, self.progress)?;
+        refuse_duplicate(context, &gathered.tally, self.origins)?;
+        let records = &combined.records;
+        self.end(Stage::Write, Some(records.row_count), Some(records.records_len_bytes));
+        Ok((file, combined, parts))
+    }
+
+    fn index(&mut self, file: &NewFile, combined: &Combined) -> Result<Layout, BakeError> {
+        let (context, progress) = (self.context, &mut *self.progress);
+        // The disk takes the records while the index is made.
+        let (layout, synced) = thread::scope(|scope| {
+            let sync = scope.spawn(|| file.file().sync_data());
+            let layout = index::build(file.file(), &combined.records, context.budget, &mut |done, total| {
+                progress(Progress::Index { done, total });
+            });
+            (layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic)))
+        });
+        let layout = layout.map_err(|error| BakeError::finish(self.output, error))?;
+        // What the disk could not take is told once, and not by the next sync again.
+        synced.map_err(|error| self.output_failed(error))?;
+        let index_len_bytes = layout.file_len_bytes() - combined.records.records_len_bytes;
+        self.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes));
+        Ok(layout)
+    }
+
+    /// Reads the file back, and compares its rows with some parts.
+    fn verify(
+        &mut self,
+        file: &NewFile,
+        combined: &Combined,
+        layout: &Layout,
+        parts: Option<Parts>,
+    ) -> Result<(), BakeError> {
+        let (context, progress) = (self.context, &mut *self.progress);
+        let (rows_total, bytes_total) = (layout.dimensions.row_count, layout.file_len_bytes());
+        verify::read_back(file.file(), self.output, layout, context.budget, &mut |rows| {
+            let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
+            progress(Progress::Verify { bytes, bytes_total });
+        })?;
+        if let Some(parts) = parts {
+            verify::compare(file.file(), self.output, &combined.records, &parts, context, progress)?;
+        }
+        self.end(Stage::Verify, Some(rows_total), Some(bytes_total));
+        Ok(())
+    }
+
+    fn place(&mut self, file: NewFile, layout: &Layout) -> Result<(), BakeError> {
+        (self.progress)(Progress::Settle);
+        let folder = file.put_in_place().map_err(|error| match self.context.options.cancel.is_set() {
+            true => BakeError::Cancelled,
+            false => self.output_failed(error),
+        })?;
+        let path = self.output.to_path_buf();
+        folder.sync_all().map_err(|error| BakeError::FolderSync { path, error })?;
+        self.end(Stage::Settle, None, Some(layout.file_len_bytes()));
+        Ok(())
+    }
+
+    fn report(self, gathered: Gathered<'_>, old: &OldTables, combined: &Combined, layout: &Layout) -> Report {
+        let (context, tally) = (self.context, &gathered.tally);
+        let first_text_origin = gathered.first_text_origin.filter(|_| context.options.keys == Keys::Auto);
+        let first_text_key = first_text_origin.map(|origin| self.origins.of(origin));
+        Report {
+            inputs: gathered.inputs,
+            base: old.base.as_ref().map(|base| base.facts.clone()),
+            tables: old.tables.iter().map(|old| old.facts.clone()).collect(),
+            rows_read: gathered.rows_read,
+            rows_streamed: gathered.rows_streamed,
+            bad_rows: gathered.bad_rows,
+            duplicates_dropped: tally.duplicates_dropped,
+            base_replaced: tally.base_replaced,
+            base_removed: tally.base_removed,
+            absent_removed: combined.removals - tally.base_removed,
+            runs: gathered.runs,
+            merge_passes: gathered.merge_passes,
+            rows: combined.records.row_count,
+            key_kind: combined.records.key_kind,
+            first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
+            file_len_bytes: layout.file_len_bytes(),
+            sections: layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
+            values_len_bytes: combined.records.values_len_bytes,
+            value_lens: combined.records.value_lens,
+            digest: layout.digest(),
+            stages: self.clock.stages(),
+            memory_limit_bytes: context.budget.memory_bytes,
+            threads: context.budget.threads,
+        }
+    }
+}
