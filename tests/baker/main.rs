@@ -6,6 +6,7 @@
 mod support;
 
 mod failures;
+mod faults;
 mod keys;
 mod options;
 mod places;

@@ -1,0 +1,99 @@
+//! Outputs and folders that are not what they should be.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+
+use super::*;
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_folder_that_takes_no_file_is_named() {
+    let scene = Scene::new();
+    scene.folder.write("rows.csv", rows_to_spill());
+    // Not even root can make a file below /proc.
+    let why = "No such file or directory (os error 2)";
+    scene.refuses(
+        &["rows.csv", "-o", "/proc/table.db"],
+        b"",
+        &format!("/proc/table.db: {why}: nothing was put in place"),
+    );
+    for (temp_dir, why) in [
+        ("/proc", why),
+        ("missing", why),
+        ("rows.csv", "Not a directory (os error 20)"),
+        ("storage.db/temp", "Not a directory (os error 20)"),
+    ] {
+        let args = [&["rows.csv", "--temp-dir", temp_dir], &LEAST_MEMORY[..]].concat();
+        let message = format!(
+            "temporary files in {temp_dir}: {why}: nothing was put in place; give another folder with --temp-dir"
+        );
+        scene.refuses(&args, b"", &message);
+    }
+}
+
+#[test]
+fn a_folder_that_the_user_may_not_write_to_is_named() {
+    let scene = Scene::new();
+    scene.folder.write("rows.csv", rows_to_spill());
+    let set_mode = |name, mode| {
+        std::fs::set_permissions(scene.folder.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode("", 0o555);
+    set_mode("temp", 0o777);
+    std::fs::write(scene.folder.path("temp/old.db"), &scene.before).unwrap();
+    set_mode("temp/old.db", 0o444);
+    let is_root = std::fs::metadata(scene.folder.path("")).unwrap().uid() == 0;
+    let refused = |args: &[&str]| {
+        let mut command = scene.baker(args);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        scene.folder.run(&mut command, b"")
+    };
+    let denied = "Permission denied (os error 13): nothing was put in place";
+    refused(&["rows.csv"]).fails(&format!("storage.db: {denied}"));
+    let args = [&["rows.csv", "-o", "temp/new.db", "--temp-dir", "."], &LEAST_MEMORY[..]].concat();
+    refused(&args).fails(&format!("temporary files in .: {denied}; give another folder with --temp-dir"));
+    // The folder says who may put a file in place of another, not the file.
+    let args = [&["rows.csv", "-o", "temp/old.db"], &LEAST_MEMORY[..]].concat();
+    refused(&args).succeeds();
+    assert_eq!(scene.folder.open("temp/old.db").len(), 4200);
+    std::fs::remove_file(scene.folder.path("temp/old.db")).unwrap();
+    set_mode("", 0o755);
+    scene.assert_untouched();
+    assert_eq!(scene.folder.names(), ["rows.csv", "storage.db", "temp"]);
+}
+
+#[test]
+fn an_output_that_is_no_file_is_not_replaced() {
+    let scene = Scene::new();
+    make_fifo(&scene.folder, "fifo");
+    let socket = std::os::unix::net::UnixListener::bind(scene.folder.path("socket")).unwrap();
+    for output in ["fifo", "socket", "/dev/full", "/dev/stdout"] {
+        // Where standard output is: a pipe behind links.
+        let message = match output {
+            "/dev/stdout" => continue,
+            _ => format!("{output}: is not a regular file, and will not be replaced: nothing was put in place"),
+        };
+        scene.refuses(&["-", "-o", output], b"2,two\n", &message);
+    }
+    drop(socket);
+    scene.refuses(&["-", "-o", "temp"], b"2,two\n", "temp: is a folder: name a file in it: nothing was put in place");
+    scene.refuses(&["-", "-o", "temp/"], b"2,two\n", "temp/: is a folder: name a file in it: nothing was put in place");
+}
+
+#[test]
+fn a_link_is_replaced_wherever_it_leads() {
+    let scene = Scene::new();
+    for target in ["missing.db", "temp", "storage.db", "link.db"] {
+        symlink(target, scene.folder.path("link.db")).unwrap();
+        let ended = scene.folder.run(&mut scene.baker(&["-", "-o", "link.db"]), b"2,two\n");
+        ended.succeeds();
+        assert!(std::fs::symlink_metadata(scene.folder.path("link.db")).unwrap().is_file(), "{target}");
+        assert_eq!(scene.folder.open("link.db").get(2).unwrap(), Some(&b"two"[..]));
+        std::fs::remove_file(scene.folder.path("link.db")).unwrap();
+        scene.assert_untouched();
+    }
+    assert_eq!(scene.folder.names(), ["storage.db", "temp"]);
+}

@@ -1,0 +1,107 @@
+//! Rows without end: they are refused by their line, in little memory.
+
+use flate2::write::GzEncoder;
+
+use super::memory::{LastWords, REFUSAL_MAX_BYTES, long_name, run};
+use super::*;
+
+const GIB: usize = 1 << 30;
+const CHUNK_LEN_BYTES: usize = 1 << 20;
+/// One eighth of the memory.
+const ROW_LEN_MAX_BYTES: usize = 2 << 20;
+
+/// Bakes what a process is fed with, and expects that it is refused at this line as one row.
+#[track_caller]
+fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut dyn Write) + Send) {
+    let scene = Scene::new();
+    // Standard input, by a name that is long.
+    std::os::unix::fs::symlink("/dev/stdin", scene.folder.path("rows")).unwrap();
+    let name = long_name("rows");
+    let mut command = scene.folder.command(BAKER);
+    command.args([&*name, "--temp-dir", "temp"]).args(LEAST_MEMORY).args(args);
+    let took = run(command, LastWords::Error, feed);
+    println!("{what}: {} KiB at most", took.peak_bytes >> 10);
+    let message = format!(
+        "baker: {name}:{line}: a row of more than {ROW_LEN_MAX_BYTES} bytes begins here: close its quote, split the value, \
+         or, up to 1073741824 bytes, give eight times its length with --memory\n"
+    );
+    assert_eq!(took.last_words.replace(&name, "NAME"), message.replace(&name, "NAME"), "{what}");
+    assert!(took.peak_bytes <= REFUSAL_MAX_BYTES, "{what}: {} KiB", took.peak_bytes >> 10);
+    scene.assert_untouched();
+}
+
+/// Some bytes, and then as many of one as make a GiB, for as long as the process takes them.
+fn gib_of(start: &'static [u8], byte: u8) -> impl FnOnce(&mut dyn Write) + Send {
+    move |stdin| {
+        let chunk = vec![byte; CHUNK_LEN_BYTES];
+        let _ =
+            stdin.write_all(start).and_then(|()| (0..GIB / CHUNK_LEN_BYTES).try_for_each(|_| stdin.write_all(&chunk)));
+    }
+}
+
+#[test]
+fn a_line_of_a_gib_is_refused_by_its_number() {
+    assert_endless("one value", 1, &[], gib_of(b"1,", b'x'));
+    assert_endless("one value behind rows", 4, &[], gib_of(b"1,a\n2,\"b\nc\"\n3,", b'x'));
+    assert_endless("one key", 1, &["--keys", "bytes"], gib_of(b"", b'x'));
+    assert_endless("a quoted value", 2, &[], gib_of(b"1,a\n2,\"", b'x'));
+    assert_endless("a quoted value of lines", 2, &[], gib_of(b"1,a\n2,\"", b'\n'));
+    assert_endless("a quoted value of quotes", 2, &[], gib_of(b"1,a\n2,\"", b'"'));
+    assert_endless("delimiters", 1, &[], gib_of(b"1", b','));
+    assert_endless("zeros", 1, &[], gib_of(b"", 0));
+    assert_endless(
+        "a JSON string",
+        2,
+        &["--format", "jsonl"],
+        gib_of(b"{\"key\":1,\"value\":0}\n{\"key\":2,\"value\":\"", b'x'),
+    );
+    assert_endless("a header", 1, &["--header"], gib_of(b"id", b'x'));
+}
+
+#[test]
+fn an_input_without_end_is_refused() {
+    let scene = Scene::new();
+    let message = "/dev/zero:1: a row of more than 2097152 bytes begins here: close its quote, split the value, \
+                   or, up to 1073741824 bytes, give eight times its length with --memory";
+    scene.refuses(&[&["/dev/zero"], &LEAST_MEMORY[..]].concat(), b"", message);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A GiB of one byte behind a start, compressed to a megabyte or less: the same member or frame again and again.
+fn bomb(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -> Vec<u8> {
+    let part = compress(&vec![byte; 8 << 20]);
+    let bomb = [compress(start), part.repeat(GIB / (8 << 20))].concat();
+    assert!(bomb.len() < 5 << 18, "{} bytes", bomb.len());
+    bomb
+}
+
+#[test]
+fn a_gib_that_was_compressed_to_a_megabyte_is_refused_in_little_memory() {
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 3).unwrap();
+    for (what, start, byte) in [("zeros", &b""[..], 0), ("a quoted field", b"1,a\n2,\"", b'x')] {
+        let line = if start.is_empty() { 1 } else { 2 };
+        for (compression, bomb) in [("gzip", bomb(gzip, start, byte)), ("zstd", bomb(zstd, start, byte))] {
+            assert_endless(&format!("{what} in {compression}"), line, &[], move |stdin| {
+                let _ = stdin.write_all(&bomb);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_zstd_window_that_is_larger_than_any_memory_is_refused() {
+    let scene = Scene::new();
+    // A frame whose header asks for a window of 2 GiB.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (31 - 10) << 3];
+    frame.extend_from_slice(&[0; 64]);
+    let ended = scene.folder.run(&mut scene.baker(&[&["-"], &LEAST_MEMORY[..]].concat()), &frame);
+    let message =
+        "cannot be decompressed as zstd: Frame requires too much memory for decoding, within the first 70 bytes";
+    ended.fails(&format!("standard input: {message}: copy or compress it again"));
+    scene.assert_untouched();
+}

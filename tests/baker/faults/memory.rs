@@ -1,0 +1,132 @@
+//! What a bake takes of memory, whatever it reads.
+
+use std::io::{PipeReader, Read};
+use std::process::Stdio;
+use std::thread;
+
+use rustix::pipe::fcntl_setpipe_size;
+
+use super::*;
+
+const MEMORY_BYTES: u64 = 16 << 20;
+/// The code of the program as far as it is in memory, and what its threads and decompressors take.
+const BASE_BYTES: u64 = 12 << 20;
+
+/// What a process took, in its own words of /proc.
+pub(super) struct Took {
+    /// All of its pages at once, at most.
+    pub(super) peak_bytes: u64,
+    pub(super) last_words: String,
+}
+
+/// A name of a file in the current folder that is nearly as long as a name can be. What is said of it does not fit
+/// into a pipe of one page.
+pub(super) fn long_name(name: &str) -> String {
+    format!("{}{name}", "./".repeat(2030))
+}
+
+/// Runs a bake that writes its last words to a pipe which does not hold them. When they begin, all else is done, and the
+/// process waits: that is when it is asked what it took.
+pub(super) fn run(mut command: Command, last_words: LastWords, feed: impl FnOnce(&mut dyn Write) + Send) -> Took {
+    let (mut words, writer) = std::io::pipe().unwrap();
+    assert_eq!(fcntl_setpipe_size(&writer, 4096).unwrap(), 4096);
+    match last_words {
+        LastWords::Summary => command.stdout(writer).stderr(Stdio::null()),
+        LastWords::Error => command.stdout(Stdio::null()).stderr(writer).arg("-q"),
+    };
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    // It has the other end of the pipe as well.
+    drop(command);
+    let mut stdin = child.stdin.take().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || feed(&mut stdin));
+        let mut text = vec![0];
+        words.read_exact(&mut text).unwrap();
+        let peak_bytes = peak_bytes(child.id());
+        rest(words, &mut text);
+        let success = child.wait().unwrap().success();
+        let last_words = String::from_utf8(text).unwrap();
+        assert_eq!(success, matches!(last_words_of(&last_words), LastWords::Summary), "{last_words}");
+        Took { peak_bytes, last_words }
+    })
+}
+
+/// What a bake ends with.
+#[derive(Clone, Copy)]
+pub(super) enum LastWords {
+    Summary,
+    Error,
+}
+
+fn last_words_of(text: &str) -> LastWords {
+    if text.starts_with("baker: ") { LastWords::Error } else { LastWords::Summary }
+}
+
+fn rest(mut words: PipeReader, text: &mut Vec<u8>) {
+    words.read_to_end(text).unwrap();
+}
+
+fn peak_bytes(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process that waits");
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Bakes rows in the least memory, and holds what that took against it.
+#[track_caller]
+fn assert_bounded(what: &str, args: &[&str], feed: impl FnOnce(&mut dyn Write) + Send) {
+    let scene = Scene::new();
+    let mut command = scene.folder.command(BAKER);
+    command.args(["-", "-o", &long_name("storage.db")]).args(LEAST_MEMORY).args(args);
+    let took = run(command, LastWords::Summary, feed);
+    let len_bytes = std::fs::metadata(scene.folder.path("storage.db")).unwrap().len();
+    println!("{what}: {} KiB at most, for a file of {} KiB", took.peak_bytes >> 10, len_bytes >> 10);
+    assert!(len_bytes > MEMORY_BYTES, "{what}: a file of {len_bytes} bytes shows nothing");
+    let most_bytes = MEMORY_BYTES * 13 / 10 + BASE_BYTES;
+    assert!(
+        took.peak_bytes <= most_bytes,
+        "{what}: {} KiB, where {} are allowed",
+        took.peak_bytes >> 10,
+        most_bytes >> 10
+    );
+    scene.assert_clean();
+}
+
+/// Writes rows of numbers: 0 to `count`, or each as often in another order.
+fn rows_of(count: u64, step: u64, prefix: &'static str, value: Vec<u8>) -> impl FnOnce(&mut dyn Write) + Send {
+    move |stdin| {
+        let mut stdin = std::io::BufWriter::with_capacity(1 << 20, stdin);
+        for number in 0..count {
+            let key = number * step % count;
+            write!(stdin, "{prefix}{key:08},").unwrap();
+            stdin.write_all(&value).unwrap();
+            stdin.write_all(b"\n").unwrap();
+        }
+    }
+}
+
+const BYTES: &[&str] = &["--keys", "bytes"];
+
+#[test]
+fn short_rows_are_baked_in_the_memory_that_was_given() {
+    const COUNT: u64 = 800_011;
+    const SHUFFLED: u64 = 123_457;
+    assert_bounded("short rows, numbers, sorted", &[], rows_of(COUNT, 1, "", vec![]));
+    assert_bounded("short rows, numbers, shuffled", &[], rows_of(COUNT, SHUFFLED, "", vec![]));
+    assert_bounded("short rows, bytes, sorted", BYTES, rows_of(COUNT, 1, "key", vec![]));
+    assert_bounded("short rows, bytes, shuffled", BYTES, rows_of(COUNT, SHUFFLED, "key", vec![]));
+}
+
+#[test]
+fn long_rows_are_baked_in_the_memory_that_was_given() {
+    // As long in 16 MiB as 1 MB in 64.
+    const COUNT: u64 = 101;
+    let value = || vec![b'v'; 250_000];
+    assert_bounded("long rows, numbers, sorted", &[], rows_of(COUNT, 1, "", value()));
+    assert_bounded("long rows, numbers, shuffled", &[], rows_of(COUNT, 7, "", value()));
+    assert_bounded("long rows, bytes, sorted", BYTES, rows_of(COUNT, 1, "key", value()));
+    assert_bounded("long rows, bytes, shuffled", BYTES, rows_of(COUNT, 7, "key", value()));
+}
+
+/// The most that a bake may take that refuses what it reads.
+pub(super) const REFUSAL_MAX_BYTES: u64 = MEMORY_BYTES + BASE_BYTES;

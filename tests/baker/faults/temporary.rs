@@ -1,0 +1,110 @@
+//! Temporary files that do not give back what they were given.
+
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Stdio};
+
+use super::*;
+
+/// A bake that has read these rows, and waits for more on standard input.
+fn waiting(scene: &Scene, rows: &[u8], args: &[&str]) -> Child {
+    scene.folder.write("rows.csv", rows);
+    let args = [&["rows.csv", "-"], args, &LEAST_MEMORY[..]].concat();
+    scene.baker(&args).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// Its file without a name, once so much is in it.
+fn unnamed(child: &mut Child, len_min_bytes: u64) -> std::fs::File {
+    eventually("a file without a name", || {
+        assert!(child.try_wait().unwrap().is_none(), "it ends early");
+        unnamed_files(child, len_min_bytes).pop()
+    })
+}
+
+fn flip_byte(file: &std::fs::File, at: u64) {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+const REMEDY: &str = "nothing was put in place; check the disk, or give another folder with --temp-dir";
+
+#[test]
+fn spilled_rows_that_come_back_damaged_are_an_error() {
+    // In the first block, in one of its values, and in another block.
+    for (at, block) in [(0, 0), (3000, 0), (5_000_000, 5_000_000 / 65_536 * 65_536)] {
+        let scene = Scene::new();
+        let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
+        let spilled = unnamed(&mut child, at + 65_536);
+        flip_byte(&spilled, at);
+        end_of(child)
+            .fails(&format!("temporary files in temp: byte {block} and on are not what was written: {REMEDY}"));
+        scene.assert_untouched();
+    }
+}
+
+#[test]
+fn spilled_rows_that_are_cut_off_are_an_error() {
+    let scene = Scene::new();
+    let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
+    // All of the run: what was cut off is not written again.
+    let spilled = unnamed(&mut child, 5_000_000);
+    eventually("the whole run", || {
+        let before = spilled.metadata().unwrap().len();
+        std::thread::sleep(Duration::from_millis(50));
+        (spilled.metadata().unwrap().len() == before).then_some(())
+    });
+    spilled.set_len(100_000).unwrap();
+    let ended = end_of(child);
+    ended.fails("temporary files in temp: failed to fill whole buffer: nothing was put in place; give another folder with --temp-dir");
+    scene.assert_untouched();
+}
+
+#[test]
+fn records_that_come_back_damaged_are_an_error() {
+    let scene = Scene::new();
+    // Sorted rows go into the new file at once.
+    let mut child = waiting(&scene, &sorted_rows(8000, 1000), &[]);
+    let new = unnamed(&mut child, 4_500_000);
+    flip_byte(&new, 4_100_000);
+    let ended = end_of(child);
+    assert!(ended.err.starts_with("baker: reading back what was written: "), "{ended:?}");
+    assert!(ended.err.ends_with(": nothing was put in place; check disk and memory\n"), "{ended:?}");
+    assert_eq!(ended.status.code(), Some(1));
+    scene.assert_untouched();
+}
+
+#[test]
+fn a_temporary_folder_may_go_once_its_file_is_there_and_not_before() {
+    let scene = Scene::new();
+    let mut child = waiting(&scene, b"", &["--temp-dir", "temp"]);
+    // It has begun: the new file has no name.
+    unnamed(&mut child, 0);
+    std::fs::remove_dir(scene.folder.path("temp")).unwrap();
+    feed(&mut child, &rows_to_spill());
+    let why = "No such file or directory (os error 2)";
+    end_of(child).fails(&format!(
+        "temporary files in temp: {why}: nothing was put in place; give another folder with --temp-dir"
+    ));
+    scene.assert_untouched();
+
+    std::fs::create_dir(scene.folder.path("temp")).unwrap();
+    let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
+    unnamed(&mut child, 1);
+    std::fs::remove_dir(scene.folder.path("temp")).unwrap();
+    end_of(child).succeeds();
+    assert_eq!(scene.folder.open("storage.db").len(), 4200);
+    assert_eq!(scene.folder.names(), ["rows.csv", "storage.db"]);
+}
+
+#[test]
+fn an_output_folder_that_goes_while_rows_are_read_is_named() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.folder.path("out")).unwrap();
+    let mut child = waiting(&scene, b"", &["--temp-dir", "temp", "-o", "out/table.db"]);
+    unnamed(&mut child, 0);
+    std::fs::remove_dir(scene.folder.path("out")).unwrap();
+    feed(&mut child, b"2,two\n");
+    end_of(child).fails("out/table.db: No such file or directory (os error 2): nothing was put in place");
+    scene.assert_untouched();
+    assert_eq!(scene.folder.names(), ["rows.csv", "storage.db", "temp"]);
+}
