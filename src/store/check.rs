@@ -17,9 +17,12 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
 
 /// Bytes that are read before their pages are given back: whole blocks.
-const WINDOW_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
+const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// Keys that are looked up together.
 const BATCH_KEYS: usize = 256;
+/// Keys of a sample that are looked up before the pages they touched are given back. The system maps what lies around
+/// each of them, too: 64 KiB or more, of pilots and of places.
+const SAMPLE_BATCH_KEYS: usize = 8;
 
 /// How a file is checked. What is checked is the same, but for the keys that are
 /// looked up.
@@ -93,7 +96,8 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     on_threads(ranges, check, &mut || ()).into_iter().collect()
 }
 
-/// The windows of a part of a section. Each is given back when the next is taken.
+/// The windows of a part of a section. Each is given back when the next is taken, and again with that one: where a
+/// window begins, the system maps what lies in front of it, too.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,
@@ -102,7 +106,7 @@ fn windows<'s>(
 ) -> impl Iterator<Item = &'s [u8]> {
     let end = part.end;
     part.step_by(WINDOW_LEN_BYTES).map(move |start| {
-        release(store, plan, section, start.saturating_sub(WINDOW_LEN_BYTES)..start);
+        release(store, plan, section, start.saturating_sub(2 * WINDOW_LEN_BYTES)..start);
         &store.section(section)[start..end.min(start + WINDOW_LEN_BYTES)]
     })
 }
@@ -170,7 +174,8 @@ fn rows_of<'s, K: LookupKey>(
         offset_bytes += record.len_bytes(align_bytes) as u64;
         if offset_bytes - released_bytes >= WINDOW_LEN_BYTES as u64 {
             lookups.find(&mut astray);
-            release(store, plan, &store.layout.records, released_bytes as usize..offset_bytes as usize);
+            let from_bytes = (released_bytes as usize).saturating_sub(WINDOW_LEN_BYTES);
+            release(store, plan, &store.layout.records, from_bytes..offset_bytes as usize);
             done.fetch_add((row + 1 - told_row) as u64, Ordering::Relaxed);
             tell();
             (released_bytes, told_row) = (offset_bytes, row + 1);
@@ -232,6 +237,8 @@ fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize
 struct Lookups<'s, K> {
     store: &'s Store,
     plan: &'s Plan,
+    /// As many are looked up together.
+    batch_keys: usize,
     rows: Vec<usize>,
     keys: Vec<K>,
     answers_at_bytes: Vec<u64>,
@@ -239,8 +246,9 @@ struct Lookups<'s, K> {
 
 impl<'s, K: LookupKey> Lookups<'s, K> {
     fn new(store: &'s Store, plan: &'s Plan) -> Self {
-        let (rows, keys) = (Vec::with_capacity(BATCH_KEYS), Vec::with_capacity(BATCH_KEYS));
-        Lookups { store, plan, rows, keys, answers_at_bytes: Vec::with_capacity(BATCH_KEYS) }
+        let batch_keys = if plan.lookup_rows > 1 { SAMPLE_BATCH_KEYS } else { BATCH_KEYS };
+        let (rows, keys) = (Vec::with_capacity(batch_keys), Vec::with_capacity(batch_keys));
+        Lookups { store, plan, batch_keys, rows, keys, answers_at_bytes: Vec::with_capacity(batch_keys) }
     }
 
     #[inline(always)]
@@ -248,7 +256,7 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         self.rows.push(row);
         self.keys.push(key);
         self.answers_at_bytes.push(answer_at_bytes);
-        if self.keys.len() == BATCH_KEYS {
+        if self.keys.len() == self.batch_keys {
             self.find(astray);
         }
     }
