@@ -10,7 +10,7 @@ use super::*;
 
 const MEMORY_BYTES: u64 = 16 << 20;
 /// The code of the program as far as it is in memory, and what its threads and decompressors take.
-const BASE_BYTES: u64 = 12 << 20;
+const BASE_BYTES: u64 = 14 << 20;
 
 /// What a process took, in its own words of /proc.
 pub(super) struct Took {
