@@ -7,6 +7,7 @@
 #
 # ROWS="1000000 10000000 100000000", MEMORY=1GiB and ROUNDS=3 can be set.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
 ROWS=${ROWS:-1000000 10000000 100000000}
@@ -19,10 +20,16 @@ cargo build --release --quiet --bin baker
 mkdir -p "$folder"
 trap 'rm -rf "$folder"' EXIT
 
-# Rows of unique numbers in shuffled order, the same each time: COUNT, VALUE LENGTH.
-rows() {
+# Numbers from 0 to below the first argument, as many as the second says, shuffled, the same each time.
+numbers() {
     # What openssl is told when nobody reads on is no fault.
-    shuf -i "0-$(($1 - 1))" --random-source=<(openssl enc -aes-256-ctr -pass pass:1 -nosalt </dev/zero 2>/dev/null) |
+    shuf -i "0-$(($1 - 1))" -n "$2" \
+        --random-source=<(openssl enc -aes-256-ctr -pass pass:1 -nosalt </dev/zero 2>/dev/null)
+}
+
+# Rows of all numbers below COUNT: COUNT, VALUE LENGTH.
+rows() {
+    numbers "$1" "$1" |
         awk -v len="$2" '
             BEGIN { while (length(pad) < len) pad = pad "abcdefghijklmnopqrstuvwxyz0123456789" }
             { printf "%s,%s_%s\n", $1, $1, substr(pad, 1, len - 1 - length($1)) }'
@@ -57,7 +64,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
 done
 
 printf '== the same table as a base, and 10000 new rows: a copy and an update by turns\n'
-shuf -i 0-20000000 -n 10000 --random-source="$baker" | sed 's/$/,changed/' >"$folder/delta.csv"
+numbers 20000000 10000 | sed 's/$/,changed/' >"$folder/delta.csv"
 for ((round = 1; round <= ROUNDS; round++)); do
     copied=$(seconds sh -c 'cp "$1/rows.db" "$1/copy.db" && sync "$1/copy.db"' sh "$folder")
     updated=$(seconds "$baker" --quiet --base "$folder/rows.db" -o "$folder/copy.db" "$folder/delta.csv")

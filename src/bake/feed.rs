@@ -25,10 +25,17 @@ const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
 
 /// A piece on its way to a parser.
 pub(super) struct Work {
-    pub(super) number: u64,
+    pub(super) ticket: Ticket,
     pub(super) piece: Piece,
     pub(super) input: Arc<InputSpec>,
     pub(super) is_first: bool,
+}
+
+/// A piece's place in the order of the input, and the room that it takes among those under way.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    pub(super) number: u64,
+    pub(super) passes: usize,
 }
 
 /// What parsers know of an input.
@@ -156,8 +163,8 @@ impl<'p> Feed<'p> {
                 Ok(()) => {}
                 // In its turn: what is wrong with rows in front of it is told first.
                 Err(Stop::Failed(error)) => {
-                    if let Ok(number) = self.number() {
-                        let _ = self.parsed.send((number, Err(error)));
+                    if let Ok(ticket) = self.ticket(0) {
+                        let _ = self.parsed.send((ticket, Err(error)));
                     }
                     break;
                 }
@@ -263,18 +270,22 @@ impl<'p> Feed<'p> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), Stop> {
         self.context.check_cancelled()?;
-        let number = self.number()?;
-        self.work.send(Work { number, piece, input, is_first }).map_err(|_| Stop::Closed)?;
+        let ticket = self.ticket(piece.len_bytes())?;
+        self.work.send(Work { ticket, piece, input, is_first }).map_err(|_| Stop::Closed)?;
         let input_bytes = self.read_bytes + read_bytes;
         progress(Progress::Read { input_bytes, rows: self.rows_read.load(Ordering::Relaxed) });
         Ok(())
     }
 
-    /// The number of the next piece, when there is room for it.
-    fn number(&mut self) -> Result<u64, Stop> {
-        self.window.send(()).map_err(|_| Stop::Closed)?;
+    /// The next piece's, when there is room for it. A row can be much longer than pieces are, and takes the room of many.
+    fn ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
+        let budget = self.context.budget;
+        let passes = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_under_way());
+        for _ in 0..passes {
+            self.window.send(()).map_err(|_| Stop::Closed)?;
+        }
         self.next += 1;
-        Ok(self.next - 1)
+        Ok(Ticket { number: self.next - 1, passes })
     }
 }
 

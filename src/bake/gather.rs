@@ -16,7 +16,7 @@ use rayon::ThreadPool;
 
 use super::bad_rows::BadRowsFile;
 use super::budget::Budget;
-use super::feed::{Feed, Parser, Work};
+use super::feed::{Feed, Parser, Ticket, Work};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
 use super::origins::Origins;
@@ -85,7 +85,7 @@ impl Gathered<'_> {
 }
 
 /// A batch, or why there is none.
-pub(super) type Parsed = (u64, Result<Batch, BakeError>);
+pub(super) type Parsed = (Ticket, Result<Batch, BakeError>);
 
 /// Memory that was used and can be used again.
 #[derive(Default)]
@@ -139,7 +139,7 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
     loop {
         // One at a time waits for work, the others for the lock.
         let Ok(work) = works.lock().expect("no panic").recv() else { return };
-        let Work { number, piece, input, is_first } = work;
+        let Work { ticket, piece, input, is_first } = work;
         let mut batch = pool.batch();
         let first_line = piece.first_line();
         batch.begin(context.options.keys.kind(), piece.len_bytes(), first_line, input.origin + first_line);
@@ -152,7 +152,7 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         if let Some(text) = piece.into_text() {
             pool.texts.lock().expect("no panic").push(text);
         }
-        if parsed.send((number, result.map(|()| batch))).is_err() {
+        if parsed.send((ticket, result.map(|()| batch))).is_err() {
             return;
         }
     }
@@ -213,12 +213,12 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
     /// Takes batches in the order of the input, whatever order they come in.
     fn run(mut self, batches: Receiver<Parsed>, passes: Receiver<()>) -> Result<Gathered<'b>, BakeError> {
         let (mut early, mut next) = (BTreeMap::new(), 0);
-        for (number, batch) in batches {
-            early.insert(number, batch);
-            while let Some(batch) = early.remove(&next) {
+        for (ticket, batch) in batches {
+            early.insert(ticket.number, (ticket.passes, batch));
+            while let Some((room, batch)) = early.remove(&next) {
                 next += 1;
-                // Every piece has taken its pass before it was sent.
-                let _ = passes.recv();
+                // Every piece has taken its passes before it was sent.
+                passes.iter().take(room).for_each(|()| ());
                 self.take(batch?)?;
             }
         }

@@ -17,6 +17,8 @@ const SMALL_LEN_BYTES: usize = 64 << 10;
 pub(in crate::bake) struct Arena {
     memory: Option<MmapMut>,
     len_bytes: usize,
+    /// The most that was appended: the system has given so much.
+    most_bytes: usize,
 }
 
 /// There is no memory.
@@ -24,7 +26,12 @@ pub(in crate::bake) struct Arena {
 pub(in crate::bake) struct Full;
 
 impl Arena {
-    pub(in crate::bake) fn clear(&mut self) {
+    /// Forgets what was appended. Memory is kept for so much, if it is not far more.
+    pub(in crate::bake) fn clear(&mut self, wanted_bytes: usize) {
+        const FAR_MORE: usize = 2;
+        if self.taken_bytes() > FAR_MORE * wanted_bytes + PAGE_LEN_BYTES {
+            *self = Arena::default();
+        }
         self.len_bytes = 0;
     }
 
@@ -32,10 +39,10 @@ impl Arena {
         self.len_bytes
     }
 
-    /// What the system has given for what was appended so far.
+    /// What the system has given.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
         let page_len_bytes = if self.capacity_bytes() < PAGE_LEN_BYTES { 4096 } else { PAGE_LEN_BYTES };
-        self.len_bytes.next_multiple_of(page_len_bytes)
+        self.most_bytes.next_multiple_of(page_len_bytes)
     }
 
     pub(in crate::bake) fn bytes(&self) -> &[u8] {
@@ -59,6 +66,7 @@ impl Arena {
         }
         memory[..self.len_bytes].copy_from_slice(self.bytes());
         self.memory = Some(memory);
+        self.most_bytes = self.len_bytes;
         Ok(())
     }
 
@@ -70,6 +78,7 @@ impl Arena {
             self.reserve(end.max(2 * self.capacity_bytes()))?;
         }
         self.len_bytes = end;
+        self.most_bytes = self.most_bytes.max(end);
         self.memory.as_mut().and_then(|memory| memory.get_mut(start..end)).ok_or(Full)
     }
 }
@@ -82,7 +91,7 @@ mod tests {
     fn what_was_appended_stays_when_memory_grows() {
         let mut arena = Arena::default();
         for round in 0..2 {
-            arena.clear();
+            arena.clear(4_000_000);
             for number in 0..1_000_000_u32 {
                 arena.append(4).unwrap().copy_from_slice(&number.to_le_bytes());
             }
@@ -91,5 +100,15 @@ mod tests {
         }
         assert_eq!(arena.len_bytes(), 4_000_000);
         assert!(arena.taken_bytes() >= 4_000_000);
+    }
+
+    #[test]
+    fn memory_that_was_used_counts_until_it_is_given_back() {
+        let mut arena = Arena::default();
+        arena.append(40 << 20).unwrap().fill(1);
+        arena.clear(20 << 20);
+        assert_eq!((arena.len_bytes(), arena.taken_bytes()), (0, 40 << 20), "kept for more of the same");
+        arena.clear(1 << 20);
+        assert_eq!(arena.taken_bytes(), 0, "too much for what comes");
     }
 }

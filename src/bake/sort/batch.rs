@@ -54,9 +54,10 @@ impl Batch {
     /// Empties the batch for the rows of so much text, from a line of an input on that has
     /// this origin. Memory is kept.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, text_len_bytes: usize, first_line: u64, origin: u64) {
-        self.arena.clear();
-        // A guess: rows of more memory than text are short. If there is none, a row will tell.
-        let _ = self.arena.reserve(text_len_bytes * 2);
+        // A guess: rows of more memory than that are short. If there is none, a row will tell.
+        let wanted_bytes = text_len_bytes * 2;
+        self.arena.clear(wanted_bytes);
+        let _ = self.arena.reserve(wanted_bytes);
         self.places.clear();
         self.bad.clear();
         (self.kind, self.first_line, self.origin, self.last_line) = (kind, first_line, origin, 0);
