@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::gather::Context;
+use super::context::Context;
 use super::origins::{Origins, Unit};
 use super::place::NewFile;
 use super::sort::held::{Held, LINES_MAX};

@@ -3,14 +3,14 @@
 //! In: inputs, one after another. Out: pieces of each, numbered, and how they are
 //! parsed. It waits where parsers or whoever takes their rows are behind.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 
 use super::columns::find_fields;
+use super::context::Context;
 use super::cut::{CutError, Cutter, TextPiece};
 use super::fill::Filler;
-use super::gather::{Context, Parsed, Pool};
 use super::input::{Input, InputFacts, OpenInput};
 use super::origins::{Origins, Unit};
 use super::parse::RowSpec;
@@ -18,6 +18,7 @@ use super::parse::delimited::{Delimited, Record, first_record};
 use super::parse::json_lines::JsonLines;
 #[cfg(feature = "parquet")]
 use super::parse::parquet::{self, ParquetParser, ParquetPieces};
+use super::sort::batch::Batch;
 use super::{BakeError, Format, Options, Progress};
 
 /// What a Parquet file begins with.
@@ -104,6 +105,26 @@ impl Parser {
             #[cfg(feature = "parquet")]
             _ => unreachable!("a piece of another format than its input's"),
         }
+    }
+}
+
+/// A batch, or why there is none.
+pub(super) type Parsed = (Ticket, Result<Batch, BakeError>);
+
+/// Memory that was used and can be used again.
+#[derive(Default)]
+pub(super) struct Pool {
+    pub(super) texts: Mutex<Vec<Vec<u8>>>,
+    pub(super) batches: Mutex<Vec<Batch>>,
+}
+
+impl Pool {
+    pub(super) fn text(&self) -> Vec<u8> {
+        self.texts.lock().expect("no panic").pop().unwrap_or_default()
+    }
+
+    pub(super) fn batch(&self) -> Batch {
+        self.batches.lock().expect("no panic").pop().unwrap_or_else(Batch::new)
     }
 }
 

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::thread;
 
 use super::combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
-use super::gather::{Context, Gathered};
+use super::context::Context;
+use super::gather::Gathered;
 use super::old_table::OldTable;
 use super::origins::Origins;
 use super::place::NewFile;

@@ -12,11 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use rayon::ThreadPool;
-
 use super::bad_rows::BadRowsFile;
-use super::budget::Budget;
-use super::feed::{Feed, Parser, Ticket, Work};
+use super::context::Context;
+use super::feed::{Feed, Parsed, Parser, Pool, Work};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
 use super::origins::Origins;
@@ -26,21 +24,8 @@ use super::sort::merge::Tally;
 use super::sort::run::{REF_LEN_BYTES, Run};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::stream::{Stream, Taken};
-use super::{BakeError, Keys, Options, Progress};
+use super::{BakeError, Keys, Progress};
 use crate::format::key::KeyKind;
-
-/// What a bake works with.
-pub(super) struct Context<'o> {
-    pub(super) options: &'o Options,
-    pub(super) budget: &'o Budget,
-    pub(super) pool: &'o ThreadPool,
-}
-
-impl Context<'_> {
-    pub(super) fn check_cancelled(&self) -> Result<(), BakeError> {
-        if self.options.cancel.is_set() { Err(BakeError::Cancelled) } else { Ok(()) }
-    }
-}
 
 /// All rows of the inputs.
 pub(super) struct Gathered<'b> {
@@ -81,26 +66,6 @@ impl Gathered<'_> {
             first_text_origin: None,
             inputs: Vec::new(),
         }
-    }
-}
-
-/// A batch, or why there is none.
-pub(super) type Parsed = (Ticket, Result<Batch, BakeError>);
-
-/// Memory that was used and can be used again.
-#[derive(Default)]
-pub(super) struct Pool {
-    texts: Mutex<Vec<Vec<u8>>>,
-    batches: Mutex<Vec<Batch>>,
-}
-
-impl Pool {
-    pub(super) fn text(&self) -> Vec<u8> {
-        self.texts.lock().expect("no panic").pop().unwrap_or_default()
-    }
-
-    fn batch(&self) -> Batch {
-        self.batches.lock().expect("no panic").pop().unwrap_or_else(Batch::new)
     }
 }
 

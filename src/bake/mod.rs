@@ -1,18 +1,19 @@
 //! Rows in, file out.
 //!
-//! In: inputs in any of several formats. Out: a baked file, put in place whole or
-//! not at all. The stages are apart: `input` gives bytes, `cut` and `parse` make
-//! rows of them, `fill` reads their keys, `gather` runs these on several threads
-//! and hands batches to `sort`, or, if they come in order, to `stream`; `combine`
-//! merges what is sorted, and the rows of an `old_table`, into records, `index` makes lookups of them, `verify`
-//! reads the file back, `place` gives it its name.
+//! In: inputs in any of several formats, and tables that were baked before. Out: a
+//! baked file, put in place whole or not at all. The stages are apart: `input`
+//! gives bytes, `feed` cuts them at row ends (`cut`), `parse` makes rows of them,
+//! `fill` reads their keys, `gather` runs these on several threads and hands batches to
+//! `sort`, or, if they come in order, to `stream`; `combine` merges what is sorted,
+//! and the rows of an `old_table`, into records (`table`), `index` makes lookups of
+//! them, `verify` reads the file back, `place` gives it its name. `finish` has the order of the last of these.
 
 mod bad_rows;
-mod buckets;
 mod budget;
 mod cancel;
 mod columns;
 mod combine;
+mod context;
 mod cut;
 mod error;
 mod feed;
@@ -30,14 +31,12 @@ mod place;
 mod report;
 mod section;
 mod shard;
-mod slots;
 mod sort;
 mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
 mod verify;
-mod walk;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -57,8 +56,9 @@ pub use report::{Report, Stage, StageFacts, ValueLens};
 pub use shard::{Shard, ShardFault};
 
 use budget::Budget;
+use context::Context;
 use finish::{Finish, OldTables};
-use gather::{Context, Gathered, gather};
+use gather::{Gathered, gather};
 use old_table::OldTable;
 use origins::{Origins, Unit};
 use place::NewFile;

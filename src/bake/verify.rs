@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::budget::Budget;
 use super::combine::{Parts, each_row};
-use super::gather::Context;
+use super::context::Context;
 use super::sort::blocks::Home;
 use super::sort::merge::Tally;
 use super::sort::source::{RowOrigins, Source, Table};

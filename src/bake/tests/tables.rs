@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{Bench, Rows, csv, numbers, open, options};
 use crate::bake::combine::{Parts, combine_counting, each_row};
-use crate::bake::gather::Context;
+use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
 use crate::bake::place::NewFile;
 use crate::bake::sort::blocks::Home;

@@ -5,7 +5,7 @@
 //! fits, that its key is above the one before, that it is filled up with zeros.
 //! Values are passed over, so that none need fit into memory.
 
-use super::index::FinishError;
+use super::FinishError;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::record_len_bytes;

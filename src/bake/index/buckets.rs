@@ -13,9 +13,9 @@ use std::path::PathBuf;
 
 use zerocopy::IntoBytes;
 
-use super::budget::Budget;
-use super::index::FinishError;
+use super::FinishError;
 use super::slots::Entry;
+use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
 /// Buckets, as long as each is small enough: as many as rows can be dealt out to

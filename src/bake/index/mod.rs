@@ -7,6 +7,10 @@
 //! was written with. Keys' hashes are gathered by parts of the table, in memory
 //! or in a temporary file, and then each part chooses its pilots.
 
+mod buckets;
+mod slots;
+mod walk;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,17 +24,17 @@ use std::thread;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::buckets::{Buckets, Gatherer};
 use super::budget::Budget;
 use super::section::{SectionWriter, WRITE_LEN_BYTES};
-use super::slots::{self, Choice};
 use super::table::WrittenRecords;
-use super::walk::Walk;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_sum_of};
 use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
 use crate::format::index::{FENCE_ROWS, Fence, Hash, Parts};
 use crate::format::key::Key;
+use buckets::{Buckets, Gatherer};
+use slots::Choice;
+use walk::Walk;
 
 /// Blocks that are read together.
 const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
