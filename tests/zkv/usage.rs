@@ -1,5 +1,7 @@
 //! The command line, and streams that nobody reads.
 
+use std::ffi::OsStr;
+
 use super::*;
 use crate::peer::{COUNT_7, NOT_FOUND};
 
@@ -13,6 +15,25 @@ fn options_come_before_or_after_the_subcommand() {
     let peer = Peer::answering(&[COUNT_7, NOT_FOUND]);
     let before = zkv().arg("--socket").arg(peer.socket()).args(["get", "7"]).output().unwrap();
     assert_answer(&before, 1, b"");
+}
+
+#[test]
+fn get_takes_a_baked_file_in_front_of_the_keys() {
+    let (folder, db) = baked();
+    let get = |args: &[&OsStr]| zkv().arg("get").args(args).output().unwrap();
+    let [seven, eight, ten] = ["7", "8", "10"].map(OsStr::new);
+    assert_answer(&get(&[db.as_os_str(), seven]), 0, b"seven");
+    assert_answer(&get(&[db.as_os_str(), eight, seven]), 0, b"8,\n7,seven\n");
+    assert_answer(&get(&[db.as_os_str(), ten]), 1, b"");
+    // With --db or --socket, all arguments are keys.
+    assert_error(&get(&[OsStr::new("--db"), db.as_os_str(), db.as_os_str(), seven]), &["the key is \""]);
+    let socket = folder.path().join("none.sock");
+    assert_error(&get(&[OsStr::new("--socket"), socket.as_os_str(), db.as_os_str(), seven]), &["none.sock"]);
+    // A damaged file is one, and is refused as such.
+    let mut bytes = fs::read(&db).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&db, bytes).unwrap();
+    assert_error(&get(&[db.as_os_str(), seven]), &["table.db: ", "damaged"]);
 }
 
 #[test]

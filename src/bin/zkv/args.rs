@@ -1,10 +1,13 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
+use zero_kv::format::header::MAGIC;
 
 /// Asks a running kv_store, or a baked file, for keys, or for rows in key order; and tells what
 /// is in files.
@@ -28,6 +31,26 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+impl Args {
+    /// `get FILE KEY…` is `get KEY… --db FILE`, where nothing says whom to ask.
+    pub(crate) fn take_file_of_get(&mut self) {
+        if let (None, None, Command::Ask(Question::Get { keys })) = (&self.socket, &self.db, &mut self.command)
+            && keys.len() > 1
+            && is_baked_file(Path::new(&keys[0]))
+        {
+            self.db = Some(keys.remove(0).into());
+        }
+    }
+}
+
+/// By its first bytes: a damaged one is one too. Opening anything but a file might wait for a writer.
+fn is_baked_file(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    fs::metadata(path).is_ok_and(|found| found.is_file())
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == MAGIC
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
@@ -41,7 +64,8 @@ pub(crate) enum Command {
 pub(crate) enum Question {
     /// Write the key's value to standard output, as it is, without a line end
     ///
-    /// With several keys, write their rows, in the order of the keys.
+    /// With several keys, write their rows, in the order in which they are asked for. A baked file in
+    /// front of the keys is the one to ask, as with --db: `zkv get FILE KEY…`
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Get {
@@ -132,7 +156,7 @@ pub(crate) struct DumpArgs {
 pub(crate) enum DumpFormat {
     /// Lines `key,value`, quoted where they must be
     Csv,
-    /// The same with tabs, for `baker --delimiter '\t'`
+    /// The same with tabs, for `baker --format tsv`
     Tsv,
     /// Lines `{"key":…,"value":"…"}`; only for tables that are UTF-8
     Jsonl,

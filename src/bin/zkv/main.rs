@@ -28,7 +28,8 @@ const EXIT_NO: u8 = 1;
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    let args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    args.take_file_of_get();
     match run(&args) {
         Ok(true) => ExitCode::from(EXIT_YES),
         Ok(false) => ExitCode::from(EXIT_NO),
