@@ -42,9 +42,9 @@ impl Finish<'_, '_> {
         self.context.check_cancelled()?;
         let layout = self.index(&file, &combined)?;
         self.context.check_cancelled()?;
-        self.verify(&file, &combined, &layout, parts)?;
+        let keys_looked_up = self.verify(&file, &combined, &layout, parts)?;
         self.place(file, &layout)?;
-        Ok(self.report(gathered, &old, &combined, &layout))
+        Ok(self.report(gathered, &old, &combined, &layout, keys_looked_up))
     }
 
     fn end(&mut self, stage: Stage, rows: Option<u64>, len_bytes: Option<u64>) {
@@ -118,17 +118,17 @@ impl Finish<'_, '_> {
         Ok(layout)
     }
 
-    /// Reads the file back, and compares its rows with some parts.
+    /// Reads the file back, and compares its rows with some parts. Gives how many keys were looked up.
     fn verify(
         &mut self,
         file: &NewFile,
         combined: &Combined,
         layout: &Layout,
         parts: Option<Parts>,
-    ) -> Result<(), BakeError> {
+    ) -> Result<u64, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
         let (rows_total, bytes_total) = (layout.dimensions.row_count, layout.file_len_bytes());
-        verify::read_back(file.file(), self.output, layout, context.budget, &mut |rows| {
+        let keys_looked_up = verify::read_back(file.file(), self.output, layout, context.budget, &mut |rows| {
             let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
             progress(Progress::Verify { bytes, bytes_total });
         })?;
@@ -136,7 +136,7 @@ impl Finish<'_, '_> {
             verify::compare(file.file(), self.output, &combined.records, &parts, context, progress)?;
         }
         self.end(Stage::Verify, Some(rows_total), Some(bytes_total));
-        Ok(())
+        Ok(keys_looked_up)
     }
 
     fn place(&mut self, file: NewFile, layout: &Layout) -> Result<(), BakeError> {
@@ -151,7 +151,14 @@ impl Finish<'_, '_> {
         Ok(())
     }
 
-    fn report(self, gathered: Gathered<'_>, old: &OldTables, combined: &Combined, layout: &Layout) -> Report {
+    fn report(
+        self,
+        gathered: Gathered<'_>,
+        old: &OldTables,
+        combined: &Combined,
+        layout: &Layout,
+        keys_looked_up: u64,
+    ) -> Report {
         let (context, tally) = (self.context, &gathered.tally);
         let first_text_origin = gathered.first_text_origin.filter(|_| context.options.keys == Keys::Auto);
         let first_text_key = first_text_origin.map(|origin| self.origins.of(origin));
@@ -177,6 +184,7 @@ impl Finish<'_, '_> {
             value_lens: combined.records.value_lens,
             digest: layout.digest(),
             stages: self.clock.stages(),
+            keys_looked_up,
             memory_limit_bytes: context.budget.memory_bytes,
             threads: context.budget.threads,
         }

@@ -160,6 +160,8 @@ pub struct Report {
     pub digest: u128,
     /// What each stage took.
     pub stages: Vec<StageFacts>,
+    /// Keys that were looked up in the finished file: all, or a sample if the memory cannot hold what leads to all.
+    pub keys_looked_up: u64,
     /// The memory that the bake was allowed.
     pub memory_limit_bytes: u64,
     /// Threads that were at work.

@@ -64,17 +64,6 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
             "len_bytes": facts.len_bytes,
         })
     });
-    let lens = &report.value_lens;
-    let values = json!({
-        "min": lens.min,
-        "p50": lens.p50,
-        "p90": lens.p90,
-        "p99": lens.p99,
-        "p99.9": lens.p99_9,
-        "max": lens.max,
-        "mean": report.values_len_bytes as f64 / report.rows.max(1) as f64,
-        "total": report.values_len_bytes,
-    });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "inputs": inputs.collect::<Vec<_>>(),
@@ -89,7 +78,7 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
                 KeyKind::Bytes => "bytes",
             },
             "sections_len_bytes": sections,
-            "value_len_bytes": values,
+            "value_len_bytes": value_len_bytes(report),
             "overhead_bytes_per_row": report.overhead_bytes_per_row(),
         },
         "rows": {
@@ -104,9 +93,24 @@ pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
         "stages": stages.collect::<Vec<_>>(),
         "seconds": took.as_secs_f64(),
         "runs_spilled": report.runs,
+        "keys_looked_up": report.keys_looked_up,
         "memory_limit_bytes": report.memory_limit_bytes,
         "memory_peak_bytes": peak_bytes(),
         "threads": report.threads,
+    })
+}
+
+fn value_len_bytes(report: &Report) -> Value {
+    let lens = &report.value_lens;
+    json!({
+        "min": lens.min,
+        "p50": lens.p50,
+        "p90": lens.p90,
+        "p99": lens.p99,
+        "p99.9": lens.p99_9,
+        "max": lens.max,
+        "mean": report.values_len_bytes as f64 / report.rows.max(1) as f64,
+        "total": report.values_len_bytes,
     })
 }
 
