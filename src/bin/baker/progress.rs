@@ -1,12 +1,14 @@
 //! What is told while a bake lasts, on standard error: on a terminal one live
 //! line, elsewhere one line a stage when it has ended.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use zero_kv::bake::{Progress, StageFacts};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
+use zero_kv::bake::{Progress, Stage, StageFacts};
 
+/// A stage that goes by rows.
+const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
 /// Clones show the same line.
@@ -29,50 +31,62 @@ impl Live {
         match progress {
             Progress::Read { input_bytes, rows } => {
                 match input_len_bytes {
-                    Some(len_bytes) => self.style(
-                        "read    {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left",
+                    Some(len_bytes) => self.stage(
+                        Stage::Read,
+                        "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left",
                         len_bytes,
                     ),
-                    None => self.style("read    {spinner} {bytes} ({bytes_per_sec}), {msg}", 0),
+                    None => self.stage(Stage::Read, "{spinner} {bytes} ({bytes_per_sec}), {msg}", 0),
                 }
-                self.bar.set_message(format!("{rows} rows"));
+                self.bar.set_message(format!("{} rows", HumanCount(rows)));
                 self.bar.set_position(input_bytes);
             }
             Progress::Merge { rows, rows_total } => {
-                self.style("merge   {wide_bar} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
+                self.stage(Stage::Merge, ROWS, rows_total);
                 self.bar.set_position(rows);
             }
             Progress::Write { rows, rows_total } => {
-                self.style("write   {wide_bar} {human_pos}/{human_len} rows ({per_sec}), {eta} left", rows_total);
+                self.stage(Stage::Write, ROWS, rows_total);
                 self.bar.set_position(rows);
             }
             Progress::Index { done, total } => {
-                self.style("index   {wide_bar} {percent} %, {eta} left", total);
+                self.stage(Stage::Index, "{wide_bar} {percent} %, {eta} left", total);
                 self.bar.set_position(done);
             }
             Progress::Verify { bytes, bytes_total } => {
-                self.style("verify  {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left", bytes_total);
+                self.stage(
+                    Stage::Verify,
+                    "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left",
+                    bytes_total,
+                );
                 self.bar.set_position(bytes);
             }
-            Progress::Settle => self.style("settle  {spinner} waiting for the disk", 0),
-            Progress::Ended(facts) => {
-                // The next stage may be as long.
-                self.bar.unset_length();
-                self.tell(&facts);
+            Progress::Compare { rows, rows_total } => {
+                self.stage(Stage::Verify, ROWS, rows_total);
+                self.bar.set_position(rows);
             }
+            Progress::Settle => self.stage(Stage::Settle, "{spinner} waiting for the disk", 0),
+            Progress::Ended(facts) => self.tell(&facts),
             _ => {}
         }
         self.bar.tick();
     }
 
     /// Changes to another stage's line; its rate and time left begin anew.
-    fn style(&self, template: &str, len: u64) {
-        if self.bar.length() != Some(len) {
-            self.bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-            self.bar.set_position(0);
-            self.bar.set_length(len);
-            self.bar.reset_eta();
+    fn stage(&self, stage: Stage, template: &str, len: u64) {
+        if self.bar.prefix() == stage.name() && self.bar.length() == Some(len) {
+            return;
         }
+        let rows_per_sec = |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // What fails here is drawn again.
+            let _ = write!(out, "{} rows/s", HumanCount(state.per_sec() as u64));
+        };
+        let style = ProgressStyle::with_template(&format!("{{prefix:7}} {template}")).expect("a valid template");
+        self.bar.set_prefix(stage.name());
+        self.bar.set_length(len);
+        self.bar.set_position(0);
+        self.bar.reset_eta();
+        self.bar.set_style(style.with_key("rows_per_sec", rows_per_sec));
     }
 
     fn tell(&self, facts: &StageFacts) {
