@@ -22,8 +22,8 @@ pub enum Duplicates {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Parquet if it begins like that. Else what its name ends with, without `.gz` or `.zst`: `.jsonl` and `.ndjson` are JSON
-    /// Lines, `.tsv` has tabs, and all else is delimited text.
+    /// Parquet if it begins like that. Else what its name ends with, without `.gz` or `.zst`: `.jsonl`, `.ndjson` and
+    /// `.json` are JSON Lines, `.tsv` has tabs, and all else is delimited text.
     #[default]
     Auto,
     /// Delimited text, RFC 4180.
@@ -42,7 +42,7 @@ impl Format {
         let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
         match self {
             Format::Auto if begins_as_parquet => Format::Parquet,
-            Format::Auto if plain.ends_with(".jsonl") || plain.ends_with(".ndjson") => Format::JsonLines,
+            Format::Auto if [".jsonl", ".ndjson", ".json"].iter().any(|end| plain.ends_with(end)) => Format::JsonLines,
             Format::Auto if plain.ends_with(".tsv") => Format::Tsv,
             Format::Auto => Format::Delimited,
             format => format,

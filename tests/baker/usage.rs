@@ -34,6 +34,47 @@ fn options_that_do_not_go_together_end_with_code_2() {
 }
 
 #[test]
+fn options_in_front_of_merge_are_refused() {
+    let folder = Folder::new();
+    folder.write("rows.csv", "1,a\n");
+    folder.bake(&["rows.csv", "-o", "a.db"]).succeeds();
+    let ended = folder.bake(&["--quiet", "merge", "a.db", "-o", "b.db"]);
+    assert_eq!((ended.status.code(), &*ended.out), (Some(2), ""), "{}", ended.err);
+    assert!(ended.err.contains("options of merge stand behind it"), "{}", ended.err);
+    assert_eq!(folder.names(), ["a.db", "rows.csv"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_read() {
+    let folder = Folder::new();
+    // Reading it would refuse it.
+    folder.write("bad.csv", "no row\n");
+    folder
+        .bake(&["bad.csv", "--temp-dir", "none"])
+        .fails("none: No such file or directory (os error 2): name another folder with --temp-dir");
+    let ended = folder.bake(&["bad.csv", "--keys", "auto", "-o", "none/b.db"]);
+    assert!(ended.err.contains("none/b.db: No such file or directory"), "{}", ended.err);
+    assert_eq!(folder.names(), ["bad.csv"]);
+}
+
+#[test]
+fn what_is_no_text_is_told_by_its_first_bytes() {
+    let folder = Folder::new();
+    folder.write("rows.csv", "1,a\n");
+    folder.bake(&["rows.csv", "-o", "a.db"]).succeeds();
+    fs::write(folder.path("a.csv.xz"), b"\xfd7zXZ\0\0").unwrap();
+    fs::write(folder.path("a.zip"), b"PK\x03\x04").unwrap();
+    for (name, message) in [
+        ("a.db", "a.db: is a baked table: name it with --base, or merge tables with `baker merge`"),
+        ("a.csv.xz", "a.csv.xz: is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
+        ("a.zip", "a.zip: is a zip archive, which baker does not read: unzip -p FILE | baker -"),
+    ] {
+        folder.bake(&[name, "-o", "b.db"]).fails(message);
+    }
+    folder.bake(&["-", "-", "-o", "b.db"]).fails("standard input: is named twice, and can be read once: name it once");
+}
+
+#[test]
 fn no_file_is_two_things_at_once() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,a\n");

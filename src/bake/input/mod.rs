@@ -97,7 +97,10 @@ impl<'a> Input<'a> {
         let opened = raw.and_then(|raw| {
             let mut stream = Stream::new(raw)?;
             let head = Head::read(&mut stream)?;
-            Ok((stream, head))
+            match head.is_other() {
+                Some(what) => Err(io::Error::new(io::ErrorKind::InvalidData, what)),
+                None => Ok((stream, head)),
+            }
         });
         match opened {
             Ok((stream, head)) => Ok(OpenInput { name, head, stream }),
@@ -129,6 +132,16 @@ impl Head {
                 0 => return Ok(head),
                 read_bytes => head.len_bytes += read_bytes,
             }
+        }
+    }
+
+    /// What else it is, and what to do. As text it would be refused for a reason that tells nobody.
+    fn is_other(&self) -> Option<&'static str> {
+        match &self.bytes {
+            b"\x89ZKV" => Some("is a baked table: name it with --base, or merge tables with `baker merge`"),
+            b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
+            b"PK\x03\x04" => Some("is a zip archive, which baker does not read: unzip -p FILE | baker -"),
+            _ => None,
         }
     }
 

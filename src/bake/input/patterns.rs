@@ -16,6 +16,11 @@ pub(super) fn expand<'a>(patterns: &[PathBuf]) -> Result<Vec<Input<'a>>, BakeErr
     let mut inputs = Vec::new();
     for pattern in patterns {
         match pattern.to_str() {
+            Some("-") if patterns.iter().filter(|other| *other == pattern).count() > 1 => {
+                let message = "is named twice, and can be read once: name it once";
+                let error = io::Error::new(io::ErrorKind::InvalidInput, message);
+                return Err(BakeError::Input { input: "standard input".to_owned(), error });
+            }
             Some("-") => inputs.push(Input::stdin()),
             _ => {
                 let fault = |error| BakeError::Input { input: pattern.display().to_string(), error };

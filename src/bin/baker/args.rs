@@ -175,7 +175,8 @@ struct ResourceArgs {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FormatArg {
-    /// Parquet by its first bytes; else by the name: .jsonl and .ndjson are JSON Lines, .tsv is TSV, all else CSV
+    /// Parquet by its first bytes; else by the name: .jsonl, .ndjson and .json are JSON Lines, .tsv is TSV, all
+    /// else CSV
     Auto,
     /// Delimited text, RFC 4180
     Csv,
@@ -264,6 +265,11 @@ fn refused(message: &str) -> clap::Error {
 impl BakeArgs {
     fn fill(&self, options: &mut Options) -> Result<(), clap::Error> {
         let (input, rows) = (&self.input, &self.rows);
+        if input.inputs[0] == Path::new("merge") {
+            return Err(refused(
+                "options of merge stand behind it: baker merge TABLE… OPTIONS; a file of that name is ./merge",
+            ));
+        }
         options.format = match input.format {
             FormatArg::Auto => Format::Auto,
             FormatArg::Csv => Format::Delimited,
