@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::place::folder_of;
 use super::{BakeError, Options};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 
@@ -30,11 +31,10 @@ impl Budget {
         if memory_bytes < MEMORY_MIN_BYTES {
             return Err(BakeError::Memory { given_bytes: memory_bytes });
         }
-        let beside = || output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Budget {
             memory_bytes,
             threads: options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get),
-            temp_dir: options.temp_dir.clone().unwrap_or_else(|| beside().to_path_buf()),
+            temp_dir: options.temp_dir.clone().unwrap_or_else(|| folder_of(output).to_path_buf()),
         })
     }
 

@@ -6,7 +6,8 @@
 //! `fill` reads their keys, `gather` runs these on several threads and hands batches to
 //! `sort`, or, if they come in order, to `stream`; `combine` merges what is sorted,
 //! and the rows of an `old_table`, into records (`table`), `index` makes lookups of
-//! them, `verify` reads the file back, `place` gives it its name. `finish` has the order of the last of these.
+//! them, `verify` reads the file back, `place` gives it its name. `finish` has the
+//! order of the last of these.
 
 mod bad_rows;
 mod budget;

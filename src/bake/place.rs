@@ -40,7 +40,7 @@ impl NewFile {
             }
             _ => {}
         }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = folder_of(path);
         sweep(parent);
         match create_unnamed(parent) {
             Ok(file) => Self::new(file, parent, path, None, cancel),
@@ -103,6 +103,11 @@ impl Drop for NewFile {
             self.cancel.names().remove_hidden(hidden);
         }
     }
+}
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Takes the first hidden name beside `path` that is free. One that is not may
