@@ -371,9 +371,9 @@ pub enum RowFault {
 }
 
 impl RowFault {
-    pub(super) fn key(field: &[u8], first_row: bool) -> Self {
+    pub(super) fn key(field: &[u8], may_be_header: bool) -> Self {
         let found = shown(Key::Bytes(field));
-        let remedy = match (first_row, field.trim_ascii().len() < field.len()) {
+        let remedy = match (may_be_header, field.trim_ascii().len() < field.len()) {
             (_, true) => ": remove the spaces around it",
             (true, _) => ": if this row names the columns, pass --header; if keys are text, --keys bytes",
             (false, _) => ": correct the row, choose another column with --key, or take keys as text with --keys bytes",

@@ -29,7 +29,7 @@ pub(super) struct Work {
     pub(super) ticket: Ticket,
     pub(super) piece: Piece,
     pub(super) input: Arc<InputSpec>,
-    pub(super) is_first: bool,
+    pub(super) may_be_header: bool,
 }
 
 /// A piece's place in the order of the input, and the room that it takes among those under way.
@@ -244,7 +244,8 @@ impl<'p> Feed<'p> {
             }
             let read_bytes = cutter.input().read_bytes();
             if let Some(input) = &spec {
-                self.send(Piece::Text(piece), input.clone(), is_first, read_bytes, progress)?;
+                let may_be_header = is_first && delimiter.is_some() && !options.header;
+                self.send(Piece::Text(piece), input.clone(), may_be_header, read_bytes, progress)?;
             }
         }
     }
@@ -261,11 +262,9 @@ impl<'p> Feed<'p> {
         let mut pieces = ParquetPieces::open(file, &RowSpec::of(self.context.options), name)?;
         let parser = Parser::Parquet(Box::new(pieces.parser()));
         let input = Arc::new(InputSpec { name: name.to_owned(), origin, parser });
-        let mut is_first = true;
         while let Some(piece) = pieces.next_piece()? {
             self.lines = piece.first_row() + piece.rows() as u64;
-            let is_first = std::mem::take(&mut is_first);
-            self.send(Piece::Parquet(piece), input.clone(), is_first, opened.read_bytes(), progress)?;
+            self.send(Piece::Parquet(piece), input.clone(), false, opened.read_bytes(), progress)?;
         }
         Ok(opened)
     }
@@ -286,13 +285,13 @@ impl<'p> Feed<'p> {
         &mut self,
         piece: Piece,
         input: Arc<InputSpec>,
-        is_first: bool,
+        may_be_header: bool,
         read_bytes: u64,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), Stop> {
         self.context.check_cancelled()?;
         let ticket = self.ticket(piece.len_bytes())?;
-        self.work.send(Work { ticket, piece, input, is_first }).map_err(|_| Stop::Closed)?;
+        self.work.send(Work { ticket, piece, input, may_be_header }).map_err(|_| Stop::Closed)?;
         let input_bytes = self.read_bytes + read_bytes;
         progress(Progress::Read { input_bytes, rows: self.rows_read.load(Ordering::Relaxed) });
         Ok(())

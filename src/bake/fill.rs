@@ -13,13 +13,12 @@ pub(super) struct Filler<'f> {
     input: &'f str,
     batch: &'f mut Batch,
     /// Whether the next row is the first of an input that names no columns.
-    is_first: bool,
+    may_be_header: bool,
 }
 
 impl<'f> Filler<'f> {
-    pub(super) fn new(options: &'f Options, input: &'f str, batch: &'f mut Batch, is_first: bool) -> Self {
-        let is_first = is_first && !options.header;
-        Filler { options, kind: options.keys.kind(), input, batch, is_first }
+    pub(super) fn new(options: &'f Options, input: &'f str, batch: &'f mut Batch, may_be_header: bool) -> Self {
+        Filler { options, kind: options.keys.kind(), input, batch, may_be_header }
     }
 }
 
@@ -37,9 +36,9 @@ impl Filler<'_> {
 impl RowSink for Filler<'_> {
     #[inline]
     fn row(&mut self, row: &RawRow<'_>) -> Result<(), BakeError> {
-        let is_first = std::mem::take(&mut self.is_first);
+        let may_be_header = std::mem::take(&mut self.may_be_header);
         let pushed = self.is_deleted(row).and_then(|deleted| {
-            let key = keys::key(self.kind, row.key, is_first)?;
+            let key = keys::key(self.kind, row.key, may_be_header)?;
             let value = if deleted { &[] } else { row.value };
             match &self.options.shard {
                 Some(shard) if !shard.has(&key) => Ok(()),
@@ -53,7 +52,7 @@ impl RowSink for Filler<'_> {
     }
 
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError> {
-        self.is_first = false;
+        self.may_be_header = false;
         match self.options.bad_rows {
             BadRows::Refuse => Err(BakeError::Row { input: self.input.to_owned(), line, fault }),
             BadRows::Skip { .. } => {

@@ -104,11 +104,11 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
     loop {
         // One at a time waits for work, the others for the lock.
         let Ok(work) = works.lock().expect("no panic").recv() else { return };
-        let Work { ticket, piece, input, is_first } = work;
+        let Work { ticket, piece, input, may_be_header } = work;
         let mut batch = pool.batch();
         let first_line = piece.first_line();
         batch.begin(context.options.keys.kind(), piece.len_bytes(), first_line, input.origin + first_line);
-        let mut filler = Filler::new(context.options, &input.name, &mut batch, is_first);
+        let mut filler = Filler::new(context.options, &input.name, &mut batch, may_be_header);
         if own.as_ref().is_none_or(|(origin, _)| *origin != input.origin) {
             own = Some((input.origin, input.parser.clone()));
         }

@@ -36,9 +36,9 @@ impl From<KeyKind> for Keys {
 }
 
 /// The key in a field.
-pub(super) fn key(kind: KeyKind, field: &[u8], is_first_row: bool) -> Result<Key<'_>, RowFault> {
+pub(super) fn key(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<Key<'_>, RowFault> {
     match kind {
-        KeyKind::U64 => decimal(field).map(Key::U64).ok_or_else(|| RowFault::key(field, is_first_row)),
+        KeyKind::U64 => decimal(field).map(Key::U64).ok_or_else(|| RowFault::key(field, may_be_header)),
         KeyKind::Bytes if (1..=KEY_LEN_MAX_BYTES).contains(&field.len()) => Ok(Key::Bytes(field)),
         KeyKind::Bytes => Err(RowFault::KeyLen { len_bytes: field.len() }),
     }

@@ -75,6 +75,20 @@ fn what_is_no_text_is_told_by_its_first_bytes() {
 }
 
 #[test]
+fn a_header_is_only_suggested_where_there_can_be_one() {
+    let folder = Folder::new();
+    let hint = "if this row names the columns, pass --header";
+    folder.write("rows.jsonl", "{\"key\":\"id\",\"value\":1}\n");
+    for (rows, args, hinted) in
+        [("id,name\n", &[][..], true), ("key,value\nid,name\n", &["--header"], false), ("", &["rows.jsonl"], false)]
+    {
+        let ended = if rows.is_empty() { folder.bake(args) } else { folder.bake_text(rows, args) };
+        assert!(ended.err.contains("the key is \"id\" where"), "{}", ended.err);
+        assert_eq!(ended.err.contains(hint), hinted, "{}", ended.err);
+    }
+}
+
+#[test]
 fn no_file_is_two_things_at_once() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,a\n");
