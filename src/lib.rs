@@ -28,7 +28,7 @@
 //!
 //! | module | in | out | knows nothing of |
 //! |---|---|---|---|
-//! | [`bake`] | delimited text | a file, put in place whole | sockets |
+//! | [`bake`] | rows as text or Parquet, older files | a file, put in place whole | sockets |
 //! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
 //! | [`store`] | a path, then keys | values, borrowed from the mapping | sockets, runtimes |
 //! | [`protocol`] | bytes a peer sent | requests and answers, as bytes | sockets, files |
@@ -37,8 +37,8 @@
 //!
 //! # Features
 //!
-//! `bake` and `server` add those modules, `cli` (on by default) adds both and
-//! what the four binaries need. Without features there are [`store`] and
+//! `bake` and `server` add those modules, `parquet` a format to `bake`; `cli` (on
+//! by default) adds all of these and what the four binaries need. Without features there are [`store`] and
 //! [`client`], and four small dependencies.
 //!
 //! # Limits
