@@ -114,7 +114,7 @@ fn value_len_bytes(report: &Report) -> Value {
     })
 }
 
-/// As the header has it, digit by digit.
+/// As one number, which is how `zkv inspect` shows it; the header has its bytes from the lowest on.
 fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
