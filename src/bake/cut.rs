@@ -67,7 +67,7 @@ impl Rows {
                 false => {
                     self.end_at_line(bytes, quote);
                     let before = if quote == 0 { b'\n' } else { bytes[quote - 1] };
-                    if before == delimiter || matches!(before, b'\n' | b'\r') {
+                    if before == delimiter || before == b'\n' {
                         self.is_open = true;
                         self.has_quotes = true;
                     }

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use super::columns::find_fields;
 use super::context::Context;
@@ -108,8 +109,9 @@ impl Parser {
     }
 }
 
-/// A batch, or why there is none.
-pub(super) type Parsed = (Ticket, Result<Batch, BakeError>);
+/// A piece's place and its batch, or why there is none. A panic is one of whoever gathers, not of a parser alone: the
+/// others would wait for the piece.
+pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
 
 /// Memory that was used and can be used again.
 #[derive(Default)]
@@ -185,7 +187,7 @@ impl<'p> Feed<'p> {
                 // In its turn: what is wrong with rows in front of it is told first.
                 Err(Stop::Failed(error)) => {
                     if let Ok(ticket) = self.ticket(0) {
-                        let _ = self.parsed.send((ticket, Err(error)));
+                        let _ = self.parsed.send((ticket, Ok(Err(error))));
                     }
                     break;
                 }

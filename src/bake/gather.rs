@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 use super::bad_rows::BadRowsFile;
 use super::context::Context;
@@ -83,7 +84,7 @@ pub(super) fn gather<'b>(
     let (window, passes) = sync_channel(budget.pieces_under_way());
     let (works, pool, rows_read) = (Arc::new(Mutex::new(works)), Pool::default(), AtomicU64::new(0));
     let pool = &pool;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..budget.threads {
             let (works, parsed) = (works.clone(), parsed.clone());
             scope.spawn(move || parse(context, &works, &parsed, pool));
@@ -93,7 +94,7 @@ pub(super) fn gather<'b>(
         let gatherer = Gatherer::new(context, pool, scope, stream, rows_read)?;
         let gatherer = scope.spawn(move || gatherer.run(batches, passes));
         let inputs = Feed::new(context, pool, window, work, parsed, rows_read).all(inputs, origins, progress);
-        let gathered = gatherer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let gathered = gatherer.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         Ok(Gathered { inputs, ..gathered })
     })
 }
@@ -113,11 +114,11 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
             own = Some((input.origin, input.parser.clone()));
         }
         let parser = own.as_mut().map(|(_, parser)| parser).expect("of this input");
-        let result = parser.parse(&piece, &mut filler);
+        let result = catch_unwind(AssertUnwindSafe(|| parser.parse(&piece, &mut filler)));
         if let Some(text) = piece.into_text() {
             pool.texts.lock().expect("no panic").push(text);
         }
-        if parsed.send((ticket, result.map(|()| batch))).is_err() {
+        if parsed.send((ticket, result.map(|parsed| parsed.map(|()| batch)))).is_err() {
             return;
         }
     }
@@ -184,7 +185,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
                 next += 1;
                 // Every piece has taken its passes before it was sent.
                 passes.iter().take(room).for_each(|()| ());
-                self.take(batch?)?;
+                self.take(batch.unwrap_or_else(|panic| resume_unwind(panic))?)?;
             }
         }
         self.finish()
@@ -268,7 +269,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 
     fn join_spilling(&mut self) -> Result<(), BakeError> {
         let Some(spilling) = self.spilling.take() else { return Ok(()) };
-        let Spilled { file, run, tally } = spilling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let Spilled { file, run, tally } = spilling.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         self.spill = Some(file);
         self.spilled.push(run);
         self.tally.add(tally);
@@ -299,5 +300,37 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             tally: self.tally,
             ..Gathered::nothing(kind)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::Options;
+    use crate::bake::budget::Budget;
+    use crate::bake::cut::TextPiece;
+    use crate::bake::feed::{InputSpec, Parser, Piece, Ticket};
+    use crate::bake::parse::delimited::{Delimited, Fields, ValueFields};
+
+    #[test]
+    fn a_panic_of_a_parser_stands_for_its_piece_so_that_nobody_waits_for_it() {
+        let budget = Budget { memory_bytes: 1 << 20, threads: 1, temp_dir: std::env::temp_dir() };
+        let options = Options::default();
+        let context = Context { options: &options, budget: &budget, pool: &budget.thread_pool().unwrap() };
+        let ((work, works), (parsed, batches)) = (sync_channel(2), sync_channel(2));
+        for (number, key) in [(0, 9), (1, 0)] {
+            // A field that no row of two has.
+            let fields = Fields { key, value: ValueFields::One(1), delete: None, count: 2, chosen: false };
+            let parser = Parser::Delimited(Delimited::new(b',', fields));
+            let input = Arc::new(InputSpec { name: "input".to_owned(), origin: number, parser });
+            let piece = Piece::Text(TextPiece { bytes: b"1,one\n".to_vec(), first_line: 1, has_quotes: false });
+            let ticket = Ticket { number, passes: 1 };
+            work.send(Work { ticket, piece, input, may_be_header: false }).unwrap();
+        }
+        drop(work);
+        parse(&context, &Mutex::new(works), &parsed, &Pool::default());
+        drop(parsed);
+        let ends: Vec<_> = batches.iter().map(|(ticket, batch)| (ticket.number, batch.is_err())).collect();
+        assert_eq!(ends, [(0, true), (1, false)]);
     }
 }

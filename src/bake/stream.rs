@@ -104,6 +104,10 @@ impl<'b> Stream<'b> {
         let mut run = Run::sorted(vec![batch], self.kind, self.pool);
         run.settle(self.duplicates, tally);
         self.part(&mut run, tally);
+        if run.len() == 0 {
+            // Its only key is the last that is pending, which the next batch must follow as well.
+            return Ok(Taken::Yes(run.into_batches()));
+        }
         let done = self.flush()?;
         self.pending = Some(run);
         Ok(Taken::Yes(done))

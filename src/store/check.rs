@@ -12,7 +12,7 @@ use super::search::Found;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
 use crate::format::header::{Section, SectionKind};
-use crate::format::index::FENCE_ROWS;
+use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
 
@@ -176,6 +176,8 @@ fn rows_of<'s, K: LookupKey>(
             lookups.find(&mut astray);
             let from_bytes = (released_bytes as usize).saturating_sub(WINDOW_LEN_BYTES);
             release(store, plan, &store.layout.records, from_bytes..offset_bytes as usize);
+            let fence_at = |row: usize| row / FENCE_ROWS * size_of::<Fence>();
+            release(store, plan, &store.layout.fences, fence_at(told_row)..fence_at(row));
             done.fetch_add((row + 1 - told_row) as u64, Ordering::Relaxed);
             tell();
             (released_bytes, told_row) = (offset_bytes, row + 1);

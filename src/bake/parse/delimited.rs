@@ -5,6 +5,7 @@
 //! of a table is looked for here: text behind a closing quote, and a carriage
 //! return that ends no line.
 
+use std::io::Read;
 use std::ops::{ControlFlow, Range};
 
 use csv::{ByteRecord, ReaderBuilder, Terminator};
@@ -180,18 +181,19 @@ impl Records {
         let bytes = &piece.bytes[..];
         let mut faults = faults(bytes, self.delimiter).into_iter().peekable();
         // A carriage return is for the reader a byte like any other: alone it does not end a row, and one in front of a
-        // line feed is taken off the last field here.
+        // line feed is taken off the last field here. A byte order mark is one only where an input begins, and the reader
+        // would take it off any piece: hence the line end in front, which is no row.
         let mut reader = ReaderBuilder::new()
             .delimiter(self.delimiter)
             .terminator(Terminator::Any(b'\n'))
             .has_headers(false)
             .flexible(true)
-            .from_reader(bytes);
+            .from_reader(b"\n".chain(bytes));
         let mut record = ByteRecord::new();
         let (mut line, mut end) = (piece.first_line, 0);
         // Memory does not fail to read.
         while reader.read_byte_record(&mut record).unwrap_or(false) {
-            let read_to = reader.position().byte() as usize;
+            let read_to = reader.position().byte() as usize - 1;
             let blank = bytes[end..read_to].iter().take_while(|byte| **byte == b'\n').count();
             line += blank as u64;
             let whole = &bytes[end + blank..read_to];
@@ -233,7 +235,7 @@ pub(in crate::bake) fn faults(bytes: &[u8], delimiter: u8) -> Vec<(usize, RowFau
             _ if skipped == Some(at) => {}
             (_, false) => {
                 let before = at.checked_sub(1).map_or(b'\n', |before| bytes[before]);
-                is_open = before == delimiter || matches!(before, b'\n' | b'\r');
+                is_open = before == delimiter || before == b'\n';
             }
             (_, true) if next == Some(&b'"') => skipped = Some(at + 1),
             (_, true) => {

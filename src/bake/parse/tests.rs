@@ -1,6 +1,9 @@
-//! A sink for the tests of the formats.
+//! A sink for the tests of the formats, and texts cut anywhere.
 
+use super::delimited::{Delimited, Fields, ValueFields};
+use super::json_lines::JsonLines;
 use super::*;
+use crate::bake::cut::{CutError, Cutter};
 
 /// Rows as text: `line: key = value`, with `! delete` if the delete column says something,
 /// and bad ones as `line: fault [text]`.
@@ -35,5 +38,130 @@ fn a_delete_column_says_yes_or_no() {
     }
     for neither in ["2", " ", "tru", "null", "-"] {
         assert_eq!(is_deletion(neither.as_bytes()), None, "{neither}");
+    }
+}
+
+/// All that the pieces of a text have, told apart: its rows, what is wrong with others, and why it ends early.
+fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<String> {
+    let mut cutter = Cutter::new(text, delimiter, piece_len_bytes, 1 << 20);
+    let mut lines = Lines::default();
+    loop {
+        let piece = match cutter.next_piece(Vec::new()) {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return lines.0,
+            Err(CutError::Io(error)) => panic!("{error}"),
+            Err(CutError::Row { line, fault }) => {
+                lines.0.push(format!("{line}: {fault}"));
+                return lines.0;
+            }
+        };
+        let parsed = match delimiter {
+            Some(delimiter) => {
+                let fields = Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, chosen: false };
+                Delimited::new(delimiter, fields).parse(&piece, &mut lines)
+            }
+            None => JsonLines::new(&RowSpec::default()).unwrap().parse(&piece.bytes, piece.first_line, &mut lines),
+        };
+        parsed.unwrap();
+    }
+}
+
+/// The rows of two fields that the crate `csv` finds, each also without the carriage return that may be of its line end.
+fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
+    let mut reader = csv::ReaderBuilder::new();
+    reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
+    let mut rows = Vec::new();
+    for record in reader.from_reader(text).into_byte_records() {
+        let record = record.unwrap();
+        let shown = |field: &[u8]| (field.escape_ascii().to_string(), String::from_utf8_lossy(field).into_owned());
+        if record.len() == 2 {
+            let without_return = record[1].strip_suffix(b"\r").unwrap_or(&record[1]);
+            rows.push(
+                [&record[1], without_return].map(|value| format!("{} = {}", shown(&record[0]).0, shown(value).1)),
+            );
+        }
+    }
+    rows
+}
+
+/// Texts of parts that mean something to a parser.
+fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>> {
+    let mut seed = 0x5eed_u64;
+    println!("seed {seed:#x}");
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    std::iter::repeat_with(move || (0..random(40)).flat_map(|_| parts[random(parts.len())]).copied().collect())
+        .take(count)
+}
+
+#[test]
+fn where_delimited_text_is_cut_makes_no_difference_and_rows_are_those_of_the_standard() {
+    let parts: [&[u8]; 14] = [
+        b",",
+        b",",
+        b"\n",
+        b"\n",
+        b"\n",
+        b"\"",
+        b"\"",
+        b"\"\"",
+        b"\r\n",
+        b"\r",
+        b"a",
+        b"bc",
+        b"\xef\xbb\xbf",
+        b"\xff\0",
+    ];
+    let mut taken = 0;
+    for text in texts(&parts, 20_000) {
+        let whole = pieces_of(&text, Some(b','), 1 << 20);
+        for piece_len_bytes in [3, 4, 7, 16] {
+            let cut = pieces_of(&text, Some(b','), piece_len_bytes);
+            assert_eq!(cut, whole, "pieces of {piece_len_bytes} bytes of {:?}", text.escape_ascii().to_string());
+        }
+        // What is told is left out; all else must be there, in its order.
+        let mut by_csv = rows_by_csv(&text).into_iter();
+        for row in whole.iter().filter_map(|row| row.split_once(": ")).map(|(_, row)| row) {
+            if row.contains(" = ") {
+                taken += 1;
+                assert!(
+                    by_csv.any(|others| others.iter().any(|other| other == row)),
+                    "{row:?} of {:?}",
+                    text.escape_ascii().to_string()
+                );
+            }
+        }
+    }
+    assert!(taken > 10_000, "{taken} rows");
+}
+
+#[test]
+fn where_json_lines_are_cut_makes_no_difference() {
+    let parts: [&[u8]; 16] = [
+        b"{",
+        b"}\n",
+        b"{\"key\":",
+        b"1",
+        b",\"value\":",
+        b"\"a\\n\"",
+        b"}\n{\"key\":\"k\",\"value\":",
+        b"[",
+        b"]",
+        b"\n",
+        b"\r\n",
+        b"\\u00e9",
+        b"\xff",
+        b"\0",
+        b"null",
+        b"\xef\xbb\xbf",
+    ];
+    for text in texts(&parts, 20_000) {
+        let whole = pieces_of(&text, None, 1 << 20);
+        for piece_len_bytes in [3, 5, 16] {
+            let cut = pieces_of(&text, None, piece_len_bytes);
+            assert_eq!(cut, whole, "pieces of {piece_len_bytes} bytes of {:?}", text.escape_ascii().to_string());
+        }
     }
 }

@@ -265,3 +265,18 @@ fn records_that_places_cannot_count_to_are_aligned_to_more() {
     let error = combine(9).unwrap_err();
     assert!(matches!(error, BakeError::Output { .. }), "{error}");
 }
+
+#[test]
+fn a_key_that_is_all_of_a_batch_stays_the_last_of_a_stream() {
+    let texts = |last: &str| ["1,one\n7,first\n", "7,middle\n", last].map(str::to_owned);
+    for duplicates in [Duplicates::First, Duplicates::Last] {
+        let bench = Bench::tight(2);
+        let options = Options { duplicates, ..Options::default() };
+        let seven = if duplicates == Duplicates::First { "first" } else { "last" };
+        for (name, last) in [("below.db", "3,three\n7,last\n"), ("same.db", "7,last\n8,eight\n")] {
+            let report = bench.bake(&texts(last), name, &options).unwrap();
+            assert_eq!((report.rows, report.duplicates_dropped), (3, 2));
+            assert_eq!(open(&bench.path(name)).get(7).unwrap(), Some(seven.as_bytes()));
+        }
+    }
+}
