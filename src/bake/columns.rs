@@ -32,6 +32,12 @@ pub(super) fn find_fields(options: &Options, input: &str, first: &Record<'_>) ->
     let count = names.len();
     let fault = |fault| BakeError::Columns { input: input.to_owned(), fault };
     let position = |option: &str, column: &Column| {
+        if let Column::Name(name) = column
+            && options.header
+            && names.iter().filter(|field| **field == name.as_bytes()).count() > 1
+        {
+            return Err(fault(format!("{option} {name:?} names several columns: give the number of one")));
+        }
         let position = match column {
             Column::Number(number) => number.checked_sub(1).filter(|position| *position < count),
             Column::Name(_) if !options.header => None,

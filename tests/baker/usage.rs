@@ -9,6 +9,7 @@ fn options_that_do_not_go_together_end_with_code_2() {
     let folder = Folder::new();
     for (args, part) in [
         (&["--value", "2", "--columns", "1,2"][..], "'--value <COLUMN>' cannot be used with '--columns"),
+        (&["--columns", "2,name,2"], "--columns names a column twice: a value has each once"),
         (&["--pack", "json"], "--columns"),
         (&["--bad-rows-file", "bad.csv"], "--bad-rows-file is for --bad-rows skip: give both"),
         (&["--max-bad-rows", "5"], "--max-bad-rows is for --bad-rows skip: give both"),
@@ -49,9 +50,9 @@ fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_read() {
     let folder = Folder::new();
     // Reading it would refuse it.
     folder.write("bad.csv", "no row\n");
-    folder
-        .bake(&["bad.csv", "--temp-dir", "none"])
-        .fails("none: No such file or directory (os error 2): name another folder with --temp-dir");
+    folder.bake(&["bad.csv", "--temp-dir", "none"]).fails(
+        "temporary files in none: No such file or directory (os error 2): nothing was put in place; give another folder with --temp-dir",
+    );
     let ended = folder.bake(&["bad.csv", "--keys", "auto", "-o", "none/b.db"]);
     assert!(ended.err.contains("none/b.db: No such file or directory"), "{}", ended.err);
     assert_eq!(folder.names(), ["bad.csv"]);
@@ -72,6 +73,18 @@ fn what_is_no_text_is_told_by_its_first_bytes() {
         folder.bake(&[name, "-o", "b.db"]).fails(message);
     }
     folder.bake(&["-", "-", "-o", "b.db"]).fails("standard input: is named twice, and can be read once: name it once");
+}
+
+#[test]
+fn a_name_that_several_columns_have_is_refused() {
+    let folder = Folder::new();
+    let rows = "id,name,name\n1,a,b\n";
+    for value in ["--value", "--columns"] {
+        let ended = folder.bake_text(rows, &["--header", "--key", "id", value, "name"]);
+        let message = format!("standard input: {value} \"name\" names several columns: give the number of one");
+        ended.fails(&message);
+    }
+    folder.bake_text(rows, &["--header", "--key", "id", "--value", "3"]).succeeds();
 }
 
 #[test]

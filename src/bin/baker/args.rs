@@ -270,6 +270,10 @@ impl BakeArgs {
                 "options of merge stand behind it: baker merge TABLE… OPTIONS; a file of that name is ./merge",
             ));
         }
+        let columns = &rows.columns;
+        if (1..columns.len()).any(|later| columns[..later].contains(&columns[later])) {
+            return Err(refused("--columns names a column twice: a value has each once"));
+        }
         options.format = match input.format {
             FormatArg::Auto => Format::Auto,
             FormatArg::Csv => Format::Delimited,
