@@ -31,6 +31,10 @@ impl Budget {
         if memory_bytes < MEMORY_MIN_BYTES {
             return Err(BakeError::Memory { given_bytes: memory_bytes });
         }
+        if let Some(folder) = &options.temp_dir {
+            // Perhaps no temporary file is needed, but that is only known when much was read.
+            tempfile::tempfile_in(folder).map_err(|error| BakeError::temporary(folder, error))?;
+        }
         Ok(Budget {
             memory_bytes,
             threads: options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get),

@@ -112,14 +112,6 @@ pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     checked.with_context(|| path.display().to_string())
 }
 
-/// An error if no temporary file can be made there: perhaps none is needed, but that is only known when much was read.
-pub(crate) fn check_temp_dir(folder: &Path) -> anyhow::Result<()> {
-    match tempfile::tempfile_in(folder) {
-        Ok(_) => Ok(()),
-        Err(error) => bail!("{}: {error}: name another folder with --temp-dir", folder.display()),
-    }
-}
-
 /// Writes a file whole or not at all.
 pub(crate) fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
     use std::io::Write;

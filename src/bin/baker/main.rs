@@ -41,9 +41,6 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
     let began = Instant::now();
     let output = args.output();
     let live = Live::new(output.quiet);
-    if let Some(folder) = &options.temp_dir {
-        files::check_temp_dir(folder)?;
-    }
     let signals = Signals::watch(cancel, &live).context("signals cannot be handled")?;
     let baked = match &args.command {
         None => bake_rows(&args.rows, options, &live),
