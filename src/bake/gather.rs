@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread::{Scope, ScopedJoinHandle};
 
 use super::bad_rows::BadRowsFile;
 use super::context::Context;
@@ -84,7 +84,7 @@ pub(super) fn gather<'b>(
     let (window, passes) = sync_channel(budget.pieces_under_way());
     let (works, pool, rows_read) = (Arc::new(Mutex::new(works)), Pool::default(), AtomicU64::new(0));
     let pool = &pool;
-    thread::scope(|scope| {
+    std::thread::scope(|scope| {
         for _ in 0..budget.threads {
             let (works, parsed) = (works.clone(), parsed.clone());
             scope.spawn(move || parse(context, &works, &parsed, pool));
@@ -309,7 +309,7 @@ mod tests {
     use crate::bake::Options;
     use crate::bake::budget::Budget;
     use crate::bake::cut::TextPiece;
-    use crate::bake::feed::{InputSpec, Parser, Piece, Ticket};
+    use crate::bake::feed::{InputSpec, Piece, Ticket};
     use crate::bake::parse::delimited::{Delimited, Fields, ValueFields};
 
     #[test]
