@@ -77,6 +77,11 @@ impl Budget {
         (self.memory_bytes / 4 / MERGE_BUFFER_MIN_BYTES).clamp(2, 256) as usize
     }
 
+    /// What the rows at hand may take up while runs are merged: each run has a whole one.
+    pub(super) fn merge_rows_len_bytes(&self) -> u64 {
+        self.memory_bytes / 2
+    }
+
     /// The buffer of each of so many sources.
     pub(super) fn merge_buffer_len_bytes(&self, sources: usize) -> usize {
         let share = self.memory_bytes / 4 / sources.max(1) as u64;

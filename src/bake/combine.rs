@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::budget::Budget;
 use super::context::Context;
 use super::origins::{Origins, Unit};
 use super::place::NewFile;
@@ -87,6 +88,15 @@ impl Parts {
         let of_runs: usize = self.spilled.iter().map(|run| run.ranges(self.kind).count()).sum();
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
+
+    /// What the rows at hand take up at most while spilled runs are merged.
+    fn rows_len_bytes(&self) -> u64 {
+        self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
+    }
+
+    fn are_too_many(&self, budget: &Budget) -> bool {
+        self.source_count() > budget.fan_in() || self.rows_len_bytes() > budget.merge_rows_len_bytes()
+    }
 }
 
 /// Merges runs on disk with each other until there are few enough to be merged with all the rest at once. Gives how many
@@ -100,7 +110,7 @@ pub(super) fn reduce(
     let (budget, folder) = (context.budget, &context.budget.temp_dir);
     let temporary = |error| BakeError::temporary(folder, error);
     let mut passes = 0;
-    while parts.source_count() > budget.fan_in() && parts.spilled.len() > 1 {
+    while parts.are_too_many(budget) && parts.spilled.len() > 1 {
         let rows_total = parts.spilled.iter().map(|run| run.row_count).sum();
         let mut rows = 0;
         let mut file = SpillFile::new(folder).map_err(temporary)?;
@@ -110,9 +120,14 @@ pub(super) fn reduce(
         while let Some(first) = left.next() {
             // Neighbours only, so that the order of the input stays; and only so many that 31 bits count their lines.
             let (first_origin, kind) = (first.first_origin, first.kind);
+            let mut rows_len_bytes = first.row_len_max_bytes as u64;
             let mut group = vec![first];
             while group.len() < budget.fan_in()
-                && let Some(run) = left.next_if(|run| run.kind == kind && run.last_origin - first_origin < LINES_MAX)
+                && let Some(run) = left.next_if(|run| {
+                    rows_len_bytes += run.row_len_max_bytes as u64;
+                    let fits = rows_len_bytes <= budget.merge_rows_len_bytes() || group.len() == 1;
+                    fits && run.kind == kind && run.last_origin - first_origin < LINES_MAX
+                })
             {
                 group.push(run);
             }

@@ -26,6 +26,8 @@ pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) extent: Extent,
     pub(in crate::bake) kind: KeyKind,
     pub(in crate::bake) row_count: u64,
+    /// What its longest row takes up.
+    pub(in crate::bake) row_len_max_bytes: usize,
     /// The origin that rows count their lines from, and that of the last.
     pub(in crate::bake) first_origin: u64,
     pub(in crate::bake) last_origin: u64,
@@ -70,6 +72,7 @@ impl SpillFile {
             sums: Vec::new(),
             kind,
             row_count: 0,
+            row_len_max_bytes: 0,
             first_origin,
             last_origin: first_origin,
             first_key: Vec::new(),
@@ -88,6 +91,7 @@ pub(in crate::bake) struct RunWriter<'s> {
     sums: Vec<U64>,
     kind: KeyKind,
     row_count: u64,
+    row_len_max_bytes: usize,
     first_origin: u64,
     last_origin: u64,
     first_key: Vec<u8>,
@@ -118,6 +122,7 @@ impl RunWriter<'_> {
         let line = u32::try_from(origin - self.first_origin).expect("a run spans fewer lines");
         Held { line, ..*row }.write_to(&mut self.pending);
         self.row_count += 1;
+        self.row_len_max_bytes = self.row_len_max_bytes.max(row.len_bytes());
         self.last_origin = self.last_origin.max(origin);
         if self.pending.len() >= WRITE_LEN_BYTES {
             self.write(self.pending.len() - self.pending.len() % BLOCK_LEN_BYTES)?;
@@ -141,6 +146,7 @@ impl RunWriter<'_> {
             extent,
             kind: self.kind,
             row_count: self.row_count,
+            row_len_max_bytes: self.row_len_max_bytes,
             first_origin: self.first_origin,
             last_origin: self.last_origin,
             common_len_bytes: Key::Bytes(&self.first_key).common_len_bytes(&Key::Bytes(&self.last_key)),

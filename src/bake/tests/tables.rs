@@ -280,3 +280,16 @@ fn a_key_that_is_all_of_a_batch_stays_the_last_of_a_stream() {
         }
     }
 }
+
+#[test]
+fn runs_of_long_rows_are_merged_a_few_at_a_time_for_each_has_a_row_in_memory() {
+    let bench = Bench::new(8 << 20, 2);
+    let value = |key: usize| format!("{key:0>9500}").repeat(100);
+    // Each key is below the one before, so that none is streamed.
+    let text: String = (0..21).rev().map(|key| format!("{key},{}\n", value(key))).collect();
+    let report = bench.bake(&[text], "new.db", &Options::default()).unwrap();
+    assert!(report.runs > 4 && report.runs + 1 < bench.budget.fan_in(), "{} runs", report.runs);
+    assert_eq!((report.rows, report.merge_passes), (21, 1));
+    let store = open(&bench.path("new.db"));
+    assert!((0..21).all(|key| store.get(key as u64).unwrap() == Some(value(key).as_bytes())));
+}
