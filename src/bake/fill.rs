@@ -55,6 +55,8 @@ impl RowSink for Filler<'_> {
         self.may_be_header = false;
         match self.options.bad_rows {
             BadRows::Refuse => Err(BakeError::Row { input: self.input.to_owned(), line, fault }),
+            // One more than may be is told; those behind it need not be held.
+            BadRows::Skip { max, .. } if self.batch.bad.len() as u64 > max => Ok(()),
             BadRows::Skip { .. } => {
                 self.batch.bad.push(BadRow { input: self.input.to_owned(), line, fault, text: text.to_vec() });
                 Ok(())
