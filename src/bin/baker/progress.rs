@@ -22,7 +22,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(quiet: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
-        let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
         Live { bar, tells_stages: !quiet && !is_terminal }
     }
 
@@ -81,12 +81,15 @@ impl Live {
             // What fails here is drawn again.
             let _ = write!(out, "{} rows/s", HumanCount(state.per_sec() as u64));
         };
-        let style = ProgressStyle::with_template(&format!("{{prefix:7}} {template}")).expect("a valid template");
-        self.bar.set_prefix(stage.name());
-        self.bar.set_length(len);
-        self.bar.set_position(0);
-        self.bar.reset_eta();
+        let template = format!("{:<7} {template}", stage.name());
+        let style = ProgressStyle::with_template(&template).expect("a valid template");
+        // In this order: what follows the style may draw.
         self.bar.set_style(style.with_key("rows_per_sec", rows_per_sec));
+        self.bar.reset_eta();
+        self.bar.set_position(0);
+        self.bar.set_length(len);
+        // Not shown: it tells the stage apart from the next.
+        self.bar.set_prefix(stage.name());
     }
 
     fn tell(&self, facts: &StageFacts) {
