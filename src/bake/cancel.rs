@@ -27,8 +27,9 @@ pub(super) struct Names {
 }
 
 impl Cancel {
-    /// Lets a bake end with [`BakeError::Cancelled`](super::BakeError::Cancelled) as soon as it looks, which it
-    /// does every few milliseconds unless it waits for its input or for the disk.
+    /// Lets a bake end with [`BakeError::Cancelled`](super::BakeError::Cancelled) as soon as it looks: with each
+    /// piece of the input, while rows are merged and written, and between the stages. A run that is being sorted, the index, and
+    /// the read-back are each seen through, as is waiting for the input or the disk.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);
     }
