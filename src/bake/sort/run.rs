@@ -53,29 +53,34 @@ impl Run {
         pool.install(|| match kind {
             KeyKind::U64 if refs.is_sorted() => {}
             KeyKind::U64 => refs.par_sort_unstable(),
-            KeyKind::Bytes => run.sort_bytes(&mut refs, 0),
+            KeyKind::Bytes => run.sort_bytes(&mut refs),
         });
         run.refs = refs;
         run
     }
 
-    /// Sorts rows whose keys have their first `common_len_bytes` in common: by the 8 bytes behind what all of them share,
-    /// and where these are the same, again by what follows.
-    fn sort_bytes(&self, refs: &mut [RowRef], common_len_bytes: usize) {
-        let common_len_bytes = self.common_of(refs, common_len_bytes);
-        for row in &mut *refs {
-            row.head = self.held_key(*row).head(common_len_bytes);
-        }
-        if refs.is_sorted() && refs.windows(2).all(|pair| pair[0].head < pair[1].head) {
-            return;
-        }
-        refs.par_sort_unstable();
-        for ties in refs.chunk_by_mut(|a, b| a.head == b.head).filter(|ties| ties.len() > 1) {
+    /// Sorts rows by the 8 bytes behind what the keys of all share, and where these are the same, again by what follows.
+    /// What is left to sort is kept in a list: keys that each begin with the one before would nest as deep as they are long.
+    fn sort_bytes(&self, refs: &mut [RowRef]) {
+        let mut left = vec![(0..refs.len(), 0)];
+        while let Some((range, known)) = left.pop() {
+            let (start, refs) = (range.start, &mut refs[range]);
+            let common_len_bytes = self.common_of(refs, known);
             // Where no key goes on, all that is left to tell them apart is their length.
-            if ties.len() <= TIES_SMALL || self.common_of(ties, common_len_bytes) == common_len_bytes {
-                ties.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
-            } else {
-                self.sort_bytes(ties, common_len_bytes);
+            if refs.len() <= TIES_SMALL || (known > 0 && common_len_bytes == known) {
+                refs.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
+                continue;
+            }
+            for row in &mut *refs {
+                row.head = self.held_key(*row).head(common_len_bytes);
+            }
+            refs.par_sort_unstable();
+            let mut end = start;
+            for ties in refs.chunk_by(|a, b| a.head == b.head) {
+                end += ties.len();
+                if ties.len() > 1 {
+                    left.push((end - ties.len()..end, common_len_bytes));
+                }
             }
         }
     }
@@ -86,7 +91,7 @@ impl Run {
         let first = self.held_key(*first).as_bytes().unwrap_or_default();
         let common_with = |common: usize, row: &RowRef| {
             let key = self.held_key(*row).as_bytes().unwrap_or_default();
-            match key.get(..common).is_some_and(|start| start == &first[..common]) {
+            match key.get(least..common).is_some_and(|same| same == &first[least..common]) {
                 true => common,
                 false => least + first[least..common].iter().zip(&key[least..]).take_while(|(a, b)| a == b).count(),
             }
@@ -207,5 +212,30 @@ impl Run {
     /// The batches, whose memory can be used again.
     pub(in crate::bake) fn into_batches(self) -> Vec<Batch> {
         self.batches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rayon::ThreadPoolBuilder;
+
+    use super::*;
+
+    /// On a stack that a call for each step of 8 bytes would not fit.
+    #[test]
+    fn keys_that_each_begin_with_the_one_before_are_sorted_on_a_small_stack() {
+        const LEN_MAX_BYTES: usize = 6000;
+        let text = vec![b'a'; LEN_MAX_BYTES];
+        let mut batch = Batch::new();
+        batch.begin(KeyKind::Bytes, 0, 0, 0);
+        for line in 0..LEN_MAX_BYTES {
+            // All lengths, none behind its neighbour.
+            let len_bytes = (line * 1009) % LEN_MAX_BYTES + 1;
+            batch.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(1).stack_size(128 << 10).build().unwrap();
+        let run = Run::sorted(vec![batch], KeyKind::Bytes, &pool);
+        let lens = (0..run.len()).map(|index| run.row(index).0.key.as_bytes().unwrap().len());
+        assert!(lens.eq(1..=LEN_MAX_BYTES));
     }
 }
