@@ -10,9 +10,9 @@ use crate::protocol::answer::Violation;
 
 /// Why a question has no answer.
 ///
-/// After [`ClientError::Server`], [`ClientError::KeyLen`] and
-/// [`ClientError::MixedKeys`] the connection goes on; after every other error it
-/// is of no more use.
+/// After [`ClientError::Server`], [`ClientError::Refused`],
+/// [`ClientError::KeyLen`] and [`ClientError::MixedKeys`] the connection goes on;
+/// after every other error it is of no more use.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -61,6 +61,16 @@ pub enum ClientError {
         path: PathBuf,
         /// What was asked for, in words: a key, or a range.
         asked: String,
+    },
+    /// The server did not do what it was asked about itself.
+    #[error("{}: the server answered the request for {asked} with an error: {reason}", path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// What was asked for, in words.
+        asked: &'static str,
+        /// What it may be due to.
+        reason: &'static str,
     },
     /// No table has this key. Nothing was sent.
     #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are possible")]

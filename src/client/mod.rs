@@ -6,9 +6,11 @@
 //!
 //! [`Client`] has the questions that a [`Store`](crate::Store) answers, by the
 //! same names. `ordered` asks those about the order of keys, `page` checks the
-//! rows that come back, `rows` asks for page after page.
+//! rows that come back, `rows` asks for page after page, `info` asks about the
+//! server itself.
 
 mod error;
+mod info;
 mod key;
 mod ordered;
 mod page;
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub use error::{AnswerPart, ClientError};
+pub use info::Info;
 pub use key::{KeyRange, OwnedKey};
 pub use ordered::Row;
 pub use page::Page;
@@ -37,8 +40,8 @@ const KEY_SHOWN_MAX_BYTES: usize = 64;
 ///
 /// There are no timeouts: a server that does not answer holds the caller.
 ///
-/// After an error that is neither [`ClientError::Server`] nor about a question
-/// that was not sent, nobody can say where the next answer begins. All further questions then fail with
+/// After an error that is neither [`ClientError::Server`] nor
+/// [`ClientError::Refused`] nor about a question that was not sent, nobody can say where the next answer begins. All further questions then fail with
 /// [`ClientError::Broken`], rather than be answered with another key's bytes.
 ///
 /// # Example

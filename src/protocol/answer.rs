@@ -5,18 +5,18 @@
 
 use thiserror::Error;
 
-use super::native::{Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES};
+use super::native::{INFO_LEN_MAX_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES};
 use super::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
 
-/// The value in answer to [`Op::Count`] is a number of 8 bytes.
-const COUNT_LEN_BYTES: usize = size_of::<u64>();
+/// The value in answer to [`Op::Count`], [`Op::Reload`] and [`Op::Rollback`] is a number of 8 bytes.
+const NUMBER_LEN_BYTES: usize = size_of::<u64>();
 
 /// What a checked header announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
     /// There is an answer, and so many bytes of value follow: none after
-    /// [`Op::Exists`], a number after [`Op::Count`], a page after [`Op::Floor`],
-    /// [`Op::Ceiling`] and [`Op::Range`].
+    /// [`Op::Exists`], a page after [`Op::Floor`], [`Op::Ceiling`] and
+    /// [`Op::Range`], a text after [`Op::Info`], a number after the others.
     Found {
         /// Length of the value.
         value_len_bytes: usize,
@@ -43,7 +43,7 @@ pub enum Violation {
         /// The length announced.
         len_bytes: usize,
     },
-    /// The length of a page or a number is none that these have.
+    /// The length of a page, a number or a text is none that these have.
     #[error("{len_bytes} bytes announced in answer to {op:?}, where {least_bytes} to {most_bytes} were expected")]
     AnswerLen {
         /// What was asked.
@@ -172,8 +172,11 @@ impl Announced {
             }
             (Status::Ok, Op::Get, _) => Err(Violation::ValueLen { len_bytes }),
             (Status::Ok, Op::Floor | Op::Ceiling | Op::Range, _) => bounded(PAGE_HEADER_LEN_BYTES, PAGE_MAX_BYTES),
-            (Status::Ok, Op::Count, _) => bounded(COUNT_LEN_BYTES, COUNT_LEN_BYTES),
-            (Status::NotFound, Op::Range | Op::Count, 0) => Err(Violation::UnwantedStatus { op, status }),
+            (Status::Ok, Op::Count | Op::Reload | Op::Rollback, _) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
+            (Status::Ok, Op::Info, _) => bounded(0, INFO_LEN_MAX_BYTES),
+            (Status::NotFound, Op::Range | Op::Count | Op::Info | Op::Reload | Op::Rollback, 0) => {
+                Err(Violation::UnwantedStatus { op, status })
+            }
             (Status::NotFound, _, 0) => Ok(Announced::NotFound),
             (Status::Error, _, 0) => Ok(Announced::Error),
             _ => Err(Violation::UnwantedValue { op, status, len_bytes }),
@@ -223,15 +226,20 @@ mod tests {
                 assert_eq!(check(op, 0, len_bytes as u32), Err(refused));
             }
         }
-        assert_eq!(check(Op::Count, 0, 8), Ok(Announced::Found { value_len_bytes: 8 }));
-        for len_bytes in [0, 7, 9] {
-            let refused = Violation::AnswerLen { op: Op::Count, len_bytes, least_bytes: 8, most_bytes: 8 };
-            assert_eq!(check(Op::Count, 0, len_bytes as u32), Err(refused));
+        for op in [Op::Count, Op::Reload, Op::Rollback] {
+            assert_eq!(check(op, 0, 8), Ok(Announced::Found { value_len_bytes: 8 }));
+            for len_bytes in [0, 7, 9] {
+                let refused = Violation::AnswerLen { op, len_bytes, least_bytes: 8, most_bytes: 8 };
+                assert_eq!(check(op, 0, len_bytes as u32), Err(refused));
+            }
         }
+        assert_eq!(check(Op::Info, 0, 65_536), Ok(Announced::Found { value_len_bytes: 65_536 }));
+        let refused = Violation::AnswerLen { op: Op::Info, len_bytes: 65_537, least_bytes: 0, most_bytes: 65_536 };
+        assert_eq!(check(Op::Info, 0, 65_537), Err(refused));
         for op in [Op::Floor, Op::Ceiling] {
             assert_eq!(check(op, 1, 0), Ok(Announced::NotFound));
         }
-        for op in [Op::Range, Op::Count] {
+        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback] {
             let status = Status::NotFound;
             assert_eq!(check(op, 1, 0), Err(Violation::UnwantedStatus { op, status }));
             assert_eq!(check(op, 2, 0), Ok(Announced::Error));

@@ -46,6 +46,12 @@ pub enum Op {
     Range = 4,
     /// How many rows a range has. Always long.
     Count = 5,
+    /// What the server says of itself. Never long.
+    Info = 6,
+    /// Look at the file again. Never long.
+    Reload = 7,
+    /// Back to the generation before. Never long.
+    Rollback = 8,
 }
 
 /// Added to the code of an op whose request is long.
@@ -60,6 +66,9 @@ impl Op {
             1 => Some(Op::Exists),
             2 => Some(Op::Floor),
             3 => Some(Op::Ceiling),
+            6 => Some(Op::Info),
+            7 => Some(Op::Reload),
+            8 => Some(Op::Rollback),
             _ => None,
         }
     }
@@ -70,7 +79,8 @@ impl Op {
         match code ^ LONG {
             4 => Some(Op::Range),
             5 => Some(Op::Count),
-            code => Op::from_code(code),
+            code @ 0..=3 => Op::from_code(code),
+            _ => None,
         }
     }
 
@@ -220,6 +230,8 @@ pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
 const RECORD_MAX_BYTES: usize =
     ((size_of::<u16>() + KEY_LEN_MAX_BYTES).next_multiple_of(8) + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES)
         .next_multiple_of(4096);
+/// The longest text in answer to Info.
+pub const INFO_LEN_MAX_BYTES: usize = 64 << 10;
 /// The longest page: one row with the longest record.
 pub const PAGE_MAX_BYTES: usize = PAGE_HEADER_LEN_BYTES + RECORD_MAX_BYTES;
 
@@ -245,8 +257,8 @@ impl ResponseHeader {
         Some(ResponseHeader { status: U32::new(Status::Ok as u32), value_len_bytes: U32::new(len) })
     }
 
-    /// The header of a page of so many bytes, which may be longer than a value:
-    /// at most [`PAGE_MAX_BYTES`].
+    /// The header of a page, a number or a text of so many bytes. A page may be
+    /// longer than a value: at most [`PAGE_MAX_BYTES`].
     pub const fn of_page(len_bytes: usize) -> Self {
         let len_bytes = U32::from_bytes((len_bytes as u32).to_be_bytes());
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }
@@ -284,11 +296,12 @@ mod tests {
 
     #[test]
     fn codes_and_names_agree() {
-        for code in 0..8 {
+        for code in 0..16 {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
         assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(3)), (None, None, None));
+        assert_eq!([6, 7, 8, 9].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback), None]);
         for op in [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count] {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));

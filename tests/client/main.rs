@@ -178,3 +178,30 @@ fn a_peer_that_closes_unread_has_closed() {
     let closed = matches!(error, ClientError::Closed { arrived_bytes: 0, expected_bytes: 8, .. });
     assert!(closed, "{error:?}");
 }
+
+#[test]
+fn what_a_server_says_of_itself_is_read_by_name() {
+    let text =
+        "version 0.1.0\nrows 3\ngeneration 12\ndigest 000000000000000000000000000000ff\nsocket /tmp/a b.sock\ntcp \n";
+    let peer = Peer::answering(&[&found(text.as_bytes()), ERROR]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    let info = client.info().unwrap();
+    assert_eq!(peer.request(), [0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!((info.rows(), info.generation(), info.digest()), (Some(3), Some(12), Some(255)));
+    assert_eq!([info.get("socket"), info.get("tcp"), info.get("row")], [Some("/tmp/a b.sock"), Some(""), None]);
+    assert_eq!(info.number::<u64>("version"), None);
+    assert_eq!(info.iter().count(), 6);
+    let refused = client.info().unwrap_err().to_string();
+    assert!(refused.contains("answered the request for information with an error"), "{refused}");
+}
+
+#[test]
+fn a_reload_and_a_rollback_have_the_number_of_their_attempt() {
+    let peer = Peer::answering(&[&found(&7_u64.to_be_bytes()), &found(&8_u64.to_be_bytes()), ERROR, &found(b"7")]);
+    let mut client = Client::connect(peer.socket()).unwrap();
+    assert_eq!((client.reload().unwrap(), peer.request()[3]), (7, 7));
+    assert_eq!((client.rollback().unwrap(), peer.request()[3]), (8, 8));
+    assert!(matches!(client.reload(), Err(ClientError::Refused { asked: "a reload", .. })));
+    let short = Violation::AnswerLen { op: Op::Reload, len_bytes: 1, least_bytes: 8, most_bytes: 8 };
+    assert_eq!(violation(client.reload()), short);
+}
