@@ -68,7 +68,7 @@ impl Protocol {
         }
         match self {
             Protocol::Redis(session) => session.answer(input, answers),
-            Protocol::Unknown | Protocol::Native => native::answer(&shared.store, input, answers),
+            Protocol::Unknown | Protocol::Native => native::answer(shared, &shared.store, input, answers),
         }
     }
 }
@@ -124,6 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if read.is_empty() {
                 return Poll::Ready(Ok(()));
             }
+            self.shared.counters().read(read.len());
             if self.held.is_empty() {
                 let (taken_bytes, polled) = self.poll_answer(cx, read, answers, &mut turn);
                 self.held.extend_from_slice(&read[taken_bytes..]);
@@ -165,10 +166,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut taken_bytes = 0;
         loop {
             answers.clear();
+            let started = self.shared.counters().start();
             let pass = self.protocol.answer(self.peer, &self.shared, &input[taken_bytes..], answers);
             taken_bytes += pass.taken_bytes;
             self.then = pass.then;
             let polled = self.poll_send(cx, answers);
+            self.shared.counters().end(started);
             if !matches!(polled, Poll::Ready(Ok(()))) {
                 return (taken_bytes, polled);
             }
@@ -193,7 +196,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let stream = Pin::new(&mut self.stream);
             let polled = answers.with_unsent(&self.shared.store, sent_bytes, |unsent| write(stream, cx, unsent));
             match polled {
-                Poll::Ready(sent) => sent_bytes += sent?,
+                Poll::Ready(sent) => {
+                    let sent = sent?;
+                    self.shared.counters().written(sent);
+                    sent_bytes += sent;
+                }
                 Poll::Pending => {
                     answers.keep_unsent(sent_bytes, self.unsent.get_or_insert_default());
                     self.owe();
@@ -210,6 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         while !unsent.is_empty() {
             let stream = Pin::new(&mut self.stream);
             let sent = ready!(unsent.with(&self.shared.store, |unsent| write(stream, cx, unsent)))?;
+            self.shared.counters().written(sent);
             unsent.sent(sent);
         }
         unsent.clear();

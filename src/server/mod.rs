@@ -4,16 +4,19 @@
 //! to stop. `listener` owns the socket's path, `worker` threads run one
 //! single-threaded tokio runtime each, `connection` reads requests and sends
 //! answers, `native` and `redis` make answers of requests, `answers` holds them,
-//! `spin` keeps a worker awake. Connections stay with the worker that they were
+//! `counters` counts, `snapshot` is what the server tells of itself, `spin` keeps a
+//! worker awake. Connections stay with the worker that they were
 //! given to, so nothing is locked on the way of a request.
 
 mod answers;
 mod connection;
+mod counters;
 mod listener;
 mod native;
 mod pass;
 mod redis;
 mod shared;
+mod snapshot;
 mod spin;
 mod worker;
 

@@ -1,14 +1,18 @@
 //! Answering native requests.
 //!
 //! In: bytes that a client sent. Out: answers. Runs of 16-byte requests are
-//! looked up together, and so are runs of long ones.
+//! looked up together, and so are runs of long ones. What is counted of them is
+//! counted once a pass.
 
 use std::ops::{Bound, ControlFlow};
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece, copy_halves};
+use super::counters::Tally;
 use super::pass::{Pass, Then};
+use super::shared::Shared;
+use super::snapshot::Snapshot;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
@@ -22,32 +26,43 @@ pub(super) const PASS_REQUESTS_MAX: usize = 1024;
 /// Long requests that are looked up together, at most.
 const LONG_REQUESTS_MAX: usize = 256;
 
+/// Infos that are answered before other connections get their turn.
+const INFOS_MAX: usize = 10;
+
 /// Answers up to this length are copied as two pieces that may overlap.
 const SHORT_MAX_BYTES: usize = 64;
 
-const NOT_FOUND: ResponseHeader = ResponseHeader::bare(Status::NotFound);
-const FOUND: ResponseHeader = ResponseHeader::bare(Status::Ok);
 const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 
 /// Answers the requests at the start of `input`, as far as they are whole and
 /// there is room.
-pub(super) fn answer(store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
+pub(super) fn answer(shared: &Shared, store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
+    let mut tally = Tally::default();
+    let pass = pass(shared, store, input, answers, &mut tally);
+    shared.counters().count_native(&tally);
+    pass
+}
+
+fn pass(shared: &Shared, store: &Store, input: &[u8], answers: &mut Answers, tally: &mut Tally) -> Pass {
     let mut taken_bytes = 0;
     loop {
         let rest = &input[taken_bytes..];
         let requests = whole(rest);
         let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
         let (run_bytes, end) = match Run::of(first.op_code()) {
-            Run::Points => run_of(requests, Run::Points, answers.assemble(store, requests)),
-            Run::Neighbours => run_of(requests, Run::Neighbours, answers.assemble_neighbours(store, requests)),
-            Run::Long => answer_long(store, rest, answers),
+            Run::Points => run_of(requests, Run::Points, answers.assemble_points(store, requests, tally)),
+            Run::Neighbours => run_of(requests, Run::Neighbours, answers.assemble_neighbours(store, requests, tally)),
+            Run::Long => answer_long(store, rest, answers, tally),
+            Run::Server => answer_about_server(shared, requests, answers, tally),
         };
         taken_bytes += run_bytes;
         match end {
             RunEnd::Here if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
             RunEnd::Here => {}
             RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },
+            RunEnd::Much => return Pass { taken_bytes, then: Then::Yield },
             RunEnd::TooLong => {
+                tally.count(None, Status::Error);
                 answers.push(ERROR.as_bytes());
                 return Pass { taken_bytes: input.len(), then: Then::Close };
             }
@@ -64,6 +79,8 @@ enum Run {
     Neighbours,
     /// Long ones.
     Long,
+    /// Info, Reload and Rollback.
+    Server,
 }
 
 impl Run {
@@ -71,6 +88,7 @@ impl Run {
     fn of(op_code: u32) -> Run {
         match Op::from_code(op_code) {
             Some(Op::Floor | Op::Ceiling) => Run::Neighbours,
+            Some(Op::Info | Op::Reload | Op::Rollback) => Run::Server,
             _ if Op::is_long(op_code) => Run::Long,
             _ => Run::Points,
         }
@@ -83,6 +101,8 @@ enum RunEnd {
     Here,
     /// There is no room for the next answer.
     Full,
+    /// Others come first.
+    Much,
     /// The next request is longer than any may be.
     TooLong,
 }
@@ -104,16 +124,22 @@ impl Answers {
     /// to the first that asks for something else; tells how many. There is room for
     /// one in answers that were cleared.
     pub fn assemble(&mut self, store: &Store, requests: &[Request]) -> usize {
+        self.assemble_points(store, requests, &mut Tally::default())
+    }
+
+    /// The same, and counts them.
+    fn assemble_points(&mut self, store: &Store, requests: &[Request], tally: &mut Tally) -> usize {
         let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
         if store.key_kind() != KeyKind::U64 {
-            return self.refuse(requests);
+            return self.refuse(requests, tally);
         }
+        let counted_before = tally.total();
         let (mut count, mut copied_len_bytes) = (0, self.copied_len_bytes);
         let (copied, borrowed) = (&mut *self.buffer, &mut self.borrowed);
         store.find_each(
             requests.len(),
             |i| requests[i].key(),
-            |i, found| match add(requests[i].op_code(), found, copied, copied_len_bytes, borrowed) {
+            |i, found| match add(requests[i].op_code(), found, copied, copied_len_bytes, borrowed, tally) {
                 Some(len_bytes) => {
                     copied_len_bytes += len_bytes;
                     count += 1;
@@ -123,16 +149,19 @@ impl Answers {
             },
         );
         self.copied_len_bytes = copied_len_bytes;
+        tally.count_values(counted_before + count - tally.total());
         count
     }
 
     /// Answers requests for numbers where there are none.
-    fn refuse(&mut self, requests: &[Request]) -> usize {
+    fn refuse(&mut self, requests: &[Request], tally: &mut Tally) -> usize {
         let mut count = 0;
         for request in requests {
-            if Run::of(request.op_code()) == Run::Long || self.is_full() {
+            let op_code = request.op_code();
+            if matches!(Run::of(op_code), Run::Long | Run::Server) || self.is_full() {
                 break;
             }
+            tally.count(Op::from_code(op_code), Status::Error);
             self.push(ERROR.as_bytes());
             count += 1;
         }
@@ -141,17 +170,16 @@ impl Answers {
 
     /// Adds the answers to Floor and Ceiling, as far as there is room, up to the
     /// first request that is another; tells how many.
-    fn assemble_neighbours(&mut self, store: &Store, requests: &[Request]) -> usize {
+    fn assemble_neighbours(&mut self, store: &Store, requests: &[Request], tally: &mut Tally) -> usize {
         let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
         if store.key_kind() != KeyKind::U64 {
-            return self.refuse(requests);
+            return self.refuse(requests, tally);
         }
         let mut count = 0;
         for request in requests {
             let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
-            if add_neighbour(store, op, Key::U64(request.key()), self).is_none() {
-                break;
-            }
+            let Some(status) = add_neighbour(store, op, Key::U64(request.key()), self) else { break };
+            tally.count(Some(op), status);
             count += 1;
         }
         count
@@ -166,7 +194,7 @@ struct Long<'a> {
 }
 
 /// Answers a run of long requests. Tells how many bytes they take up.
-fn answer_long(store: &Store, input: &[u8], answers: &mut Answers) -> (usize, RunEnd) {
+fn answer_long(store: &Store, input: &[u8], answers: &mut Answers, tally: &mut Tally) -> (usize, RunEnd) {
     let mut requests = [Long { op_code: 0, body: &[] }; LONG_REQUESTS_MAX];
     let mut ends_bytes = [0; LONG_REQUESTS_MAX];
     let (mut found_count, mut at_bytes, mut end) = (0, 0, RunEnd::Here);
@@ -187,7 +215,7 @@ fn answer_long(store: &Store, input: &[u8], answers: &mut Answers) -> (usize, Ru
         found_count += 1;
     }
     let requests = &requests[..found_count];
-    let count = answers.assemble_long(store, requests);
+    let count = answers.assemble_long(store, requests, tally);
     match count.checked_sub(1) {
         _ if count == found_count => (at_bytes, end),
         Some(last) => (ends_bytes[last], RunEnd::Full),
@@ -197,9 +225,10 @@ fn answer_long(store: &Store, input: &[u8], answers: &mut Answers) -> (usize, Ru
 
 impl Answers {
     /// Adds the answers to long requests, as far as there is room; tells how many.
-    fn assemble_long(&mut self, store: &Store, requests: &[Long<'_>]) -> usize {
+    fn assemble_long(&mut self, store: &Store, requests: &[Long<'_>], tally: &mut Tally) -> usize {
+        let counted_before = tally.total();
         let mut count = 0;
-        let mut answer = |i: usize, found: Found<'_>| match add_long(store, &requests[i], found, self) {
+        let mut answer = |i: usize, found: Found<'_>| match add_long(store, &requests[i], found, self, tally) {
             Some(()) => {
                 count += 1;
                 ControlFlow::Continue(())
@@ -213,6 +242,7 @@ impl Answers {
                 let _ = (0..requests.len()).try_for_each(|i| answer(i, Found::Missing));
             }
         }
+        tally.count_values(counted_before + count - tally.total());
         count
     }
 
@@ -223,9 +253,16 @@ impl Answers {
 
 /// Adds the answer to a request about one key of the table's kind, and tells how
 /// many bytes were copied. `None` if there is no room for it, or the request is of
-/// another run.
+/// another run. Values are not counted, everything else is.
 #[inline(always)]
-fn add(op_code: u32, found: Found<'_>, copied: &mut [u8], at_bytes: usize, borrowed: &mut Borrowed) -> Option<usize> {
+fn add(
+    op_code: u32,
+    found: Found<'_>,
+    copied: &mut [u8],
+    at_bytes: usize,
+    borrowed: &mut Borrowed,
+    tally: &mut Tally,
+) -> Option<usize> {
     if let Found::Answer(answer, offset_bytes) = found
         && op_code == Op::Get as u32
     {
@@ -237,49 +274,66 @@ fn add(op_code: u32, found: Found<'_>, copied: &mut [u8], at_bytes: usize, borro
         borrowed.push(Piece { offset_bytes, len_bytes: answer.len(), after_copied_bytes: at_bytes })?;
         return Some(0);
     }
-    let header = match (Op::from_code(op_code), found) {
-        (Some(Op::Get | Op::Exists), Found::Missing) => NOT_FOUND,
-        (Some(Op::Exists), _) => FOUND,
+    let op = Op::from_code(op_code);
+    let status = match (op, found) {
+        (Some(Op::Get | Op::Exists), Found::Missing) => Status::NotFound,
+        (Some(Op::Exists), _) => Status::Ok,
         _ if Run::of(op_code) != Run::Points => return None,
-        _ => ERROR,
+        _ => Status::Error,
     };
+    let header = ResponseHeader::bare(status);
     *copied.get_mut(at_bytes..)?.first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
+    tally.count(op, status);
     Some(RESPONSE_HEADER_LEN_BYTES)
 }
 
 /// Adds the answer to a long request. `None` if there is no room for it.
 #[inline(always)]
-fn add_long(store: &Store, request: &Long<'_>, found: Found<'_>, answers: &mut Answers) -> Option<()> {
+fn add_long(
+    store: &Store,
+    request: &Long<'_>,
+    found: Found<'_>,
+    answers: &mut Answers,
+    tally: &mut Tally,
+) -> Option<()> {
     let is_bytes = store.key_kind() == KeyKind::Bytes;
-    match Op::from_long_code(request.op_code) {
+    let op = Op::from_long_code(request.op_code);
+    let status = match op {
         Some(op @ (Op::Get | Op::Exists)) if is_bytes => {
             let at_bytes = answers.copied_len_bytes;
-            answers.copied_len_bytes += add(op as u32, found, &mut answers.buffer, at_bytes, &mut answers.borrowed)?;
-            Some(())
+            let Answers { buffer, borrowed, .. } = answers;
+            answers.copied_len_bytes += add(op as u32, found, buffer, at_bytes, borrowed, tally)?;
+            return Some(());
         }
-        Some(op @ (Op::Floor | Op::Ceiling)) if is_bytes => add_neighbour(store, op, Key::Bytes(request.body), answers),
-        Some(op @ (Op::Range | Op::Count)) => add_range(store, op, request.body, answers),
-        _ => add_header(ERROR, answers),
-    }
-}
-
-fn add_header(header: ResponseHeader, answers: &mut Answers) -> Option<()> {
-    *answers.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
-    answers.copied_len_bytes += RESPONSE_HEADER_LEN_BYTES;
+        Some(op @ (Op::Floor | Op::Ceiling)) if is_bytes => {
+            add_neighbour(store, op, Key::Bytes(request.body), answers)?
+        }
+        Some(op @ (Op::Range | Op::Count)) => add_range(store, op, request.body, answers)?,
+        _ => add_bare(Status::Error, answers)?,
+    };
+    tally.count(op, status);
     Some(())
 }
 
-fn add_neighbour(store: &Store, op: Op, key: Key<'_>, answers: &mut Answers) -> Option<()> {
+/// Adds an answer without a value.
+fn add_bare(status: Status, answers: &mut Answers) -> Option<Status> {
+    let header = ResponseHeader::bare(status);
+    *answers.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
+    answers.copied_len_bytes += RESPONSE_HEADER_LEN_BYTES;
+    Some(status)
+}
+
+fn add_neighbour(store: &Store, op: Op, key: Key<'_>, answers: &mut Answers) -> Option<Status> {
     let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
     match page {
-        Ok(page) if page.row_count == 0 => add_header(NOT_FOUND, answers),
+        Ok(page) if page.row_count == 0 => add_bare(Status::NotFound, answers),
         Ok(page) => add_page(store, &page, answers),
-        Err(_) => add_header(ERROR, answers),
+        Err(_) => add_bare(Status::Error, answers),
     }
 }
 
-fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Option<()> {
-    let Some((rows, flags, limit_rows)) = range(store, body) else { return add_header(ERROR, answers) };
+fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Option<Status> {
+    let Some((rows, flags, limit_rows)) = range(store, body) else { return add_bare(Status::Error, answers) };
     if op == Op::Count {
         let count = (rows.len() as u64).to_be_bytes();
         let answer = answers.room().first_chunk_mut::<{ RESPONSE_HEADER_LEN_BYTES + size_of::<u64>() }>()?;
@@ -287,7 +341,7 @@ fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Optio
         header.copy_from_slice(ResponseHeader::of_page(count.len()).as_bytes());
         value.copy_from_slice(&count);
         answers.copied_len_bytes += RESPONSE_HEADER_LEN_BYTES + size_of::<u64>();
-        return Some(());
+        return Some(Status::Ok);
     }
     let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
     let page = rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES);
@@ -316,6 +370,39 @@ fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
 }
 
+/// Answers requests about the server itself.
+fn answer_about_server(
+    shared: &Shared,
+    requests: &[Request],
+    answers: &mut Answers,
+    tally: &mut Tally,
+) -> (usize, RunEnd) {
+    let mut count = 0;
+    for request in requests {
+        let op @ Some(Op::Info | Op::Reload | Op::Rollback) = Op::from_code(request.op_code()) else { break };
+        if answers.is_full() {
+            return (count * REQUEST_LEN_BYTES, RunEnd::Full);
+        }
+        if tally.about_server() == INFOS_MAX {
+            return (count * REQUEST_LEN_BYTES, RunEnd::Much);
+        }
+        match op {
+            Some(Op::Info) => {
+                let text = Snapshot::of(&shared.serving).info();
+                answers.push(ResponseHeader::of_page(text.len()).as_bytes());
+                answers.push(text.as_bytes());
+                tally.count(op, Status::Ok);
+            }
+            _ => {
+                answers.push(ERROR.as_bytes());
+                tally.count(op, Status::Error);
+            }
+        }
+        count += 1;
+    }
+    (count * REQUEST_LEN_BYTES, RunEnd::Here)
+}
+
 /// The key at an end of a range, if it is of the table's kind.
 fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     match (kind, flags & range_flags::NUMBERS != 0) {
@@ -326,12 +413,12 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
 }
 
 /// Adds a page: its two headers are copied, and its rows if they are short.
-fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<()> {
+fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<Status> {
     const HEADERS_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES;
     // Neither happens but in a file that has changed since it was opened.
     let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize);
     let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
-        return add_header(ERROR, answers);
+        return add_bare(Status::Error, answers);
     };
     let is_copied = rows.len() <= COPY_MAX_BYTES;
     let room = answers.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
@@ -348,13 +435,13 @@ fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<()> {
     if is_copied {
         copied_rows.copy_from_slice(rows);
         answers.copied_len_bytes += HEADERS_LEN_BYTES + rows.len();
-        return Some(());
+        return Some(Status::Ok);
     }
     let after_copied_bytes = answers.copied_len_bytes + HEADERS_LEN_BYTES;
     let offset_bytes = page.offset_bytes.start as usize;
     answers.borrowed.push(Piece { offset_bytes, len_bytes: rows.len(), after_copied_bytes })?;
     answers.copied_len_bytes = after_copied_bytes;
-    Some(())
+    Some(Status::Ok)
 }
 
 /// Copies an answer to the front of a buffer, if there is room.

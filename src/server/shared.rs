@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::counters::{Counters, Sums, Totals};
 use super::redis::Clients;
 use super::spin::Spin;
 use crate::store::Store;
@@ -22,40 +23,27 @@ pub(super) struct Serving {
     pub(super) started: Instant,
     /// Who speaks the Redis protocol.
     pub(super) clients: Clients,
+    pub(super) totals: Totals,
     workers: Box<[Counters]>,
 }
 
 impl Serving {
     pub(super) fn new(store: Arc<Store>, socket: PathBuf, tcp: Option<SocketAddr>, workers: usize) -> Self {
         let workers = std::iter::repeat_with(Counters::default).take(workers).collect();
-        Serving { store, socket, tcp, started: Instant::now(), clients: Clients::default(), workers }
+        let (started, clients, totals) = (Instant::now(), Clients::default(), Totals::default());
+        Serving { store, socket, tcp, started, clients, totals, workers }
     }
 
     pub(super) fn worker_count(&self) -> usize {
         self.workers.len()
     }
 
-    /// The sum of a counter over all workers.
-    pub(super) fn total(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+    /// What all workers have counted.
+    pub(super) fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        self.workers.iter().for_each(|worker| sums.add(worker));
+        sums
     }
-}
-
-/// What a worker has counted: passes add to it, requests do not. A worker
-/// writes its own only, on lines of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct Counters {
-    /// Connections that there are.
-    pub(super) connections: AtomicU64,
-    /// Connections that there were or are.
-    pub(super) accepted: AtomicU64,
-    /// Commands of the Redis protocol. Native requests are not counted.
-    pub(super) commands: AtomicU64,
-    /// Keys that these commands found.
-    pub(super) hits: AtomicU64,
-    /// Keys that these commands did not find.
-    pub(super) misses: AtomicU64,
 }
 
 /// What a worker's connections share.
@@ -106,12 +94,11 @@ impl Shared {
     }
 
     pub(super) fn connection_opened(&self) {
-        self.counters().connections.fetch_add(1, Ordering::Relaxed);
-        self.counters().accepted.fetch_add(1, Ordering::Relaxed);
+        self.counters().connection_opened();
     }
 
     pub(super) fn connection_closed(&self) {
-        self.counters().connections.fetch_sub(1, Ordering::Relaxed);
+        self.counters().connection_closed();
     }
 
     pub(super) fn owes(&self) {
@@ -126,7 +113,7 @@ impl Shared {
 
     /// How many connections there are.
     pub(super) fn connections(&self) -> u64 {
-        self.counters().connections.load(Ordering::Relaxed)
+        self.counters().connections()
     }
 
     /// Lets connections read no more, and waits until none owes an answer.

@@ -7,6 +7,7 @@ use super::{Out, Session, commands, handshake, info, keyspace, order, strings};
 use crate::protocol::resp::commands::{Id, Refusal, Spec, find_full, help, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::answers::Answers;
+use crate::server::snapshot::digest_text;
 
 /// What a command came to.
 pub(super) enum Outcome {
@@ -46,6 +47,7 @@ impl Session {
         let spec = match resolve(command) {
             Ok(spec) => spec,
             Err(refusal) => {
+                self.counted.errors += 1;
                 out.error(refused(&refusal));
                 return Outcome::Done;
             }
@@ -54,6 +56,7 @@ impl Session {
         match self.carry_out(spec, command, &mut out) {
             Ok(outcome) => outcome,
             Err(problem) => {
+                self.counted.errors += 1;
                 out.error(problem);
                 Outcome::Done
             }
@@ -87,7 +90,7 @@ impl Session {
             Id::ZkvCeiling => order::neighbour(store, false, args, out)?,
             Id::ZkvRange => order::range(store, args, out)?,
             Id::ZkvCount => order::count(store, args, out)?,
-            Id::ZkvGeneration => out.bulk(info::generation(store).as_bytes()),
+            Id::ZkvGeneration => out.bulk(digest_text(store.digest()).as_bytes()),
             Id::Ping => handshake::ping(args, out)?,
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),

@@ -19,8 +19,15 @@ const RUN_KEYS_MAX: usize = 256;
 pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
+    pub(super) damaged: usize,
     /// Where the last of them ends.
     pub(super) end_bytes: usize,
+}
+
+impl Run {
+    pub(super) fn hits(&self) -> usize {
+        self.count - self.misses - self.damaged
+    }
 }
 
 /// Answers the plain GETs at the start of `input`, as far as there is room: at
@@ -62,7 +69,7 @@ pub(super) fn run<K: LookupKey>(
         (keys[key_count], ends_bytes[key_count]) = (key, end_bytes);
         key_count += 1;
     }
-    let (mut count, mut misses) = (0, 0);
+    let (mut count, mut misses, mut damaged) = (0, 0, 0);
     store.find_each(
         key_count,
         |i| keys[i],
@@ -76,11 +83,14 @@ pub(super) fn run<K: LookupKey>(
                     misses += 1;
                     push_null(answers, version);
                 }
-                Found::Damaged => Reply::new(answers, version).error(text::damaged()),
+                Found::Damaged => {
+                    damaged += 1;
+                    Reply::new(answers, version).error(text::damaged());
+                }
             }
             count += 1;
             ControlFlow::Continue(())
         },
     );
-    Run { count, misses, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
+    Run { count, misses, damaged, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }
 }

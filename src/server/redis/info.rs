@@ -1,26 +1,19 @@
 //! What the server says of itself: INFO, CONFIG GET, TIME.
 
 use std::fmt::Write;
-use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Out;
 use super::keyspace::PATTERN_LEN_MAX_BYTES;
-use crate::format::key::KeyKind;
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Glob};
-use crate::server::shared::{Counters, Serving, Shared};
-use crate::store::Store;
+use crate::server::shared::{Serving, Shared};
+use crate::server::snapshot::{Snapshot, VERSION};
 
 /// The version of Redis whose replies ours are; clients look at it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 /// INFO, which asks the system about this process, takes as long as a look at so many rows.
 pub(super) const COST_ROWS: usize = 1000;
-
-/// What tells one generation of a table from others: 32 hexadecimal digits.
-pub(super) fn generation(store: &Store) -> String {
-    format!("{:032x}", store.digest())
-}
 
 pub(super) fn time(out: &mut Out<'_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -29,7 +22,7 @@ pub(super) fn time(out: &mut Out<'_>) {
     out.bulk(itoa::Buffer::new().format(now.subsec_micros()).as_bytes());
 }
 
-type Section = fn(&Serving) -> Vec<(&'static str, String)>;
+type Section = fn(&Serving, &Snapshot) -> Vec<(&'static str, String)>;
 
 /// Titles and sections of INFO, in order.
 const SECTIONS: [(&str, Section); 6] = [
@@ -49,26 +42,26 @@ pub(super) fn info(shared: &Shared, args: Args<'_>, out: &mut Out<'_>) {
             *wanted |= all || name.eq_ignore_ascii_case(title.as_bytes());
         }
     }
-    let mut text = String::new();
+    let (mut text, snapshot) = (String::new(), Snapshot::of(&shared.serving));
     for (_, (title, section)) in wanted.iter().zip(SECTIONS).filter(|(wanted, _)| **wanted) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
         // Writing to a string does not fail.
         let _ = write!(text, "# {title}\r\n");
-        for (name, value) in section(&shared.serving) {
+        for (name, value) in section(&shared.serving, &snapshot) {
             let _ = write!(text, "{name}:{value}\r\n");
         }
     }
     out.verbatim(&text);
 }
 
-fn server(serving: &Serving) -> Vec<(&'static str, String)> {
-    let uptime_s = serving.started.elapsed().as_secs();
+fn server(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let uptime_s = snapshot.uptime.as_secs();
     vec![
         ("redis_version", REDIS_VERSION.to_owned()),
         ("redis_mode", "standalone".to_owned()),
-        ("zero_kv_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("zero_kv_version", VERSION.to_owned()),
         ("arch_bits", usize::BITS.to_string()),
         ("process_id", std::process::id().to_string()),
         ("tcp_port", tcp_port(serving)),
@@ -81,20 +74,16 @@ fn tcp_port(serving: &Serving) -> String {
     serving.tcp.map_or(0, |tcp| tcp.port()).to_string()
 }
 
-fn total(serving: &Serving, counter: fn(&Counters) -> &AtomicU64) -> String {
-    serving.total(counter).to_string()
-}
-
-fn clients(serving: &Serving) -> Vec<(&'static str, String)> {
+fn clients(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     vec![
-        ("connected_clients", total(serving, |counters| &counters.connections)),
+        ("connected_clients", snapshot.sums.connections.to_string()),
         ("redis_protocol_clients", serving.clients.count().to_string()),
         ("blocked_clients", "0".to_owned()),
     ]
 }
 
 /// From /proc; what cannot be read there is left out.
-fn memory(_: &Serving) -> Vec<(&'static str, String)> {
+fn memory(_: &Serving, _: &Snapshot) -> Vec<(&'static str, String)> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -108,40 +97,40 @@ fn memory(_: &Serving) -> Vec<(&'static str, String)> {
     memory
 }
 
-/// Commands, hits and misses are those of the Redis protocol.
-fn stats(serving: &Serving) -> Vec<(&'static str, String)> {
+/// Of both protocols.
+fn stats(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let sums = &snapshot.sums;
+    let requests: u64 = sums.requests.as_flattened().iter().sum();
     vec![
-        ("total_connections_received", total(serving, |counters| &counters.accepted)),
-        ("total_commands_processed", total(serving, |counters| &counters.commands)),
+        ("total_connections_received", sums.accepted.to_string()),
+        ("total_commands_processed", requests.to_string()),
+        ("total_net_input_bytes", sums.read_len_bytes.to_string()),
+        ("total_net_output_bytes", sums.written_len_bytes.to_string()),
+        ("rejected_connections", snapshot.refused.to_string()),
         ("expired_keys", "0".to_owned()),
         ("evicted_keys", "0".to_owned()),
-        ("keyspace_hits", total(serving, |counters| &counters.hits)),
-        ("keyspace_misses", total(serving, |counters| &counters.misses)),
+        ("keyspace_hits", sums.hits().to_string()),
+        ("keyspace_misses", sums.misses().to_string()),
+        ("total_error_replies", sums.errors().to_string()),
     ]
 }
 
-fn keyspace(serving: &Serving) -> Vec<(&'static str, String)> {
-    match serving.store.len() {
+fn keyspace(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    match snapshot.rows {
         0 => Vec::new(),
         rows => vec![("db0", format!("keys={rows},expires=0,avg_ttl=0"))],
     }
 }
 
-fn zero_kv(serving: &Serving) -> Vec<(&'static str, String)> {
-    let store = &serving.store;
-    let key_kind = match store.key_kind() {
-        KeyKind::U64 => "u64",
-        KeyKind::Bytes => "bytes",
+/// What Info says, where some names are others.
+fn zero_kv(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let name = |name| match name {
+        "generation" => "generation_number",
+        "digest" => "generation",
+        "keys" => "key_kind",
+        name => name,
     };
-    vec![
-        ("generation", generation(store)),
-        ("key_kind", key_kind.to_owned()),
-        ("rows", store.len().to_string()),
-        ("file_len_bytes", store.file_len_bytes().to_string()),
-        ("workers", serving.worker_count().to_string()),
-        ("socket", serving.socket.display().to_string()),
-        ("tcp", serving.tcp.map(|tcp| tcp.to_string()).unwrap_or_default()),
-    ]
+    snapshot.facts().into_iter().map(|(of, value)| (name(of), value)).collect()
 }
 
 /// What Redis would be configured as to behave like this server.

@@ -22,7 +22,6 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::answers::Answers;
 use super::pass::{Pass, Then};
@@ -65,6 +64,8 @@ struct Running {
 #[derive(Default)]
 struct Counted {
     commands: u64,
+    /// Those of them that were answered with an error.
+    errors: u64,
     hits: u64,
     misses: u64,
     /// Rows looked at that no client asked for by name.
@@ -99,9 +100,7 @@ impl Session {
     pub(super) fn answer(&mut self, input: &[u8], answers: &mut Answers) -> Pass {
         let pass = self.pass(input, answers);
         let (counted, counters) = (std::mem::take(&mut self.counted), self.shared.counters());
-        counters.commands.fetch_add(counted.commands, Ordering::Relaxed);
-        counters.hits.fetch_add(counted.hits, Ordering::Relaxed);
-        counters.misses.fetch_add(counted.misses, Ordering::Relaxed);
+        counters.count_redis(counted.commands, counted.errors, counted.hits, counted.misses);
         self.client.was_active();
         pass
     }
@@ -134,7 +133,8 @@ impl Session {
                 self.progress = Progress::default();
                 self.client.asked_for(Id::Get);
                 self.counted.commands += run.count as u64;
-                self.counted.hits += (run.count - run.misses) as u64;
+                self.counted.errors += run.damaged as u64;
+                self.counted.hits += run.hits() as u64;
                 self.counted.misses += run.misses as u64;
                 taken_bytes += run.end_bytes;
                 continue;

@@ -94,7 +94,7 @@ pub(super) fn more_of_mget(
                 gets::run(store, &[][..], next, version, answers)
             }
         };
-        counted.hits += (run.count - run.misses) as u64;
+        counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
         *next_arg = run.end_bytes;
     }

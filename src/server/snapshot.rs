@@ -1,0 +1,137 @@
+//! What a server tells of itself, at one moment.
+//!
+//! In: what it serves and what was counted. Out: facts, which Info, Redis's INFO
+//! and the metrics show each in its way.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::counters::{REQUESTS_NAMES, Sums};
+use super::shared::Serving;
+use crate::format::key::KeyKind;
+
+/// The server's version.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What tells one generation of a table from others: 32 hexadecimal digits.
+pub(super) fn digest_text(digest: u128) -> String {
+    format!("{digest:032x}")
+}
+
+/// The facts.
+pub(super) struct Snapshot {
+    pub(super) uptime: Duration,
+    pub(super) workers: usize,
+    pub(super) socket: String,
+    /// Empty without one.
+    pub(super) tcp: String,
+    pub(super) digest: u128,
+    pub(super) key_kind: KeyKind,
+    pub(super) rows: u64,
+    pub(super) file_len_bytes: u64,
+    pub(super) sums: Sums,
+    pub(super) cut_idle: u64,
+    pub(super) cut_stalled: u64,
+    pub(super) refused: u64,
+    pub(super) panics: u64,
+    pub(super) swaps: u64,
+    pub(super) rollbacks: u64,
+    pub(super) refused_files: u64,
+    pub(super) faults: u64,
+    pub(super) reload_requested: u64,
+    pub(super) reload_done: u64,
+    pub(super) reload_last: String,
+}
+
+impl Snapshot {
+    pub(super) fn of(serving: &Serving) -> Snapshot {
+        let (store, totals) = (&serving.store, &serving.totals);
+        let number = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        Snapshot {
+            uptime: serving.started.elapsed(),
+            workers: serving.worker_count(),
+            socket: serving.socket.display().to_string(),
+            tcp: serving.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
+            digest: store.digest(),
+            key_kind: store.key_kind(),
+            rows: store.len() as u64,
+            file_len_bytes: store.file_len_bytes(),
+            sums: serving.sums(),
+            cut_idle: number(&totals.cut_idle),
+            cut_stalled: number(&totals.cut_stalled),
+            refused: number(&totals.refused),
+            panics: number(&totals.panics),
+            swaps: number(&totals.swaps),
+            rollbacks: number(&totals.rollbacks),
+            refused_files: number(&totals.refused_files),
+            faults: number(&totals.faults),
+            reload_requested: number(&totals.reload_requested),
+            reload_done: number(&totals.reload_done),
+            reload_last: totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// What the keys are, as one word.
+    pub(super) fn key_kind(&self) -> &'static str {
+        match self.key_kind {
+            KeyKind::U64 => "u64",
+            KeyKind::Bytes => "bytes",
+        }
+    }
+
+    /// All of it, by the names that Info has.
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        let (sums, batch_requests) = (&self.sums, &self.sums.batch_requests);
+        let service_us = |share| format!("{:.3}", sums.service_ns.quantile(share) as f64 / 1e3);
+        let mut facts = vec![
+            ("version", VERSION.to_owned()),
+            ("pid", std::process::id().to_string()),
+            ("uptime_s", self.uptime.as_secs().to_string()),
+            ("workers", self.workers.to_string()),
+            ("socket", self.socket.clone()),
+            ("tcp", self.tcp.clone()),
+            ("digest", digest_text(self.digest)),
+            ("keys", self.key_kind().to_owned()),
+            ("rows", self.rows.to_string()),
+            ("file_len_bytes", self.file_len_bytes.to_string()),
+            ("connections", sums.connections.to_string()),
+            ("connections_accepted", sums.accepted.to_string()),
+            ("connections_cut_idle", self.cut_idle.to_string()),
+            ("connections_cut_stalled", self.cut_stalled.to_string()),
+            ("connections_refused", self.refused.to_string()),
+            ("panics", self.panics.to_string()),
+        ];
+        let requests = sums.requests.iter().map(|by_status| by_status.iter().sum::<u64>().to_string());
+        facts.extend(REQUESTS_NAMES.into_iter().zip(requests));
+        facts.extend([
+            ("hits", sums.hits().to_string()),
+            ("misses", sums.misses().to_string()),
+            ("errors", sums.errors().to_string()),
+            ("read_len_bytes", sums.read_len_bytes.to_string()),
+            ("written_len_bytes", sums.written_len_bytes.to_string()),
+            ("batches", sums.batches.to_string()),
+            ("batch_requests_p50", batch_requests.quantile(0.5).to_string()),
+            ("batch_requests_p99", batch_requests.quantile(0.99).to_string()),
+            ("batch_requests_max", batch_requests.max.to_string()),
+            ("service_us_p50", service_us(0.5)),
+            ("service_us_p99", service_us(0.99)),
+            ("service_us_p99.9", service_us(0.999)),
+            ("swaps", self.swaps.to_string()),
+            ("rollbacks", self.rollbacks.to_string()),
+            ("refused_files", self.refused_files.to_string()),
+            ("faults", self.faults.to_string()),
+            ("reload_requested", self.reload_requested.to_string()),
+            ("reload_done", self.reload_done.to_string()),
+            ("reload_last", self.reload_last.clone()),
+        ]);
+        // A path may hold anything, a line end too.
+        facts.iter_mut().for_each(|(_, value)| *value = value.replace(char::is_control, "?"));
+        facts
+    }
+
+    /// The answer to Info.
+    pub(super) fn info(&self) -> String {
+        self.facts().into_iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+    }
+}
