@@ -10,17 +10,19 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
-use zero_kv::server::{Config, Server};
-use zero_kv::store::{Memory, OpenOptions, Step};
-use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Store};
+use zero_kv::server::{Check, Config, Control, Opened};
+use zero_kv::store::{Memory, OpenOptions};
+use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 /// Serves a file that baker wrote to all processes of this machine.
 ///
-/// The whole file is checked before the socket is there. Stops on SIGINT and
-/// SIGTERM. Logs go to standard error; RUST_LOG=debug tells more.
+/// A new file that is put in the place of the old one is checked and then served,
+/// without a pause; SIGHUP asks for that. Stops on SIGINT and SIGTERM. Logs go to
+/// standard error; RUST_LOG=debug tells more.
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
 struct Args {
@@ -52,6 +54,25 @@ struct Args {
     /// Keep the whole file in memory, or refuse to start
     #[arg(long)]
     lock: bool,
+    /// When each block of the file is held against its checksum
+    #[arg(long, value_name = "WHEN", default_value = "touch")]
+    verify: VerifyArg,
+    /// Look for new files only when asked to
+    #[arg(long)]
+    no_watch: bool,
+    /// Serve a file only if it says what the lines of this one say: `key,digest`, made by `zkv canary`
+    #[arg(long, value_name = "FILE")]
+    canary: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VerifyArg {
+    /// When a request first touches it
+    Touch,
+    /// So, and all others when the file is being served
+    Background,
+    /// Before the file is served, and that each key is found
+    Full,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -60,6 +81,8 @@ enum MemoryArg {
     Map,
     /// A copy of this process's own, in huge pages
     Copy,
+    /// A copy that nobody can change, not even this process
+    Sealed,
 }
 
 fn main() -> ExitCode {
@@ -79,34 +102,36 @@ fn run(args: Args) -> anyhow::Result<()> {
     let memory = match args.memory {
         MemoryArg::Map => Memory::Map,
         MemoryArg::Copy => Memory::Copy,
+        MemoryArg::Sealed => Memory::Sealed,
     };
-    let options = OpenOptions { memory, warm: args.warm, lock: args.lock };
+    let check = match args.verify {
+        VerifyArg::Touch => Check::Touch,
+        VerifyArg::Background => Check::Background,
+        VerifyArg::Full => Check::Full,
+    };
+    let open = OpenOptions { memory, warm: args.warm, lock: args.lock, ..OpenOptions::default() };
     // Each connection takes one.
     raise_limit(Resource::Nofile, "descriptors");
-    if options.lock {
+    if open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }
-    let store = Store::open_with(&args.db, &options, &mut tell)?;
-    // From here on there may be a socket to remove, so a signal must not end the process at once.
-    let stop = stop_signal().map_err(|error| anyhow!("handling signals: {error}"))?;
     let config = Config {
+        open,
+        check,
+        canaries: args.canary,
+        watch: !args.no_watch,
         socket: args.socket,
         tcp: args.tcp,
         tcp_exposed: args.tcp_exposed,
         workers: args.workers,
         spin: args.spin.map(|us| Duration::from_micros(us.into())),
     };
-    Ok(Server::bind(store, &config)?.run(stop)?)
-}
-
-fn tell(step: &Step) {
-    match step.lacks_huge_pages() {
-        true => warn!(
-            "{step}: fewer huge pages than asked for: memory is fragmented, or \
-             /sys/kernel/mm/transparent_hugepage/enabled says `never`"
-        ),
-        false => info!("{step}"),
-    }
+    let opened = Opened::new(&args.db, &config)?;
+    // From here on there may be a socket to remove, so a signal must not end the process at once.
+    let signals = Signals::new().map_err(|error| anyhow!("handling signals: {error}"))?;
+    let server = opened.bind(&config)?;
+    let control = server.control();
+    Ok(server.run(signals.until_stop(control))?)
 }
 
 /// Raises a limit as far as this process may.
@@ -123,15 +148,36 @@ fn raise_limit(resource: Resource, what: &str) {
     }
 }
 
-/// Done when the process is asked to stop, from this call on.
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let _context = runtime.enter();
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+/// The signals that this process answers, from when this is made.
+struct Signals {
+    hang_up: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+    // What the signals are bound to.
+    _runtime: Runtime,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let context = runtime.enter();
+        let hang_up = signal(SignalKind::hangup())?;
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        drop(context);
+        Ok(Signals { hang_up, interrupt, terminate, _runtime: runtime })
+    }
+
+    /// Asks for the file at its path whenever the process is hung up; done when it
+    /// is asked to stop.
+    async fn until_stop(mut self, control: Control) {
+        loop {
+            tokio::select! {
+                _ = self.hang_up.recv() => {
+                    control.reload();
+                }
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+            }
         }
-    })
+    }
 }

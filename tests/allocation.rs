@@ -12,7 +12,6 @@ use std::thread;
 
 use common::{Table, answers_to_gets, eventually, expect, gets};
 use counting::ALLOCATIONS;
-use zero_kv::Store;
 use zero_kv::server::{Config, Server};
 
 /// Sends a batch and reads its answers into memory that is there already.
@@ -27,7 +26,7 @@ fn a_connection_that_has_warmed_up_allocates_nothing() {
     // Values that are copied, and values that are borrowed and fill the socket.
     let table = Table::new((0..512_u64).map(|key| (key, vec![b'v'; if key < 256 { 26 } else { 5000 }])));
     let config = Config { socket: table.socket(), ..Config::default() };
-    let server = Server::bind(Store::open(table.db()).unwrap(), &config).unwrap();
+    let server = Server::bind(table.db(), &config).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = thread::spawn(move || {
         server.run(async { stopped.await.unwrap_or_default() }).unwrap();

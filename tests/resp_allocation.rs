@@ -12,7 +12,6 @@ use std::thread;
 
 use common::Table;
 use counting::ALLOCATIONS;
-use zero_kv::Store;
 use zero_kv::server::{Config, Server};
 
 /// Sends a batch and reads its answers into memory that is there already.
@@ -27,7 +26,7 @@ fn gets_of_the_redis_protocol_allocate_nothing_once_warmed_up() {
     let value_len_bytes = |key: u64| [0, 7, 26, 100, 4096, 5000][key as usize % 6];
     let table = Table::new((0..600_u64).map(|key| (key, vec![b'v'; value_len_bytes(key)])));
     let config = Config { socket: table.socket(), ..Config::default() };
-    let server = Server::bind(Store::open(table.db()).unwrap(), &config).unwrap();
+    let server = Server::bind(table.db(), &config).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = thread::spawn(move || {
         server.run(async { stopped.await.unwrap_or_default() }).unwrap();

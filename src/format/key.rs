@@ -252,6 +252,8 @@ pub(crate) trait LookupKey: Copy {
     /// Where the answer begins in a record of this key. `None` if the record is
     /// another key's, or cut short.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
+    /// How much of a record decides whether it is this key's: at most so much.
+    fn compared_len_bytes(self) -> usize;
 }
 
 impl LookupKey for u64 {
@@ -267,6 +269,11 @@ impl LookupKey for u64 {
         // With the response header, which every record has: so its length is looked at once.
         let head = record.first_chunk::<{ size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES }>()?;
         (u64::from_le_bytes(*head.first_chunk()?) == self).then_some(size_of::<u64>())
+    }
+
+    #[inline(always)]
+    fn compared_len_bytes(self) -> usize {
+        size_of::<u64>()
     }
 }
 
@@ -287,6 +294,11 @@ impl LookupKey for &[u8] {
         }
         let found = record.get(LEN_LEN_BYTES..LEN_LEN_BYTES + self.len())?;
         (found == self).then_some(Key::Bytes(self).prefix_len_bytes())
+    }
+
+    #[inline(always)]
+    fn compared_len_bytes(self) -> usize {
+        LEN_LEN_BYTES + self.len()
     }
 }
 

@@ -3,13 +3,19 @@
 //! In: bytes to copy, and bytes of the file to borrow. Out: pieces of memory in
 //! the order in which they go out. It knows no protocol and no socket.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 
 use crate::protocol::resp::Sink;
 use crate::store::Store;
 
-/// Answers up to this length are copied, longer ones are borrowed.
+/// Answers up to this length are copied, longer ones are borrowed: where it is, for
+/// a copy was measured to take less time than one more piece to send.
 pub(super) const COPY_MAX_BYTES: usize = 4096;
+/// The same where the memory is a file, that others can change. What is borrowed
+/// from it is copied just before it is sent, and then it is too late for an Error.
+const COPY_FROM_FILE_MAX_BYTES: usize = 48 << 10;
+/// What is copied from a file at a time, just before it is sent.
+const STAGE_LEN_BYTES: usize = 64 << 10;
 /// What frames an answer in the Redis protocol, at most.
 const FRAME_LEN_MAX_BYTES: usize = 32;
 /// What the copied answers of one pass take up, but for the last of them.
@@ -29,10 +35,13 @@ pub struct Answers {
     pub(super) buffer: Vec<u8>,
     pub(super) copied_len_bytes: usize,
     pub(super) borrowed: Borrowed,
+    stage: Stage,
 }
 
 /// The answers that go out from the file itself.
 pub(super) struct Borrowed {
+    /// Answers that are not longer are copied.
+    pub(super) copy_max_bytes: usize,
     pieces: [Piece; BORROWED_MAX],
     count: usize,
     len_bytes: usize,
@@ -51,8 +60,9 @@ pub(super) struct Piece {
 impl Answers {
     /// None, with room for a pass.
     pub fn new() -> Self {
-        let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
-        Answers { buffer: vec![0; COPIED_MAX_BYTES], copied_len_bytes: 0, borrowed }
+        let pieces = [Piece::default(); BORROWED_MAX];
+        let borrowed = Borrowed { copy_max_bytes: COPY_FROM_FILE_MAX_BYTES, pieces, count: 0, len_bytes: 0 };
+        Answers { buffer: vec![0; COPIED_MAX_BYTES], copied_len_bytes: 0, borrowed, stage: Stage::default() }
     }
 
     /// Forgets all answers.
@@ -62,6 +72,12 @@ impl Answers {
             self.buffer.truncate(COPIED_MAX_BYTES);
             self.buffer.shrink_to_fit();
         }
+    }
+
+    /// Has answers that are added from now on copied or borrowed as their store bears.
+    #[inline]
+    pub(super) fn borrow_from(&mut self, store: &Store) {
+        self.borrowed.copy_max_bytes = if store.is_private() { COPY_MAX_BYTES } else { COPY_FROM_FILE_MAX_BYTES };
     }
 
     /// The length of all answers together.
@@ -92,7 +108,7 @@ impl Answers {
     /// if they are short.
     #[inline]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
-        if bytes.len() > COPY_MAX_BYTES {
+        if bytes.len() > self.borrowed.copy_max_bytes {
             let after_copied_bytes = self.copied_len_bytes;
             let piece = Piece { offset_bytes: offset_bytes as usize, len_bytes: bytes.len(), after_copied_bytes };
             if self.borrowed.push(piece).is_some() {
@@ -102,14 +118,30 @@ impl Answers {
         self.push(bytes);
     }
 
-    /// Hands on what is to be sent after the first `sent_bytes`, in pieces if
-    /// some of it is borrowed from the store, which must be the one asked.
+    /// Hands on what is to be sent after the first `sent_bytes`, or the beginning of
+    /// it, in pieces if some of it is borrowed from the store, which must be the one
+    /// asked.
+    ///
+    /// # Errors
+    /// If the store's file has changed since it was asked. What is borrowed can then
+    /// not be sent.
     ///
     /// # Panics
     /// If more is said to be sent than there is, or the store is another.
-    pub fn with_unsent<T>(&self, store: &Store, sent_bytes: usize, send: impl FnOnce(&[IoSlice]) -> T) -> T {
-        let copied = &self.buffer[..self.copied_len_bytes];
-        with_unsent(copied, self.borrowed.pieces(), store, sent_bytes, send)
+    pub fn with_unsent<T>(
+        &mut self,
+        store: &Store,
+        sent_bytes: usize,
+        send: impl FnOnce(&[IoSlice]) -> T,
+    ) -> io::Result<T> {
+        let unsent =
+            Sending { copied: &self.buffer[..self.copied_len_bytes], pieces: self.borrowed.pieces(), sent_bytes };
+        unsent.with(store, &mut self.stage, send)
+    }
+
+    /// Where what is sent later is copied to.
+    pub(super) fn stage(&mut self) -> &mut Stage {
+        &mut self.stage
     }
 
     /// Keeps what is to be sent after the first `sent_bytes`.
@@ -176,38 +208,102 @@ impl Unsent {
         self.sent_bytes += len_bytes;
     }
 
-    /// Hands on what is left.
-    pub(super) fn with<T>(&self, store: &Store, send: impl FnOnce(&[IoSlice]) -> T) -> T {
-        with_unsent(&self.copied, &self.pieces, store, self.sent_bytes, send)
+    /// Hands on what is left, or the beginning of it: see [`Answers::with_unsent`].
+    pub(super) fn with<T>(
+        &self,
+        store: &Store,
+        stage: &mut Stage,
+        send: impl FnOnce(&[IoSlice]) -> T,
+    ) -> io::Result<T> {
+        Sending { copied: &self.copied, pieces: &self.pieces, sent_bytes: self.sent_bytes }.with(store, stage, send)
     }
 }
 
-fn with_unsent<T>(
-    copied: &[u8],
-    pieces: &[Piece],
-    store: &Store,
+/// What was copied from a file, and is sent next.
+#[derive(Default)]
+pub(super) struct Stage(Vec<u8>);
+
+/// Answers, of which some bytes are sent.
+struct Sending<'a> {
+    copied: &'a [u8],
+    pieces: &'a [Piece],
     sent_bytes: usize,
-    send: impl FnOnce(&[IoSlice]) -> T,
-) -> T {
-    if pieces.is_empty() {
-        return send(&[IoSlice::new(&copied[sent_bytes..])]);
+}
+
+/// A part of them.
+enum Part<'a> {
+    Copied(&'a [u8]),
+    Borrowed(&'a Piece),
+}
+
+impl<'a> Sending<'a> {
+    fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
+        let Sending { copied, pieces, .. } = *self;
+        let mut copied_from = 0;
+        let before = pieces.iter().flat_map(move |piece| {
+            let part = &copied[copied_from..piece.after_copied_bytes];
+            copied_from = piece.after_copied_bytes;
+            [Part::Copied(part), Part::Borrowed(piece)]
+        });
+        let rest = &copied[pieces.last().map_or(0, |piece| piece.after_copied_bytes)..];
+        before.chain([Part::Copied(rest)])
     }
-    let mut slices = [IoSlice::new(&[]); 2 * BORROWED_MAX + 1];
-    let mut count = 0;
-    let mut add = |slice| {
-        slices[count] = IoSlice::new(slice);
-        count += 1;
-    };
-    let mut copied_from = 0;
-    for Piece { offset_bytes, len_bytes, after_copied_bytes } in pieces {
-        add(&copied[copied_from..*after_copied_bytes]);
-        copied_from = *after_copied_bytes;
-        add(&store.records()[*offset_bytes..offset_bytes + len_bytes]);
+
+    fn with<T>(&self, store: &Store, stage: &mut Stage, send: impl FnOnce(&[IoSlice]) -> T) -> io::Result<T> {
+        if self.pieces.is_empty() {
+            return Ok(send(&[IoSlice::new(&self.copied[self.sent_bytes..])]));
+        }
+        if !store.is_private() {
+            self.copy_to(store, stage)?;
+            return Ok(send(&[IoSlice::new(&stage.0)]));
+        }
+        let mut slices = [IoSlice::new(&[]); 2 * BORROWED_MAX + 1];
+        let mut count = 0;
+        for part in self.parts() {
+            slices[count] = IoSlice::new(match part {
+                Part::Copied(bytes) => bytes,
+                Part::Borrowed(piece) => &store.records()[piece.range()],
+            });
+            count += 1;
+        }
+        let mut unsent = &mut slices[..count];
+        IoSlice::advance_slices(&mut unsent, self.sent_bytes);
+        Ok(send(unsent))
     }
-    add(&copied[copied_from..]);
-    let mut unsent = &mut slices[..count];
-    IoSlice::advance_slices(&mut unsent, sent_bytes);
-    send(unsent)
+
+    /// Copies what is sent next, and makes sure that it is as it was baked.
+    fn copy_to(&self, store: &Store, Stage(stage): &mut Stage) -> io::Result<()> {
+        let changed = || io::Error::other("the file has changed while an answer was on its way");
+        let epoch = store.epoch();
+        let mut skipped_bytes = self.sent_bytes;
+        stage.clear();
+        for part in self.parts() {
+            let (start, len_bytes) = match part {
+                Part::Copied(bytes) => (0, bytes.len()),
+                Part::Borrowed(piece) => (piece.offset_bytes, piece.len_bytes),
+            };
+            let skip = skipped_bytes.min(len_bytes);
+            skipped_bytes -= skip;
+            let taken_bytes = (len_bytes - skip).min(STAGE_LEN_BYTES - stage.len());
+            let range = start + skip..start + skip + taken_bytes;
+            match part {
+                Part::Copied(bytes) => stage.extend_from_slice(&bytes[range]),
+                Part::Borrowed(_) => {
+                    if !store.are_sound(range.clone()) {
+                        return Err(changed());
+                    }
+                    stage.extend_from_slice(&store.records()[range]);
+                }
+            }
+        }
+        if store.is_unchanged_since(epoch) { Ok(()) } else { Err(changed()) }
+    }
+}
+
+impl Piece {
+    fn range(&self) -> std::ops::Range<usize> {
+        self.offset_bytes..self.offset_bytes + self.len_bytes
+    }
 }
 
 /// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap:

@@ -8,7 +8,6 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,10 +17,11 @@ use tokio::task::yield_now;
 use tracing::debug;
 
 use super::answers::{Answers, Unsent};
+use super::generations::Pinned;
 use super::native;
 use super::pass::{Pass, Then};
 use super::redis;
-use super::shared::Shared;
+use super::shared::{Client, Peer, Shared};
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
@@ -32,6 +32,10 @@ const READ_LEN_BYTES: usize = native::PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
 /// made, before the others get their turn.
 const TURN_BYTES: usize = 4 * READ_LEN_BYTES;
 const TURN_PASSES: usize = 16;
+/// Reads in a row that fill their buffer, after which what comes next may be
+/// answered from another generation: a client that never stops sending does not
+/// keep one for ever.
+const FULL_READS_MAX: usize = 64;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
@@ -58,17 +62,41 @@ enum Protocol {
 }
 
 impl Protocol {
-    fn answer(&mut self, peer: Option<SocketAddr>, shared: &Arc<Shared>, input: &[u8], answers: &mut Answers) -> Pass {
-        if let Protocol::Unknown = self {
-            match input.first() {
-                None => return Pass { taken_bytes: 0, then: Then::Read },
-                Some(0) => *self = Protocol::Native,
-                Some(_) => *self = Protocol::Redis(Box::new(redis::Session::new(peer, shared))),
+    /// Answers requests, all from one state of one generation. If its file changes
+    /// meanwhile, what was made of it is forgotten and made again.
+    fn answer(&mut self, client: &Client, generation: &Pinned, input: &[u8], answers: &mut Answers) -> Pass {
+        let store = &generation.store;
+        loop {
+            answers.clear();
+            let epoch = store.epoch();
+            let pass = match self {
+                Protocol::Redis(session) => session.answer(generation, input, answers),
+                Protocol::Native => native::answer(client, store, input, answers),
+                Protocol::Unknown => match input.first() {
+                    None => Pass { taken_bytes: 0, then: Then::Read },
+                    Some(first) => {
+                        *self = Protocol::of(*first, client);
+                        continue;
+                    }
+                },
+            };
+            if answers.total_len_bytes() == 0 || store.is_unchanged_since(epoch) {
+                if let Protocol::Redis(session) = self {
+                    session.keep();
+                }
+                return pass;
+            }
+            client.shared.serving.control.file_has_changed();
+            if let Protocol::Redis(session) = self {
+                session.return_to_kept();
             }
         }
-        match self {
-            Protocol::Redis(session) => session.answer(input, answers),
-            Protocol::Unknown | Protocol::Native => native::answer(shared, &shared.store, input, answers),
+    }
+
+    fn of(first: u8, client: &Client) -> Protocol {
+        match first {
+            0 => Protocol::Native,
+            _ => Protocol::Redis(Box::new(redis::Session::new(client.peer.address, &client.shared))),
         }
     }
 }
@@ -76,10 +104,12 @@ impl Protocol {
 /// A connection, which is done when the client is, or the server.
 pub(super) struct Connection<S> {
     stream: S,
-    /// Where the client is, if it came over TCP.
-    peer: Option<SocketAddr>,
-    shared: Arc<Shared>,
+    client: Client,
     protocol: Protocol,
+    /// What is owed is answered from: kept from one turn to the next only then.
+    generation: Option<Pinned>,
+    /// Reads in a row that found more than they took.
+    full_reads: usize,
     /// What was read and is not answered.
     held: Vec<u8>,
     /// What of that is to be looked at again before anything is read.
@@ -97,54 +127,78 @@ struct Turn {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, peer: Option<SocketAddr>, shared: Arc<Shared>) -> Self {
-        let protocol = Protocol::Unknown;
-        Connection { stream, peer, shared, protocol, held: Vec::new(), then: Then::Read, unsent: None, owes: false }
+    pub(super) fn new(stream: S, peer: Peer, shared: Arc<Shared>) -> Self {
+        Connection {
+            stream,
+            client: Client { peer, shared },
+            protocol: Protocol::Unknown,
+            generation: None,
+            full_reads: 0,
+            held: Vec::new(),
+            then: Then::Read,
+            unsent: None,
+            owes: false,
+        }
     }
 
-    fn poll_serve(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
+    /// One turn. What was sent together is answered from one generation, over as
+    /// many turns as it takes.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
+        let generation = self.generation.take().unwrap_or_else(|| self.client.shared.pin());
+        let polled = self.poll_serve(cx, &generation, scratch);
+        let is_owed = self.then != Then::Read || self.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty());
+        if polled.is_pending() && (is_owed || (1..FULL_READS_MAX).contains(&self.full_reads)) {
+            self.generation = Some(generation);
+        }
+        polled
+    }
+
+    fn poll_serve(&mut self, cx: &mut Context<'_>, generation: &Pinned, scratch: &mut Scratch) -> Poll<io::Result<()>> {
         let Scratch { input, answers } = scratch;
         let mut turn = Turn { bytes: TURN_BYTES, passes: TURN_PASSES };
         loop {
-            ready!(self.poll_unsent(cx))?;
+            ready!(self.poll_unsent(cx, generation, answers))?;
             match self.then {
                 Then::Close => return Poll::Ready(Ok(())),
                 Then::Answer | Then::Yield => {
-                    ready!(self.poll_answer_held(cx, answers, &mut turn))?;
+                    ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
                     continue;
                 }
                 Then::Read => self.owes_no_more(),
             }
-            if self.shared.is_stopping() {
+            if self.client.shared.is_stopping() {
                 return Poll::Ready(Ok(()));
             }
             let mut buffer = ReadBuf::new(input);
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer)?;
             let read = buffer.filled();
+            self.full_reads = if read.len() == READ_LEN_BYTES { self.full_reads + 1 } else { 0 };
+            ready!(polled);
             if read.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            self.shared.counters().read(read.len());
+            self.client.shared.counters().read(read.len());
             if self.held.is_empty() {
-                let (taken_bytes, polled) = self.poll_answer(cx, read, answers, &mut turn);
+                let (taken_bytes, polled) = self.poll_answer(cx, generation, read, answers, &mut turn);
                 self.held.extend_from_slice(&read[taken_bytes..]);
                 ready!(polled)?;
             } else {
                 self.held.extend_from_slice(read);
-                ready!(self.poll_answer_held(cx, answers, &mut turn))?;
+                ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
             }
-            self.shared.answered();
+            self.client.shared.answered();
         }
     }
 
     fn poll_answer_held(
         &mut self,
         cx: &mut Context<'_>,
+        generation: &Pinned,
         answers: &mut Answers,
         turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
         let mut held = std::mem::take(&mut self.held);
-        let (taken_bytes, polled) = self.poll_answer(cx, &held, answers, turn);
+        let (taken_bytes, polled) = self.poll_answer(cx, generation, &held, answers, turn);
         held.drain(..taken_bytes);
         // A buffer of the usual length is kept: a client that often sends in pieces costs no allocation each time.
         if held.is_empty() && held.capacity() > 2 * READ_LEN_BYTES {
@@ -159,19 +213,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
+        generation: &Pinned,
         input: &[u8],
         answers: &mut Answers,
         turn: &mut Turn,
     ) -> (usize, Poll<io::Result<()>>) {
         let mut taken_bytes = 0;
         loop {
-            answers.clear();
-            let started = self.shared.counters().start();
-            let pass = self.protocol.answer(self.peer, &self.shared, &input[taken_bytes..], answers);
+            let started = self.client.shared.counters().start();
+            let pass = self.protocol.answer(&self.client, generation, &input[taken_bytes..], answers);
             taken_bytes += pass.taken_bytes;
             self.then = pass.then;
-            let polled = self.poll_send(cx, answers);
-            self.shared.counters().end(started);
+            let polled = self.poll_send(cx, generation, answers);
+            self.client.shared.counters().end(started);
             if !matches!(polled, Poll::Ready(Ok(()))) {
                 return (taken_bytes, polled);
             }
@@ -190,15 +244,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends answers; those that the socket does not take are kept.
-    fn poll_send(&mut self, cx: &mut Context<'_>, answers: &Answers) -> Poll<io::Result<()>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, generation: &Pinned, answers: &mut Answers) -> Poll<io::Result<()>> {
         let mut sent_bytes = 0;
         while sent_bytes < answers.total_len_bytes() {
             let stream = Pin::new(&mut self.stream);
-            let polled = answers.with_unsent(&self.shared.store, sent_bytes, |unsent| write(stream, cx, unsent));
+            let polled = answers.with_unsent(&generation.store, sent_bytes, |unsent| write(stream, cx, unsent))?;
             match polled {
                 Poll::Ready(sent) => {
                     let sent = sent?;
-                    self.shared.counters().written(sent);
+                    self.client.shared.counters().written(sent);
                     sent_bytes += sent;
                 }
                 Poll::Pending => {
@@ -212,12 +266,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends the answers that were kept.
-    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_unsent(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &Pinned,
+        answers: &mut Answers,
+    ) -> Poll<io::Result<()>> {
         let Some(unsent) = self.unsent.as_mut().filter(|unsent| !unsent.is_empty()) else { return Poll::Ready(Ok(())) };
         while !unsent.is_empty() {
             let stream = Pin::new(&mut self.stream);
-            let sent = ready!(unsent.with(&self.shared.store, |unsent| write(stream, cx, unsent)))?;
-            self.shared.counters().written(sent);
+            let sent = ready!(unsent.with(&generation.store, answers.stage(), |unsent| write(stream, cx, unsent))?)?;
+            self.client.shared.counters().written(sent);
             unsent.sent(sent);
         }
         unsent.clear();
@@ -226,7 +285,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn owe(&mut self) {
         if !std::mem::replace(&mut self.owes, true) {
-            self.shared.owes();
+            self.client.shared.owes();
         }
     }
 }
@@ -234,7 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Connection<S> {
     fn owes_no_more(&mut self) {
         if std::mem::take(&mut self.owes) {
-            self.shared.owes_no_more();
+            self.client.shared.owes_no_more();
         }
     }
 }
@@ -254,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let served = ready!(SCRATCH.with_borrow_mut(|scratch| self.poll_serve(cx, scratch)));
+        let served = ready!(SCRATCH.with_borrow_mut(|scratch| self.poll_turn(cx, scratch)));
         if let Err(error) = served {
             debug!("a connection ended: {error}");
         }
@@ -265,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.owes_no_more();
-        self.shared.connection_closed();
+        self.client.shared.connection_closed();
     }
 }
 #[cfg(all(test, feature = "bake"))]
@@ -273,7 +332,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream as StdUnixStream;
     use std::thread;
-    use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -283,8 +341,8 @@ mod tests {
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::protocol::native::{Op, Request, ResponseHeader};
-    use crate::server::shared::Serving;
-    use crate::store::Store;
+    use crate::server::Config;
+    use crate::server::shared::tests::shared_over;
 
     /// With the smallest send buffer that the system gives, nearly every write is
     /// partial, and ends within headers, within values, and between them.
@@ -296,8 +354,7 @@ mod tests {
         let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let serving = Arc::new(Serving::new(Arc::new(Store::open(db).unwrap()), "s.sock".into(), None, 1));
-        let shared = Arc::new(Shared::new(serving, 0, Duration::ZERO));
+        let shared = shared_over(&db, &Config::default());
         shared.connection_opened();
 
         let (mut client, server) = StdUnixStream::pair().unwrap();
@@ -334,7 +391,7 @@ mod tests {
             });
             runtime.block_on(async {
                 server.set_nonblocking(true).unwrap();
-                Connection::new(UnixStream::from_std(server).unwrap(), None, shared).await;
+                Connection::new(UnixStream::from_std(server).unwrap(), Peer::default(), shared).await;
             });
         });
     }
@@ -346,14 +403,13 @@ mod tests {
         let csv: String = (0..4000).map(|key| format!("{key},v\n")).collect();
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let serving = Arc::new(Serving::new(Arc::new(Store::open(db).unwrap()), "s.sock".into(), None, 1));
-        let shared = Arc::new(Shared::new(serving, 0, Duration::ZERO));
+        let shared = shared_over(&db, &Config::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let connect = || {
                 let (client, server) = UnixStream::pair().unwrap();
                 shared.connection_opened();
-                tokio::spawn(Connection::new(server, None, Arc::clone(&shared)));
+                tokio::spawn(Connection::new(server, Peer::default(), Arc::clone(&shared)));
                 client
             };
             let (mut busy, mut quick) = (connect(), connect());

@@ -1,7 +1,7 @@
 //! The socket server.
 //!
-//! In: a checked file and a path for the socket. Out: answers, until it is told
-//! to stop. `listener` owns the socket's path, `worker` threads run one
+//! In: paths of a file and of a socket. Out: answers, until it is told to stop.
+//! `generations` opens files and puts new ones in the place of old ones, `listener` owns the socket's path, `worker` threads run one
 //! single-threaded tokio runtime each, `connection` reads requests and sends
 //! answers, `native` and `redis` make answers of requests, `answers` holds them,
 //! `counters` counts, `snapshot` is what the server tells of itself, `spin` keeps a
@@ -11,6 +11,7 @@
 mod answers;
 mod connection;
 mod counters;
+mod generations;
 mod listener;
 mod native;
 mod pass;
@@ -24,7 +25,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -34,10 +35,12 @@ use tokio::net::{TcpListener, UnixListener};
 use tracing::{info, warn};
 
 use crate::DEFAULT_SOCKET;
-use crate::store::Store;
+use crate::store::{OpenOptions, Verify, survive_bus_errors};
 pub use answers::Answers;
+pub use generations::{CanaryError, Control, OpenError, value_digest};
+use generations::{Generation, Plan, Source, Supervisor, Told};
 use listener::Listener;
-use shared::Serving;
+use shared::{Beginning, Serving};
 use worker::{Accepted, Worker};
 
 /// How long a failing accept waits before it tries again.
@@ -51,6 +54,9 @@ pub const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
+    /// The file cannot be served.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The socket cannot be had.
     #[error("{}: {problem}", path.display())]
     Socket {
@@ -70,11 +76,35 @@ pub enum ServerError {
     /// A thread or runtime cannot be started.
     #[error("starting a worker: {0}")]
     Worker(io::Error),
+    /// Faults of mapped files cannot be survived.
+    #[error("handling SIGBUS: {0}")]
+    Signal(io::Error),
+}
+
+/// When the blocks of a file are held against their checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Check {
+    /// Each when a request first touches it.
+    #[default]
+    Touch,
+    /// So, and all others when the file is being served.
+    Background,
+    /// All before the file is served.
+    Full,
 }
 
 /// Where to serve, and with what.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// How files are held in memory. When they are checked says `check`.
+    pub open: OpenOptions,
+    /// When they are checked.
+    pub check: Check,
+    /// A file of keys and digests of their values that every file must have before
+    /// it is served, beside those that are drawn from its own index.
+    pub canaries: Option<PathBuf>,
+    /// Whether a new file that is put in place is served without being asked for.
+    pub watch: bool,
     /// Where clients connect.
     pub socket: PathBuf,
     /// Where clients connect that cannot use Unix sockets. Port 0 takes any that
@@ -92,13 +122,60 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { socket: DEFAULT_SOCKET.into(), tcp: None, tcp_exposed: false, workers: None, spin: None }
+        Config {
+            open: OpenOptions::default(),
+            check: Check::default(),
+            canaries: None,
+            watch: true,
+            socket: DEFAULT_SOCKET.into(),
+            tcp: None,
+            tcp_exposed: false,
+            workers: None,
+            spin: None,
+        }
+    }
+}
+
+/// A file that was opened and checked, and is to be served: the first half of
+/// [`Server::bind`], which may take long.
+pub struct Opened {
+    source: Source,
+    generation: Generation,
+}
+
+impl Opened {
+    /// Opens and checks a file.
+    ///
+    /// # Errors
+    /// [`ServerError::Open`].
+    pub fn new(db: impl AsRef<Path>, config: &Config) -> Result<Opened, ServerError> {
+        survive_bus_errors().map_err(ServerError::Signal)?;
+        let source = source(db.as_ref(), config);
+        let generation = source.open()?;
+        Ok(Opened { source, generation })
+    }
+
+    /// Takes the socket. Clients can connect from here on, and are answered once
+    /// the server runs.
+    ///
+    /// # Errors
+    /// [`ServerError::Socket`], [`ServerError::Tcp`].
+    pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
+        let Opened { source, generation } = self;
+        let tcp = config.tcp.map(|address| listen_on_tcp(address, config.tcp_exposed)).transpose()?;
+        let listener = Listener::bind(&config.socket)?;
+        let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
+        let told = Told::new(Arc::default());
+        let spin = config.spin.unwrap_or_else(default_spin);
+        Ok(Server { source, generation, told, listener, tcp, workers, spin })
     }
 }
 
 /// A server that is ready to run.
 pub struct Server {
-    store: Arc<Store>,
+    source: Source,
+    generation: Generation,
+    told: Told,
     listener: Listener,
     tcp: Option<StdTcpListener>,
     workers: usize,
@@ -106,11 +183,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the socket. Clients can connect from here on, and are answered once
-    /// the server runs.
+    /// Opens and checks the file, and takes the socket. Clients can connect from
+    /// here on, and are answered once the server runs.
+    ///
+    /// The process survives a file that is cut off or cannot be read from here on:
+    /// see [`survive_bus_errors`].
     ///
     /// # Errors
-    /// [`ServerError::Socket`], [`ServerError::Tcp`].
+    /// [`ServerError::Open`], [`ServerError::Socket`], [`ServerError::Tcp`].
     ///
     /// # Example
     /// ```
@@ -122,7 +202,7 @@ impl Server {
     /// use zero_kv::client::Client;
     /// use zero_kv::server::{Config, Server};
     ///
-    /// let server = Server::bind(zero_kv::Store::open(&db)?, &Config { socket: socket.clone(), ..Config::default() })?;
+    /// let server = Server::bind(&db, &Config { socket: socket.clone(), ..Config::default() })?;
     /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| server.run(async { stopped.await.unwrap_or_default() }));
@@ -134,11 +214,13 @@ impl Server {
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn bind(store: Store, config: &Config) -> Result<Server, ServerError> {
-        let tcp = config.tcp.map(|address| listen_on_tcp(address, config.tcp_exposed)).transpose()?;
-        let listener = Listener::bind(&config.socket)?;
-        let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
-        Ok(Server { store: Arc::new(store), listener, tcp, workers, spin: config.spin.unwrap_or_else(default_spin) })
+    pub fn bind(db: impl AsRef<Path>, config: &Config) -> Result<Server, ServerError> {
+        Opened::new(db, config)?.bind(config)
+    }
+
+    /// What asks the running server for another generation.
+    pub fn control(&self) -> Control {
+        self.told.control.clone()
     }
 
     /// Where clients connect over TCP, if they can.
@@ -157,11 +239,21 @@ impl Server {
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let tcp_address = self.tcp_address();
         let socket = self.listener.path().to_path_buf();
-        let serving = Arc::new(Serving::new(Arc::clone(&self.store), socket, tcp_address, self.workers));
+        let serving = Arc::new(Serving::new(Beginning {
+            generation: self.generation,
+            control: self.told.control.clone(),
+            totals: self.told.control.totals(),
+            file: self.source.path.clone(),
+            socket,
+            tcp: tcp_address,
+            workers: self.workers,
+        }));
         let workers: Vec<Worker> = (0..self.workers)
             .map(|number| Worker::start(number, &serving, self.spin))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
+        let supervisor =
+            Supervisor::start(self.source, Arc::clone(&serving), self.told).map_err(ServerError::Worker)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
         let served: io::Result<()> = runtime.block_on(async {
@@ -169,7 +261,10 @@ impl Server {
             let tcp = self.tcp.map(TcpListener::from_std).transpose()?;
             let on_tcp = tcp_address.map(|address| format!(" and {address}")).unwrap_or_default();
             let path = self.listener.path().display();
-            info!(rows = self.store.len(), workers = workers.len(), "ready on {path}{on_tcp}");
+            let generation = serving.generation();
+            let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
+            info!(generation = generation.number, digest, rows, workers = workers.len(), "ready on {path}{on_tcp}");
+            drop(generation);
             tokio::select! {
                 () = accept(&workers, async || Ok(Accepted::Unix(unix.accept().await?.0.into_std()?))) => {}
                 () = accept_tcp(tcp, &workers) => {}
@@ -186,8 +281,16 @@ impl Server {
             // One that has panicked has said so.
             let _ = worker.join();
         }
+        supervisor.stop();
         Ok(())
     }
+}
+
+fn source(db: &Path, config: &Config) -> Source {
+    let verify = if config.check == Check::Full { Verify::Full } else { Verify::Touch };
+    let options = OpenOptions { verify, ..config.open.clone() };
+    let (background, canaries) = (config.check == Check::Background, config.canaries.clone());
+    Source { path: db.to_path_buf(), plan: Plan { options, background, canaries }, watch: config.watch }
 }
 
 /// Clients are on this machine too, and take about as long for a request.

@@ -8,10 +8,10 @@ use std::ops::{Bound, ControlFlow};
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece, copy_halves};
+use super::answers::{Answers, Borrowed, Piece, copy_halves};
 use super::counters::Tally;
 use super::pass::{Pass, Then};
-use super::shared::Shared;
+use super::shared::Client;
 use super::snapshot::Snapshot;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
@@ -36,14 +36,15 @@ const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 
 /// Answers the requests at the start of `input`, as far as they are whole and
 /// there is room.
-pub(super) fn answer(shared: &Shared, store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
+pub(super) fn answer(client: &Client, store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
     let mut tally = Tally::default();
-    let pass = pass(shared, store, input, answers, &mut tally);
-    shared.counters().count_native(&tally);
+    answers.borrow_from(store);
+    let pass = pass(client, store, input, answers, &mut tally);
+    client.shared.counters().count_native(&tally);
     pass
 }
 
-fn pass(shared: &Shared, store: &Store, input: &[u8], answers: &mut Answers, tally: &mut Tally) -> Pass {
+fn pass(client: &Client, store: &Store, input: &[u8], answers: &mut Answers, tally: &mut Tally) -> Pass {
     let mut taken_bytes = 0;
     loop {
         let rest = &input[taken_bytes..];
@@ -53,7 +54,7 @@ fn pass(shared: &Shared, store: &Store, input: &[u8], answers: &mut Answers, tal
             Run::Points => run_of(requests, Run::Points, answers.assemble_points(store, requests, tally)),
             Run::Neighbours => run_of(requests, Run::Neighbours, answers.assemble_neighbours(store, requests, tally)),
             Run::Long => answer_long(store, rest, answers, tally),
-            Run::Server => answer_about_server(shared, requests, answers, tally),
+            Run::Server => answer_about_server(client, requests, answers, tally),
         };
         taken_bytes += run_bytes;
         match end {
@@ -124,6 +125,7 @@ impl Answers {
     /// to the first that asks for something else; tells how many. There is room for
     /// one in answers that were cleared.
     pub fn assemble(&mut self, store: &Store, requests: &[Request]) -> usize {
+        self.borrow_from(store);
         self.assemble_points(store, requests, &mut Tally::default())
     }
 
@@ -266,7 +268,7 @@ fn add(
     if let Found::Answer(answer, offset_bytes) = found
         && op_code == Op::Get as u32
     {
-        if answer.len() <= COPY_MAX_BYTES {
+        if answer.len() <= borrowed.copy_max_bytes {
             copy(answer, copied.get_mut(at_bytes..)?)?;
             return Some(answer.len());
         }
@@ -277,7 +279,7 @@ fn add(
     let op = Op::from_code(op_code);
     let status = match (op, found) {
         (Some(Op::Get | Op::Exists), Found::Missing) => Status::NotFound,
-        (Some(Op::Exists), _) => Status::Ok,
+        (Some(Op::Exists), Found::Answer(..)) => Status::Ok,
         _ if Run::of(op_code) != Run::Points => return None,
         _ => Status::Error,
     };
@@ -344,8 +346,10 @@ fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Optio
         return Some(Status::Ok);
     }
     let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
-    let page = rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES);
-    add_page(store, &page, answers)
+    match rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES) {
+        Some(page) => add_page(store, &page, answers),
+        None => add_bare(Status::Error, answers),
+    }
 }
 
 /// The range that the body of a request describes, its flags, and how many rows
@@ -372,7 +376,7 @@ fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
 
 /// Answers requests about the server itself.
 fn answer_about_server(
-    shared: &Shared,
+    client: &Client,
     requests: &[Request],
     answers: &mut Answers,
     tally: &mut Tally,
@@ -388,14 +392,21 @@ fn answer_about_server(
         }
         match op {
             Some(Op::Info) => {
-                let text = Snapshot::of(&shared.serving).info();
+                let text = Snapshot::of(&client.shared.serving).info();
                 answers.push(ResponseHeader::of_page(text.len()).as_bytes());
                 answers.push(text.as_bytes());
                 tally.count(op, Status::Ok);
             }
-            _ => {
+            _ if !client.peer.is_admin => {
                 answers.push(ERROR.as_bytes());
                 tally.count(op, Status::Error);
+            }
+            op => {
+                let control = &client.shared.serving.control;
+                let number = if op == Some(Op::Reload) { control.reload() } else { control.rollback() };
+                answers.push(ResponseHeader::of_page(size_of_val(&number)).as_bytes());
+                answers.push(&number.to_be_bytes());
+                tally.count(op, Status::Ok);
             }
         }
         count += 1;
@@ -420,7 +431,10 @@ fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<Status>
     let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
         return add_bare(Status::Error, answers);
     };
-    let is_copied = rows.len() <= COPY_MAX_BYTES;
+    if !store.are_sound(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
+        return add_bare(Status::Error, answers);
+    }
+    let is_copied = rows.len() <= answers.borrowed.copy_max_bytes;
     let room = answers.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
     let (headers, copied_rows) = room.split_at_mut(HEADERS_LEN_BYTES);
     let (response_header, page_header) = headers.split_at_mut(RESPONSE_HEADER_LEN_BYTES);

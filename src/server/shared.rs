@@ -3,35 +3,89 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use super::counters::{Counters, Sums, Totals};
+use super::generations::{Control, Generation, Pinned, Slot};
 use super::redis::Clients;
 use super::spin::Spin;
-use crate::store::Store;
 
 /// What all workers of a server share.
 pub(super) struct Serving {
-    pub(super) store: Arc<Store>,
+    /// What is served.
+    current: Mutex<Arc<Generation>>,
+    /// What each worker answers from: the same, but while it is being changed.
+    slots: Box<[Slot]>,
+    /// Whether the file that is served was changed in place, and is not believed.
+    changed: AtomicBool,
+    /// Who puts another generation there.
+    pub(super) control: Control,
+    /// Where files are put in place.
+    pub(super) file: PathBuf,
     /// Where clients connect.
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
     pub(super) started: Instant,
     /// Who speaks the Redis protocol.
     pub(super) clients: Clients,
-    pub(super) totals: Totals,
+    pub(super) totals: Arc<Totals>,
     workers: Box<[Counters]>,
 }
 
+/// What a server is made of when it begins to run.
+pub(super) struct Beginning {
+    pub(super) generation: Generation,
+    pub(super) control: Control,
+    pub(super) totals: Arc<Totals>,
+    pub(super) file: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) tcp: Option<SocketAddr>,
+    pub(super) workers: usize,
+}
+
 impl Serving {
-    pub(super) fn new(store: Arc<Store>, socket: PathBuf, tcp: Option<SocketAddr>, workers: usize) -> Self {
-        let workers = std::iter::repeat_with(Counters::default).take(workers).collect();
-        let (started, clients, totals) = (Instant::now(), Clients::default(), Totals::default());
-        Serving { store, socket, tcp, started, clients, totals, workers }
+    pub(super) fn new(beginning: Beginning) -> Self {
+        let Beginning { generation, control, totals, file, socket, tcp, workers } = beginning;
+        let current = Arc::new(generation);
+        let slots = std::iter::repeat_with(|| Slot::new(&current)).take(workers).collect();
+        Serving {
+            current: Mutex::new(current),
+            slots,
+            changed: AtomicBool::new(false),
+            control,
+            file,
+            socket,
+            tcp,
+            started: Instant::now(),
+            clients: Clients::default(),
+            totals,
+            workers: std::iter::repeat_with(Counters::default).take(workers).collect(),
+        }
+    }
+
+    /// What is served.
+    pub(super) fn generation(&self) -> Arc<Generation> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has every batch that begins from now on answered from a generation.
+    pub(super) fn serve(&self, generation: &Arc<Generation>) {
+        self.slots.iter().for_each(|slot| slot.put(generation));
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(generation);
+    }
+
+    /// Whether the file that is served was changed in place, and is not believed.
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it was. Tells whether that is news.
+    pub(super) fn set_changed(&self, changed: bool) -> bool {
+        self.changed.swap(changed, Ordering::Relaxed) != changed
     }
 
     pub(super) fn worker_count(&self) -> usize {
@@ -46,9 +100,24 @@ impl Serving {
     }
 }
 
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peer {
+    /// Where it is, if it came over TCP.
+    pub(super) address: Option<SocketAddr>,
+    /// Whether it may have another generation served: it is root, or the user that
+    /// the server runs as.
+    pub(super) is_admin: bool,
+}
+
+/// A connection, as protocols see it.
+pub(super) struct Client {
+    pub(super) peer: Peer,
+    pub(super) shared: Arc<Shared>,
+}
+
 /// What a worker's connections share.
 pub(super) struct Shared {
-    pub(super) store: Arc<Store>,
     pub(super) serving: Arc<Serving>,
     /// Which of the server's workers it is.
     number: usize,
@@ -64,7 +133,6 @@ impl Shared {
     /// Of the worker with this number, one of those that `serving` has counters for.
     pub(super) fn new(serving: Arc<Serving>, number: usize, spin: Duration) -> Self {
         Shared {
-            store: Arc::clone(&serving.store),
             serving,
             number,
             owing: AtomicUsize::new(0),
@@ -72,6 +140,12 @@ impl Shared {
             nothing_owed: Notify::new(),
             spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
         }
+    }
+
+    /// What to answer the next batch from.
+    #[inline]
+    pub(super) fn pin(&self) -> Pinned {
+        self.serving.slots[self.number].pin()
     }
 
     /// Whether no more requests are to be read.
@@ -122,5 +196,29 @@ impl Shared {
         while self.owing.load(Ordering::Relaxed) > 0 {
             self.nothing_owed.notified().await;
         }
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+pub(super) mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::server::generations::Told;
+    use crate::server::{Config, source};
+
+    /// What a single worker's connections share over a file.
+    pub(in crate::server) fn shared_over(db: &Path, config: &Config) -> Arc<Shared> {
+        let control = Told::new(Arc::default()).control;
+        let serving = Serving::new(Beginning {
+            generation: source(db, config).open().unwrap(),
+            totals: control.totals(),
+            control,
+            file: db.to_path_buf(),
+            socket: "s.sock".into(),
+            tcp: None,
+            workers: 1,
+        });
+        Arc::new(Shared::new(Arc::new(serving), 0, Duration::ZERO))
     }
 }

@@ -26,6 +26,15 @@ pub(super) struct Snapshot {
     pub(super) socket: String,
     /// Empty without one.
     pub(super) tcp: String,
+    /// The number of the generation that is served.
+    pub(super) generation: u64,
+    /// Where it was found.
+    pub(super) file: String,
+    /// Whether the file was changed in place, and is not believed.
+    pub(super) is_changed: bool,
+    pub(super) resident_len_bytes: u64,
+    /// How many blocks there are, and how many were looked at and found sound.
+    pub(super) blocks: (usize, usize),
     pub(super) digest: u128,
     pub(super) key_kind: KeyKind,
     pub(super) rows: u64,
@@ -46,13 +55,19 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn of(serving: &Serving) -> Snapshot {
-        let (store, totals) = (&serving.store, &serving.totals);
+        let (generation, totals) = (serving.generation(), &serving.totals);
+        let store = &generation.store;
         let number = |total: &AtomicU64| total.load(Ordering::Relaxed);
         Snapshot {
             uptime: serving.started.elapsed(),
             workers: serving.worker_count(),
             socket: serving.socket.display().to_string(),
             tcp: serving.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
+            generation: generation.number,
+            file: serving.file.display().to_string(),
+            is_changed: serving.is_changed() || !store.is_trusted(),
+            resident_len_bytes: store.resident_len_bytes(),
+            blocks: store.block_counts(),
             digest: store.digest(),
             key_kind: store.key_kind(),
             rows: store.len() as u64,
@@ -91,10 +106,16 @@ impl Snapshot {
             ("workers", self.workers.to_string()),
             ("socket", self.socket.clone()),
             ("tcp", self.tcp.clone()),
+            ("file", self.file.clone()),
+            ("generation", self.generation.to_string()),
+            ("state", if self.is_changed { "changed" } else { "serving" }.to_owned()),
             ("digest", digest_text(self.digest)),
             ("keys", self.key_kind().to_owned()),
             ("rows", self.rows.to_string()),
             ("file_len_bytes", self.file_len_bytes.to_string()),
+            ("resident_len_bytes", self.resident_len_bytes.to_string()),
+            ("blocks", self.blocks.0.to_string()),
+            ("blocks_verified", self.blocks.1.to_string()),
             ("connections", sums.connections.to_string()),
             ("connections_accepted", sums.accepted.to_string()),
             ("connections_cut_idle", self.cut_idle.to_string()),

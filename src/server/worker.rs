@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
 use super::connection::Connection;
-use super::shared::{Serving, Shared};
+use super::shared::{Peer, Serving, Shared};
 
 /// How long a stopping worker waits for clients to take their answers.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -81,15 +82,22 @@ fn spawn(stream: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
     match stream {
         Accepted::Unix(stream) => {
             stream.set_nonblocking(true)?;
-            tokio::spawn(Connection::new(UnixStream::from_std(stream)?, None, Arc::clone(shared)));
+            let peer = Peer { address: None, is_admin: is_admin(&stream) };
+            tokio::spawn(Connection::new(UnixStream::from_std(stream)?, peer, Arc::clone(shared)));
         }
         Accepted::Tcp(stream) => {
             stream.set_nonblocking(true)?;
             // Answers go out whole; none waits for the one after it.
             stream.set_nodelay(true)?;
-            let peer = stream.peer_addr()?;
-            tokio::spawn(Connection::new(TcpStream::from_std(stream)?, Some(peer), Arc::clone(shared)));
+            let peer = Peer { address: Some(stream.peer_addr()?), is_admin: false };
+            tokio::spawn(Connection::new(TcpStream::from_std(stream)?, peer, Arc::clone(shared)));
         }
     }
     Ok(())
+}
+
+/// Whether a client may have another generation served: root, and the server's own user.
+fn is_admin(stream: &StdUnixStream) -> bool {
+    let ours = rustix::process::geteuid();
+    socket_peercred(stream).is_ok_and(|theirs| theirs.uid.is_root() || theirs.uid == ours)
 }

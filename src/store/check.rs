@@ -48,17 +48,45 @@ impl Default for Plan {
 /// records follow each other in key order, that each fence names its row, that
 /// each key is found, and that no other slot leads anywhere. After it, a key is
 /// found if and only if a row has it.
-pub(super) fn all(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
+pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
+    store.common = common(store)?;
     rows(store, plan, progress)?;
     unused_slots(store, plan)
+}
+
+/// Checks every byte but those of the records against its checksum.
+pub(super) fn index(store: &Store) -> Result<(), FormatError> {
+    sections(store, &Plan::default())
+}
+
+/// The same, and the first record and the last, on which lookups by order rely.
+pub(super) fn index_and_ends(store: &mut Store) -> Result<(), FormatError> {
+    index(store)?;
+    store.common = common(store)?;
+    Ok(())
+}
+
+/// What all keys begin with, if they are bytes.
+fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
+    let Some(last_row) = store.len().checked_sub(1) else { return Ok(Box::default()) };
+    let end = |row: usize, block: usize| match store.row(row) {
+        Ok(Some((key, _))) => Ok(key),
+        _ => {
+            check_block(store, block, &store.records()[block * BLOCK_LEN_BYTES..])?;
+            Err(FormatError::Row { row: row as u64, what: "the record does not fit" })
+        }
+    };
+    let (first, last) = (end(0, 0)?, end(last_row, store.block_sums().len() - 1)?);
+    let first_bytes = first.as_bytes().unwrap_or_default();
+    Ok(first_bytes[..first.common_len_bytes(&last)].into())
 }
 
 fn sections(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     for (section, place) in store.layout.sections() {
         let found = match section {
-            SectionKind::Records => section_sum(block_sums(store)),
+            SectionKind::Records => section_sum(store.block_sums()),
             _ => {
                 let mut sums: Vec<U64> = Vec::with_capacity(place.len_bytes as usize / BLOCK_LEN_BYTES + 1);
                 let windows = windows(store, plan, &place, 0..place.len_bytes as usize);
@@ -79,21 +107,25 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
         let end = (range.end * BLOCK_LEN_BYTES).min(section.len_bytes as usize);
         let blocks = windows(store, plan, section, range.start * BLOCK_LEN_BYTES..end)
             .flat_map(|window| window.chunks(BLOCK_LEN_BYTES));
-        for ((block, expected), bytes) in range.clone().zip(&block_sums(store)[range]).zip(blocks) {
-            let found = block_sum(bytes);
-            if found != *expected {
-                return Err(FormatError::BlockChecksum {
-                    block,
-                    offset_bytes: section.offset_bytes + (block * BLOCK_LEN_BYTES) as u64,
-                    expected: expected.get(),
-                    found: found.get(),
-                });
-            }
-        }
-        Ok(())
+        range.clone().zip(blocks).try_for_each(|(block, bytes)| {
+            check_block(store, block, bytes)?;
+            // Lookups need not look at it again.
+            store.blocks.remember(block);
+            Ok(())
+        })
     };
-    let ranges = ranges(block_sums(store).len(), WINDOW_LEN_BYTES / BLOCK_LEN_BYTES, plan.threads);
+    let ranges = ranges(store.block_sums().len(), WINDOW_LEN_BYTES / BLOCK_LEN_BYTES, plan.threads);
     on_threads(ranges, check, &mut || ()).into_iter().collect()
+}
+
+/// Holds the bytes at the start of some, up to a block's length, against the block's checksum.
+fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatError> {
+    let (found, expected) = (block_sum(&bytes[..bytes.len().min(BLOCK_LEN_BYTES)]), store.block_sums()[block]);
+    if found == expected {
+        return Ok(());
+    }
+    let offset_bytes = store.layout.records.offset_bytes + (block * BLOCK_LEN_BYTES) as u64;
+    Err(FormatError::BlockChecksum { block, offset_bytes, expected: expected.get(), found: found.get() })
 }
 
 /// The windows of a part of a section. Each is given back when the next is taken, and again with that one: where a
@@ -211,7 +243,7 @@ fn check_row<'s>(
     if row.is_multiple_of(FENCE_ROWS) {
         let fence = store.fences().get(row / FENCE_ROWS);
         if fence.is_none_or(|fence| {
-            fence.head.get() != record.key().head(store.common_len_bytes) || fence.offset_bytes != offset_bytes
+            fence.head.get() != record.key().head(store.common.len()) || fence.offset_bytes != offset_bytes
         }) {
             return Err(fault("the fence does not lead to it"));
         }
@@ -301,10 +333,6 @@ fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let used = |window: &[u8]| super::typed::<U32>(window).iter().filter(|place| place.get() != 0).count() as u64;
     let found = windows(store, plan, section, 0..section.len_bytes as usize).map(used).sum();
     if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
-}
-
-fn block_sums(store: &Store) -> &[U64] {
-    super::typed(store.section(&store.layout.block_sums))
 }
 
 /// As many ranges as there are threads, or fewer, that begin at multiples of a unit.

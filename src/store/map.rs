@@ -1,7 +1,7 @@
 //! The file as memory: mapped, or copied.
 //!
-//! In: an open file. Out: its bytes, as one slice whatever they lie in. It
-//! knows nothing of what they mean.
+//! In: an open file. Out: its bytes, as one slice whatever they lie in, and
+//! whether the file is still as it was. It knows nothing of what they mean.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,6 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use memmap2::{Mmap, MmapMut};
+#[cfg(target_os = "linux")]
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use super::guard::Guarded;
+use super::stamp::{Stamp, Watched};
 
 /// What a copy lies in, if the system has pages of that size.
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
@@ -27,10 +32,11 @@ const THREADS_MAX: usize = 16;
 pub(super) struct Map {
     /// The file's part of `memory`. Handed out for no longer than this `Map` lives.
     bytes: &'static [u8],
+    /// Dropped before the memory.
+    guarded: Guarded,
     memory: Mmap,
-    /// Whether the memory is the file itself, and no copy.
-    #[cfg_attr(not(feature = "bake"), expect(dead_code, reason = "only a bake gives pages back"))]
-    is_file: bool,
+    /// The file itself, if the memory is no copy.
+    file: Option<Watched>,
 }
 
 impl fmt::Debug for Map {
@@ -49,8 +55,10 @@ impl Map {
         // code here relies on a byte still being what it was when it was checked: every lookup bounds-checks the
         // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
         let memory = unsafe { Mmap::map(file)? };
+        let guarded = Guarded::new(&memory);
+        let watched = Watched::new(file, &guarded)?;
         let len_bytes = memory.len();
-        Ok(Map::over(memory, len_bytes, true))
+        Ok(Map::over(memory, len_bytes, guarded, Some(watched)))
     }
 
     /// Copies a file into memory of this process, in huge pages as far as the
@@ -64,17 +72,90 @@ impl Map {
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
-        Ok(Map::over(memory.make_read_only()?, len_bytes, false))
+        Ok(Map::over(memory.make_read_only()?, len_bytes, Guarded::new(&[]), None))
+    }
+
+    /// Copies a file into memory that no process can change, cut off or make longer
+    /// any more, this one included, and that can be handed to others.
+    #[cfg(target_os = "linux")]
+    pub(super) fn sealed_copy_of(file: &File) -> io::Result<Map> {
+        let len_bytes = file.metadata()?.len();
+        let sealed = File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        sealed.set_len(len_bytes)?;
+        let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
+        for_each_part(parts, |start| {
+            let mut part = vec![0; PART_LEN_BYTES.min((len_bytes - start) as usize)];
+            file.read_exact_at(&mut part, start)?;
+            sealed.write_all_at(&part, start)
+        })?;
+        fcntl_add_seals(&sealed, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+        // SAFETY: As in `Map::of`; and the seals see to it that nobody changes these bytes as long as they are mapped.
+        let memory = unsafe { Mmap::map(&sealed)? };
+        Ok(Map::over(memory, len_bytes as usize, Guarded::new(&[]), None))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn sealed_copy_of(_file: &File) -> io::Result<Map> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has sealed memory"))
     }
 
     /// The first bytes of some memory. Panics if it is shorter.
-    fn over(memory: Mmap, len_bytes: usize, is_file: bool) -> Map {
+    fn over(memory: Mmap, len_bytes: usize, guarded: Guarded, file: Option<Watched>) -> Map {
         let bytes = &memory[..len_bytes];
         // SAFETY: The bytes are initialised and not null, for they are those of a slice. They stay where they are
         // and readable until `memory` is dropped, wherever it is moved meanwhile. `memory` stands beside `bytes` in
         // this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is borrowed.
         let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
-        Map { bytes, memory, is_file }
+        Map { bytes, guarded, memory, file }
+    }
+
+    /// Whether the memory is the file itself, which others can change.
+    #[inline]
+    pub(super) fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether the bytes are what they were when they were last believed.
+    #[inline]
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| file.is_unchanged(&self.guarded))
+    }
+
+    /// What the file looks like now. `None` if the memory is no file's.
+    pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
+        self.file.as_ref().map(|file| file.stamp(&self.guarded)).transpose()
+    }
+
+    /// From now on the bytes are unchanged if the file looks like this.
+    pub(super) fn believe(&self, stamp: Stamp) {
+        if let Some(file) = &self.file {
+            file.believe(stamp);
+        }
+    }
+
+    /// Pages of the mapping that were found gone, or groups of them.
+    pub(super) fn faults(&self) -> u64 {
+        self.guarded.faults()
+    }
+
+    /// How much of it is in memory, as far as the system tells.
+    pub(super) fn resident_len_bytes(&self) -> io::Result<u64> {
+        let mut resident_len_bytes = 0;
+        let mut pages = vec![0_u8; PART_LEN_BYTES / PAGE_LEN_BYTES];
+        for (part, bytes) in self.memory.chunks(PART_LEN_BYTES).enumerate() {
+            let address = bytes.as_ptr().cast_mut();
+            debug_assert!(address.addr().is_multiple_of(PAGE_LEN_BYTES), "part {part} begins with a page");
+            // SAFETY: The range is mapped, for it is a part of `memory`, and begins with a page. For each of its pages
+            // one byte is written to `pages`, which has as many as the longest part has pages of the smallest size.
+            if unsafe { libc::mincore(address.cast(), bytes.len(), pages.as_mut_ptr().cast()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let page_len_bytes = page_len_bytes();
+            let count = bytes.len().div_ceil(page_len_bytes);
+            let resident = pages[..count].iter().filter(|page| **page & 1 == 1).count();
+            resident_len_bytes += (resident * page_len_bytes) as u64;
+        }
+        Ok(resident_len_bytes.min(self.bytes.len() as u64))
     }
 
     #[inline]
@@ -119,7 +200,7 @@ impl Map {
     #[cfg(feature = "bake")]
     pub(super) fn release(&self, range: std::ops::Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
-        if !self.is_file || !is_inside {
+        if !self.is_file() || !is_inside {
             return;
         }
         // SAFETY: `MADV_DONTNEED` forgets what a private mapping holds; a shared mapping of a file only loses its page
@@ -143,6 +224,12 @@ impl Map {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         huge_len_bytes(&smaps, self.memory.as_ptr() as u64)
     }
+}
+
+/// The length of a page of this system.
+fn page_len_bytes() -> usize {
+    // SAFETY: Asks for a number, and touches no memory of ours.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_LEN_BYTES).max(PAGE_LEN_BYTES)
 }
 
 /// Reads a byte of each page.
@@ -235,7 +322,50 @@ mod tests {
             file.set_len(0).unwrap();
             let moved = Box::new(copy);
             assert!(moved.bytes() == expected, "{len_bytes} bytes");
+            assert!(!moved.is_file() && moved.is_unchanged());
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn nobody_changes_sealed_memory() {
+        for len_bytes in [1, 4096, PART_LEN_BYTES + 5] {
+            let expected = some_bytes(len_bytes);
+            let file = file_of(&expected);
+            let map = Map::sealed_copy_of(&file).unwrap();
+            file.set_len(0).unwrap();
+            assert!(map.bytes() == expected && map.is_unchanged() && !map.is_file());
+            // As whoever is handed it would.
+            let address = format!("{:x}-", map.memory.as_ptr().addr());
+            let entry = fs::read_dir("/proc/self/map_files").unwrap().map(|entry| entry.unwrap());
+            let path = entry.into_iter().find(|entry| entry.file_name().to_str().unwrap().starts_with(&address));
+            let Ok(file) = File::options().write(true).open(path.unwrap().path()) else { continue };
+            assert!(file.set_len(0).is_err() && file.set_len(1 << 30).is_err() && file.write_at(b"x", 0).is_err());
+            assert!(map.bytes() == expected);
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_in_memory_is_told() {
+        let file = file_of(&some_bytes(PART_LEN_BYTES + 5));
+        let map = Map::of(&file).unwrap();
+        map.warm().unwrap();
+        assert_eq!(map.resident_len_bytes().unwrap(), (PART_LEN_BYTES + 5) as u64);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_is_not_as_it_was() {
+        crate::store::guard::survive_bus_errors().unwrap();
+        let file = file_of(&some_bytes(100_000));
+        let map = Map::of(&file).unwrap();
+        assert!(map.is_unchanged() && map.is_file());
+        file.set_len(0).unwrap();
+        assert!(!map.is_unchanged());
+        map.believe(map.stamp().unwrap().unwrap());
+        assert!(map.is_unchanged());
+        assert_eq!((map.bytes()[50_000], map.faults()), (0, 1));
+        assert!(!map.is_unchanged(), "a page was gone since");
     }
 
     #[test]
@@ -261,7 +391,7 @@ mod tests {
         for map in [Map::of(&file).unwrap(), Map::copy_of(&file).unwrap()] {
             assert!(map.bytes() == expected);
             map.release(0..PART_LEN_BYTES / 2);
-            if map.is_file {
+            if map.is_file() {
                 assert!(resident_len_bytes(&map) <= PART_LEN_BYTES / 2 + PAGE_LEN_BYTES);
             }
             for range in [0..0, 0..expected.len(), 7..expected.len(), 0..expected.len() + 1, 1..usize::MAX] {

@@ -23,6 +23,9 @@ pub enum Memory {
     /// In memory of this process, in huge pages as far as the system gives them.
     /// The file may be changed in place, or vanish.
     Copy,
+    /// In a sealed memory file (`memfd_create`), which no process can change or
+    /// cut off, this one included, and which can be handed to others. Linux only.
+    Sealed,
 }
 
 /// How [`Store::open_with`](super::Store::open_with) holds a file.
@@ -37,7 +40,7 @@ pub enum Memory {
 /// use zero_kv::Store;
 /// use zero_kv::store::{Memory, OpenOptions};
 ///
-/// let options = OpenOptions { memory: Memory::Copy, warm: true, lock: false };
+/// let options = OpenOptions { memory: Memory::Copy, warm: true, ..OpenOptions::default() };
 /// let store = Store::open_with(&path, &options, &mut |step| println!("{step}"))?;
 /// std::fs::File::create(&path)?; // empties the file
 /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
@@ -54,6 +57,23 @@ pub struct OpenOptions {
     /// Keeps every page in memory (`mlock`), however little the system has left.
     /// The limit is that of the process, `RLIMIT_MEMLOCK`.
     pub lock: bool,
+    /// When the records are held against their checksums.
+    pub verify: Verify,
+}
+
+/// When the records of a file are held against their checksums. All else is when
+/// the file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verify {
+    /// When the file is opened, as are the order of the keys, and that each key is
+    /// found.
+    #[default]
+    Full,
+    /// Each block when a lookup first touches it; a lookup that meets a damaged one
+    /// gives [`LookupError::Damaged`](super::LookupError::Damaged). The file opens
+    /// in the time that a look at its index takes.
+    Touch,
 }
 
 /// Something that was done to hold a file in memory. As text, one line.
@@ -77,6 +97,8 @@ pub struct Step {
 pub enum StepKind {
     /// Copied the file.
     Copied,
+    /// Copied the file into sealed memory.
+    Sealed,
     /// Read every page in.
     Warmed,
     /// Locked every page.
@@ -94,6 +116,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done = match self.kind {
             StepKind::Copied => "copied into memory",
+            StepKind::Sealed => "copied into sealed memory",
             StepKind::Warmed => "warmed",
             StepKind::Locked => "locked in memory",
         };
@@ -114,10 +137,11 @@ pub(super) fn hold(
     let started = Instant::now();
     let map = match options.memory {
         Memory::Map => Map::of(file).map_err(io)?,
-        Memory::Copy => {
+        memory => {
             let len_bytes = file.metadata().map_err(io)?.len();
             check_available(len_bytes, available_bytes()).map_err(refuse)?;
-            Map::copy_of(file).map_err(|error| {
+            let copied = if memory == Memory::Sealed { Map::sealed_copy_of(file) } else { Map::copy_of(file) };
+            copied.map_err(|error| {
                 refuse(format!("copying {len_bytes} bytes into memory: {error}: free some, or serve the file itself"))
             })?
         }
@@ -127,8 +151,10 @@ pub(super) fn hold(
         let elapsed = started.elapsed();
         done(&Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
     };
-    if options.memory == Memory::Copy {
-        tell(StepKind::Copied, started);
+    match options.memory {
+        Memory::Map => {}
+        Memory::Copy => tell(StepKind::Copied, started),
+        Memory::Sealed => tell(StepKind::Sealed, started),
     }
     if options.warm {
         let started = Instant::now();

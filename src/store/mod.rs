@@ -3,22 +3,29 @@
 //! In: a path, then keys. Out: values, borrowed from the memory that holds the
 //! file. It knows no socket and no runtime.
 
+mod blocks;
 pub(crate) mod check;
 mod directory;
+mod guard;
 mod machine;
 mod map;
 mod memory;
 mod order;
 mod rows;
 mod search;
+mod stamp;
+mod trust;
 mod unchecked;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use thiserror::Error;
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::format::FormatError;
@@ -27,22 +34,28 @@ use crate::format::index::Fence;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+use blocks::Blocks;
 use directory::Directory;
 #[cfg(feature = "bake")]
 pub(crate) use machine::prefetch;
 use map::Map;
 use search::Index;
 
-pub use memory::{Memory, OpenOptions, Step, StepKind};
+pub use blocks::Epoch;
+pub use guard::survive_bus_errors;
+pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use rows::Page;
 pub use rows::Rows;
 pub(crate) use search::Found;
+pub use trust::Mistrust;
 pub use unchecked::Unchecked;
 
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;
+
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// Why a file cannot be served.
 #[derive(Debug, Error)]
@@ -88,9 +101,11 @@ pub enum LookupError {
         /// What was asked for.
         asked: KeyKind,
     },
-    /// The key is in the table, but what stands behind it is no value. Only in a
-    /// file that has changed since it was opened.
-    #[error("the key's value is damaged: the file has changed since it was opened; put new files in place by rename")]
+    /// What would tell is damaged: a block of the file does not have its checksum,
+    /// or the file was changed in place since it was opened.
+    #[error(
+        "the file is damaged where the answer is: check it with `zkv verify`, and put new files in place by rename"
+    )]
     Damaged,
 }
 
@@ -102,8 +117,10 @@ pub enum LookupError {
 /// # The file must not change
 /// Put a new file in place by rename, as `baker` does; the `Store` goes on with
 /// the old one. A process that truncates or overwrites the file that is mapped
-/// can make a reader die of `SIGBUS` or read bytes that were not checked. No
-/// lookup reads outside the mapping even then. A [`Memory::Copy`] does not mind.
+/// can make a reader die of `SIGBUS`, unless [`survive_bus_errors`] was called, or
+/// read bytes that were not checked. No lookup reads outside the mapping even
+/// then. A [`Memory::Copy`] does not mind, nor does a [`Memory::Sealed`]; and the
+/// server sends nothing from a file that has changed.
 ///
 /// # Example
 /// ```
@@ -128,10 +145,11 @@ pub enum LookupError {
 pub struct Store {
     map: Map,
     layout: Layout,
+    blocks: Blocks,
     /// The mean length of records, bounded: as much as is fetched ahead of each.
     typical_len_bytes: usize,
-    /// How many bytes all keys begin with; 0 for numbers.
-    common_len_bytes: usize,
+    /// What all keys begin with; nothing if they are numbers.
+    common: Box<[u8]>,
     directory: Directory,
 }
 
@@ -168,14 +186,17 @@ impl Store {
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        let file = open_file(path)?;
-        Store::over(memory::hold(&file, path, options, done)?, path)
+        Store::of_file(&open_file(path)?, path, options, done)
     }
 
-    /// Like [`Store::open`], for a file that is open; `path` is what errors call it.
-    #[cfg(all(test, feature = "bake"))]
-    pub(crate) fn of_file(file: &File, path: &Path) -> Result<Store, StoreError> {
-        Store::over(memory::hold(file, path, &OpenOptions::default(), &mut |_| ())?, path)
+    /// Like [`Store::open_with`], for a file that is open; `path` is what errors call it.
+    pub(crate) fn of_file(
+        file: &File,
+        path: &Path,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        Unchecked::over(memory::hold(file, path, options, done)?, path)?.check_as(options.verify)
     }
 
     /// Checks a file that is open as [`Store::open`] would, and gives what its
@@ -191,15 +212,11 @@ impl Store {
         Ok(Unchecked::over(map, path)?.check_by(plan, progress)?.layout)
     }
 
-    fn over(map: Map, path: &Path) -> Result<Store, StoreError> {
-        Unchecked::over(map, path)?.check()
-    }
-
     /// The value of a key, or `None` if the key is not in the table.
     ///
     /// # Errors
     /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
-    /// [`LookupError::Damaged`] if the file was changed under the mapping.
+    /// [`LookupError::Damaged`] if the answer's block is damaged.
     ///
     /// # Example
     /// ```
@@ -213,8 +230,8 @@ impl Store {
     /// assert_eq!(store.get(9)?, Some(&b""[..]));
     /// assert_eq!(store.get(8)?, None);
     /// assert!(store.contains(9)? && !store.contains(8)?);
-    /// assert_eq!(store.row(1), Some((9.into(), &b""[..])));
-    /// assert_eq!(store.row(2), None);
+    /// assert_eq!(store.row(1)?, Some((9.into(), &b""[..])));
+    /// assert_eq!(store.row(2)?, None);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -223,13 +240,13 @@ impl Store {
         value(self.find(key.into())?)
     }
 
-    /// Whether a key is in the table. Its value is not looked at.
+    /// Whether a key is in the table.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are of the other kind.
+    /// Those of [`Store::get`].
     #[inline]
     pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-        Ok(!matches!(self.find(key.into())?, Found::Missing))
+        self.get(key).map(|value| value.is_some())
     }
 
     /// Looks up many keys and hands each answer on, in order, with the key's
@@ -312,10 +329,17 @@ impl Store {
         self.layout.digest()
     }
 
-    /// The key and value of a row, counted from 0 in key order.
-    pub fn row(&self, row: usize) -> Option<(Key<'_>, &[u8])> {
-        let record = self.record_at(self.position(row).offset_bytes)?;
-        Some((record.key(), record.value()))
+    /// The key and value of a row, counted from 0 in key order; `None` behind the
+    /// last.
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`].
+    pub fn row(&self, row: usize) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        if row >= self.len() {
+            return Ok(None);
+        }
+        let record = self.position(row).and_then(|position| self.record_at(position.offset_bytes));
+        record.map(|record| Some((record.key(), record.value()))).ok_or(LookupError::Damaged)
     }
 
     /// All rows in key order.
@@ -364,9 +388,18 @@ impl Store {
         if held == asked { Ok(key) } else { Err(LookupError::KeyKind { held, asked }) }
     }
 
+    /// `None` if no sound record is there.
     #[inline]
     fn record_at(&self, offset_bytes: u64) -> Option<Record<'_>> {
-        Record::at(self.key_kind(), self.records(), offset_bytes)
+        self.record_of(self.key_kind(), offset_bytes)
+    }
+
+    /// The same for keys of a kind, which is the table's, that is known in advance.
+    #[inline(always)]
+    fn record_of(&self, kind: KeyKind, offset_bytes: u64) -> Option<Record<'_>> {
+        let record = Record::at(kind, self.records(), offset_bytes)?;
+        let start = offset_bytes as usize;
+        self.are_sound(start..start + record.bytes().len()).then_some(record)
     }
 
     /// Where records are looked up by place.
@@ -386,7 +419,15 @@ impl Store {
             records: self.records(),
             record_align_bits: dimensions.record_align_bytes.trailing_zeros(),
             typical_len_bytes: self.typical_len_bytes,
+            blocks: &self.blocks,
+            block_sums: self.block_sums(),
+            epoch: self.blocks.epoch(),
         }
+    }
+
+    #[inline]
+    fn block_sums(&self) -> &[U64] {
+        typed(self.section(&self.layout.block_sums))
     }
 
     fn fences(&self) -> &[Fence] {
@@ -405,11 +446,15 @@ impl Store {
     }
 }
 
-fn open_file(path: &Path) -> Result<File, StoreError> {
-    let open = || match fs::metadata(path)?.is_file() {
-        true => File::open(path),
-        // Opening a pipe would wait for a writer.
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+/// Opens a file to read it, once: what is looked at is what is read.
+pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
+    let open = || -> io::Result<File> {
+        // Opening a pipe would else wait for a writer.
+        let file = File::options().read(true).custom_flags(NONBLOCK).open(path)?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        }
     };
     open().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
 }

@@ -16,7 +16,6 @@ use super::{LookupError, Store};
 use crate::format::KeyBounds;
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::Record;
 
 /// Which side of a key's row is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Store {
     ///
     /// # Errors
     /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
-    /// [`LookupError::Damaged`] if the file was changed under the mapping.
+    /// [`LookupError::Damaged`] if a block is that has to be read.
     ///
     /// # Example
     /// ```
@@ -65,13 +64,19 @@ impl Store {
     }
 
     /// The row with the smallest key.
-    pub fn first(&self) -> Option<(Key<'_>, &[u8])> {
-        self.iter().next()
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`].
+    pub fn first(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        self.row(0)
     }
 
     /// The row with the largest key.
-    pub fn last(&self) -> Option<(Key<'_>, &[u8])> {
-        self.iter().next_back()
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`].
+    pub fn last(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+        self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
     /// The rows whose keys lie in a range, in key order, from either end. Their
@@ -171,9 +176,12 @@ impl Store {
 
     /// Where a side of a key is, and where the row in front of it is.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
+        if self.is_distrusted() {
+            return Err(LookupError::Damaged);
+        }
         let fences = self.fences();
         // If all fences are behind it, so are all rows.
-        let Some(number) = self.fences_before(key, side).checked_sub(1) else { return Ok((Position::START, None)) };
+        let Some(number) = self.fences_before(key, side)?.checked_sub(1) else { return Ok((Position::START, None)) };
         let offset_bytes = fences[number].offset_bytes.get();
         let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
         // Each record tells where the next one is: reading along them would wait for one after the other.
@@ -195,10 +203,10 @@ impl Store {
         key: Key<'_>,
         side: Side,
     ) -> Result<(Position, Option<Position>), LookupError> {
-        let (records, align_bytes) = (self.records(), self.record_align_bytes());
+        let align_bytes = self.record_align_bytes();
         let (mut position, mut before) = (start, None);
         while position.row < self.len() {
-            let record = Record::at(kind, records, position.offset_bytes).ok_or(LookupError::Damaged)?;
+            let record = self.record_of(kind, position.offset_bytes).ok_or(LookupError::Damaged)?;
             if !is_before(record.key(), key, side) {
                 break;
             }
@@ -216,41 +224,43 @@ impl Store {
     }
 
     /// How many fences are in front of a side of a key.
-    fn fences_before(&self, key: Key<'_>, side: Side) -> usize {
+    fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
         let fences = self.fences();
         match self.compare_common(key) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return fences.len(),
+            Ordering::Less => return Ok(0),
+            Ordering::Greater => return Ok(fences.len()),
             Ordering::Equal => {}
         }
-        let head = key.head(self.common_len_bytes);
+        let head = key.head(self.common.len());
         let below = || self.directory.below(fences, head);
         let not_above = || head.checked_add(1).map_or(fences.len(), |bound| self.directory.below(fences, bound));
         if self.key_kind() == KeyKind::U64 {
-            return match side {
+            return Ok(match side {
                 Side::Before => below(),
                 Side::Behind => not_above(),
-            };
+            });
         }
         let not_above = not_above();
         // Fences with the same head are in front of it or not as their keys are.
         match fences[..not_above].last() {
             Some(last) if last.head.get() == head => {}
-            _ => return not_above,
+            _ => return Ok(not_above),
         }
-        let below = below();
-        below
-            + fences[below..not_above].partition_point(|fence| {
-                let record = self.record_at(fence.offset_bytes.get());
-                record.is_some_and(|record| is_before(record.key(), key, side))
-            })
+        // Each is in front of the other, in a file that is as it was when it was opened.
+        let below = below().min(not_above);
+        let mut is_damaged = false;
+        let before = fences[below..not_above].partition_point(|fence| {
+            let record = self.record_at(fence.offset_bytes.get());
+            is_damaged |= record.is_none();
+            record.is_some_and(|record| is_before(record.key(), key, side))
+        });
+        if is_damaged { Err(LookupError::Damaged) } else { Ok(below + before) }
     }
 
     /// Whether a key stands below or above all that begin as the table's keys do.
     fn compare_common(&self, key: Key<'_>) -> Ordering {
-        let (Some(key), Some(first)) = (key.as_bytes(), self.record_at(0)) else { return Ordering::Equal };
-        let common = first.key().as_bytes().and_then(|first| first.get(..self.common_len_bytes)).unwrap_or_default();
-        key[..key.len().min(common.len())].cmp(common)
+        let Some(key) = key.as_bytes() else { return Ordering::Equal };
+        key[..key.len().min(self.common.len())].cmp(&self.common)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 #[cfg(feature = "server")]
 use std::ops::Range;
 
-use super::Store;
+use super::{LookupError, Store};
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::Key;
 use crate::format::record::Record;
@@ -28,7 +28,7 @@ impl Position {
 /// [`Store::prefix`]).
 ///
 /// Reads the rows that it gives, and at most as many again as stand between two
-/// fences.
+/// fences. Ends early where the file is damaged: [`Rows::outcome`] tells.
 #[derive(Clone)]
 pub struct Rows<'s> {
     store: &'s Store,
@@ -37,6 +37,7 @@ pub struct Rows<'s> {
     /// Where the rows are that precede the end, from the last fence on: walking
     /// back, each would else be looked for from its fence.
     group: Group,
+    damaged: bool,
 }
 
 /// Where the records behind a fence are.
@@ -58,7 +59,22 @@ impl<'s> Rows<'s> {
 
     /// None if the end is not behind the start.
     pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
-        Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE }
+        Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE, damaged: false }
+    }
+
+    /// Whether all rows that were asked for were given. Rows behind one that is
+    /// damaged are not.
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`] if the rows ended before their end.
+    pub fn outcome(&self) -> Result<(), LookupError> {
+        if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
+    }
+
+    /// Notes that there is no row where one must be.
+    fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
+        self.damaged |= found.is_none();
+        found
     }
 
     /// Where the next row is, and where the rows end.
@@ -69,26 +85,29 @@ impl<'s> Rows<'s> {
 
     /// The next row's record, and where it begins in the records section.
     pub(super) fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
-        if self.next.row >= self.end.row {
+        if self.next.row >= self.end.row || self.damaged {
             return None;
         }
         let offset_bytes = self.next.offset_bytes;
-        let record = self.store.record_at(offset_bytes)?;
+        let record = self.store.record_at(offset_bytes);
+        let record = self.or_damaged(record)?;
         self.next.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
         self.next.row += 1;
         Some((record, offset_bytes))
     }
 
     fn previous_record(&mut self) -> Option<Record<'s>> {
-        if self.next.row >= self.end.row {
+        if self.next.row >= self.end.row || self.damaged {
             return None;
         }
         let row = self.end.row - 1;
         if !(self.group.first_row..self.group.first_row + self.group.count).contains(&row) {
-            self.group = self.store.group_of(row, self.end.row)?;
+            let group = self.store.group_of(row, self.end.row);
+            self.group = self.or_damaged(group)?;
         }
         let offset_bytes = self.group.offsets_bytes[row - self.group.first_row];
-        let record = self.store.record_at(offset_bytes)?;
+        let record = self.store.record_at(offset_bytes);
+        let record = self.or_damaged(record)?;
         self.end = Position { row, offset_bytes };
         Some(record)
     }
@@ -117,31 +136,32 @@ impl Page {
 #[cfg(feature = "server")]
 impl Rows<'_> {
     /// The first rows, or the last: at most so many, and at most so many bytes of
-    /// records, but at least one if there is one.
-    pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Page {
+    /// records, but at least one if there is one. `None` if it is damaged where
+    /// the page would begin or end.
+    pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<Page> {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
         // Wraps, here and below, only in a file that has changed since it was opened.
         let len_bytes = |next: Position, end: Position| end.offset_bytes.wrapping_sub(next.offset_bytes);
         if rows > rows_max {
             match backward {
-                false => end = store.position(next.row + rows_max),
-                true => next = store.position(end.row - rows_max),
+                false => end = store.position(next.row + rows_max)?,
+                true => next = store.position(end.row - rows_max)?,
             }
         }
         if next.row < end.row && len_bytes(next, end) > len_max_bytes as u64 {
             match backward {
                 false => {
-                    let (not_behind, _) = store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64));
-                    end = if not_behind.row > next.row { not_behind } else { store.position(next.row + 1) };
+                    let (not_behind, _) = store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64))?;
+                    end = if not_behind.row > next.row { not_behind } else { store.position(next.row + 1)? };
                 }
                 true => {
-                    let (_, not_before) = store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64));
-                    next = if not_before.row < end.row { not_before } else { store.position(end.row - 1) };
+                    let (_, not_before) = store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64))?;
+                    next = if not_before.row < end.row { not_before } else { store.position(end.row - 1)? };
                 }
             }
         }
         let page = Page::between(next, end);
-        Page { more: page.row_count < rows, ..page }
+        Some(Page { more: page.row_count < rows, ..page })
     }
 }
 
@@ -158,7 +178,8 @@ impl<'s> Iterator for Rows<'s> {
         if row.saturating_sub(self.next.row) < FENCE_ROWS {
             while self.next.row < row && self.next_record().is_some() {}
         } else {
-            self.next = self.store.position(row);
+            let next = self.store.position(row);
+            self.next = self.or_damaged(next)?;
         }
         self.next()
     }
@@ -189,7 +210,8 @@ impl DoubleEndedIterator for Rows<'_> {
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         if count > 0 {
             let row = self.end.row.saturating_sub(count).max(self.next.row);
-            self.end = if row > self.next.row { self.store.position(row) } else { self.next };
+            let end = if row > self.next.row { self.store.position(row) } else { Some(self.next) };
+            self.end = self.or_damaged(end)?;
         }
         self.next_back()
     }
@@ -208,34 +230,35 @@ impl Store {
     }
 
     /// In front of a row, or behind the last: from the last fence before it, along
-    /// the rows.
-    pub(crate) fn position(&self, row: usize) -> Position {
+    /// the rows. `None` if it is damaged there.
+    pub(crate) fn position(&self, row: usize) -> Option<Position> {
         if row >= self.len() {
-            return self.end();
+            return Some(self.end());
         }
         let fence = row / FENCE_ROWS;
-        let Some(offset_bytes) = self.fences().get(fence).map(|fence| fence.offset_bytes.get()) else {
-            return self.end();
-        };
+        let offset_bytes = self.fences().get(fence)?.offset_bytes.get();
         let mut rows = Rows::between(self, Position { row: fence * FENCE_ROWS, offset_bytes }, self.end());
-        while rows.next.row < row && rows.next_record().is_some() {}
-        rows.next
+        while rows.next.row < row {
+            rows.next_record()?;
+        }
+        Some(rows.next)
     }
 
     /// The last position that is not behind an offset of the records section, and
-    /// the first that is not before it.
+    /// the first that is not before it. `None` if it is damaged there.
     #[cfg(feature = "server")]
-    fn positions_at(&self, offset_bytes: u64) -> (Position, Position) {
+    fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
         let fences = self.fences();
         let fence = fences.partition_point(|fence| fence.offset_bytes.get() <= offset_bytes).saturating_sub(1);
-        let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS), self.end());
+        let mut rows = Rows::between(self, self.position(fence * FENCE_ROWS)?, self.end());
         loop {
             let before = rows.next;
-            if before.offset_bytes == offset_bytes || rows.next_record().is_none() {
-                return (before, before);
+            if before.offset_bytes == offset_bytes || rows.next.row == rows.end.row {
+                return Some((before, before));
             }
+            rows.next_record()?;
             if rows.next.offset_bytes > offset_bytes {
-                return (before, rows.next);
+                return Some((before, rows.next));
             }
         }
     }

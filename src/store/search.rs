@@ -6,9 +6,11 @@
 
 use std::ops::ControlFlow;
 
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
 
+use super::blocks::{Blocks, Epoch};
 use super::machine::prefetch;
+use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::index::{Hash, Parts};
 use crate::format::key::LookupKey;
 use crate::format::record;
@@ -29,8 +31,7 @@ pub(crate) enum Found<'a> {
     Answer(&'a [u8], u64),
     /// No record has this key.
     Missing,
-    /// A record has the key, but what follows the key is not an answer. Only in
-    /// a file that has changed since it was checked.
+    /// What would tell is not as it was baked.
     Damaged,
 }
 
@@ -48,6 +49,10 @@ pub(super) struct Index<'a> {
     pub(super) record_align_bits: u32,
     /// The mean length of records, bounded: as much as is fetched ahead of each.
     pub(super) typical_len_bytes: usize,
+    pub(super) blocks: &'a Blocks,
+    pub(super) block_sums: &'a [U64],
+    /// The epoch that the lookups began in.
+    pub(super) epoch: Epoch,
 }
 
 impl<'a> Index<'a> {
@@ -119,21 +124,45 @@ impl<'a> Index<'a> {
         self.places.get(slot).map_or(NOWHERE, |place| u64::from(place.get()) << self.record_align_bits)
     }
 
-    /// What the record at an offset has for the key.
+    /// What the record at an offset has for the key. Bytes are read first, and
+    /// believed if the blocks are sound that they came from.
     #[inline(always)]
     fn record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
-        let Some(rest) = self.records.get(offset_bytes as usize..) else { return Found::Missing };
-        let Some(answer_at_bytes) = key.answer_at(rest) else { return Found::Missing };
+        let start = offset_bytes as usize;
+        let Some(rest) = self.records.get(start..) else { return self.nowhere() };
+        let Some(answer_at_bytes) = key.answer_at(rest) else {
+            return if self.are_sound(start, start + key.compared_len_bytes()) {
+                Found::Missing
+            } else {
+                Found::Damaged
+            };
+        };
         match rest.get(answer_at_bytes..).and_then(record::answer) {
-            Some(answer) => Found::Answer(answer, offset_bytes + answer_at_bytes as u64),
-            None => Found::Damaged,
+            Some(answer) if self.are_sound(start, start + answer_at_bytes + answer.len()) => {
+                Found::Answer(answer, offset_bytes + answer_at_bytes as u64)
+            }
+            _ => Found::Damaged,
         }
+    }
+
+    /// What it means that no record is where the index leads.
+    #[cold]
+    fn nowhere(&self) -> Found<'a> {
+        if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
+    }
+
+    /// Whether a range of the records, up to their end, is as it was baked.
+    #[inline(always)]
+    fn are_sound(&self, start: usize, end: usize) -> bool {
+        self.blocks.are_known(self.epoch, start, end)
+            || self.blocks.look_at(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
     }
 
     /// Starts to load as much of a record as an average one has.
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;
+        prefetch(self.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
         prefetch(self.records, offset_bytes);
         let mut at = LINE_LEN_BYTES;
         while at < self.typical_len_bytes {

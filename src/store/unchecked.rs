@@ -5,11 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::blocks::Blocks;
 use super::directory::Directory;
 use super::map::Map;
-use super::memory::{self, OpenOptions};
+use super::memory::{self, OpenOptions, Verify};
 use super::{PREFETCH_MAX_BYTES, Store, StoreError, check};
-use crate::format::checksum::section_sum_of;
+use crate::format::FormatError;
+use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
 use crate::format::header::{Layout, SectionKind};
 
 /// A baked file of which only the header has been read and checked: the first
@@ -72,8 +74,9 @@ impl Unchecked {
         };
         let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
         let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
-        let store = Store { map, layout, typical_len_bytes, common_len_bytes: 0, directory: Directory::default() };
-        Ok(Unchecked { store, path })
+        let blocks = Blocks::new((layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES));
+        let (common, directory) = (Box::default(), Directory::default());
+        Ok(Unchecked { store: Store { map, layout, blocks, typical_len_bytes, common, directory }, path })
     }
 
     /// What the header says, and where the sections are.
@@ -94,18 +97,27 @@ impl Unchecked {
     /// # Errors
     /// [`StoreError::Format`], which names the section, block or row that is wrong.
     pub fn check(self) -> Result<Store, StoreError> {
-        let mut store = self.check_by(&check::Plan::default(), &mut |_| ())?;
+        self.check_as(Verify::Full)
+    }
+
+    /// Checks as much of the rest as is to be checked now.
+    pub(super) fn check_as(self, verify: Verify) -> Result<Store, StoreError> {
+        let mut store = match verify {
+            Verify::Full => self.check_by(&check::Plan::default(), &mut |_| ())?,
+            Verify::Touch => self.check_with(check::index_and_ends)?,
+        };
         store.directory = Directory::of(store.fences());
         Ok(store)
     }
 
     /// Checks the rest as a plan says. The store that is given lacks what lookups by order need.
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
+        self.check_with(|store| check::all(store, plan, progress))
+    }
+
+    fn check_with(self, check: impl FnOnce(&mut Store) -> Result<(), FormatError>) -> Result<Store, StoreError> {
         let Unchecked { mut store, path } = self;
-        if let (Some((first, _)), Some((last, _))) = (store.first(), store.last()) {
-            store.common_len_bytes = first.common_len_bytes(&last);
-        }
-        match check::all(&store, plan, progress) {
+        match check(&mut store) {
             Ok(()) => Ok(store),
             Err(error) => Err(StoreError::Format { path, error }),
         }

@@ -73,7 +73,7 @@ fn assert_answers_as_its_records<K: WalkedKey>(store: &Store, file: &[u8], keys:
     let rows: Vec<_> = rows.iter().map(|(key, value)| (key.key(), value.as_slice())).collect();
     assert_eq!(store.iter().collect::<Vec<_>>(), rows);
     assert!(store.iter().rev().eq(rows.iter().rev().copied()), "in reverse");
-    assert!((0..rows.len()).map(|row| store.row(row)).eq(rows.iter().copied().map(Some)), "row by row");
+    assert!((0..rows.len()).map(|row| store.row(row)).eq(rows.iter().copied().map(|row| Ok(Some(row)))), "row by row");
 }
 
 /// Changes one to eight bytes, or one whole number, anywhere or in a section.

@@ -144,8 +144,8 @@ fn assert_rows_agree<K: TestKey>(store: &Store, model: &Model<K>) {
     assert!(store.iter().eq(expected.iter().copied()), "row by row");
     assert!(store.iter().rev().eq(expected.iter().rev().copied()), "in reverse");
     for (row, expected) in expected.iter().enumerate() {
-        assert_eq!(store.row(row), Some(*expected), "row {row}");
+        assert_eq!(store.row(row), Ok(Some(*expected)), "row {row}");
     }
-    assert_eq!((store.row(model.len()), store.row(usize::MAX)), (None, None));
-    assert_eq!((store.first(), store.last()), (expected.first().copied(), expected.last().copied()));
+    assert_eq!((store.row(model.len()), store.row(usize::MAX)), (Ok(None), Ok(None)));
+    assert_eq!((store.first(), store.last()), (Ok(expected.first().copied()), Ok(expected.last().copied())));
 }

@@ -275,6 +275,6 @@ fn runs_of_numbers_become_text_when_a_key_that_is_none_comes_last() {
         let mut all = rows.clone();
         all.insert("text".to_owned(), b"last".to_vec());
         assert!(bench.bytes("new.db") == bench.expected(KeyKind::Bytes, &all));
-        assert_eq!(super::open(&bench.path("new.db")).first().map(|(key, _)| key), Some(Key::Bytes(b"0")));
+        assert_eq!(super::open(&bench.path("new.db")).first().unwrap().map(|(key, _)| key), Some(Key::Bytes(b"0")));
     }
 }

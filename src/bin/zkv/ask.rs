@@ -72,8 +72,8 @@ pub(crate) fn ask_file(store: &Store, question: &Question) -> anyhow::Result<boo
         Question::Exists(KeyArg { key: arg }) => Ok(store.contains(key(arg)?)?),
         Question::Floor(KeyArg { key: arg }) => write_borrowed(store.floor(key(arg)?)?),
         Question::Ceiling(KeyArg { key: arg }) => write_borrowed(store.ceiling(key(arg)?)?),
-        Question::First => write_borrowed(store.first()),
-        Question::Last => write_borrowed(store.last()),
+        Question::First => write_borrowed(store.first()?),
+        Question::Last => write_borrowed(store.last()?),
         Question::Range { range, reverse, limit } => {
             let (rows, limit) = (range.rows(store)?, limit.unwrap_or(usize::MAX));
             match reverse {

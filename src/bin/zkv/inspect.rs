@@ -157,7 +157,7 @@ impl Serialize for JsonText<'_> {
 
 impl<'a> Table<'a> {
     fn of(store: &'a Store) -> anyhow::Result<Self> {
-        let [first, last] = [store.first(), store.last()].map(|row| row.map(|(key, _)| key));
+        let [first, last] = [store.first()?, store.last()?].map(|row| row.map(|(key, _)| key));
         let common_prefix = first.zip(last).and_then(|(first, last)| {
             let common = &first.as_bytes()?[..first.common_len_bytes(&last)];
             Some(Key::Bytes(common))

@@ -238,7 +238,7 @@ pub(super) fn list(serving: &Serving, args: Args<'_>, out: &mut Out<'_>) -> Resu
         Some(held) if text.len() > LIST_PASS_LEN_BYTES => {
             let mut bytes = Vec::new();
             Reply::new(&mut bytes, out.version()).verbatim(&text);
-            Ok(Outcome::Work(Work::List(List { bytes, sent_bytes: 0, _held: held })))
+            Ok(Outcome::Work(Work::List(List { bytes: bytes.into(), sent_bytes: 0, _held: Arc::new(held) })))
         }
         _ => {
             out.verbatim(&text);
@@ -264,10 +264,11 @@ impl Drop for ListHeld {
 }
 
 /// A long list on its way.
+#[derive(Clone)]
 pub(super) struct List {
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
     sent_bytes: usize,
-    _held: ListHeld,
+    _held: Arc<ListHeld>,
 }
 
 impl List {

@@ -50,6 +50,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
 }
 
 /// A COMMAND INFO or COMMAND DOCS of names under way.
+#[derive(Clone)]
 pub(super) struct Described {
     next_arg: usize,
     docs: bool,
@@ -95,6 +96,7 @@ impl Described {
 }
 
 /// A COMMAND GETKEYS under way.
+#[derive(Clone)]
 pub(super) struct GetKeys {
     next_arg: usize,
     left: usize,

@@ -7,7 +7,9 @@ use super::{Out, Session, commands, handshake, info, keyspace, order, strings};
 use crate::protocol::resp::commands::{Id, Refusal, Spec, find_full, help, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::answers::Answers;
+use crate::server::generations::Generation;
 use crate::server::snapshot::digest_text;
+use crate::store::Store;
 
 /// What a command came to.
 pub(super) enum Outcome {
@@ -21,6 +23,7 @@ pub(super) enum Outcome {
 
 /// What a command has left to do. Each names the argument that comes next by
 /// where it begins in the command.
+#[derive(Clone)]
 pub(super) enum Work {
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
@@ -41,9 +44,9 @@ pub(super) enum Step {
 }
 
 impl Session {
-    pub(super) fn execute(&mut self, command: &Command<'_>, answers: &mut Answers) -> Outcome {
+    pub(super) fn execute(&mut self, generation: &Generation, command: &Command<'_>, answers: &mut Answers) -> Outcome {
         self.counted.commands += 1;
-        let mut out = Reply::new(answers, self.version);
+        let mut out = Reply::new(answers, self.state.version);
         let spec = match resolve(command) {
             Ok(spec) => spec,
             Err(refusal) => {
@@ -53,7 +56,7 @@ impl Session {
             }
         };
         self.client.asked_for(spec.id);
-        match self.carry_out(spec, command, &mut out) {
+        match self.carry_out(generation, spec, command, &mut out) {
             Ok(outcome) => outcome,
             Err(problem) => {
                 self.counted.errors += 1;
@@ -65,9 +68,15 @@ impl Session {
 
     /// # Errors
     /// What to reply, if nothing was replied.
-    fn carry_out(&mut self, spec: &'static Spec, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
+    fn carry_out(
+        &mut self,
+        generation: &Generation,
+        spec: &'static Spec,
+        command: &Command<'_>,
+        out: &mut Out<'_>,
+    ) -> Result<Outcome, String> {
         let shared = &*self.shared;
-        let (store, counted) = (&*shared.store, &mut self.counted);
+        let (store, counted) = (&generation.store, &mut self.counted);
         let args = behind_name(spec, command);
         match spec.id {
             Id::Get => strings::get(store, args, counted, out)?,
@@ -82,7 +91,7 @@ impl Session {
             Id::DbSize => out.integer(store.len() as i64),
             Id::RandomKey => {
                 let random = self.random();
-                keyspace::random_key(&self.shared.store, random, out)?;
+                keyspace::random_key(store, random, out)?;
             }
             Id::Scan => keyspace::scan(store, args, counted, out)?,
             Id::Keys => return keyspace::keys(store, args),
@@ -131,9 +140,14 @@ impl Session {
     }
 
     /// Goes on with a command, as far as there is room.
-    pub(super) fn step(&mut self, command: &Command<'_>, work: &mut Work, answers: &mut Answers) -> Step {
-        let store = &*self.shared.store;
-        let (version, counted) = (self.version, &mut self.counted);
+    pub(super) fn step(
+        &mut self,
+        store: &Store,
+        command: &Command<'_>,
+        work: &mut Work,
+        answers: &mut Answers,
+    ) -> Step {
+        let (version, counted) = (self.state.version, &mut self.counted);
         match work {
             Work::MGet { next_arg } => strings::more_of_mget(store, command, next_arg, version, counted, answers),
             Work::Exists { next_arg, count } => {

@@ -60,7 +60,7 @@ pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), Str
 impl Session {
     pub(super) fn hello(&mut self, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
         let version = match args.next() {
-            None => self.version,
+            None => self.state.version,
             Some(version) => match integer(version) {
                 Some(2) => Version::Resp2,
                 Some(3) => Version::Resp3,
@@ -110,7 +110,7 @@ impl Session {
     }
 
     fn speak(&mut self, version: Version) {
-        self.version = version;
+        self.state.version = version;
         self.client.speaks(version);
     }
 }

@@ -84,7 +84,8 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Resul
         out.null();
         return Ok(());
     }
-    let (key, _) = store.row((random % store.len() as u64) as usize).ok_or_else(damaged)?;
+    let row = store.row((random % store.len() as u64) as usize);
+    let (key, _) = row.ok().flatten().ok_or_else(damaged)?;
     push_key(out, key);
     Ok(())
 }
@@ -168,6 +169,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, counted: &mut Counted, out: &m
 
 /// A KEYS under way: the matches are counted first, for an array says how many
 /// follow, and then sent.
+#[derive(Clone)]
 pub(super) struct Keys {
     /// The row that is looked at next.
     row: usize,

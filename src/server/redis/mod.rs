@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::answers::Answers;
+use super::generations::Generation;
 use super::pass::{Pass, Then};
 use super::shared::Shared;
 use crate::protocol::resp::commands::Id;
@@ -42,19 +43,28 @@ const LOOKED_AT_MAX: usize = 10_000;
 pub(super) struct Session {
     shared: Arc<Shared>,
     client: Arc<Client>,
-    version: Version,
-    /// How far a command was read that has not come whole.
-    progress: Progress,
-    running: Option<Running>,
+    state: State,
+    /// The state when the last pass began.
+    kept: State,
     random: u64,
     counted: Counted,
 }
 
+/// What changes from one pass to the next.
+#[derive(Clone, Default)]
+struct State {
+    version: Version,
+    /// How far a command was read that has not come whole.
+    progress: Progress,
+    running: Option<Running>,
+}
+
 /// A command whose reply takes more than one pass. It stays at the head of the
 /// input until it is answered.
+#[derive(Clone)]
 struct Running {
     /// The command, if it came as a line and is not in the input as it is read.
-    line: Option<Vec<u8>>,
+    line: Option<Arc<[u8]>>,
     /// What it takes up in the input.
     len_bytes: usize,
     work: Work,
@@ -86,9 +96,8 @@ impl Session {
         Session {
             shared: Arc::clone(shared),
             client: shared.serving.clients.enter(peer),
-            version: Version::default(),
-            progress: Progress::default(),
-            running: None,
+            state: State::default(),
+            kept: State::default(),
             random: RandomState::new().build_hasher().finish(),
             counted: Counted::default(),
         }
@@ -97,22 +106,33 @@ impl Session {
     /// Answers the commands at the start of `input`, as far as they are whole and
     /// there is room. What is not taken must be handed in again, with or without
     /// more behind it.
-    pub(super) fn answer(&mut self, input: &[u8], answers: &mut Answers) -> Pass {
-        let pass = self.pass(input, answers);
+    pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], answers: &mut Answers) -> Pass {
+        answers.borrow_from(&generation.store);
+        let pass = self.pass(generation, input, answers);
         let (counted, counters) = (std::mem::take(&mut self.counted), self.shared.counters());
         counters.count_redis(counted.commands, counted.errors, counted.hits, counted.misses);
         self.client.was_active();
         pass
     }
 
-    fn pass(&mut self, input: &[u8], answers: &mut Answers) -> Pass {
+    /// The answers of the last pass are sent, and will not be asked for again.
+    pub(super) fn keep(&mut self) {
+        self.kept = self.state.clone();
+    }
+
+    /// The last pass is to be made again.
+    pub(super) fn return_to_kept(&mut self) {
+        self.state = self.kept.clone();
+    }
+
+    fn pass(&mut self, generation: &Generation, input: &[u8], answers: &mut Answers) -> Pass {
         let mut taken_bytes = 0;
         loop {
             let rest = &input[taken_bytes..];
-            if let Some(mut running) = self.running.take() {
+            if let Some(mut running) = self.state.running.take() {
                 let Running { line, len_bytes, work } = &mut running;
                 let command = Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes]));
-                let then = match self.step(&command, work, answers) {
+                let then = match self.step(&generation.store, &command, work, answers) {
                     Step::Done => {
                         taken_bytes += *len_bytes;
                         continue;
@@ -120,7 +140,7 @@ impl Session {
                     Step::Full => Then::Answer,
                     Step::Yield => Then::Yield,
                 };
-                self.running = Some(running);
+                self.state.running = Some(running);
                 return Pass { taken_bytes, then };
             }
             if answers.is_full() {
@@ -129,8 +149,8 @@ impl Session {
             if self.counted.looked_at > LOOKED_AT_MAX {
                 return Pass { taken_bytes, then: Then::Yield };
             }
-            if let Some(run) = gets::answer(&self.shared.store, rest, self.version, answers) {
-                self.progress = Progress::default();
+            if let Some(run) = gets::answer(&generation.store, rest, self.state.version, answers) {
+                self.state.progress = Progress::default();
                 self.client.asked_for(Id::Get);
                 self.counted.commands += run.count as u64;
                 self.counted.errors += run.damaged as u64;
@@ -139,23 +159,23 @@ impl Session {
                 taken_bytes += run.end_bytes;
                 continue;
             }
-            let (line, len_bytes) = match parse(rest, &mut self.progress) {
+            let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
                 Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
-                Ok(Parsed::Inline { command, len_bytes }) => (Some(command), len_bytes),
+                Ok(Parsed::Inline { command, len_bytes }) => (Some(Arc::from(command)), len_bytes),
                 Ok(Parsed::Nothing { len_bytes }) => {
                     taken_bytes += len_bytes;
                     continue;
                 }
                 Ok(Parsed::Incomplete) => return Pass { taken_bytes, then: Then::Read },
                 Err(error) => {
-                    Reply::new(answers, self.version).error(format!("ERR {error}"));
+                    Reply::new(answers, self.state.version).error(format!("ERR {error}"));
                     return Pass { taken_bytes: input.len(), then: Then::Close };
                 }
             };
             let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
-            match self.execute(&command, answers) {
+            match self.execute(generation, &command, answers) {
                 Outcome::Done => taken_bytes += len_bytes,
-                Outcome::Work(work) => self.running = Some(Running { line, len_bytes, work }),
+                Outcome::Work(work) => self.state.running = Some(Running { line, len_bytes, work }),
                 Outcome::Close => return Pass { taken_bytes: input.len(), then: Then::Close },
             }
         }
@@ -178,12 +198,10 @@ impl Drop for Session {
 
 #[cfg(all(test, feature = "bake"))]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::bake::{Options, bake_csv};
-    use crate::server::shared::Serving;
-    use crate::store::Store;
+    use crate::server::Config;
+    use crate::server::shared::tests::shared_over;
 
     /// A session over a table of so many rows, and what removes the file.
     fn session(rows: usize) -> (tempfile::TempDir, Arc<Shared>, Session) {
@@ -191,8 +209,7 @@ mod tests {
         let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let serving = Arc::new(Serving::new(Arc::new(Store::open(db).unwrap()), "s.sock".into(), None, 1));
-        let shared = Arc::new(Shared::new(serving, 0, Duration::ZERO));
+        let shared = shared_over(&db, &Config::default());
         let session = Session::new(None, &shared);
         (folder, shared, session)
     }
@@ -202,8 +219,10 @@ mod tests {
         let (mut replies, mut passes, mut answers) = (Vec::new(), Vec::new(), Answers::new());
         loop {
             answers.clear();
-            let pass = session.answer(input, &mut answers);
-            answers.with_unsent(&shared.store, 0, |pieces| pieces.iter().for_each(|piece| replies.extend(&**piece)));
+            let generation = shared.pin();
+            let pass = session.answer(&generation, input, &mut answers);
+            let mut keep = |pieces: &[std::io::IoSlice]| pieces.iter().for_each(|piece| replies.extend(&**piece));
+            answers.with_unsent(&generation.store, 0, &mut keep).unwrap();
             passes.push((answers.total_len_bytes(), pass));
             input = &input[pass.taken_bytes..];
             if matches!(pass.then, Then::Read | Then::Close) {
@@ -256,7 +275,7 @@ mod tests {
         let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
         for first in 0..input.len() {
             let mut answers = Answers::new();
-            let taken_bytes = session.answer(&input[..first], &mut answers).taken_bytes;
+            let taken_bytes = session.answer(&shared.pin(), &input[..first], &mut answers).taken_bytes;
             let mut replies = answers.buffer[..answers.copied_len_bytes].to_vec();
             replies.extend(answered(&mut session, &shared, &input[taken_bytes..]).0);
             assert_eq!(replies, b"$1\r\n7\r\n$2\r\nhi\r\n", "{first}");

@@ -55,7 +55,10 @@ pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
 pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let page = Page::parse(args).map_err(|error| error.to_string())?;
     let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
-    let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES);
+    let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
+    if !store.are_sound(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {
+        return Err(damaged());
+    }
     out.array(2);
     match last_of(&rows, page.reverse, extent.row_count).filter(|_| extent.more) {
         Some(last) => {
@@ -110,7 +113,10 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
 fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     Ok(match edge {
         Edge::Least => Bound::Unbounded,
-        Edge::Greatest => store.last().map_or(Bound::Unbounded, |(last, _)| Bound::Excluded(last)),
+        Edge::Greatest => {
+            let last = store.last().map_err(|_| damaged())?;
+            last.map_or(Bound::Unbounded, |(last, _)| Bound::Excluded(last))
+        }
         Edge::Included(text) => Bound::Included(key(store.key_kind(), text)?),
         Edge::Excluded(text) => Bound::Excluded(key(store.key_kind(), text)?),
     })
@@ -119,7 +125,10 @@ fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, Stri
 /// Where a span ends that ends at an edge.
 fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     match edge {
-        Edge::Least => Ok(store.first().map_or(Bound::Unbounded, |(first, _)| Bound::Excluded(first))),
+        Edge::Least => {
+            let first = store.first().map_err(|_| damaged())?;
+            Ok(first.map_or(Bound::Unbounded, |(first, _)| Bound::Excluded(first)))
+        }
         Edge::Greatest => Ok(Bound::Unbounded),
         edge => start_at(store, edge),
     }

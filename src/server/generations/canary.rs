@@ -1,0 +1,205 @@
+//! Keys that a new file is tried on before it is served.
+//!
+//! In: lines `key,digest`. Out: whether a table answers them so. The digest is
+//! the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent`.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use twox_hash::XxHash3_128;
+
+use crate::format::key::{Key, KeyKind};
+use crate::store::{LookupError, Store};
+
+/// Rows of a table that are looked up besides.
+const SAMPLE_ROWS: usize = 1000;
+const ABSENT: &str = "absent";
+
+/// Why a table may not be served.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CanaryError {
+    /// The file of canaries cannot be read.
+    #[error("canaries in {}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A line of it is none.
+    #[error(
+        "canaries in {}, line {line}: {found:?} where `key,digest` was wanted, the digest in 32 hexadecimal digits \
+         or `absent`: write the file with `zkv canary`", path.display()
+    )]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What it says.
+        found: String,
+    },
+    /// A key of the file is not of the table's kind.
+    #[error("canary {key}: keys of this table are {held}")]
+    Kind {
+        /// The key.
+        key: String,
+        /// What the table's keys are.
+        held: KeyKind,
+    },
+    /// A key's value is not what it must be.
+    #[error("canary {key}: {found} where {wanted} was wanted")]
+    Value {
+        /// The key.
+        key: String,
+        /// The digest of its value, or `absent`.
+        found: String,
+        /// What the file says.
+        wanted: String,
+    },
+    /// A row of the table is not found by its own key, or cannot be read.
+    #[error("row {row}: {problem}")]
+    Row {
+        /// The row.
+        row: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+/// Keys, and what their values must be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Canaries {
+    lines: Vec<(String, Wanted)>,
+}
+
+/// A value's digest; `None` if there is to be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted(Option<u128>);
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(digest) => write!(f, "{digest:032x}"),
+            None => f.write_str(ABSENT),
+        }
+    }
+}
+
+/// What `--canary` says of a value: its XXH3-128.
+pub fn value_digest(value: &[u8]) -> u128 {
+    XxHash3_128::oneshot(value)
+}
+
+impl Canaries {
+    /// Reads them from a file. Empty lines are left out.
+    ///
+    /// # Errors
+    /// [`CanaryError::Io`], [`CanaryError::Line`].
+    pub(super) fn read(path: &Path) -> Result<Canaries, CanaryError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| CanaryError::Io { path: path.to_path_buf(), error })?;
+        let mut lines = Vec::new();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+            let parsed = line.rsplit_once(',').and_then(|(key, digest)| Some((key.to_owned(), parse(digest)?)));
+            let refused = || {
+                let found = line.chars().take(100).collect();
+                CanaryError::Line { path: path.to_path_buf(), line: number + 1, found }
+            };
+            lines.push(parsed.ok_or_else(refused)?);
+        }
+        Ok(Canaries { lines })
+    }
+
+    /// Tries a table on them, and on rows of its own that are spread over it.
+    ///
+    /// # Errors
+    /// [`CanaryError`], of the first that is wrong.
+    pub(super) fn sing(&self, store: &Store) -> Result<(), CanaryError> {
+        for (text, wanted) in &self.lines {
+            let held = store.key_kind();
+            let key = match held {
+                KeyKind::Bytes => Some(Key::from(text)),
+                KeyKind::U64 => text.parse().ok().map(Key::U64),
+            };
+            let key = key.ok_or_else(|| CanaryError::Kind { key: text.clone(), held })?;
+            let found = match store.get(key) {
+                Ok(value) => Wanted(value.map(value_digest)).to_string(),
+                Err(error) => error.to_string(),
+            };
+            if found != wanted.to_string() {
+                return Err(CanaryError::Value { key: text.clone(), found, wanted: wanted.to_string() });
+            }
+        }
+        let step = store.len().div_ceil(SAMPLE_ROWS).max(1);
+        let last = store.len().checked_sub(1);
+        (0..store.len())
+            .step_by(step)
+            .chain(last)
+            .try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
+    }
+}
+
+fn parse(digest: &str) -> Option<Wanted> {
+    match digest {
+        ABSENT => Some(Wanted(None)),
+        _ if digest.len() == 32 && digest.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+            u128::from_str_radix(digest, 16).ok().map(|digest| Wanted(Some(digest)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the index leads a row's key to the row.
+fn find_row(store: &Store, row: usize) -> Result<(), &'static str> {
+    let damaged = |_: LookupError| "it is damaged";
+    let (key, value) = store.row(row).map_err(damaged)?.ok_or("it is not there")?;
+    match store.get(key).map_err(damaged)? {
+        Some(found) if found.as_ptr() == value.as_ptr() && found.len() == value.len() => Ok(()),
+        _ => Err("the index does not lead to it"),
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use super::*;
+    use crate::bake::{Keys, Options, bake_csv};
+
+    fn table(csv: &str, keys: Keys) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+        let store = Store::open(db).unwrap();
+        (folder, store)
+    }
+
+    fn sung(lines: &str, store: &Store) -> Result<(), String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), lines).unwrap();
+        let canaries = Canaries::read(file.path()).map_err(|error| error.to_string())?;
+        canaries.sing(store).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_table_passes_if_it_says_what_the_lines_say() {
+        let (_folder, numbers) = table("7,seven\n8,\n", Keys::U64);
+        let (_folder, bytes) = table("\"a,b\",seven\n", Keys::Bytes);
+        let (seven, empty) = (format!("{:032x}", value_digest(b"seven")), format!("{:032x}", value_digest(b"")));
+        sung("", &numbers).unwrap();
+        sung(&format!("7,{seven}\n\n8,{empty}\n9,absent\n"), &numbers).unwrap();
+        sung(&format!("a,b,{seven}\nx,absent"), &bytes).unwrap();
+
+        assert_eq!(sung("7,absent", &numbers).unwrap_err(), format!("canary 7: {seven} where absent was wanted"));
+        let wrong = sung(&format!("9,{seven}"), &numbers).unwrap_err();
+        assert_eq!(wrong, format!("canary 9: absent where {seven} was wanted"));
+        assert_eq!(sung("x,absent", &numbers).unwrap_err(), "canary x: keys of this table are unsigned 64-bit numbers");
+        for line in ["7", "7,", "7,12", &format!("7,{}", "g".repeat(32)), &format!("7,+{}", "1".repeat(31))] {
+            let error = sung(&format!("7,{seven}\n{line}\n"), &numbers).unwrap_err();
+            assert!(error.contains("line 2: ") && error.contains("zkv canary"), "{error}");
+        }
+        assert!(Canaries::read(Path::new("no/such")).unwrap_err().to_string().contains("no/such: No such file"));
+    }
+}

@@ -1,0 +1,83 @@
+//! A file on its way to being served.
+//!
+//! In: a file. Out: a table that was checked, read in and tried, or why not.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use tracing::{info, warn};
+
+use super::canary::{Canaries, CanaryError};
+use super::watch::Identity;
+use crate::store::{OpenOptions, Step, Store, StoreError, open_file};
+
+/// Why a file is not served.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It cannot be opened, or is not what it must be.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// It does not say what the canaries say.
+    #[error("{}: {error}", path.display())]
+    Canary {
+        /// The file.
+        path: PathBuf,
+        /// Which does not pass.
+        error: CanaryError,
+    },
+}
+
+/// What is done with a file before it is served.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Plan {
+    pub(in crate::server) options: OpenOptions,
+    /// Whether blocks that no lookup has touched are looked at when it is served.
+    pub(in crate::server) background: bool,
+    /// A file of canaries, which is read each time.
+    pub(in crate::server) canaries: Option<PathBuf>,
+}
+
+/// A file that may be served.
+pub(super) struct Candidate {
+    pub(super) store: Store,
+    pub(super) file: File,
+    pub(super) identity: Identity,
+}
+
+impl Plan {
+    /// Opens the file at a path.
+    pub(super) fn open(&self, path: &Path) -> Result<Candidate, OpenError> {
+        self.open_file(open_file(path)?, path)
+    }
+
+    /// Takes a file that is open; `path` is what errors call it.
+    pub(super) fn open_file(&self, file: File, path: &Path) -> Result<Candidate, OpenError> {
+        let io = |error| StoreError::Io { path: path.to_path_buf(), error };
+        let identity = Identity::of_file(&file).map_err(io)?;
+        if let Some(left) = identity.unsettled() {
+            std::thread::sleep(left);
+        }
+        // What was written meanwhile is seen as a change of the file that was looked at.
+        let identity = Identity::of_file(&file).map_err(io)?;
+        let store = Store::of_file(&file, path, &self.options, &mut tell)?;
+        let sung = match &self.canaries {
+            Some(canaries) => Canaries::read(canaries),
+            None => Ok(Canaries::default()),
+        };
+        sung.and_then(|canaries| canaries.sing(&store))
+            .map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
+        Ok(Candidate { store, file, identity })
+    }
+}
+
+fn tell(step: &Step) {
+    match step.lacks_huge_pages() {
+        true => warn!(
+            "{step}: fewer huge pages than asked for: memory is fragmented, or \
+             /sys/kernel/mm/transparent_hugepage/enabled says `never`"
+        ),
+        false => info!("{step}"),
+    }
+}

@@ -1,0 +1,384 @@
+//! The thread that keeps the right generation in service.
+//!
+//! In: requests, and word that a folder or a file has changed. Out: workers that
+//! answer from another generation, and a log of what was done and why not.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+
+use super::candidate::Candidate;
+use super::watch::{FolderWatch, Identity};
+use super::{Generation, OpenError, Source};
+use crate::server::counters::Totals;
+use crate::server::shared::Serving;
+
+/// How often to look without being asked: word of a change can be missed, and some
+/// file systems send none.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often to see whether a generation has been left by all.
+const RELEASE_EVERY: Duration = Duration::from_millis(2);
+
+/// What the supervisor is asked for.
+enum Ask {
+    /// To look whether there is another file.
+    Look,
+    /// To look whether the file that is served is still believed.
+    Changed,
+    /// To serve what is at the path, whether or not it was refused before. The
+    /// number is that of the attempt.
+    Reload(u64),
+    /// To serve the generation before.
+    Rollback(u64),
+    Stop,
+}
+
+/// Asks a running server for another generation. It may be cloned and sent to
+/// other threads.
+#[derive(Clone)]
+pub struct Control {
+    sender: Sender<Ask>,
+    totals: Arc<Totals>,
+}
+
+impl Control {
+    /// Has the file at the server's path opened, checked and served, on a thread of
+    /// its own. Gives the number of the attempt, which Info tells of when it is over.
+    pub fn reload(&self) -> u64 {
+        self.ask(Ask::Reload)
+    }
+
+    /// Has the generation before this one checked and served again. Gives the
+    /// number of the attempt.
+    pub fn rollback(&self) -> u64 {
+        self.ask(Ask::Rollback)
+    }
+
+    pub(in crate::server) fn totals(&self) -> Arc<Totals> {
+        Arc::clone(&self.totals)
+    }
+
+    fn ask(&self, ask: impl FnOnce(u64) -> Ask) -> u64 {
+        let number = 1 + self.totals.reload_requested.fetch_add(1, Ordering::AcqRel);
+        // A server that is gone serves nothing.
+        let _ = self.sender.send(ask(number));
+        number
+    }
+
+    /// Tells that the file was found to have changed in place.
+    #[cold]
+    pub(in crate::server) fn file_has_changed(&self) {
+        let _ = self.sender.send(Ask::Changed);
+    }
+}
+
+/// What the supervisor is told, until it runs.
+pub(in crate::server) struct Told {
+    pub(in crate::server) control: Control,
+    receiver: Receiver<Ask>,
+}
+
+impl Told {
+    pub(in crate::server) fn new(totals: Arc<Totals>) -> Told {
+        let (sender, receiver) = channel();
+        Told { control: Control { sender, totals }, receiver }
+    }
+}
+
+impl Source {
+    /// The first generation.
+    pub(in crate::server) fn open(&self) -> Result<Generation, OpenError> {
+        let candidate = self.plan.open(&self.path)?;
+        Ok(generation_of(candidate, 1))
+    }
+}
+
+fn generation_of(candidate: Candidate, number: u64) -> Generation {
+    let Candidate { store, file, identity } = candidate;
+    Generation { number, store, file, identity }
+}
+
+/// The running thread.
+pub(in crate::server) struct Supervisor {
+    control: Control,
+    thread: JoinHandle<()>,
+}
+
+impl Supervisor {
+    pub(in crate::server) fn start(source: Source, serving: Arc<Serving>, told: Told) -> io::Result<Supervisor> {
+        let Told { control, receiver } = told;
+        let current = serving.generation();
+        let state = State {
+            source,
+            current,
+            serving,
+            before: None,
+            seen: None,
+            leaving: Vec::new(),
+            unsettled: None,
+            verified: 0,
+        };
+        let sender = control.sender.clone();
+        let thread =
+            thread::Builder::new().name("supervisor".to_owned()).spawn(move || state.run(&receiver, sender))?;
+        Ok(Supervisor { control, thread })
+    }
+
+    pub(in crate::server) fn stop(self) {
+        let _ = self.control.sender.send(Ask::Stop);
+        // One that has panicked has said so.
+        let _ = self.thread.join();
+    }
+}
+
+struct State {
+    source: Source,
+    serving: Arc<Serving>,
+    current: Arc<Generation>,
+    /// The file of the generation before, which may have no name any more.
+    before: Option<(std::fs::File, Identity)>,
+    /// A file at the path that is not to be tried again without being asked: it was
+    /// refused, or returned from.
+    seen: Option<Identity>,
+    /// Generations that are not served any more, and the time since.
+    leaving: Vec<(Arc<Generation>, Instant)>,
+    /// If a file at the path was written to a moment ago: when to look again.
+    unsettled: Option<Duration>,
+    /// Blocks of the current generation that a background pass has looked at.
+    verified: usize,
+}
+
+impl State {
+    fn run(mut self, receiver: &Receiver<Ask>, sender: Sender<Ask>) {
+        lower_priority();
+        let _watch = self.source.watch.then(|| self.watch(sender));
+        let mut looked = Instant::now();
+        loop {
+            match receiver.recv_timeout(self.patience(looked)) {
+                Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Ask::Reload(number)) => self.attempt(number, State::reload),
+                Ok(Ask::Rollback(number)) => self.attempt(number, State::rollback),
+                Ok(Ask::Look | Ask::Changed) => looked = self.look(),
+                Err(RecvTimeoutError::Timeout) if looked.elapsed() >= self.look_after() => looked = self.look(),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.verify_some();
+            self.release();
+        }
+    }
+
+    /// How long to wait for requests.
+    fn patience(&self, looked: Instant) -> Duration {
+        if self.is_verifying() {
+            Duration::ZERO
+        } else if self.leaving.is_empty() {
+            self.look_after().saturating_sub(looked.elapsed())
+        } else {
+            RELEASE_EVERY
+        }
+    }
+
+    fn look_after(&self) -> Duration {
+        self.unsettled.unwrap_or(LOOK_EVERY)
+    }
+
+    fn watch(&self, sender: Sender<Ask>) -> Option<FolderWatch> {
+        let path = &self.source.path;
+        let watch = FolderWatch::new(path, move || {
+            // A supervisor that is gone looks no more.
+            let _ = sender.send(Ask::Look);
+        });
+        watch
+            .inspect_err(|error| {
+                warn!("{}: cannot be watched: {error}: looking at it every {} s", path.display(), LOOK_EVERY.as_secs());
+            })
+            .ok()
+    }
+
+    /// Serves another file if there is one, and looks again at one that has changed
+    /// in place. Gives the time.
+    fn look(&mut self) -> Instant {
+        for block in self.current.store.take_damaged_blocks() {
+            self.serving.totals.faults.fetch_add(1, Ordering::Relaxed);
+            error!(
+                generation = self.current.number,
+                "{}: block {block} of the records is damaged: keys in it get an error; bake the file anew, or copy it anew",
+                self.source.path.display()
+            );
+        }
+        let is_trusted = self.current.store.is_trusted();
+        if !is_trusted {
+            self.tell_of_change();
+        }
+        if (self.source.watch || !is_trusted) && self.has_new_file() {
+            let outcome = self.reload();
+            self.tell(outcome);
+        }
+        if !self.current.store.is_trusted() {
+            self.look_again();
+        }
+        Instant::now()
+    }
+
+    /// Whether there is a file at the path that was not tried, and that nobody
+    /// writes to.
+    fn has_new_file(&mut self) -> bool {
+        // One that is put in place is none for a moment.
+        let Ok(identity) = Identity::at(&self.source.path) else { return false };
+        let is_new = identity != self.current.identity && Some(identity) != self.seen;
+        self.unsettled = if is_new { identity.unsettled() } else { None };
+        is_new && self.unsettled.is_none()
+    }
+
+    fn tell_of_change(&self) {
+        if self.serving.set_changed(true) {
+            self.serving.totals.faults.fetch_add(1, Ordering::Relaxed);
+            error!(
+                generation = self.current.number,
+                "{}: was changed in place: every request gets an error until it was looked at again; put new files in \
+                 place by rename",
+                self.source.path.display()
+            );
+        }
+    }
+
+    /// Believes a file again that was changed in place, if what was changed was
+    /// not its index.
+    fn look_again(&mut self) {
+        let Ok(identity) = Identity::of_file(&self.current.file) else { return };
+        if let Some(left) = identity.unsettled() {
+            self.unsettled = Some(left);
+            return;
+        }
+        if self.current.store.look_again().is_ok() && self.current.store.is_trusted() {
+            self.verified = 0;
+            self.serving.set_changed(false);
+            warn!(
+                generation = self.current.number,
+                "{}: serving again: each block is held against its checksum anew",
+                self.source.path.display()
+            );
+        }
+    }
+
+    /// Does what was asked for, and tells those who asked how it went.
+    fn attempt(&mut self, number: u64, how: impl FnOnce(&mut State) -> Result<String, String>) {
+        let outcome = how(self);
+        let text = self.tell(outcome);
+        let totals = &self.serving.totals;
+        *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        totals.reload_done.store(number, Ordering::Release);
+    }
+
+    fn tell(&self, outcome: Result<String, String>) -> String {
+        match outcome {
+            Ok(text) => text,
+            Err(problem) => {
+                self.serving.totals.refused_files.fetch_add(1, Ordering::Relaxed);
+                let problem = format!("refused: {problem}: generation {} serves on", self.current.number);
+                error!(generation = self.current.number, "{problem}");
+                problem
+            }
+        }
+    }
+
+    /// Serves the file at the path. Gives what was done, or why not.
+    fn reload(&mut self) -> Result<String, String> {
+        let path = self.source.path.clone();
+        let started = Instant::now();
+        let there = Identity::at(&path).ok();
+        if there == Some(self.current.identity) && self.current.store.is_trusted() {
+            return Ok(format!("{}: already served by generation {}", path.display(), self.current.number));
+        }
+        self.seen = there;
+        let candidate = self.source.plan.open(&path).map_err(|error| error.to_string())?;
+        self.seen = None;
+        Ok(self.swap(candidate, started))
+    }
+
+    /// Serves the generation before.
+    fn rollback(&mut self) -> Result<String, String> {
+        let started = Instant::now();
+        let path = self.source.path.clone();
+        let Some((file, _)) = &self.before else {
+            return Err("there is no generation before this one since the server was started".to_owned());
+        };
+        let file = file.try_clone().map_err(|error| format!("the file of the generation before: {error}"))?;
+        let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
+        // What is at the path now was returned from.
+        self.seen = Identity::at(&path).ok();
+        self.serving.totals.rollbacks.fetch_add(1, Ordering::Relaxed);
+        Ok(self.swap(candidate, started))
+    }
+
+    /// Hands a new generation to the workers.
+    fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
+        let new = Arc::new(generation_of(candidate, self.current.number + 1));
+        let old = std::mem::replace(&mut self.current, new);
+        self.serving.serve(&self.current);
+        self.serving.set_changed(false);
+        self.serving.totals.swaps.fetch_add(1, Ordering::Relaxed);
+        self.verified = 0;
+        self.before = old.file.try_clone().ok().map(|file| (file, old.identity));
+        self.leaving.push((old, Instant::now()));
+        let Generation { number, store, .. } = &*self.current;
+        info!(
+            generation = number,
+            digest = format!("{:032x}", store.digest()),
+            rows = store.len(),
+            "serving generation {number}, opened in {:.3} s",
+            started.elapsed().as_secs_f64()
+        );
+        format!("generation {number} serves")
+    }
+
+    /// Lets go of generations that no batch is answered from any more. It is done
+    /// here, for to unmap gigabytes takes time.
+    fn release(&mut self) {
+        self.leaving.retain(|(generation, since)| {
+            let is_left = Arc::strong_count(generation) == 1;
+            if is_left {
+                tracing::debug!("generation {} is gone after {:?}", generation.number, since.elapsed());
+            }
+            !is_left
+        });
+    }
+
+    fn is_verifying(&self) -> bool {
+        self.source.plan.background && self.verified < self.current.store.block_counts().0
+    }
+
+    /// Looks at a few blocks, if all are to be looked at in the background.
+    fn verify_some(&mut self) {
+        const BLOCKS: usize = 256;
+        if !self.is_verifying() {
+            return;
+        }
+        for block in (self.verified..).take(BLOCKS) {
+            if self.current.store.verify_block(block).is_none() {
+                break;
+            }
+            self.verified = block + 1;
+        }
+        if !self.is_verifying() {
+            let (blocks, sound) = self.current.store.block_counts();
+            info!(generation = self.current.number, "{sound} of {blocks} blocks are sound");
+            self.look();
+        }
+    }
+}
+
+/// Workers come first.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        const NICE: i32 = 10;
+        // A thread's own priority, on Linux. One that cannot be lowered stays as it is.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+    }
+}

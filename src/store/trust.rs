@@ -1,0 +1,167 @@
+//! Which bytes of a file may be believed, and for how long.
+//!
+//! A batch of answers made from a mapped file is good if the file looks the same
+//! behind it as before: then every byte that was copied is one that was held
+//! against its checksum. See [`Blocks`](super::blocks::Blocks) and
+//! [`Watched`](super::stamp::Watched).
+
+use std::io;
+use std::ops::Range;
+
+use thiserror::Error;
+
+use super::blocks::Epoch;
+use super::{Store, check};
+use crate::format::FormatError;
+use crate::format::checksum::BLOCK_LEN_BYTES;
+
+/// Why a file that has changed is not believed again.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Mistrust {
+    /// The system does not say what it looks like.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Its index is not what it was.
+    #[error("{0}")]
+    Format(#[from] FormatError),
+    /// It changed while it was looked at.
+    #[error("it is still being written to")]
+    Changing,
+    /// What is remembered of it cannot tell one more change from those before.
+    #[error("it has changed too often: it has to be opened anew")]
+    TooOften,
+}
+
+impl Store {
+    /// The time between two changes of the file, in which answers are made. See
+    /// [`Store::is_unchanged_since`].
+    #[inline(always)]
+    pub fn epoch(&self) -> Epoch {
+        self.blocks.epoch()
+    }
+
+    /// Whether the answers made since are good: the file was not written to or cut
+    /// off meanwhile, and none of its pages was gone. Costs a system call, unless
+    /// the bytes are a copy. If it was, nothing of the file is believed from here
+    /// on, and every lookup gives [`LookupError::Damaged`](super::LookupError),
+    /// until [`Store::look_again`].
+    ///
+    /// Bytes borrowed from a mapping can change at any time: copy them first, then
+    /// ask.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// let store = zero_kv::Store::open(&path)?;
+    /// let epoch = store.epoch();
+    /// let value = store.get(7)?.map(<[u8]>::to_vec);
+    /// assert!(store.is_unchanged_since(epoch));
+    /// assert_eq!(value.as_deref(), Some(&b"seven"[..]));
+    ///
+    /// // Somebody writes into the file.
+    /// let file = std::fs::File::options().write(true).open(&path)?;
+    /// # file.set_modified(std::time::UNIX_EPOCH)?;
+    /// std::os::unix::fs::FileExt::write_all_at(&file, b"???", 300)?;
+    /// assert!(!store.is_unchanged_since(epoch));
+    /// assert!(store.get(7).is_err());
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn is_unchanged_since(&self, epoch: Epoch) -> bool {
+        // Without any belief in the file, every answer was an error.
+        if epoch.is_distrust() || !self.map.is_file() {
+            return true;
+        }
+        if self.epoch() == epoch && self.map.is_unchanged() {
+            return true;
+        }
+        self.blocks.distrust(epoch);
+        false
+    }
+
+    /// Whether the file is as it was, or was found to be so again. If not, nothing
+    /// of it is believed.
+    pub fn is_trusted(&self) -> bool {
+        self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
+    }
+
+    /// Looks at all but the records of a file that has changed, and, if that is as it
+    /// was, believes it again: each block once it was looked at anew.
+    ///
+    /// Only one thread may call this at a time, and only when the file was not
+    /// written to for longer than the steps are in which the system tells the time:
+    /// 10 ms.
+    ///
+    /// # Errors
+    /// [`Mistrust`], whereupon nothing of it is believed as before.
+    pub fn look_again(&self) -> Result<(), Mistrust> {
+        if !self.epoch().is_distrust() {
+            return Ok(());
+        }
+        let Some(stamp) = self.map.stamp()? else { return Ok(()) };
+        check::index(self)?;
+        if self.map.stamp()? != Some(stamp) {
+            return Err(Mistrust::Changing);
+        }
+        self.map.believe(stamp);
+        self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
+    }
+
+    /// Whether nobody can change the bytes that lookups read, and they may be lent
+    /// to the system.
+    #[inline]
+    pub fn is_private(&self) -> bool {
+        !self.map.is_file()
+    }
+
+    /// How many blocks the records have, and how many of them were looked at and
+    /// found sound.
+    pub fn block_counts(&self) -> (usize, usize) {
+        (self.blocks.tags().len(), self.blocks.known_count())
+    }
+
+    /// Looks at a block of the records, counted from 0, unless it is known to be
+    /// sound. Tells whether it is; `None` behind the last.
+    pub fn verify_block(&self, block: usize) -> Option<bool> {
+        let start = block.checked_mul(BLOCK_LEN_BYTES).filter(|start| *start < self.records().len())?;
+        Some(self.blocks.is_sound(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
+    }
+
+    /// The blocks that were found damaged since this was last asked, each once, and
+    /// of many some.
+    pub fn take_damaged_blocks(&self) -> Vec<usize> {
+        self.blocks.take_damaged()
+    }
+
+    /// How much of what lookups read is in memory, as far as the system tells.
+    pub fn resident_len_bytes(&self) -> u64 {
+        self.map.resident_len_bytes().unwrap_or(0)
+    }
+
+    /// Pages of the file that were found gone, or groups of them, since
+    /// [`survive_bus_errors`](super::survive_bus_errors).
+    pub fn faults(&self) -> u64 {
+        self.map.faults()
+    }
+
+    /// Whether a range of the records is as it was baked. An empty one is.
+    #[inline(always)]
+    pub(crate) fn are_sound(&self, range: Range<usize>) -> bool {
+        let epoch = self.epoch();
+        self.blocks.are_known(epoch, range.start, range.end)
+            || range.is_empty()
+            || self.blocks.look_at(epoch, self.records(), self.block_sums(), range.start, range.end)
+    }
+
+    /// Whether nothing of the file is believed.
+    #[inline]
+    pub(super) fn is_distrusted(&self) -> bool {
+        self.epoch().is_distrust()
+    }
+}
