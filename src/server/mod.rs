@@ -12,6 +12,7 @@ mod answers;
 mod connection;
 mod counters;
 mod generations;
+mod leases;
 mod listener;
 mod native;
 mod pass;
@@ -103,6 +104,9 @@ pub struct Config {
     /// A file of keys and digests of their values that every file must have before
     /// it is served, beside those that are drawn from its own index.
     pub canaries: Option<PathBuf>,
+    /// Whether files are leased where the system allows it, so that they need not be
+    /// looked at behind every batch. Takes SIGIO of the process.
+    pub lease: bool,
     /// Whether a new file that is put in place is served without being asked for.
     pub watch: bool,
     /// Where clients connect.
@@ -126,6 +130,7 @@ impl Default for Config {
             open: OpenOptions::default(),
             check: Check::default(),
             canaries: None,
+            lease: true,
             watch: true,
             socket: DEFAULT_SOCKET.into(),
             tcp: None,
@@ -150,6 +155,9 @@ impl Opened {
     /// [`ServerError::Open`].
     pub fn new(db: impl AsRef<Path>, config: &Config) -> Result<Opened, ServerError> {
         survive_bus_errors().map_err(ServerError::Signal)?;
+        if config.lease {
+            leases::take();
+        }
         let source = source(db.as_ref(), config);
         let generation = source.open()?;
         Ok(Opened { source, generation })

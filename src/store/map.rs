@@ -121,6 +121,19 @@ impl Map {
         self.file.as_ref().is_none_or(|file| file.is_unchanged(&self.guarded))
     }
 
+    /// Takes a lease on the file, if there is none and it can be had.
+    pub(super) fn lease(&self) {
+        if let Some(file) = &self.file {
+            file.lease(&self.guarded);
+        }
+    }
+
+    /// Whether nobody can change the bytes without word of it: they are a copy, or
+    /// the file is leased.
+    pub(super) fn is_leased(&self) -> bool {
+        self.file.as_ref().is_none_or(Watched::is_leased)
+    }
+
     /// What the file looks like now. `None` if the memory is no file's.
     pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
         self.file.as_ref().map(|file| file.stamp(&self.guarded)).transpose()

@@ -7,6 +7,7 @@ mod blocks;
 pub(crate) mod check;
 mod directory;
 mod guard;
+mod lease;
 mod machine;
 mod map;
 mod memory;
@@ -43,6 +44,7 @@ use search::Index;
 
 pub use blocks::Epoch;
 pub use guard::survive_bus_errors;
+pub use lease::{take_leases, yield_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
 #[cfg(feature = "server")]

@@ -3,62 +3,87 @@
 //! Whoever writes to a file or cuts it off changes its time of modification or
 //! its length before a byte of it changes. So bytes that were read between two
 //! looks at both are those that the file had at the first, if both are the same;
-//! a page that was gone meanwhile is counted by the guard.
+//! a page that was gone meanwhile is counted by the guard. While the file is
+//! leased nobody can write to it, and only the count is looked at.
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::fstat;
 
 use super::guard::Guarded;
+use super::lease::Lease;
 
-/// What a file looked like at some time, as one number.
+/// What a file looked like at some time, as one number, and the faults until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp(u64);
+pub(super) struct Stamp(u64, u64);
 
 /// A mapped file that may change.
 #[derive(Debug)]
 pub(super) struct Watched {
-    file: File,
-    /// The stamp that the file had when its bytes were last believed.
+    lease: Arc<Lease>,
+    /// The stamp that the file had when its bytes were last believed, and the faults
+    /// that were counted then.
     seen: AtomicU64,
+    seen_faults: AtomicU64,
 }
 
 impl Watched {
     /// Keeps the file open, to look at it.
     pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
-        let file = file.try_clone()?;
-        let seen = AtomicU64::new(stamp(&file, guarded)?.0);
-        Ok(Watched { file, seen })
+        let faults = guarded.faults();
+        let seen = AtomicU64::new(stamp(file, faults)?.0);
+        let watched = Watched { lease: Lease::new(file.try_clone()?), seen, seen_faults: AtomicU64::new(faults) };
+        watched.lease(guarded);
+        Ok(watched)
+    }
+
+    /// Takes a lease, if there is none and it can be had.
+    pub(super) fn lease(&self, guarded: &Guarded) {
+        self.lease.take(|| self.looks_unchanged(guarded));
+    }
+
+    /// Whether the file is leased, and need not be looked at.
+    pub(super) fn is_leased(&self) -> bool {
+        self.lease.is_held()
     }
 
     /// Whether the file looks as it did.
     #[inline]
     pub(super) fn is_unchanged(&self, guarded: &Guarded) -> bool {
-        stamp(&self.file, guarded).is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
+        if self.lease.is_held() {
+            return guarded.faults() == self.seen_faults.load(Ordering::Relaxed);
+        }
+        self.looks_unchanged(guarded)
+    }
+
+    fn looks_unchanged(&self, guarded: &Guarded) -> bool {
+        stamp(self.lease.file(), guarded.faults()).is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
     }
 
     /// What the file looks like now.
     pub(super) fn stamp(&self, guarded: &Guarded) -> io::Result<Stamp> {
-        stamp(&self.file, guarded)
+        stamp(self.lease.file(), guarded.faults())
     }
 
     /// From now on it is unchanged if it looks like this.
     pub(super) fn believe(&self, stamp: Stamp) {
         self.seen.store(stamp.0, Ordering::Release);
+        self.seen_faults.store(stamp.1, Ordering::Release);
     }
 }
 
-fn stamp(file: &File, guarded: &Guarded) -> io::Result<Stamp> {
+fn stamp(file: &File, faults: u64) -> io::Result<Stamp> {
     let stat = fstat(file)?;
     // Each step can be undone, so that no change of one number alone goes unseen.
     let mix = |hash: u64, number: u64| {
         let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         hash ^ (hash >> 32)
     };
-    let numbers = [stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64, guarded.faults()];
-    Ok(Stamp(numbers.into_iter().fold(0, mix)))
+    let numbers = [stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64, faults];
+    Ok(Stamp(numbers.into_iter().fold(0, mix), faults))
 }
 
 #[cfg(test)]

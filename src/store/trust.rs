@@ -43,7 +43,7 @@ impl Store {
 
     /// Whether the answers made since are good: the file was not written to or cut
     /// off meanwhile, and none of its pages was gone. Costs a system call, unless
-    /// the bytes are a copy. If it was, nothing of the file is believed from here
+    /// [`Store::is_leased`]. If it was, nothing of the file is believed from here
     /// on, and every lookup gives [`LookupError::Damaged`](super::LookupError),
     /// until [`Store::look_again`].
     ///
@@ -85,6 +85,18 @@ impl Store {
         false
     }
 
+    /// Takes a lease on the file, if there is none and the system gives one: see
+    /// [`take_leases`](super::take_leases).
+    pub fn lease(&self) {
+        self.map.lease();
+    }
+
+    /// Whether [`Store::is_unchanged_since`] costs no system call: the bytes are a
+    /// copy, or the file is leased.
+    pub fn is_leased(&self) -> bool {
+        self.map.is_leased()
+    }
+
     /// Whether the file is as it was, or was found to be so again. If not, nothing
     /// of it is believed.
     pub fn is_trusted(&self) -> bool {
@@ -110,6 +122,7 @@ impl Store {
             return Err(Mistrust::Changing);
         }
         self.map.believe(stamp);
+        self.map.lease();
         self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
     }
 

@@ -212,7 +212,9 @@ impl State {
             );
         }
         let is_trusted = self.current.store.is_trusted();
-        if !is_trusted {
+        if is_trusted {
+            self.current.store.lease();
+        } else {
             self.tell_of_change();
         }
         if (self.source.watch || !is_trusted) && self.has_new_file() {
