@@ -17,6 +17,8 @@ pub(super) const FLOOR: u32 = 2;
 pub(super) const CEILING: u32 = 3;
 pub(super) const RANGE: u32 = 4;
 pub(super) const COUNT: u32 = 5;
+pub(super) const INFO: u32 = 6;
+pub(super) const ROLLBACK: u32 = 8;
 /// Added to the op of a long request.
 pub(super) const LONG: u32 = 1 << 16;
 
@@ -58,7 +60,13 @@ impl Reference {
 
     /// The answers to a stream of requests, of which the last may be cut short,
     /// and whether the server closes the connection before its end.
-    pub(super) fn answers(&self, mut stream: &[u8]) -> (Vec<u8>, bool) {
+    pub(super) fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
+        self.answers_beside(stream, &[])
+    }
+
+    /// The same. What a server says of itself is taken from the answers that were
+    /// found, if it is an answer at all.
+    pub(super) fn answers_beside(&self, mut stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
         let mut answers = Vec::new();
         while stream.len() >= 16 {
             let (op, length) = (number(&stream[..4]), number(&stream[4..8]) as usize);
@@ -66,6 +74,7 @@ impl Reference {
                 let key = stream[8..16].to_vec();
                 stream = &stream[16..];
                 answers.extend(match op {
+                    INFO..=ROLLBACK => about_server(op, found.get(answers.len()..).unwrap_or_default()),
                     _ if !self.numbers => answer(2, b""),
                     GET..=CEILING => self.about_key(op, &key),
                     _ => answer(2, b""),
@@ -164,6 +173,20 @@ impl Reference {
         record.resize(record.len().next_multiple_of(8), 0);
         record
     }
+}
+
+/// What a server says of itself: a text, or the number of an attempt, or, if it
+/// is not to tell, an error.
+fn about_server(op: u32, found: &[u8]) -> Vec<u8> {
+    let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
+    let (status, length) = (number(status), number(length) as usize);
+    let said = found.get(8..8 + length).unwrap_or_default();
+    let is_answer = match op {
+        INFO => status == 0 && said.ends_with(b"\n") && str::from_utf8(said).is_ok(),
+        _ => status == 0 && length == 8 || status == 2 && length == 0,
+    };
+    assert!(is_answer, "op {op}: status {status}, {length} bytes: {}", said.escape_ascii());
+    answer(status, said)
 }
 
 pub(super) fn number(bytes: &[u8]) -> u32 {
