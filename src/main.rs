@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
-use zero_kv::server::{Check, Config, Control, Opened};
+use zero_kv::server::{Check, Config, Control, MetricsAddress, Opened};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
@@ -63,6 +63,15 @@ struct Args {
     /// Serve a file only if it says what the lines of this one say: `key,digest`, made by `zkv canary`
     #[arg(long, value_name = "FILE")]
     canary: Option<PathBuf>,
+    /// Also answer /metrics, /healthz and /readyz over HTTP, on an address such as 127.0.0.1:9464 or a Unix socket
+    #[arg(long, value_name = "ADDRESS|PATH")]
+    metrics: Option<MetricsAddress>,
+    /// Let --metrics be an address that other machines reach: they see what the server counts, and no row
+    #[arg(long, requires = "metrics")]
+    metrics_exposed: bool,
+    /// How log lines are written
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -76,6 +85,14 @@ enum VerifyArg {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum MemoryArg {
     /// The page cache, shared with every process that maps the file
     Map,
@@ -86,15 +103,23 @@ enum MemoryArg {
 }
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
-    log.with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
-    match run(Args::parse()) {
+    let args = Args::parse();
+    start_log(args.log_format);
+    match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "kv_store: {error}");
             ExitCode::from(1)
         }
+    }
+}
+
+fn start_log(format: LogFormat) {
+    let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
     }
 }
 
@@ -129,7 +154,10 @@ fn run(args: Args) -> anyhow::Result<()> {
     let opened = Opened::new(&args.db, &config)?;
     // From here on there may be a socket to remove, so a signal must not end the process at once.
     let signals = Signals::new().map_err(|error| anyhow!("handling signals: {error}"))?;
-    let server = opened.bind(&config)?;
+    let mut server = opened.bind(&config)?;
+    if let Some(address) = &args.metrics {
+        server.serve_metrics(address, args.metrics_exposed)?;
+    }
     let control = server.control();
     Ok(server.run(signals.until_stop(control))?)
 }

@@ -259,8 +259,8 @@ impl Sums {
 
 /// Each power of two is divided into so many buckets, two to this power.
 const PARTS_BITS: u32 = 2;
-/// Numbers from 2⁴⁰ on, 18 minutes in nanoseconds, are counted as the largest below.
-const BUCKETS: usize = bucket_of((1 << 40) - 1) + 1;
+/// Numbers above 2⁴⁰, 18 minutes in nanoseconds, are counted as that one.
+const BUCKETS: usize = bucket_of(1 << 40) + 1;
 
 /// How often numbers were seen, within a quarter of their size.
 struct Histogram {
@@ -290,8 +290,10 @@ impl Histogram {
     }
 }
 
-/// The bucket that a number is counted in: below 4 each has its own.
+/// The bucket that a number is counted in: up to 4 each has its own, 0 is counted
+/// as 1. A power of two is the last of its bucket.
 const fn bucket_of(number: u64) -> usize {
+    let number = number.saturating_sub(1);
     if number < 1 << PARTS_BITS {
         return number as usize;
     }
@@ -302,10 +304,10 @@ const fn bucket_of(number: u64) -> usize {
 /// The largest number of a bucket.
 const fn bucket_end(bucket: usize) -> u64 {
     if bucket < 1 << PARTS_BITS {
-        return bucket as u64;
+        return bucket as u64 + 1;
     }
     let (shift, part) = ((bucket >> PARTS_BITS) - 1, bucket % (1 << PARTS_BITS));
-    (((1 << PARTS_BITS) + part as u64 + 1) << shift) - 1
+    ((1 << PARTS_BITS) + part as u64 + 1) << shift
 }
 
 /// Numbers that were seen, as they were counted up to one moment.
@@ -334,9 +336,9 @@ impl Distribution {
         self.buckets.iter().sum()
     }
 
-    /// How many were below two to this power.
-    pub(super) fn below_power(&self, power: u32) -> u64 {
-        self.buckets[..bucket_of(1 << power).min(BUCKETS)].iter().sum()
+    /// How many were at most two to this power.
+    pub(super) fn up_to_power(&self, power: u32) -> u64 {
+        self.buckets[..=bucket_of(1 << power)].iter().sum()
     }
 
     /// A number that so large a share of them are not above, at most a quarter too
@@ -362,12 +364,12 @@ mod tests {
     fn every_number_lies_in_the_bucket_that_it_is_counted_in() {
         let mut before = None;
         for bucket in 0..BUCKETS {
-            let (first, last) = (before.map_or(0, |before| before + 1), bucket_end(bucket));
+            let (first, last) = (before.map_or(1, |before| before + 1), bucket_end(bucket));
             assert_eq!((bucket_of(first), bucket_of(last)), (bucket, bucket));
             assert!(last - first <= first / 4, "{first} to {last}");
             before = Some(last);
         }
-        assert_eq!(before, Some((1 << 40) - 1));
+        assert_eq!((before, bucket_of(0)), (Some(1 << 40), 0));
     }
 
     #[test]
@@ -386,7 +388,7 @@ mod tests {
             assert!((exact..=exact + exact / 4).contains(&found), "{share}: {found}");
         }
         assert_eq!(Distribution::default().quantile(0.5), 0);
-        assert_eq!((seen.below_power(10), seen.below_power(17), seen.below_power(20)), (1, 131, 1000));
+        assert_eq!([0, 10, 17, 20, 40].map(|power| seen.up_to_power(power)), [0, 1, 131, 1000, 1001]);
     }
 
     #[test]

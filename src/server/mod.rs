@@ -14,9 +14,12 @@ mod counters;
 mod generations;
 mod leases;
 mod listener;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod native;
 mod pass;
 mod redis;
+mod residency;
 mod shared;
 mod snapshot;
 mod spin;
@@ -41,6 +44,8 @@ pub use answers::Answers;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{Generation, Plan, Source, Supervisor, Told};
 use listener::Listener;
+#[cfg(feature = "metrics")]
+pub use metrics::MetricsAddress;
 use shared::{Beginning, Serving};
 use worker::{Accepted, Worker};
 
@@ -175,7 +180,17 @@ impl Opened {
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
         let told = Told::new(Arc::default());
         let spin = config.spin.unwrap_or_else(default_spin);
-        Ok(Server { source, generation, told, listener, tcp, workers, spin })
+        Ok(Server {
+            source,
+            generation,
+            told,
+            listener,
+            tcp,
+            workers,
+            spin,
+            #[cfg(feature = "metrics")]
+            metrics: None,
+        })
     }
 }
 
@@ -188,6 +203,8 @@ pub struct Server {
     tcp: Option<StdTcpListener>,
     workers: usize,
     spin: Duration,
+    #[cfg(feature = "metrics")]
+    metrics: Option<metrics::Endpoint>,
 }
 
 impl Server {
@@ -231,6 +248,17 @@ impl Server {
         self.told.control.clone()
     }
 
+    /// Also tells what it counts, over HTTP: `/metrics` for Prometheus, `/healthz`
+    /// and `/readyz`. `exposed` is whether other machines may reach the address.
+    ///
+    /// # Errors
+    /// [`ServerError::Socket`], [`ServerError::Tcp`].
+    #[cfg(feature = "metrics")]
+    pub fn serve_metrics(&mut self, address: &MetricsAddress, exposed: bool) -> Result<(), ServerError> {
+        self.metrics = Some(metrics::Endpoint::bind(address, exposed)?);
+        Ok(())
+    }
+
     /// Where clients connect over TCP, if they can.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
@@ -251,7 +279,7 @@ impl Server {
             generation: self.generation,
             control: self.told.control.clone(),
             totals: self.told.control.totals(),
-            file: self.source.path.clone(),
+            source: self.source.clone(),
             socket,
             tcp: tcp_address,
             workers: self.workers,
@@ -264,9 +292,16 @@ impl Server {
             Supervisor::start(self.source, Arc::clone(&serving), self.told).map_err(ServerError::Worker)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
+        residency::measure(&serving);
         let served: io::Result<()> = runtime.block_on(async {
+            tokio::spawn(residency::watch(Arc::clone(&serving)));
             let unix = UnixListener::from_std(self.listener.socket()?)?;
             let tcp = self.tcp.map(TcpListener::from_std).transpose()?;
+            #[cfg(feature = "metrics")]
+            if let Some(endpoint) = self.metrics {
+                info!("metrics on {}", endpoint.address()?);
+                tokio::spawn(endpoint.serve(Arc::clone(&serving)));
+            }
             let on_tcp = tcp_address.map(|address| format!(" and {address}")).unwrap_or_default();
             let path = self.listener.path().display();
             let generation = serving.generation();

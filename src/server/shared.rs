@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::counters::{Counters, Sums, Totals};
-use super::generations::{Control, Generation, Pinned, Slot};
+use super::generations::{Control, Generation, Pinned, Slot, Source};
 use super::redis::Clients;
+use super::residency::Residency;
 use super::spin::Spin;
 
 /// What all workers of a server share.
@@ -24,8 +25,10 @@ pub(super) struct Serving {
     changed: AtomicBool,
     /// Who puts another generation there.
     pub(super) control: Control,
-    /// Where files are put in place.
-    pub(super) file: PathBuf,
+    /// Where files are put in place, and what is done with them.
+    pub(super) source: Source,
+    /// How much of the file is in memory.
+    pub(super) residency: Residency,
     /// Where clients connect.
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
@@ -41,7 +44,7 @@ pub(super) struct Beginning {
     pub(super) generation: Generation,
     pub(super) control: Control,
     pub(super) totals: Arc<Totals>,
-    pub(super) file: PathBuf,
+    pub(super) source: Source,
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
     pub(super) workers: usize,
@@ -49,7 +52,7 @@ pub(super) struct Beginning {
 
 impl Serving {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { generation, control, totals, file, socket, tcp, workers } = beginning;
+        let Beginning { generation, control, totals, source, socket, tcp, workers } = beginning;
         let current = Arc::new(generation);
         let slots = std::iter::repeat_with(|| Slot::new(&current)).take(workers).collect();
         Serving {
@@ -57,7 +60,8 @@ impl Serving {
             slots,
             changed: AtomicBool::new(false),
             control,
-            file,
+            source,
+            residency: Residency::default(),
             socket,
             tcp,
             started: Instant::now(),
@@ -210,11 +214,12 @@ pub(super) mod tests {
     /// What a single worker's connections share over a file.
     pub(in crate::server) fn shared_over(db: &Path, config: &Config) -> Arc<Shared> {
         let control = Told::new(Arc::default()).control;
+        let source = source(db, config);
         let serving = Serving::new(Beginning {
-            generation: source(db, config).open().unwrap(),
+            generation: source.open().unwrap(),
             totals: control.totals(),
             control,
-            file: db.to_path_buf(),
+            source,
             socket: "s.sock".into(),
             tcp: None,
             workers: 1,

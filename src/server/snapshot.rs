@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::counters::{REQUESTS_NAMES, Sums};
 use super::shared::Serving;
 use crate::format::key::KeyKind;
+use crate::store::{Memory, Verify};
 
 /// The server's version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -26,19 +27,22 @@ pub(super) struct Snapshot {
     pub(super) socket: String,
     /// Empty without one.
     pub(super) tcp: String,
-    /// The number of the generation that is served.
-    pub(super) generation: u64,
-    /// Where it was found.
+    /// Where the file was found, and what is done with such files.
     pub(super) file: String,
-    /// Whether the file was changed in place, and is not believed.
-    pub(super) is_changed: bool,
-    pub(super) resident_len_bytes: u64,
-    /// How many blocks there are, and how many were looked at and found sound.
-    pub(super) blocks: (usize, usize),
+    pub(super) memory: &'static str,
+    pub(super) verify: &'static str,
+    /// Which file it is, of those that were served.
+    pub(super) generation: u64,
     pub(super) digest: u128,
     pub(super) key_kind: KeyKind,
     pub(super) rows: u64,
     pub(super) file_len_bytes: u64,
+    /// Bytes of the file that are in memory.
+    pub(super) resident_len_bytes: u64,
+    /// How many blocks its records have, and how many of them were looked at and found sound.
+    pub(super) blocks: (usize, usize),
+    /// Whether it was changed in place, and is not believed.
+    pub(super) is_changed: bool,
     pub(super) sums: Sums,
     pub(super) cut_idle: u64,
     pub(super) cut_stalled: u64,
@@ -63,15 +67,25 @@ impl Snapshot {
             workers: serving.worker_count(),
             socket: serving.socket.display().to_string(),
             tcp: serving.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
+            file: serving.source.path.display().to_string(),
+            memory: match serving.source.plan.options.memory {
+                Memory::Map => "map",
+                Memory::Copy => "copy",
+                Memory::Sealed => "sealed",
+            },
+            verify: match (serving.source.plan.options.verify, serving.source.plan.background) {
+                (Verify::Full, _) => "full",
+                (_, true) => "background",
+                (_, false) => "touch",
+            },
             generation: generation.number,
-            file: serving.file.display().to_string(),
-            is_changed: serving.is_changed() || !store.is_trusted(),
-            resident_len_bytes: store.resident_len_bytes(),
-            blocks: store.block_counts(),
             digest: store.digest(),
             key_kind: store.key_kind(),
             rows: store.len() as u64,
             file_len_bytes: store.file_len_bytes(),
+            resident_len_bytes: serving.residency.len_bytes(),
+            blocks: store.block_counts(),
+            is_changed: serving.is_changed() || !store.is_trusted(),
             sums: serving.sums(),
             cut_idle: number(&totals.cut_idle),
             cut_stalled: number(&totals.cut_stalled),
@@ -85,6 +99,11 @@ impl Snapshot {
             reload_done: number(&totals.reload_done),
             reload_last: totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    /// Whether the file is served, as one word.
+    pub(super) fn state(&self) -> &'static str {
+        if self.is_changed { "changed" } else { "serving" }
     }
 
     /// What the keys are, as one word.
@@ -107,8 +126,9 @@ impl Snapshot {
             ("socket", self.socket.clone()),
             ("tcp", self.tcp.clone()),
             ("file", self.file.clone()),
+            ("memory", self.memory.to_owned()),
+            ("verify", self.verify.to_owned()),
             ("generation", self.generation.to_string()),
-            ("state", if self.is_changed { "changed" } else { "serving" }.to_owned()),
             ("digest", digest_text(self.digest)),
             ("keys", self.key_kind().to_owned()),
             ("rows", self.rows.to_string()),
@@ -116,6 +136,7 @@ impl Snapshot {
             ("resident_len_bytes", self.resident_len_bytes.to_string()),
             ("blocks", self.blocks.0.to_string()),
             ("blocks_verified", self.blocks.1.to_string()),
+            ("state", self.state().to_owned()),
             ("connections", sums.connections.to_string()),
             ("connections_accepted", sums.accepted.to_string()),
             ("connections_cut_idle", self.cut_idle.to_string()),

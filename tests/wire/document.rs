@@ -1,7 +1,7 @@
 //! The examples of docs/PROTOCOL.md, as a client would run them.
 
 use super::long::{assert_same_bytes, exchange};
-use super::reference::Reference;
+use super::reference::{Reference, number};
 
 const DOCUMENT: &str = include_str!("../../docs/PROTOCOL.md");
 
@@ -9,7 +9,8 @@ const DOCUMENT: &str = include_str!("../../docs/PROTOCOL.md");
 struct Example {
     table: Reference,
     sent: Vec<u8>,
-    answered: Vec<u8>,
+    /// Between each two of these a text comes.
+    answered: Vec<Vec<u8>>,
 }
 
 fn examples() -> Vec<Example> {
@@ -27,15 +28,15 @@ fn example(block: &str) -> Example {
         "table of bytes" => Reference::of_bytes(rows.map(|(key, text)| (value(key), value(text)))),
         _ => panic!("{head:?} says what the keys are"),
     };
-    let (mut sent, mut answered) = (Vec::new(), Vec::new());
+    let (mut sent, mut answered) = (Vec::new(), vec![Vec::new()]);
     for line in lines.lines() {
         let (arrow, rest) = line.split_once(' ').unwrap();
         let (bytes, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} says what its bytes mean"));
         assert!(!meaning.trim().is_empty(), "{line:?} says what its bytes mean");
-        let bytes = hex(bytes);
         match arrow {
-            "→" => sent.extend(bytes),
-            "←" => answered.extend(bytes),
+            "←" if bytes == "text" => answered.push(Vec::new()),
+            "→" => sent.extend(hex(bytes)),
+            "←" => answered.last_mut().unwrap().extend(hex(bytes)),
             _ => panic!("{line:?} goes neither way"),
         }
     }
@@ -51,13 +52,46 @@ fn hex(text: &str) -> Vec<u8> {
 #[test]
 fn the_documents_examples_are_answered_as_they_say() {
     let examples = examples();
-    assert_eq!(examples.len(), 5);
+    assert_eq!(examples.len(), 6);
     for Example { table, sent, answered } in examples {
         let server = table.serve();
-        assert_same_bytes(&exchange(&mut server.connect(), &sent), &answered);
+        let found = exchange(&mut server.connect(), &sent);
+        let mut expected = Vec::new();
+        for (i, bytes) in answered.iter().enumerate() {
+            if i > 0 {
+                let length = number(&found[expected.len() + 4..expected.len() + 8]) as usize;
+                assert!(found[expected.len() + 8..].starts_with(b"version "));
+                expected.extend_from_slice(&found[expected.len()..expected.len() + 8 + length]);
+            }
+            expected.extend_from_slice(bytes);
+        }
+        assert_same_bytes(&found, &expected);
         // And what the other tests hold against the server agrees with them.
-        assert_same_bytes(&table.answers(&sent).0, &answered);
+        assert_same_bytes(&table.answers_beside(&sent, &found).0, &expected);
     }
+}
+
+/// `a`, `_b` and `_c` in one row stand for `x_a`, `x_b` and `x_c`.
+#[test]
+fn the_document_lists_what_a_server_says_of_itself() {
+    let section = DOCUMENT.split("\n## Info\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut listed = Vec::new();
+    for row in section.lines().filter(|line| line.starts_with("| `")) {
+        let mut first = "";
+        for name in row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2) {
+            match name.starts_with('_') {
+                true => listed.push(format!("{}{name}", first.rsplit_once('_').unwrap().0)),
+                false => {
+                    first = name;
+                    listed.push(name.to_owned());
+                }
+            }
+        }
+    }
+    let table = super::common::Table::of_rows(3);
+    let _server = table.serve();
+    let info = zero_kv::client::Client::connect(table.socket()).unwrap().info().unwrap();
+    assert_eq!(listed, info.iter().map(|(name, _)| name).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,0 +1,220 @@
+//! What the server counts, over HTTP: for Prometheus, and for whoever asks
+//! whether it lives and is ready.
+//!
+//! In: an address, and what the server shares with its workers. Out: `/metrics`,
+//! `/healthz` and `/readyz`. It runs beside the workers, never on one of them, and
+//! whatever its clients do, it takes a bounded share of the process: a few
+//! connections at a time, of which each has one short request and little time.
+
+mod families;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::listener::Listener;
+use super::shared::Serving;
+use super::snapshot::Snapshot;
+use super::{ACCEPT_RETRY, ServerError, listen_on_tcp};
+
+/// Connections that are served at a time. Others wait in the system's queue.
+const CONNECTIONS_MAX: usize = 16;
+/// How long a client may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to send it and to take the answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// What the head of a request may take up, and how many headers it may have.
+const HEAD_MAX_BYTES: usize = 8192;
+const HEADERS_MAX: usize = 64;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Where the metrics are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// An address and a port; port 0 takes any that is free.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for MetricsAddress {
+    type Err = String;
+
+    /// A text with a slash is a path.
+    fn from_str(text: &str) -> Result<MetricsAddress, String> {
+        match text.parse() {
+            Ok(address) => Ok(MetricsAddress::Tcp(address)),
+            Err(_) if text.contains('/') => Ok(MetricsAddress::Unix(text.into())),
+            Err(_) => Err("neither an address with a port, such as 127.0.0.1:9464 or [::1]:9464, nor the path of a \
+                           Unix socket with a slash, such as ./metrics.sock"
+                .to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for MetricsAddress {
+    /// What a browser or `curl` takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetricsAddress::Tcp(address) => write!(f, "http://{address}/metrics"),
+            MetricsAddress::Unix(path) => write!(f, "/metrics of {}", path.display()),
+        }
+    }
+}
+
+/// A listening socket.
+pub(super) enum Endpoint {
+    Tcp(StdTcpListener),
+    Unix(Listener),
+}
+
+impl Endpoint {
+    /// Listens. An address that other machines reach must be asked for.
+    pub(super) fn bind(address: &MetricsAddress, exposed: bool) -> Result<Endpoint, ServerError> {
+        match address {
+            MetricsAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !exposed => {
+                let problem = "other machines may reach this address, and there is no password: choose 127.0.0.1 or \
+                               [::1], or pass --metrics-exposed if everyone may see what the server counts";
+                Err(ServerError::Tcp { address: *address, problem: problem.to_owned() })
+            }
+            MetricsAddress::Tcp(address) => listen_on_tcp(*address, true).map(Endpoint::Tcp),
+            MetricsAddress::Unix(path) => Listener::bind(path).map(Endpoint::Unix),
+        }
+    }
+
+    /// Where it is, with the port that was free.
+    pub(super) fn address(&self) -> io::Result<MetricsAddress> {
+        match self {
+            Endpoint::Tcp(listener) => listener.local_addr().map(MetricsAddress::Tcp),
+            Endpoint::Unix(listener) => Ok(MetricsAddress::Unix(listener.path().to_path_buf())),
+        }
+    }
+
+    /// Answers requests, and does not end but with an error.
+    pub(super) async fn serve(self, serving: Arc<Serving>) -> io::Result<()> {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let permit = || Arc::clone(&permits).acquire_owned();
+        match self {
+            Endpoint::Tcp(listener) => {
+                let listener = TcpListener::from_std(listener)?;
+                while let Ok(permit) = permit().await {
+                    take(listener.accept().await, permit, &serving).await;
+                }
+            }
+            Endpoint::Unix(of_path) => {
+                let listener = UnixListener::from_std(of_path.socket()?)?;
+                while let Ok(permit) = permit().await {
+                    take(listener.accept().await, permit, &serving).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Serves a connection, if there is one, as long as it has the permit.
+async fn take<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, serving: &Arc<Serving>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Ok((stream, _)) = accepted else {
+        // The server's own listener has the same trouble, and says so.
+        return tokio::time::sleep(ACCEPT_RETRY).await;
+    };
+    let serving = Arc::clone(serving);
+    tokio::spawn(async move {
+        let _permit = permit;
+        // Whoever takes longer, or sends what is no request, is cut off.
+        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, serving)).await;
+    });
+}
+
+/// Answers one request.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, serving: Arc<Serving>) -> Result<(), hyper::Error> {
+    let answer = |request: Request<Incoming>| {
+        let response = answer(&request, &serving);
+        async move { Ok::<_, Infallible>(response) }
+    };
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .keep_alive(false)
+        .max_buf_size(HEAD_MAX_BYTES)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .await
+}
+
+fn answer(request: &Request<Incoming>, serving: &Serving) -> Response<String> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET or HEAD\n".to_owned());
+        response.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("a header's value"));
+        return response;
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let metrics = families::encode(&Snapshot::of(serving));
+            text(StatusCode::OK, prometheus::TEXT_FORMAT, metrics)
+        }
+        // Whoever can answer this lives.
+        "/healthz" => text(StatusCode::OK, TEXT, "ok\n".to_owned()),
+        "/readyz" => {
+            let snapshot = Snapshot::of(serving);
+            let status = if snapshot.is_changed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+            text(status, TEXT, readiness(&snapshot))
+        }
+        _ => text(StatusCode::NOT_FOUND, TEXT, "/metrics, /healthz or /readyz\n".to_owned()),
+    }
+}
+
+fn text(status: StatusCode, content_type: &'static str, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a header's value"));
+    response.headers_mut().insert(CACHE_CONTROL, "no-store".parse().expect("a header's value"));
+    response
+}
+
+/// What is served, and how much of it is in memory.
+fn readiness(snapshot: &Snapshot) -> String {
+    let Snapshot { generation, rows, resident_len_bytes, file_len_bytes, .. } = snapshot;
+    let share = 100.0 * *resident_len_bytes as f64 / (*file_len_bytes).max(1) as f64;
+    format!(
+        "{}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n",
+        snapshot.state()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_a_port_or_of_a_path() {
+        for address in ["127.0.0.1:9464", "[::1]:0", "0.0.0.0:80"] {
+            assert_eq!(address.parse(), Ok(MetricsAddress::Tcp(address.parse().unwrap())));
+        }
+        for path in ["/run/metrics.sock", "./m", "a:b/c"] {
+            assert_eq!(path.parse(), Ok(MetricsAddress::Unix(path.into())));
+        }
+        for neither in ["9464", "127.0.0.1", "localhost:9464", "metrics.sock", ""] {
+            assert!(neither.parse::<MetricsAddress>().unwrap_err().contains("127.0.0.1:9464"), "{neither}");
+        }
+    }
+}
