@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
@@ -181,8 +180,6 @@ struct Signals {
     hang_up: Signal,
     interrupt: Signal,
     terminate: Signal,
-    // What the signals are bound to.
-    _runtime: Runtime,
 }
 
 impl Signals {
@@ -191,8 +188,9 @@ impl Signals {
         let context = runtime.enter();
         let hang_up = signal(SignalKind::hangup())?;
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        // They are received in whatever runtime they are waited for; a runtime must not be dropped inside another.
         drop(context);
-        Ok(Signals { hang_up, interrupt, terminate, _runtime: runtime })
+        Ok(Signals { hang_up, interrupt, terminate })
     }
 
     /// Asks for the file at its path whenever the process is hung up; done when it
