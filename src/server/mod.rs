@@ -3,11 +3,13 @@
 //! In: paths of a file and of a socket. Out: answers, until it is told to stop.
 //! `generations` opens files and puts new ones in the place of old ones, `listener` owns the socket's path, `worker` threads run one
 //! single-threaded tokio runtime each, `connection` reads requests and sends
-//! answers, `native` and `redis` make answers of requests, `answers` holds them,
-//! `counters` counts, `snapshot` is what the server tells of itself, `spin` keeps a
-//! worker awake. Connections stay with the worker that they were
-//! given to, so nothing is locked on the way of a request.
+//! answers, `native`, `about` and `redis` make answers of requests, `answers` holds
+//! them, `counters` counts, `residency` measures, `snapshot` is what the server
+//! tells of itself, `metrics` tells it over HTTP, `spin` keeps a worker awake.
+//! Connections stay with the worker that they were given to, so nothing is locked
+//! on the way of a request.
 
+mod about;
 mod answers;
 mod connection;
 mod counters;

@@ -8,11 +8,11 @@ use std::ops::{Bound, ControlFlow};
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::about;
 use super::answers::{Answers, Borrowed, Piece, copy_halves};
 use super::counters::Tally;
 use super::pass::{Pass, Then};
 use super::shared::Client;
-use super::snapshot::Snapshot;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
@@ -25,9 +25,6 @@ use crate::store::{Found, Page, Rows, Store};
 pub(super) const PASS_REQUESTS_MAX: usize = 1024;
 /// Long requests that are looked up together, at most.
 const LONG_REQUESTS_MAX: usize = 256;
-
-/// Infos that are answered before other connections get their turn.
-const INFOS_MAX: usize = 10;
 
 /// Answers up to this length are copied as two pieces that may overlap.
 const SHORT_MAX_BYTES: usize = 64;
@@ -54,7 +51,7 @@ fn pass(client: &Client, store: &Store, input: &[u8], answers: &mut Answers, tal
             Run::Points => run_of(requests, Run::Points, answers.assemble_points(store, requests, tally)),
             Run::Neighbours => run_of(requests, Run::Neighbours, answers.assemble_neighbours(store, requests, tally)),
             Run::Long => answer_long(store, rest, answers, tally),
-            Run::Server => answer_about_server(client, requests, answers, tally),
+            Run::Server => about::answer(client, requests, answers, tally),
         };
         taken_bytes += run_bytes;
         match end {
@@ -97,7 +94,7 @@ impl Run {
 }
 
 /// Why a run ended.
-enum RunEnd {
+pub(super) enum RunEnd {
     /// The next request is of another run, or there is none that is whole.
     Here,
     /// There is no room for the next answer.
@@ -372,46 +369,6 @@ fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
         return None;
     }
     Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
-}
-
-/// Answers requests about the server itself.
-fn answer_about_server(
-    client: &Client,
-    requests: &[Request],
-    answers: &mut Answers,
-    tally: &mut Tally,
-) -> (usize, RunEnd) {
-    let mut count = 0;
-    for request in requests {
-        let op @ Some(Op::Info | Op::Reload | Op::Rollback) = Op::from_code(request.op_code()) else { break };
-        if answers.is_full() {
-            return (count * REQUEST_LEN_BYTES, RunEnd::Full);
-        }
-        if tally.about_server() == INFOS_MAX {
-            return (count * REQUEST_LEN_BYTES, RunEnd::Much);
-        }
-        match op {
-            Some(Op::Info) => {
-                let text = Snapshot::of(&client.shared.serving).info();
-                answers.push(ResponseHeader::of_page(text.len()).as_bytes());
-                answers.push(text.as_bytes());
-                tally.count(op, Status::Ok);
-            }
-            _ if !client.peer.is_admin => {
-                answers.push(ERROR.as_bytes());
-                tally.count(op, Status::Error);
-            }
-            op => {
-                let control = &client.shared.serving.control;
-                let number = if op == Some(Op::Reload) { control.reload() } else { control.rollback() };
-                answers.push(ResponseHeader::of_page(size_of_val(&number)).as_bytes());
-                answers.push(&number.to_be_bytes());
-                tally.count(op, Status::Ok);
-            }
-        }
-        count += 1;
-    }
-    (count * REQUEST_LEN_BYTES, RunEnd::Here)
 }
 
 /// The key at an end of a range, if it is of the table's kind.

@@ -52,7 +52,7 @@ fn hex(text: &str) -> Vec<u8> {
 #[test]
 fn the_documents_examples_are_answered_as_they_say() {
     let examples = examples();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 7);
     for Example { table, sent, answered } in examples {
         let server = table.serve();
         let found = exchange(&mut server.connect(), &sent);

@@ -1,0 +1,104 @@
+//! Answering native requests about the server itself.
+//!
+//! In: Info, Reload and Rollback. Out: their answers. An Info takes as long as
+//! hundreds of lookups, so only some are answered before other connections get
+//! their turn.
+
+use zerocopy::IntoBytes;
+
+use super::answers::Answers;
+use super::counters::Tally;
+use super::native::RunEnd;
+use super::shared::Client;
+use super::snapshot::Snapshot;
+use crate::protocol::native::{Op, REQUEST_LEN_BYTES, Request, ResponseHeader, Status};
+
+/// So many are answered in a pass.
+const PASS_MAX: usize = 10;
+
+/// Answers the requests about the server at the start of `requests`, as far as
+/// there is room. Tells how many bytes they take up.
+pub(super) fn answer(
+    client: &Client,
+    requests: &[Request],
+    answers: &mut Answers,
+    tally: &mut Tally,
+) -> (usize, RunEnd) {
+    let mut len_bytes = 0;
+    for request in requests {
+        let Some(op @ (Op::Info | Op::Reload | Op::Rollback)) = Op::from_code(request.op_code()) else { break };
+        if answers.is_full() {
+            return (len_bytes, RunEnd::Full);
+        }
+        if tally.about_server() == PASS_MAX {
+            return (len_bytes, RunEnd::Much);
+        }
+        tally.count(Some(op), answer_one(client, op, answers));
+        len_bytes += REQUEST_LEN_BYTES;
+    }
+    (len_bytes, RunEnd::Here)
+}
+
+fn answer_one(client: &Client, op: Op, answers: &mut Answers) -> Status {
+    let serving = &client.shared.serving;
+    let mut push = |value: &[u8]| {
+        answers.push(ResponseHeader::of_page(value.len()).as_bytes());
+        answers.push(value);
+        Status::Ok
+    };
+    match op {
+        Op::Info => push(Snapshot::of(serving).info().as_bytes()),
+        Op::Reload if client.peer.is_admin => push(&serving.control.reload().to_be_bytes()),
+        Op::Rollback if client.peer.is_admin => push(&serving.control.rollback().to_be_bytes()),
+        _ => {
+            answers.push(ResponseHeader::bare(Status::Error).as_bytes());
+            Status::Error
+        }
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+    use crate::server::pass::{Pass, Then};
+    use crate::server::shared::{Peer, tests::shared_over};
+    use crate::server::{Config, native};
+
+    #[test]
+    fn others_get_their_turn_while_one_asks_about_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        let client = Client { peer: Peer::default(), shared: shared_over(&db, &Config::default()) };
+        let generation = client.shared.pin();
+        for between in [Op::Info, Op::Get] {
+            let requests: Vec<u8> = (0..100)
+                .flat_map(|i| Request::new(if i % 2 == 0 { Op::Info } else { between }, 7).as_bytes().to_vec())
+                .collect();
+            let (mut answers, mut taken_bytes, mut yields) = (Answers::new(), 0, 0);
+            while taken_bytes < requests.len() {
+                answers.clear();
+                let pass: Pass = native::answer(&client, &generation.store, &requests[taken_bytes..], &mut answers);
+                assert!(pass.taken_bytes > 0 && pass.taken_bytes <= 2 * PASS_MAX * REQUEST_LEN_BYTES);
+                yields += usize::from(pass.then == Then::Yield);
+                taken_bytes += pass.taken_bytes;
+            }
+            assert!(yields >= 50 / PASS_MAX - 1, "{yields}");
+        }
+    }
+
+    #[test]
+    fn who_may_not_gets_an_error_and_nothing_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        let client = Client { peer: Peer::default(), shared: shared_over(&db, &Config::default()) };
+        let mut answers = Answers::new();
+        for op in [Op::Reload, Op::Rollback] {
+            assert_eq!(answer_one(&client, op, &mut answers), Status::Error);
+        }
+        assert_eq!(answers.buffer[..answers.copied_len_bytes], [0, 0, 0, 2, 0, 0, 0, 0].repeat(2));
+        assert!(Snapshot::of(&client.shared.serving).info().contains("\nreload_requested 0\n"));
+    }
+}
