@@ -1,8 +1,11 @@
 //! The command line, and streams that nobody reads.
 
 use std::ffi::OsStr;
+use std::io::Read;
+use std::process::Stdio;
 
 use super::*;
+use crate::common::Table;
 use crate::peer::{COUNT_7, NOT_FOUND};
 
 #[test]
@@ -76,12 +79,63 @@ fn the_help_tells_the_exit_status_and_the_default_socket() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_an_error() {
+fn a_pipe_that_nobody_reads_is_a_quiet_end_with_the_status_of_one_that_is_read() {
+    let (folder, db) = baked();
+    let other = folder.path().join("other.db");
+    bake_as(Keys::U64, b"7,seven\n", &other).unwrap();
+    let (db, other) = (db.to_str().unwrap(), other.to_str().unwrap());
+    let of_db: [&[&str]; 9] = [
+        &["get", "7"],
+        &["get", "7", "8"],
+        &["floor", "7"],
+        &["ceiling", "7"],
+        &["first"],
+        &["last"],
+        &["range"],
+        &["count"],
+        &["count", "--from", "1", "--to", "2"],
+    ];
+    let questions = of_db.iter().map(|question| [question, &["--db", db][..]].concat());
+    let files: [&[&str]; 6] = [
+        &["inspect", db],
+        &["inspect", "--json", db],
+        &["verify", db],
+        &["dump", db],
+        &["diff", db, db],
+        &["diff", db, other],
+    ];
+    for args in questions.chain(files.iter().map(|args| args.to_vec())) {
+        let read = zkv().args(&args).output().unwrap();
+        assert!(!read.stdout.is_empty(), "{args:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = zkv().args(&args).stdout(writer).output().unwrap();
+        assert_eq!((unread.status.code(), &*unread.stderr), (read.status.code(), &b""[..]), "{args:?}");
+    }
+}
+
+#[test]
+fn a_pipe_that_is_closed_amid_the_rows_is_a_quiet_end() {
+    // More than a pipe and the buffers hold.
+    let table = Table::new((0..2000).map(|key| (key, vec![b'v'; 1000])));
+    let (server, db) = (table.serve(), table.db());
+    for whom in [["--db".as_ref(), db.as_os_str()], ["--socket".as_ref(), table.socket().as_os_str()]] {
+        for question in [&["range"][..], &["range", "--reverse"]] {
+            let mut command = zkv();
+            command.args(question).args(whom).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            // With the first byte there are rows.
+            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert_answer(&output, 0, b"");
+        }
+    }
+    drop(server);
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
     let (_folder, db) = baked();
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let output = zkv().args(["get", "7", "--db"]).arg(&db).stdout(writer).output().unwrap();
-    assert_error(&output, &["standard output", "Broken pipe"]);
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = zkv().args(["get", "7", "--db"]).arg(&db).stdout(full).output().unwrap();
     assert_error(&output, &["standard output", "No space left"]);
@@ -89,11 +143,9 @@ fn output_that_nobody_reads_is_an_error() {
 
 #[test]
 fn an_error_that_nobody_reads_is_no_panic() {
-    let (_folder, db) = baked();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let (stdout, stderr) = (writer.try_clone().unwrap(), writer);
-    let status = zkv().args(["get", "7", "--db"]).arg(&db).stdout(stdout).stderr(stderr).status().unwrap();
+    let status = zkv().args(["get", "7", "--db", "/no/such/file"]).stderr(writer).status().unwrap();
     assert_eq!(status.code(), Some(2));
 }
 

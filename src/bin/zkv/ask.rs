@@ -1,7 +1,7 @@
 //! Questions that a server and a file answer alike.
 //!
 //! In: a question, and whom to ask. Out: the answer on standard output, and
-//! whether there was anything to find.
+//! whether there was anything to find. An [`io::Error`] is one of standard output.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use zero_kv::{Key, Store};
 
 use crate::args::{KeyArg, Question};
 use crate::keys::read_key;
-use crate::output::{csv_writer, unwritten, write_record};
+use crate::output::{RowWriter, settle_stdout};
 
 pub(crate) fn ask_server(client: &mut Client, question: &Question) -> anyhow::Result<bool> {
     // Asked for only where a key must be read.
@@ -112,35 +112,14 @@ fn write_value(value: Option<&[u8]>) -> anyhow::Result<bool> {
     let Some(value) = value else { return Ok(false) };
     let mut output = io::stdout().lock();
     // Flushed here, because on exit nobody would see that it failed.
-    output.write_all(value).and_then(|()| output.flush()).map_err(unwritten)?;
+    output.write_all(value).and_then(|()| output.flush())?;
     Ok(true)
 }
 
 fn write_count(count: u64) -> anyhow::Result<bool> {
     let mut output = io::stdout().lock();
-    writeln!(output, "{count}").and_then(|()| output.flush()).map_err(unwritten)?;
+    settle_stdout(writeln!(output, "{count}").and_then(|()| output.flush()))?;
     Ok(count > 0)
-}
-
-/// Rows on their way to standard output.
-#[derive(Default)]
-struct RowWriter {
-    /// Once there is a row.
-    output: Option<csv::Writer<io::Stdout>>,
-}
-
-impl RowWriter {
-    fn write(&mut self, key: Key<'_>, value: &[u8]) -> anyhow::Result<()> {
-        let output = self.output.get_or_insert_with(|| csv_writer(io::stdout(), b',', key));
-        write_record(output, key, value).map_err(unwritten)
-    }
-
-    /// Whether there were any.
-    fn finish(self) -> anyhow::Result<bool> {
-        let Some(mut output) = self.output else { return Ok(false) };
-        output.flush().map_err(unwritten)?;
-        Ok(true)
-    }
 }
 
 fn write_borrowed<'s>(rows: impl IntoIterator<Item = (Key<'s>, &'s [u8])>) -> anyhow::Result<bool> {

@@ -66,7 +66,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
         })
     };
     let written = written.and_then(|()| Ok(write_counts(&mut output, args, &counts)?));
-    settle(written, unwritten)?;
+    settle(written, (), unwritten)?;
     Ok(counts.are_all_same())
 }
 

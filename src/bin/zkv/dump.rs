@@ -35,7 +35,7 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
         DumpFormat::Jsonl => write_lines(output.file(), rows),
     };
-    settle(written, |error| output.unwritten(error))?;
+    settle(written, (), |error| output.unwritten(error))?;
     output.finish()?;
     Ok(true)
 }

@@ -15,7 +15,7 @@ use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::store::Unchecked;
 use zero_kv::{Key, KeyKind, Store};
 
-use crate::output::{Shown, all_read, settle, tell_damage, unwritten, write_json};
+use crate::output::{Shown, all_read, settle_stdout, tell_damage, write_json};
 
 /// Percentiles are told to so many digits.
 const PERCENTILE_DIGITS: u8 = 3;
@@ -37,7 +37,7 @@ pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
     }
     let mut output = io::stdout().lock();
     let written = if json { write_json(&mut output, &report) } else { write!(output, "{report}") };
-    settle(written.and_then(|()| output.flush()).map_err(Into::into), unwritten)?;
+    settle_stdout(written.and_then(|()| output.flush()))?;
     checked.map_or_else(tell_damage, |_| Ok(true))
 }
 

@@ -19,6 +19,7 @@ use zero_kv::client::Client;
 use zero_kv::{DEFAULT_SOCKET, Store};
 
 use args::{Args, Command, FileCommand};
+use output::{settle, unwritten};
 
 /// There is what was asked for, or all is well.
 const EXIT_YES: u8 = 0;
@@ -48,10 +49,10 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         }
         (Command::File(_), Some(_), _) => refuse("--socket is not for this: name a file as an argument"),
         (Command::File(_), _, Some(_)) => refuse("--db is not for this: name the file as an argument"),
-        (Command::Ask(question), _, Some(file)) => ask::ask_file(&Store::open(file)?, question),
+        (Command::Ask(question), _, Some(file)) => settle_rows(ask::ask_file(&Store::open(file)?, question)),
         (Command::Ask(question), socket, None) => {
             let socket = socket.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
-            ask::ask_server(&mut Client::connect(socket)?, question)
+            settle_rows(ask::ask_server(&mut Client::connect(socket)?, question))
         }
         (Command::File(command), None, None) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),
@@ -60,6 +61,11 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             FileCommand::Diff(args) => diff::diff(args),
         },
     }
+}
+
+/// Where who reads closed the pipe, there was something to find.
+fn settle_rows(asked: anyhow::Result<bool>) -> anyhow::Result<bool> {
+    settle(asked, true, unwritten)
 }
 
 /// What is done with files names them as arguments: the help does not offer what

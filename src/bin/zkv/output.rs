@@ -40,6 +40,27 @@ pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, 
     })
 }
 
+/// Rows on their way to standard output.
+#[derive(Default)]
+pub(crate) struct RowWriter {
+    /// Once there is a row.
+    output: Option<csv::Writer<io::Stdout>>,
+}
+
+impl RowWriter {
+    pub(crate) fn write(&mut self, key: Key<'_>, value: &[u8]) -> anyhow::Result<()> {
+        let output = self.output.get_or_insert_with(|| csv_writer(io::stdout(), b',', key));
+        Ok(write_record(output, key, value)?)
+    }
+
+    /// Whether there were any.
+    pub(crate) fn finish(self) -> anyhow::Result<bool> {
+        let Some(mut output) = self.output else { return Ok(false) };
+        output.flush()?;
+        Ok(true)
+    }
+}
+
 /// A buffer as long as that of [`csv_writer`].
 pub(crate) fn buffered<W: Write>(output: W) -> io::BufWriter<W> {
     io::BufWriter::with_capacity(BUFFER_LEN_BYTES, output)
@@ -99,18 +120,24 @@ pub(crate) fn all_read(left: &Rows<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a row ended the work, or where the text goes did. Who closes the pipe
-/// has read enough, which is neither.
-pub(crate) fn settle(
-    written: anyhow::Result<()>,
+/// What came of writing, or `read_enough` where who reads closed the pipe: that
+/// is neither an error nor a reason to write more.
+pub(crate) fn settle<T>(
+    written: anyhow::Result<T>,
+    read_enough: T,
     unwritten: impl FnOnce(io::Error) -> anyhow::Error,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<T> {
     match written.map_err(|error| error.downcast::<io::Error>()) {
-        Ok(()) => Ok(()),
-        Err(Ok(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Ok(result) => Ok(result),
+        Err(Ok(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(read_enough),
         Err(Ok(error)) => Err(unwritten(error)),
         Err(Err(error)) => Err(error),
     }
+}
+
+/// The same of a text that is all there is to write.
+pub(crate) fn settle_stdout(written: io::Result<()>) -> anyhow::Result<()> {
+    settle(written.map_err(Into::into), (), unwritten)
 }
 
 pub(crate) fn unwritten(error: io::Error) -> anyhow::Error {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use zero_kv::Store;
 
-use crate::output::{tell_damage, unwritten};
+use crate::output::{settle_stdout, tell_damage};
 
 /// Checks all that [`Store::open`] does, and says how fast.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
@@ -19,8 +19,8 @@ pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let rate = len_bytes as f64 / seconds / 1e9;
     let (name, rows) = (path.display(), store.len());
     let mut output = io::stdout().lock();
-    writeln!(output, "{name}: whole: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
-        .and_then(|()| output.flush())
-        .map_err(unwritten)?;
+    let written = writeln!(output, "{name}: whole: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
+        .and_then(|()| output.flush());
+    settle_stdout(written)?;
     Ok(true)
 }
