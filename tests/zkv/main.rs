@@ -10,6 +10,7 @@ mod peer;
 mod support;
 
 mod both;
+mod canary;
 mod diff;
 mod dump;
 mod file;

@@ -96,13 +96,14 @@ fn a_pipe_that_nobody_reads_is_a_quiet_end_with_the_status_of_one_that_is_read()
         &["count", "--from", "1", "--to", "2"],
     ];
     let questions = of_db.iter().map(|question| [question, &["--db", db][..]].concat());
-    let files: [&[&str]; 6] = [
+    let files: [&[&str]; 7] = [
         &["inspect", db],
         &["inspect", "--json", db],
         &["verify", db],
         &["dump", db],
         &["diff", db, db],
         &["diff", db, other],
+        &["canary", db, "7", "6"],
     ];
     for args in questions.chain(files.iter().map(|args| args.to_vec())) {
         let read = zkv().args(&args).output().unwrap();

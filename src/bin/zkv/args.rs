@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -18,7 +19,7 @@ use zero_kv::format::header::MAGIC;
 /// Rows are written as lines `key,value`, quoted where they must be, as baker reads them.
 ///
 /// Exit status: 0 if there is such a key or row, 1 if there is none, 2 after an error. What it
-/// is for inspect, verify, dump and diff, their help says.
+/// is for the others, their help says.
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
@@ -136,6 +137,13 @@ pub(crate) enum FileCommand {
     ///
     /// Exit status: 0 if all rows are the same, 1 if not, 2 after an error.
     Diff(DiffArgs),
+    /// Write lines `key,digest` by which `kv_store --canary` tries a new file before it serves it
+    ///
+    /// The digest is the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent` for a key
+    /// that is not in the table.
+    ///
+    /// Exit status: 0 done, 2 after an error.
+    Canary(CanaryArgs),
 }
 
 #[derive(clap::Args)]
@@ -185,6 +193,19 @@ pub(crate) enum DiffFormat {
     Text,
     /// A JSON object a line; only for tables that are UTF-8
     Jsonl,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CanaryArgs {
+    /// Baked file
+    pub(crate) file: PathBuf,
+    /// Unsigned 64-bit decimals, or bytes; after `--` if one begins with `-`. A single `-` takes them from
+    /// standard input, one a line, as they are
+    #[arg(required_unless_present = "sample", value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) keys: Vec<OsString>,
+    /// Take so many keys of the table, or all if it has fewer, spread evenly over it
+    #[arg(long, value_name = "N", conflicts_with = "keys")]
+    pub(crate) sample: Option<NonZeroUsize>,
 }
 
 #[derive(clap::Args)]

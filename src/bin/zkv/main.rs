@@ -3,6 +3,7 @@
 
 mod args;
 mod ask;
+mod canary;
 mod diff;
 mod dump;
 mod inspect;
@@ -59,6 +60,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             FileCommand::Verify { file } => verify::verify(file),
             FileCommand::Dump(args) => dump::dump(args),
             FileCommand::Diff(args) => diff::diff(args),
+            FileCommand::Canary(args) => canary::canary(args),
         },
     }
 }
