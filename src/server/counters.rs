@@ -341,6 +341,12 @@ impl Distribution {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
     }
 
+    /// The largest number of each bucket that holds any, and how many it holds.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(bucket, count)| (bucket_end(bucket), *count))
+    }
+
     /// A number that so large a share of them are not above, at most a quarter too
     /// large. 0 if there are none.
     pub(super) fn quantile(&self, share: f64) -> u64 {

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::counters::{REQUESTS_NAMES, Sums};
+use super::counters::{Distribution, REQUESTS_NAMES, Sums};
 use super::shared::Serving;
 use crate::format::key::KeyKind;
 use crate::store::{Memory, Verify};
@@ -172,8 +172,16 @@ impl Snapshot {
         facts
     }
 
-    /// The answer to Info.
+    /// The answer to Info: the facts, and the histograms, by which whoever asks twice
+    /// has the quantiles of the time between.
     pub(super) fn info(&self) -> String {
-        self.facts().into_iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+        let buckets = |seen: &Distribution| {
+            let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
+            buckets.join(" ")
+        };
+        let mut facts = self.facts();
+        facts.push(("batch_requests_buckets", buckets(&self.sums.batch_requests)));
+        facts.push(("service_ns_buckets", buckets(&self.sums.service_ns)));
+        facts.into_iter().map(|(name, value)| format!("{name} {value}\n")).collect()
     }
 }
