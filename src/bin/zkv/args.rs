@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
 use zero_kv::format::header::MAGIC;
 
-/// Asks a running kv_store, or a baked file, for keys, or for rows in key order; and tells what
-/// is in files.
+/// Asks a running kv_store, or a baked file, for keys, or for rows in key order; tells what is in
+/// files, and how a server is.
 ///
 /// What a key is, the table says: if its keys are numbers, an unsigned 64-bit decimal; else the
 /// bytes of the argument as they are.
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Ask(Question),
     #[command(flatten)]
     File(FileCommand),
+    #[command(flatten)]
+    Server(ServerCommand),
 }
 
 /// What a server and a file answer alike.
@@ -144,6 +147,58 @@ pub(crate) enum FileCommand {
     ///
     /// Exit status: 0 done, 2 after an error.
     Canary(CanaryArgs),
+}
+
+/// What is asked of a server about itself.
+#[derive(Subcommand)]
+pub(crate) enum ServerCommand {
+    /// Tell what the server serves, and what it has counted since it started, in lines `name value`
+    ///
+    /// Exit status: 0 done, 2 after an error.
+    Info {
+        /// Write one JSON object on one line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell by the exit status whether the server answers, and serves a file that is as it was checked
+    ///
+    /// Exit status: 0 if so, 1 if not, with one line that says why, 2 if the command line makes no sense.
+    Health(HealthArgs),
+    /// Have the server look at its file now, and wait until it serves it or has refused it
+    ///
+    /// Only root and the server's own user may ask for it.
+    ///
+    /// Exit status: 0 if the server serves what it was asked for, also if it did before; 1 if it refused
+    /// it, with the reason; 2 after an error.
+    Reload(ReloadArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct HealthArgs {
+    /// How long to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    /// Write generation, digest and rows if all is well
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReloadArgs {
+    /// Have it go back to the generation before instead
+    #[arg(long)]
+    pub(crate) rollback: bool,
+    /// How long to wait for the end of it
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// A time that is long enough to be one, and short enough to wait for.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("0.01 to 1000000 seconds are possible".to_owned()),
+    }
 }
 
 #[derive(clap::Args)]

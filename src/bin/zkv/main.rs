@@ -1,14 +1,18 @@
-//! `zkv`: asks a server or a file for keys, or for rows in key order, and tells
-//! what is in files.
+//! `zkv`: asks a server or a file for keys, or for rows in key order, tells what
+//! is in files, and how a server is.
 
 mod args;
 mod ask;
 mod canary;
+mod deadline;
 mod diff;
 mod dump;
+mod health;
+mod info;
 mod inspect;
 mod keys;
 mod output;
+mod reload;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +23,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::client::Client;
 use zero_kv::{DEFAULT_SOCKET, Store};
 
-use args::{Args, Command, FileCommand};
+use args::{Args, Command, FileCommand, ServerCommand};
 use output::{settle, unwritten};
 
 /// There is what was asked for, or all is well.
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<bool> {
+    let socket = args.socket.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
     // By hand: clap overlooks a conflict of global options before and after the subcommand.
     match (&args.command, &args.socket, &args.db) {
         (Command::Ask(_), Some(_), Some(_)) => {
@@ -51,10 +56,13 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::File(_), Some(_), _) => refuse("--socket is not for this: name a file as an argument"),
         (Command::File(_), _, Some(_)) => refuse("--db is not for this: name the file as an argument"),
         (Command::Ask(question), _, Some(file)) => settle_rows(ask::ask_file(&Store::open(file)?, question)),
-        (Command::Ask(question), socket, None) => {
-            let socket = socket.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
-            settle_rows(ask::ask_server(&mut Client::connect(socket)?, question))
-        }
+        (Command::Server(_), _, Some(_)) => refuse("--db is not for this: ask a server, with --socket"),
+        (Command::Server(command), _, None) => match command {
+            ServerCommand::Info { json } => info::info(&mut Client::connect(socket)?, *json),
+            ServerCommand::Health(args) => health::health(socket, args),
+            ServerCommand::Reload(args) => reload::reload(socket, args),
+        },
+        (Command::Ask(question), _, None) => settle_rows(ask::ask_server(&mut Client::connect(socket)?, question)),
         (Command::File(command), None, None) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),
             FileCommand::Verify { file } => verify::verify(file),
@@ -70,13 +78,14 @@ fn settle_rows(asked: anyhow::Result<bool>) -> anyhow::Result<bool> {
     settle(asked, true, unwritten)
 }
 
-/// What is done with files names them as arguments: the help does not offer what
-/// [`run`] refuses.
+/// What is done with files names them as arguments, and servers have no --db: the
+/// help does not offer what [`run`] refuses.
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
-    Args::command().mut_subcommands(|command| match FileCommand::has_subcommand(command.get_name()) {
-        true => command.args(["socket", "db"].map(hidden)),
-        false => command,
+    Args::command().mut_subcommands(|command| match command.get_name() {
+        name if FileCommand::has_subcommand(name) => command.args(["socket", "db"].map(hidden)),
+        name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")),
+        _ => command,
     })
 }
 

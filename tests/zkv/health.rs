@@ -1,0 +1,60 @@
+//! `zkv health`: an exit status for scripts.
+
+use super::*;
+use crate::common::{PATIENCE, Table, eventually};
+use crate::peer::{ERROR, announced, found};
+
+fn health(socket: &Path, args: &[&str]) -> Output {
+    zkv().arg("health").args(args).arg("--socket").arg(socket).output().unwrap()
+}
+
+#[test]
+fn a_server_that_serves_is_healthy_and_nothing_is_said() {
+    let table = Table::of_rows(1000);
+    let _server = table.serve();
+    let timeout = PATIENCE.as_secs().to_string();
+    assert_answer(&health(&table.socket(), &["--timeout", &timeout]), 0, b"");
+    let output = health(&table.socket(), &["--verbose", "--timeout", &timeout]);
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+    assert!(line.starts_with("generation 1, digest ") && line.ends_with(", 1000 rows\n"), "{line}");
+}
+
+#[test]
+fn a_server_whose_file_was_changed_in_place_is_not_healthy() {
+    let table = Table::of_rows(1000);
+    let _server = table.serve();
+    fs::File::options().write(true).open(table.db()).unwrap().set_len(0).unwrap();
+    let mut output = None;
+    eventually("the server sees that its file has changed", || {
+        let _ = zkv().args(["get", "7", "--socket"]).arg(table.socket()).output().unwrap();
+        let found = output.insert(health(&table.socket(), &["--timeout", "60"]));
+        found.status.code() == Some(1)
+    });
+    assert_damaged(&output.unwrap(), "storage.db was changed where it lies: ");
+}
+
+#[test]
+fn why_a_server_is_not_healthy_is_said_on_one_line() {
+    let ask = |answer: &[u8]| health(&Peer::answering(&[answer]).socket(), &["--timeout", "20"]);
+    assert_answer(&ask(&found(b"state serving\n")), 0, b"");
+    assert_damaged(&ask(&found(b"state changed\nfile f\n")), "peer.sock: f was changed where it lies");
+    assert_damaged(&ask(&found(b"state s\x1b[31m\n")), "the state is \"s\\u{1b}[31m\"");
+    assert_damaged(&ask(&found(b"pid 1\n")), "does not say in what state it is");
+    assert_damaged(&ask(ERROR), "older version");
+    let closed = Peer::closing_after(&[&[0; 3]]);
+    assert_damaged(&health(&closed.socket(), &["--timeout", "20"]), "closed the connection after 3 of 8 bytes");
+    let silent = Peer::answering(&[&announced(0, 100)]);
+    assert_damaged(&health(&silent.socket(), &["--timeout", "0.2"]), "peer.sock: no answer within 0.2 s");
+    let folder = tempfile::tempdir().unwrap();
+    assert_damaged(&health(&folder.path().join("none.sock"), &[]), "none.sock: cannot connect");
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_no_illness() {
+    let silent = Peer::answering(&[]);
+    for timeout in ["0", "-1", "inf", "NaN", "x", ""] {
+        assert_usage_error(&health(&silent.socket(), &[&format!("--timeout={timeout}")]), "0.01 to 1000000 seconds");
+    }
+    assert_usage_error(&health(&silent.socket(), &["now"]), "unexpected argument");
+}

@@ -1,0 +1,68 @@
+//! `zkv reload`: the server looks at its file, and how that went is told.
+
+use super::*;
+use crate::common::{PATIENCE, Server, Table, bake, kv_store};
+use crate::peer::{ERROR, announced, found};
+
+fn reload(socket: &Path, args: &[&str]) -> Output {
+    zkv().arg("reload").args(args).arg("--socket").arg(socket).output().unwrap()
+}
+
+/// A server that looks for new files only when it is told to.
+fn serve(table: &Table) -> Server {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.arg("--no-watch");
+    Server::of(command, &table.socket())
+}
+
+#[test]
+fn a_reload_ends_when_the_new_file_serves_or_was_refused() {
+    let table = Table::of_rows(1000);
+    let _server = serve(&table);
+    let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
+    let get = || zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap().stdout;
+    let served = format!("{}: already served by generation 1\n", table.db().display());
+    assert_answer(&reload(&[]), 0, served.as_bytes());
+    bake(&[(1, b"new".to_vec())].into(), &table.db());
+    assert_eq!(get(), table.model[&1], "it looks only when it is told to");
+    assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
+    assert_eq!(get(), b"new");
+    // By a rename, so that the file that is served stays as it is.
+    let bad = table.folder.path().join("bad");
+    fs::write(&bad, "no baked file").unwrap();
+    fs::rename(&bad, table.db()).unwrap();
+    assert_damaged(&reload(&[]), "refused: ");
+    assert_damaged(&reload(&[]), "generation 2 serves on");
+    assert_eq!(get(), b"new");
+}
+
+#[test]
+fn a_rollback_serves_the_generation_before() {
+    let table = Table::of_rows(1000);
+    let _server = serve(&table);
+    let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
+    assert_damaged(&reload(&["--rollback"]), "no generation before this one");
+    bake(&[(1, b"new".to_vec())].into(), &table.db());
+    assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
+    assert_answer(&reload(&["--rollback"]), 0, b"generation 3 serves\n");
+    let get = zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap();
+    assert_eq!(get.stdout, table.model[&1]);
+}
+
+#[test]
+fn a_server_that_may_not_or_does_not_answer_is_an_error() {
+    let refused = Peer::answering(&[ERROR]);
+    assert_error(&reload(&refused.socket(), &[]), &["peer.sock: ", "only root and the server's own user"]);
+    assert_eq!(refused.request()[..4], [0, 0, 0, 7]);
+    let refused = Peer::answering(&[ERROR]);
+    assert_error(&reload(&refused.socket(), &["--rollback"]), &["only root and the server's own user"]);
+    assert_eq!(refused.request()[..4], [0, 0, 0, 8]);
+    // The attempt is the fifth, and only the fourth is over: then the sixth, which was asked for by another.
+    let (fifth, fourth) = (found(&5_u64.to_be_bytes()), found(b"reload_done 4\nreload_last bad\n"));
+    let sixth = found(b"reload_done 6\nreload_last generation 9 serves\n");
+    let patience = PATIENCE.as_secs().to_string();
+    let slow = Peer::answering(&[&fifth, &fourth, &fourth, &sixth]);
+    assert_answer(&reload(&slow.socket(), &["--timeout", &patience]), 0, b"generation 9 serves\n");
+    let stuck = Peer::answering(&[&fifth, &announced(0, 100)]);
+    assert_error(&reload(&stuck.socket(), &["--timeout", "0.2"]), &["peer.sock: not done within 0.2 s"]);
+}
