@@ -10,8 +10,8 @@ use super::place::folder_of;
 use super::{BakeError, Options};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 
-/// A bake with less would spend its time on its smallest buffers.
-pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
+/// A bake with less would spend its time on its smallest buffers. Under cargo-fuzz it is as little as makes small inputs spill.
+pub const MEMORY_MIN_BYTES: u64 = if cfg!(fuzzing) { 32 << 10 } else { 16 << 20 };
 /// By default a bake takes one part in so many of the memory that the machine, or the control group, has.
 pub const MEMORY_SHARE: u64 = 2;
 

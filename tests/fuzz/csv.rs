@@ -1,0 +1,465 @@
+//! What must hold of any bytes that are baked as text.
+//!
+//! A bake of delimited text gives the rows that a second parser finds, one byte
+//! after the other, or tells the line of the first that is none. Whatever the
+//! format, the same rows give the same file, however the text was cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read};
+use std::num::NonZero;
+use std::path::Path;
+
+use zero_kv::bake::{
+    self, BadRows, BakeError, Column, Duplicates, Format, Input, Keys, MEMORY_MIN_BYTES, Options, Report, RowFault,
+    Shard, ValueSpec, Verify,
+};
+use zero_kv::{Key, KeyKind, Store};
+
+use crate::source::Source;
+
+/// Bakes what the bytes describe, in a folder in which it is alone.
+pub(crate) fn check(folder: &Path, data: &[u8]) {
+    let mut source = Source::new(data);
+    let options = options(&mut source);
+    let machines = [(); 2].map(|()| Machine::of(&mut source));
+    let texts = texts(&mut source);
+    let output = folder.join("new.db");
+    let baked = machines.each_ref().map(|machine| {
+        let _ = fs::remove_file(&output);
+        let report = machine.bake(&texts, &output, &options);
+        assert_eq!(output.exists(), report.is_ok(), "a file is there if it was baked");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
+        report.map(|report| (report, fs::read(&output).unwrap()))
+    });
+    if let [Ok((_, file)), Ok((_, other))] = &baked {
+        assert!(file == other, "another machine gives another file");
+    }
+    for (machine, baked) in machines.iter().zip(&baked) {
+        match baked {
+            Ok((report, file)) => {
+                fs::write(&output, file).unwrap();
+                check_file(&output, report);
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        if let Some(model) = Model::of(&options, &texts) {
+            model.check(machine, &options, &output, baked.as_ref().map(|(report, _)| report));
+        }
+    }
+    let _ = fs::remove_file(&output);
+}
+
+/// What a file says of itself is what its report says, and each row is found.
+fn check_file(path: &Path, report: &Report) {
+    let store = Store::open(path).unwrap();
+    assert_eq!((store.key_kind(), store.len() as u64), (report.key_kind, report.rows));
+    for (key, value) in &store {
+        assert_eq!(store.get(key), Ok(Some(value)));
+    }
+}
+
+fn options(source: &mut Source<'_>) -> Options {
+    let mut options = Options::default();
+    options.format = match source.below(8) {
+        0 => Format::JsonLines,
+        1 => Format::Tsv,
+        2 => Format::Auto,
+        _ => Format::Delimited,
+    };
+    options.delimiter = [None, Some(source.byte())][usize::from(source.one_in(4))];
+    options.header = source.one_in(3);
+    options.keys = [Keys::U64, Keys::Bytes, Keys::Auto][source.below(3)];
+    options.duplicates = [Duplicates::Last, Duplicates::First, Duplicates::Error][source.below(3)];
+    if source.one_in(2) {
+        options.bad_rows = BadRows::Skip { file: None, max: [0, 1, 1000][source.below(3)] };
+    }
+    options.delete_marker = [None, Some(b"-".to_vec())][source.below(2)].clone();
+    options.delete_column = source.one_in(4).then(|| column(source));
+    options.key = source.one_in(3).then(|| column(source));
+    options.value = match source.below(6) {
+        4 => ValueSpec::Column(column(source)),
+        5 => ValueSpec::Packed(vec![column(source), column(source)], bake::Pack::Json),
+        _ => ValueSpec::Unnamed,
+    };
+    if source.one_in(4) {
+        options.shard = Shard::by_hash(1 + source.below(2) as u32, 2).ok();
+    }
+    options.verify = [Verify::Sample, Verify::Full][source.below(2)];
+    options
+}
+
+fn column(source: &mut Source<'_>) -> Column {
+    match source.below(6) {
+        5 => Column::Name("b".to_owned()),
+        4 => Column::Name("key".to_owned()),
+        number => Column::Number(number),
+    }
+}
+
+/// One text or two, each with line ends put into it: a piece is cut where so many bytes were read.
+fn texts(source: &mut Source<'_>) -> Vec<Vec<u8>> {
+    let inserts = [(); 2].map(|()| match source.one_in(2) {
+        true => (source.below(1 << 16), source.below(1 << 16)),
+        false => (0, 0),
+    });
+    let split = source.one_in(4).then(|| source.below(1 << 16));
+    let rest = source.rest();
+    let split = split.map_or(rest.len(), |at| at % (rest.len() + 1));
+    let mut texts = vec![rest[..split].to_vec(), rest[split..].to_vec()];
+    texts.retain(|text| !text.is_empty());
+    for (text, (at, count)) in texts.iter_mut().zip(inserts) {
+        let at = at % (text.len() + 1);
+        text.splice(at..at, std::iter::repeat_n(b'\n', count));
+    }
+    texts
+}
+
+/// What does not change the file.
+struct Machine {
+    threads: usize,
+    memory_bytes: u64,
+    read_len_max_bytes: usize,
+}
+
+impl Machine {
+    fn of(source: &mut Source<'_>) -> Machine {
+        let threads = 1 + source.below(3);
+        let memory_bytes = MEMORY_MIN_BYTES << (4 * source.below(2));
+        Machine { threads, memory_bytes, read_len_max_bytes: [1 << 20, 1 << 10, 7][source.below(3)] }
+    }
+
+    fn bake(&self, texts: &[Vec<u8>], output: &Path, options: &Options) -> Result<Report, BakeError> {
+        let mut options = options.clone();
+        options.threads = NonZero::new(self.threads);
+        options.memory_bytes = Some(self.memory_bytes);
+        let named = texts.iter().zip(["a", "b"]);
+        let inputs = named.map(|(text, name)| Input::reader(name, Chunks { text, len_max: self.read_len_max_bytes }));
+        bake::bake(inputs.collect(), output, &options, &mut |_| ())
+    }
+
+    /// A longer row may be refused.
+    fn row_len_max_bytes(&self) -> usize {
+        self.memory_bytes as usize / 8
+    }
+}
+
+/// Gives so many bytes at a time.
+struct Chunks<'t> {
+    text: &'t [u8],
+    len_max: usize,
+}
+
+impl Read for Chunks<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = buffer.len().min(self.len_max);
+        self.text.read(&mut buffer[..len])
+    }
+}
+
+/// Where a row is: its input, and its line.
+type Place = (String, u64);
+
+/// What is to come of a bake of delimited text.
+#[derive(Default)]
+struct Model {
+    rows: Vec<Row>,
+    bad_rows: u64,
+    /// The row, or the input, that is refused.
+    refused: Option<Place>,
+    /// Rows that take up much.
+    long: Vec<(Place, usize)>,
+}
+
+struct Row {
+    place: Place,
+    key: Vec<u8>,
+    value: Value,
+}
+
+#[derive(Clone, PartialEq)]
+enum Value {
+    Deleted,
+    Is(Vec<u8>),
+    /// Packed, which is not modelled.
+    Any,
+}
+
+struct Record {
+    line: u64,
+    fields: Vec<Vec<u8>>,
+    is_bad: bool,
+    len_bytes: usize,
+}
+
+/// Where the parts of a row are.
+struct Fields {
+    count: usize,
+    key: usize,
+    values: Vec<usize>,
+    delete: Option<usize>,
+}
+
+impl Model {
+    /// `None` for what has none: other formats, and bytes that do not separate fields.
+    fn of(options: &Options, texts: &[Vec<u8>]) -> Option<Model> {
+        let delimiter = match options.format {
+            Format::Delimited => options.delimiter.unwrap_or(b','),
+            Format::Tsv => options.delimiter.unwrap_or(b'\t'),
+            _ => return None,
+        };
+        let is_other = |text: &[u8]| {
+            let magics: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x89ZKV", b"\xfd7zX", b"PK\x03\x04"];
+            // A frame of Zstandard that is skipped.
+            magics.iter().any(|magic| text.starts_with(magic)) || text.get(1..4) == Some(b"\x2a\x4d\x18")
+        };
+        if b"\"\r\n".contains(&delimiter) || texts.iter().any(|text| is_other(text)) {
+            return None;
+        }
+        let mut model = Model::default();
+        for (text, name) in texts.iter().zip(["a", "b"]) {
+            if model.input(options, name, records(text, delimiter)).is_none() {
+                break;
+            }
+        }
+        Some(model)
+    }
+
+    fn refuse(&mut self, name: &str, line: u64) -> Option<()> {
+        self.refused = Some((name.to_owned(), line));
+        None
+    }
+
+    /// Takes the rows of an input. `None` if it is refused.
+    fn input(&mut self, options: &Options, name: &str, records: (Vec<Record>, Option<u64>)) -> Option<()> {
+        let (records, unclosed) = records;
+        let mut fields = None;
+        for record in records {
+            self.long.push(((name.to_owned(), record.line), record.len_bytes));
+            let is_first = fields.is_none();
+            if is_first && record.is_bad {
+                return self.refuse(name, record.line);
+            }
+            if is_first {
+                fields = Fields::of(options, &record.fields);
+            }
+            let Some(fields) = &fields else { return self.refuse(name, 0) };
+            if is_first && options.header {
+                continue;
+            }
+            match row(options, fields, &record) {
+                Some((key, value)) => {
+                    if options.shard.as_ref().is_none_or(|shard| shard.has(&of_kind(options.keys, &key))) {
+                        self.rows.push(Row { place: (name.to_owned(), record.line), key, value });
+                    }
+                }
+                None => {
+                    self.bad_rows += 1;
+                    let max = if let BadRows::Skip { max, .. } = options.bad_rows { max } else { 0 };
+                    if self.bad_rows > max {
+                        return self.refuse(name, record.line);
+                    }
+                }
+            }
+        }
+        match unclosed {
+            Some(line) => self.refuse(name, line),
+            None => Some(()),
+        }
+    }
+
+    fn check(&self, machine: &Machine, options: &Options, output: &Path, baked: Result<&Report, &BakeError>) {
+        let report = match baked {
+            Ok(report) => report,
+            Err(error) => return self.check_error(machine, options, error),
+        };
+        assert_eq!(self.refused, None, "a bad row was taken");
+        assert_eq!(report.bad_rows, self.bad_rows);
+        let is_decimal = |key: &[u8]| number(key).is_some_and(|number| number.to_string().as_bytes() == key);
+        let keys = match options.keys {
+            Keys::Auto if self.rows.iter().all(|row| is_decimal(&row.key)) => Keys::U64,
+            Keys::Auto => Keys::Bytes,
+            keys => keys,
+        };
+        let mut kept = BTreeMap::new();
+        for row in &self.rows {
+            match (options.duplicates, kept.entry(of_kind(keys, &row.key))) {
+                (_, std::collections::btree_map::Entry::Vacant(entry)) => drop(entry.insert(&row.value)),
+                (Duplicates::Error, _) => panic!("a duplicate was taken"),
+                (Duplicates::First, _) => {}
+                (Duplicates::Last, std::collections::btree_map::Entry::Occupied(mut entry)) => {
+                    entry.insert(&row.value);
+                }
+            }
+        }
+        kept.retain(|_, value| **value != Value::Deleted);
+        let store = Store::open(output).unwrap();
+        assert_eq!(store.key_kind(), if keys == Keys::U64 { KeyKind::U64 } else { KeyKind::Bytes });
+        assert_eq!(store.len(), kept.len());
+        for ((key, value), (expected, expected_value)) in store.iter().zip(kept) {
+            assert_eq!(key, expected);
+            assert!(*expected_value == Value::Any || *expected_value == Value::Is(value.to_vec()), "{key}");
+        }
+    }
+
+    fn check_error(&self, machine: &Machine, options: &Options, error: &BakeError) {
+        let same = |input: &String, line: &u64| Some((input.clone(), *line)) == self.refused;
+        let is_expected = match error {
+            BakeError::Row { input, line, fault: RowFault::Duplicate { .. } } => {
+                options.duplicates == Duplicates::Error && self.first_again(options) == Some((input.clone(), *line))
+            }
+            BakeError::Row { input, line, fault: RowFault::Endless { len_max_bytes } } => {
+                assert_eq!(*len_max_bytes, machine.row_len_max_bytes());
+                let mut long = self.long.iter().filter(|(_, len_bytes)| len_bytes > len_max_bytes);
+                long.any(|((name, at), _)| name == input && at == line) || same(input, line)
+            }
+            BakeError::Row { input, line, .. } | BakeError::BadRows { input, line, .. } => {
+                same(input, line) || same(input, &0)
+            }
+            BakeError::Columns { input, .. } => same(input, &0),
+            BakeError::ShardKeysUnknown => options.keys == Keys::Auto && options.shard.is_some(),
+            _ => false,
+        };
+        assert!(is_expected, "{error}: where {:?} was to be refused", self.refused);
+    }
+
+    /// The first row whose key was there before.
+    fn first_again(&self, options: &Options) -> Option<Place> {
+        let mut seen = BTreeSet::new();
+        let again = self.rows.iter().find(|row| !seen.insert(of_kind(options.keys, &row.key)));
+        again.map(|row| row.place.clone())
+    }
+}
+
+impl Fields {
+    fn of(options: &Options, first: &[Vec<u8>]) -> Option<Fields> {
+        let count = first.len();
+        let position = |column: &Column| match column {
+            Column::Number(number) => number.checked_sub(1).filter(|position| *position < count),
+            Column::Name(name) => {
+                let mut found = (0..count).filter(|at| options.header && first[*at] == name.as_bytes());
+                found.next().filter(|_| found.next().is_none())
+            }
+        };
+        let delete = match &options.delete_column {
+            Some(column) => Some(position(column)?),
+            None => None,
+        };
+        let others = |taken: Option<usize>| -> Vec<usize> {
+            (0..count).filter(|at| Some(*at) != taken && Some(*at) != delete).collect()
+        };
+        let (key, values) = match (&options.key, &options.value) {
+            (None, ValueSpec::Unnamed) => match others(None)[..] {
+                [key, value] => (key, vec![value]),
+                _ => return None,
+            },
+            (Some(key), ValueSpec::Unnamed) => match others(Some(position(key)?))[..] {
+                [value] => (position(key)?, vec![value]),
+                _ => return None,
+            },
+            (None, ValueSpec::Column(value)) => match others(Some(position(value)?))[..] {
+                [key] => (key, vec![position(value)?]),
+                _ => return None,
+            },
+            (Some(key), ValueSpec::Column(value)) => (position(key)?, vec![position(value)?]),
+            (None, ValueSpec::Packed(..)) => return None,
+            (Some(key), ValueSpec::Packed(values, _)) => {
+                (position(key)?, values.iter().map(position).collect::<Option<_>>()?)
+            }
+        };
+        Some(Fields { count, key, values, delete })
+    }
+}
+
+/// A row's key and value, if it is one.
+fn row(options: &Options, fields: &Fields, record: &Record) -> Option<(Vec<u8>, Value)> {
+    if record.is_bad || record.fields.len() != fields.count {
+        return None;
+    }
+    let key = &record.fields[fields.key];
+    match options.keys {
+        Keys::U64 => drop(number(key)?),
+        Keys::Bytes | Keys::Auto if key.is_empty() || key.len() > 65_535 => return None,
+        Keys::Bytes | Keys::Auto => {}
+    }
+    let word = fields.delete.map(|delete| record.fields[delete].to_ascii_lowercase());
+    let is_deleted = match word.as_deref() {
+        Some(b"1" | b"true" | b"t" | b"yes" | b"y") => true,
+        None | Some(b"" | b"0" | b"false" | b"f" | b"no" | b"n") => false,
+        Some(_) => return None,
+    };
+    if let ValueSpec::Packed(..) = options.value {
+        let is_text = fields.values.iter().all(|at| str::from_utf8(&record.fields[*at]).is_ok());
+        return is_text.then(|| (key.clone(), if is_deleted { Value::Deleted } else { Value::Any }));
+    }
+    let value = &record.fields[fields.values[0]];
+    let is_deleted = is_deleted || options.delete_marker.as_ref() == Some(value);
+    Some((key.clone(), if is_deleted { Value::Deleted } else { Value::Is(value.clone()) }))
+}
+
+fn of_kind(keys: Keys, key: &[u8]) -> Key<'_> {
+    match keys {
+        Keys::U64 => Key::U64(number(key).expect("looked at before")),
+        Keys::Bytes | Keys::Auto => Key::Bytes(key),
+    }
+}
+
+fn number(key: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(key).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// RFC 4180, byte by byte. All records, and the line of one at the end whose quote is not closed.
+fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let line_end = |at: usize| match &text[at..] {
+        [b'\n', ..] => Some(1),
+        [b'\r', b'\n', ..] => Some(2),
+        _ => None,
+    };
+    let (mut records, mut at, mut line) = (Vec::new(), 0, 1);
+    while at < text.len() {
+        if let Some(len) = line_end(at) {
+            (at, line) = (at + len, line + 1);
+            continue;
+        }
+        let (first_line, start) = (line, at);
+        let (mut fields, mut is_bad) = (vec![Vec::new()], false);
+        let mut may_open = true;
+        while at < text.len() && line_end(at).is_none() {
+            let field = fields.last_mut().expect("at least one");
+            match text[at] {
+                b'"' if may_open => {
+                    at += 1;
+                    loop {
+                        match text[at..] {
+                            [] => return (records, Some(first_line)),
+                            [b'"', b'"', ..] => (at, _) = (at + 2, field.push(b'"')),
+                            [b'"', ..] => break,
+                            [byte, ..] => {
+                                line += u64::from(byte == b'\n');
+                                (at, _) = (at + 1, field.push(byte));
+                            }
+                        }
+                    }
+                    at += 1;
+                    is_bad |= at < text.len() && text[at] != delimiter && line_end(at).is_none();
+                    may_open = false;
+                    continue;
+                }
+                byte if byte == delimiter => fields.push(Vec::new()),
+                byte => {
+                    is_bad |= byte == b'\r';
+                    field.push(byte);
+                }
+            }
+            may_open = text[at] == delimiter;
+            at += 1;
+        }
+        if let Some(len) = (at < text.len()).then(|| line_end(at)).flatten() {
+            (at, line) = (at + len, line + 1);
+        }
+        records.push(Record { line: first_line, fields, is_bad, len_bytes: at - start });
+    }
+    (records, None)
+}

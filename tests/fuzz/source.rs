@@ -1,0 +1,47 @@
+//! Choices out of bytes. Bytes that are used up are followed by zeros, so that any input makes a case.
+
+/// What is left of the bytes.
+pub(crate) struct Source<'a>(&'a [u8]);
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Source<'a> {
+        Source(bytes)
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    /// A number below a limit, which is at most 65,536.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        let high = if limit > 256 { usize::from(self.byte()) << 8 } else { 0 };
+        (high + usize::from(self.byte())) % limit
+    }
+
+    pub(crate) fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == count - 1
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.fill_with(|| self.byte());
+        u64::from_le_bytes(bytes)
+    }
+
+    pub(crate) fn bytes(&mut self, len_bytes: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len_bytes.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
