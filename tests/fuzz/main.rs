@@ -3,6 +3,8 @@
 #![cfg(feature = "cli")]
 
 mod csv;
+mod merge;
+mod rows;
 mod source;
 #[path = "../support/mod.rs"]
 mod support;
@@ -37,4 +39,10 @@ fn try_random(cases: usize, choices_len_bytes: usize, check: impl Fn(&[u8])) {
 fn any_text_is_baked_as_its_rows_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     try_random(400, 28, |data| csv::check(folder.path(), data));
+}
+
+#[test]
+fn a_merge_is_the_bake_of_what_a_map_has_in_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    try_random(150, 1000, |data| merge::check(folder.path(), data));
 }
