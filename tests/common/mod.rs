@@ -3,6 +3,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of this")]
 
+mod frames;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+pub use frames::answer;
 
 /// How long a test waits for what must happen, on however slow a machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -170,12 +174,6 @@ pub fn request(op: u32, key: u64) -> [u8; 16] {
 /// The requests for keys, one behind the other.
 pub fn gets(keys: impl IntoIterator<Item = u64>) -> Vec<u8> {
     keys.into_iter().flat_map(|key| request(GET, key)).collect()
-}
-
-/// An answer's bytes.
-pub fn answer(status: u32, value: &[u8]) -> Vec<u8> {
-    let len = u32::try_from(value.len()).unwrap();
-    [&status.to_be_bytes(), &len.to_be_bytes(), value].concat()
 }
 
 /// What a server that serves the model must answer to a Get.

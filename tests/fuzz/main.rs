@@ -2,10 +2,21 @@
 
 #![cfg(feature = "cli")]
 
+#[path = "../common/frames.rs"]
+mod common;
 mod csv;
 mod merge;
+mod native;
+mod open;
+#[path = "../wire/reference.rs"]
+mod reference;
 mod rows;
+mod served;
+mod session;
 mod source;
+#[expect(dead_code, reason = "its other half is the target resp")]
+#[path = "../resp/splits.rs"]
+mod splits;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -14,22 +25,34 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use support::Random;
 
 /// Pieces that, in a row, are now rows, now nearly rows.
-const PIECES: &[&[u8]] = &[
+#[rustfmt::skip]
+const ROWS: &[&[u8]] = &[
     b"1,one\n", b"2,two\r\n", b"key,b\n", b"3,", b"\n", b",", b"\"", b"\"\"", b"a\"b", b"\r", b"\r\n", b"-", b"7", b"007",
     b"18446744073709551615", b"18446744073709551616", b"\xef\xbb\xbf", b"\xff", b"x", b"\"4\",\"a\nb\"\n", b"5,\"c\"d\n",
     b"{\"key\":1,\"value\":\"x\"}\n", b"{\"key\":\"a\",\"value\":[1]}\n", b"\t", b"6\tsix\n", b"yes", b"8,\xc3\xa9,1\n",
 ];
 
-/// Cases of choices at random, and then pieces of some kind.
-fn try_random(cases: usize, choices_len_bytes: usize, check: impl Fn(&[u8])) {
+/// Pieces that, in a row, are now commands, now nearly commands.
+#[rustfmt::skip]
+const COMMANDS: &[&[u8]] = &[
+    b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n", b"GET k5\r\n", b"MGET 1 2 k3 99\n", b"ZKV.RANGE k1 k9 LIMIT 3\r\n", b"ZKV.FLOOR 7\r\n",
+    b"SCAN 0 MATCH *1* COUNT 7\r\n", b"KEYS *\r\n", b"HELLO 3\r\n", b"INFO\r\n", b"CLIENT LIST\r\n", b"COMMAND DOCS get\r\n",
+    b"GETRANGE 4 0 -2\r\n", b"EXISTS 1 k1\r\n", b"SET a b\r\n", b"FOO 'a b' \"\\x00\"\r\n", b"ECHO ", b"\r\n", b"*1\r\n", b"$4\r\nPING\r\n",
+    b"QUIT\r\n", b"RESET\r\n", b"*", b"$3\r\n", b"\"", b"\xff", b"*-1\r\n",
+];
+
+/// Cases of choices at random, and pieces behind them.
+fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: impl Fn(&[u8])) {
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     println!("seed {seed}");
     let mut random = Random(seed);
     for _ in 0..cases {
-        let mut data = random.bytes(choices_len_bytes);
-        let usual = 2 + random.below(PIECES.len() - 1);
-        for _ in 0..random.below(40) {
-            data.extend_from_slice(PIECES[random.below(usual)]);
+        let len = random.below(choices_len_bytes) + choices_len_bytes * usize::from(!pieces.is_empty());
+        let mut data = random.bytes(len);
+        if !pieces.is_empty() {
+            // Few kinds for the most part, so that text goes on past the first error.
+            let usual = 2 + random.below(pieces.len() - 1);
+            (0..random.below(40)).for_each(|_| data.extend_from_slice(pieces[random.below(usual)]));
         }
         check(&data);
     }
@@ -38,11 +61,30 @@ fn try_random(cases: usize, choices_len_bytes: usize, check: impl Fn(&[u8])) {
 #[test]
 fn any_text_is_baked_as_its_rows_or_refused() {
     let folder = tempfile::tempdir().unwrap();
-    try_random(400, 28, |data| csv::check(folder.path(), data));
+    try_random(400, 20, ROWS, |data| csv::check(folder.path(), data));
 }
 
 #[test]
 fn a_merge_is_the_bake_of_what_a_map_has_in_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    try_random(150, 1000, |data| merge::check(folder.path(), data));
+    try_random(150, 1000, &[], |data| merge::check(folder.path(), data));
+}
+
+#[test]
+fn any_file_is_refused_or_answers_as_its_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = open::Files::bake(folder.path());
+    try_random(4000, 40, &[], |data| open::check(&files, data));
+}
+
+#[test]
+fn any_native_stream_is_answered_as_documented_wherever_it_is_cut() {
+    let tables = native::Tables::start();
+    try_random(1500, 600, &[], |data| native::check(&tables, data));
+}
+
+#[test]
+fn any_redis_session_has_one_reply_a_command_wherever_it_is_cut() {
+    let tables = session::Tables::start();
+    try_random(1500, 11, COMMANDS, |data| session::check(&tables, data));
 }

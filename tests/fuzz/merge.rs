@@ -91,7 +91,7 @@ impl Case {
         };
         let is_text = source.one_in(2);
         let count = 1 + source.below(if is_text { 40 } else { 4 });
-        let mut rows = |source: &mut Source<'_>| {
+        let rows = |source: &mut Source<'_>| {
             let count = source.below(24);
             numbers.draw_rows(source, count)
         };

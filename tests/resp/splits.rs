@@ -7,10 +7,10 @@ use zero_kv::protocol::resp::{
 
 /// What a stream is read as.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Read {
-    commands: Vec<Vec<Vec<u8>>>,
+pub(crate) struct Read {
+    pub(crate) commands: Vec<Vec<Vec<u8>>>,
     consumed: usize,
-    error: Option<ProtocolError>,
+    pub(crate) error: Option<ProtocolError>,
 }
 
 /// Checks that the stream behind the first eight bytes of `data` is read the
@@ -26,7 +26,7 @@ pub(crate) fn check(data: &[u8]) {
 
 /// Reads `stream` as a connection would: what is not consumed comes again, with
 /// a piece of 1 to `piece_len_max` bytes more.
-fn read(stream: &[u8], piece_len_max: usize, random: &mut Random) -> Read {
+pub(crate) fn read(stream: &[u8], piece_len_max: usize, random: &mut Random) -> Read {
     let mut read = Read::default();
     let mut progress = Progress::default();
     let mut arrived = 0;

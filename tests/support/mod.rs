@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod encoder;
+pub(crate) mod records;
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};

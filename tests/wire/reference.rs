@@ -4,47 +4,47 @@
 //! same.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use zero_kv::bake::{self, Keys, Options};
 
-use super::common::{Server, answer};
+use crate::common::answer;
 
-pub(super) const GET: u32 = 0;
-pub(super) const EXISTS: u32 = 1;
-pub(super) const FLOOR: u32 = 2;
-pub(super) const CEILING: u32 = 3;
-pub(super) const RANGE: u32 = 4;
-pub(super) const COUNT: u32 = 5;
-pub(super) const INFO: u32 = 6;
-pub(super) const ROLLBACK: u32 = 8;
+pub(crate) const GET: u32 = 0;
+pub(crate) const EXISTS: u32 = 1;
+pub(crate) const FLOOR: u32 = 2;
+pub(crate) const CEILING: u32 = 3;
+pub(crate) const RANGE: u32 = 4;
+pub(crate) const COUNT: u32 = 5;
+pub(crate) const INFO: u32 = 6;
+pub(crate) const ROLLBACK: u32 = 8;
 /// Added to the op of a long request.
-pub(super) const LONG: u32 = 1 << 16;
+pub(crate) const LONG: u32 = 1 << 16;
 
-pub(super) const BACKWARD: u32 = 1;
-pub(super) const START: u32 = 2;
-pub(super) const START_EXCLUDED: u32 = 4;
-pub(super) const END: u32 = 8;
-pub(super) const END_EXCLUDED: u32 = 16;
-pub(super) const NUMBERS: u32 = 32;
+pub(crate) const BACKWARD: u32 = 1;
+pub(crate) const START: u32 = 2;
+pub(crate) const START_EXCLUDED: u32 = 4;
+pub(crate) const END: u32 = 8;
+pub(crate) const END_EXCLUDED: u32 = 16;
+pub(crate) const NUMBERS: u32 = 32;
 
-pub(super) const BODY_MAX_BYTES: usize = 131_086;
+pub(crate) const BODY_MAX_BYTES: usize = 131_086;
 const PAGE_RECORDS_MAX_BYTES: usize = 65_536;
 
 /// A table, a file of it, and the answers that it gives.
-pub(super) struct Reference {
-    pub(super) numbers: bool,
-    pub(super) rows: BTreeMap<Vec<u8>, Vec<u8>>,
+pub(crate) struct Reference {
+    pub(crate) numbers: bool,
+    pub(crate) rows: BTreeMap<Vec<u8>, Vec<u8>>,
     folder: TempDir,
 }
 
 impl Reference {
-    pub(super) fn of_numbers(rows: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Reference {
+    pub(crate) fn of_numbers(rows: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Reference {
         Reference::new(true, rows.into_iter().map(|(key, value)| (key.to_be_bytes().to_vec(), value)).collect())
     }
 
-    pub(super) fn of_bytes(rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Reference {
+    pub(crate) fn of_bytes(rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Reference {
         Reference::new(false, rows.into_iter().collect())
     }
 
@@ -54,45 +54,63 @@ impl Reference {
         Reference { numbers, rows, folder }
     }
 
-    pub(super) fn serve(&self) -> Server {
-        Server::start(&self.folder.path().join("storage.db"), &self.folder.path().join("s.sock"))
+    pub(crate) fn db(&self) -> PathBuf {
+        self.folder.path().join("storage.db")
     }
 
-    /// The answers to a stream of requests, of which the last may be cut short,
-    /// and whether the server closes the connection before its end.
-    pub(super) fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
+    /// A place for a socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("s.sock")
+    }
+
+    /// The same, of a stream that does not ask about the server.
+    pub(crate) fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
         self.answers_beside(stream, &[])
     }
 
-    /// The same. What a server says of itself is taken from the answers that were
-    /// found, if it is an answer at all.
-    pub(super) fn answers_beside(&self, mut stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
+    /// The answers to a stream of requests, of which the last may be cut short, and
+    /// whether the server closes the connection before its end. What a server says of
+    /// itself is taken from the answers that were found, if it is an answer at all.
+    pub(crate) fn answers_beside(&self, stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
+        let (each, closes) = self.each_answer(stream);
+        let mut answers = Vec::new();
+        for expected in each {
+            let about_server = || about_server(found.get(answers.len()..).unwrap_or_default());
+            let expected = expected.unwrap_or_else(about_server);
+            answers.extend(expected);
+        }
+        (answers, closes)
+    }
+
+    /// The answers to a stream of requests, of which the last may be cut short,
+    /// and whether the server closes the connection before its end. `None` is what
+    /// the server says of itself.
+    pub(crate) fn each_answer(&self, mut stream: &[u8]) -> (Vec<Option<Vec<u8>>>, bool) {
         let mut answers = Vec::new();
         while stream.len() >= 16 {
             let (op, length) = (number(&stream[..4]), number(&stream[4..8]) as usize);
             if !(1 << 16..1 << 24).contains(&op) {
                 let key = stream[8..16].to_vec();
                 stream = &stream[16..];
-                answers.extend(match op {
-                    INFO..=ROLLBACK => about_server(op, found.get(answers.len()..).unwrap_or_default()),
-                    _ if !self.numbers => answer(2, b""),
-                    GET..=CEILING => self.about_key(op, &key),
-                    _ => answer(2, b""),
+                answers.push(match op {
+                    INFO..=ROLLBACK => None,
+                    GET..=CEILING if self.numbers => Some(self.about_key(op, &key)),
+                    _ => Some(answer(2, b"")),
                 });
                 continue;
             }
             if length > BODY_MAX_BYTES {
-                answers.extend(answer(2, b""));
+                answers.push(Some(answer(2, b"")));
                 return (answers, true);
             }
             let Some(rest) = stream.get((8 + length).div_ceil(16) * 16..) else { break };
             let body = &stream[8..8 + length];
             stream = rest;
-            answers.extend(match op - LONG {
+            answers.push(Some(match op - LONG {
                 op @ GET..=CEILING if !self.numbers => self.about_key(op, body),
                 op @ (RANGE | COUNT) => self.about_range(op, body).unwrap_or_else(|| answer(2, b"")),
                 _ => answer(2, b""),
-            });
+            }));
         }
         (answers, false)
     }
@@ -175,26 +193,12 @@ impl Reference {
     }
 }
 
-/// What a server says of itself: a text, or the number of an attempt, or, if it
-/// is not to tell, an error.
-fn about_server(op: u32, found: &[u8]) -> Vec<u8> {
-    let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
-    let (status, length) = (number(status), number(length) as usize);
-    let said = found.get(8..8 + length).unwrap_or_default();
-    let is_answer = match op {
-        INFO => status == 0 && said.ends_with(b"\n") && str::from_utf8(said).is_ok(),
-        _ => status == 0 && length == 8 || status == 2 && length == 0,
-    };
-    assert!(is_answer, "op {op}: status {status}, {length} bytes: {}", said.escape_ascii());
-    answer(status, said)
-}
-
-pub(super) fn number(bytes: &[u8]) -> u32 {
+pub(crate) fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().unwrap())
 }
 
 /// A long request, with padding that is not zero.
-pub(super) fn long(op: u32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn long(op: u32, body: &[u8]) -> Vec<u8> {
     let mut request =
         [&(LONG | op).to_be_bytes()[..], &u32::try_from(body.len()).unwrap().to_be_bytes(), body].concat();
     request.resize(request.len().next_multiple_of(16), 0xee);
@@ -202,7 +206,7 @@ pub(super) fn long(op: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// The body of Range and Count.
-pub(super) fn range_body(flags: u32, limit: u32, start: &[u8], end: &[u8]) -> Vec<u8> {
+pub(crate) fn range_body(flags: u32, limit: u32, start: &[u8], end: &[u8]) -> Vec<u8> {
     let [start_len, end_len] = [start, end].map(|key| u32::try_from(key.len()).unwrap());
     let mut body: Vec<u8> = [flags, limit, start_len, end_len].into_iter().flat_map(u32::to_be_bytes).collect();
     body.extend_from_slice(start);
@@ -229,4 +233,16 @@ fn bake_to(path: &Path, numbers: bool, rows: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let mut options = Options::default();
     options.keys = if numbers { Keys::U64 } else { Keys::Bytes };
     bake::bake_csv(&text[..], path, &options, &mut |_| ()).unwrap();
+}
+
+/// What a server says of itself: a text, or the number of an attempt, or, if it
+/// is not to tell, an error.
+fn about_server(found: &[u8]) -> Vec<u8> {
+    let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
+    let (status, length) = (number(status), number(length) as usize);
+    let said = found.get(8..8 + length).unwrap_or_default();
+    let is_text = said.ends_with(b"\n") && str::from_utf8(said).is_ok();
+    let is_answer = status == 0 && (is_text || length == 8) || status == 2 && length == 0;
+    assert!(is_answer, "status {status}, {length} bytes: {}", said.escape_ascii());
+    answer(status, said)
 }

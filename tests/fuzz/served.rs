@@ -1,0 +1,71 @@
+//! A server in this process.
+
+use std::io::ErrorKind;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::num::NonZero;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use zero_kv::server::{Config, Server};
+
+/// How long an answer may take on however slow a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where it can be asked, as long as the process lives.
+pub(crate) struct Served {
+    socket: PathBuf,
+}
+
+/// A connection to it.
+pub(crate) struct Connection(UnixStream);
+
+impl Served {
+    pub(crate) fn start(db: &Path, socket: PathBuf) -> Served {
+        let config = Config {
+            socket: socket.clone(),
+            workers: NonZero::new(1),
+            spin: Some(Duration::ZERO),
+            ..Config::default()
+        };
+        let server = Server::bind(db, &config).unwrap();
+        thread::spawn(|| server.run(std::future::pending()));
+        Served { socket }
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Connection(stream)
+    }
+}
+
+impl Connection {
+    /// Sends bytes, which are few enough for the socket to take them all. A server that has closed takes none.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        match self.0.write_all(bytes) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            sent => sent.unwrap(),
+        }
+    }
+
+    pub(crate) fn read(&mut self, len_bytes: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len_bytes];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// All that comes once no more is sent.
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self.0.shutdown(Shutdown::Write).and_then(|()| self.0.read_to_end(&mut bytes)) {
+            // The server had bytes left to read.
+            Err(error) if [ErrorKind::ConnectionReset, ErrorKind::NotConnected].contains(&error.kind()) => {}
+            ended => drop(ended.unwrap()),
+        }
+        bytes
+    }
+}

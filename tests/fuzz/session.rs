@@ -1,0 +1,82 @@
+//! What must hold of any bytes that a client sends in the Redis protocol, through
+//! a whole session: each command has one reply, and the replies are the same
+//! however the bytes are cut.
+
+use zero_kv::protocol::resp::reply_len_bytes;
+
+use crate::reference::Reference;
+use crate::served::Served;
+use crate::source::Source;
+use crate::splits::{self, Random};
+
+/// Commands whose replies are about the moment, or this one connection.
+const OF_THE_MOMENT: [&[u8]; 6] = [b"INFO", b"CLIENT", b"HELLO", b"TIME", b"RANDOMKEY", b"COMMAND"];
+
+/// A table of either kind, each with its server.
+pub(crate) struct Tables(Vec<(Reference, Served)>);
+
+impl Tables {
+    pub(crate) fn start() -> Tables {
+        let value = |i: u8| vec![b'a' + i % 26; [0, 1, 7, 60, 5000, 70_000][usize::from(i) % 6]];
+        let tables = [
+            Reference::of_numbers((0..60).map(|i| (u64::from(i), value(i)))),
+            Reference::of_bytes((0..60).map(|i| (format!("k{i}").into_bytes(), value(i)))),
+        ];
+        let served = |table: Reference| {
+            let served = Served::start(&table.db(), table.socket());
+            (table, served)
+        };
+        Tables(tables.map(served).into())
+    }
+}
+
+/// Sends the bytes to one of the tables, whole and in pieces.
+pub(crate) fn check(tables: &Tables, data: &[u8]) {
+    let mut source = Source::new(data);
+    let (_, served) = &tables.0[source.below(tables.0.len())];
+    let (seed, piece_len_max) = (source.number(), 1 + source.below(300));
+    let stream = source.rest();
+    // A zero begins the other protocol.
+    if stream.is_empty() || stream[0] == 0 || stream.len() > 1 << 16 {
+        return;
+    }
+    let read = splits::read(stream, stream.len(), &mut Random::new(0));
+    let is = |command: &[Vec<u8>], name: &[u8]| command[0].eq_ignore_ascii_case(name);
+    let quits = read.commands.iter().position(|command| is(command, b"QUIT"));
+    let expected = quits.map_or(read.commands.len() + usize::from(read.error.is_some()), |at| at + 1);
+
+    let mut whole = served.connect();
+    whole.send(stream);
+    let whole = whole.end();
+    let whole = replies(&whole);
+    let mut pieces = served.connect();
+    let (mut rest, mut random) = (stream, Random::new(seed));
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at((1 + random.below(piece_len_max)).min(rest.len()));
+        pieces.send(piece);
+        rest = behind;
+    }
+    let pieces = pieces.end();
+    let pieces = replies(&pieces);
+    // Which replies were on their way when a connection is reset is for the system to say.
+    let is_reset = quits.is_some() || read.error.is_some();
+    for replies in [&whole, &pieces] {
+        assert!(replies.len() == expected || is_reset && replies.len() < expected, "{} replies", replies.len());
+    }
+    for ((command, whole), pieces) in read.commands.iter().zip(&whole).zip(&pieces) {
+        if !OF_THE_MOMENT.iter().any(|name| is(command, name)) {
+            assert!(whole == pieces, "another reply to {}", command[0].escape_ascii());
+        }
+    }
+}
+
+fn replies(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut replies = Vec::new();
+    while let Some(len_bytes) = reply_len_bytes(bytes).expect("replies") {
+        let (reply, rest) = bytes.split_at(len_bytes);
+        replies.push(reply);
+        bytes = rest;
+    }
+    assert!(bytes.is_empty(), "a reply was cut short");
+    replies
+}
