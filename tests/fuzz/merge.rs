@@ -70,6 +70,13 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
     assert_eq!(fs::read_dir(folder).unwrap().count(), files + new, "nothing is left behind");
     match (case.outcome(), baked) {
         (Some(outcome), Ok(report)) => case.check(&outcome, &report, &output, folder),
+        (_, Err(BakeError::TooManyTables { tables, tables_max })) => {
+            assert!(!case.is_text && tables == case.tables.len() && tables > tables_max);
+        }
+        (_, Err(BakeError::Row { line, fault: RowFault::Endless { len_max_bytes }, .. })) => {
+            let row = case.numbers.csv(&case.tables[case.row_on(line)]);
+            assert!(case.is_text && row.len() > len_max_bytes, "a row of {} bytes", row.len());
+        }
         (None, Err(error)) => case.check_refusal(&error, folder),
         (None, Ok(_)) => panic!("a duplicate was taken"),
         (Some(_), Err(error)) => panic!("{error}"),
