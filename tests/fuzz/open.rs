@@ -1,14 +1,18 @@
 //! What must hold of any bytes that are opened as a file: it is refused, or every
-//! lookup is answered from its records.
+//! lookup is answered from its records. Where these are looked at when a lookup
+//! touches them, a lookup in a file that was baked and then damaged gives what was
+//! baked, or an error.
 
+use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use zero_kv::{KeyKind, Store};
+use zero_kv::store::{OpenOptions, Verify};
+use zero_kv::{Key, KeyKind, LookupError, Store};
 
 use crate::rows::{Numbers, Rows};
 use crate::source::Source;
-use crate::support::encoder::{self, HEADER, SECTIONS, number, put, seal, seal_header};
+use crate::support::encoder::{self, DIGEST, HEADER, SECTIONS, number, put, seal, seal_header};
 use crate::support::records::assert_answers_as_its_records;
 
 /// Baked files, and the rows of each.
@@ -38,8 +42,8 @@ impl Files {
 /// Opens a file with changes that the bytes describe, or the bytes themselves.
 pub(crate) fn check(files: &Files, data: &[u8]) {
     let mut source = Source::new(data);
-    let (_, rows, good) = &files.good[source.below(files.good.len())];
-    let sealing = source.below(4);
+    let (numbers, rows, good) = &files.good[source.below(files.good.len())];
+    let (sealing, verify) = (source.below(4), [Verify::Full, Verify::Touch][source.below(2)]);
     let mut file = match source.one_in(16) {
         true => source.rest().to_vec(),
         false => good.clone(),
@@ -55,18 +59,101 @@ pub(crate) fn check(files: &Files, data: &[u8]) {
         }
     }
     fs::write(&files.path, &file).unwrap();
-    let Ok(store) = Store::open(&files.path) else { return };
+    let options = OpenOptions { verify, ..OpenOptions::default() };
+    let Ok(store) = Store::open_with(&files.path, &options, &mut |_| ()) else { return };
+    if verify == Verify::Touch {
+        // With this digest, it has the header that was baked, and all sums that follow from it.
+        let is_baked = file[DIGEST] == good[DIGEST];
+        return Touched { store: &store, numbers: *numbers, rows: rows.iter().collect(), is_baked }.ask();
+    }
     match store.key_kind() {
         KeyKind::U64 => {
             let keys = rows.keys().filter_map(|key| Some(u64::from_be_bytes(key[..].try_into().ok()?)));
             let keys: Vec<u64> = keys.flat_map(|key| [key, key.wrapping_add(1), key ^ 1 << 63]).collect();
             assert_answers_as_its_records(&store, &file, &keys);
         }
-        _ => {
-            let near = |key: &Vec<u8>| [key.clone(), [key, &b"\0"[..]].concat(), key[..key.len() - 1].to_vec()];
-            let keys: Vec<Vec<u8>> = rows.keys().flat_map(near).collect();
-            assert_answers_as_its_records(&store, &file, &keys);
+        _ => assert_answers_as_its_records(&store, &file, &rows.keys().flat_map(near).collect::<Vec<_>>()),
+    }
+}
+
+fn near(key: &Vec<u8>) -> [Vec<u8>; 3] {
+    [key.clone(), [key, &b"\0"[..]].concat(), key[..key.len() - 1].to_vec()]
+}
+
+/// A file of which blocks are looked at when they are touched.
+struct Touched<'t> {
+    store: &'t Store,
+    numbers: Numbers,
+    rows: Vec<(&'t Vec<u8>, &'t Vec<u8>)>,
+    /// Whether it is these rows that were baked; else it is a forgery, and may say anything, but must say it.
+    is_baked: bool,
+}
+
+impl Touched<'_> {
+    /// Every lookup there is.
+    fn ask(&self) {
+        let store = self.store;
+        let mut keys: Vec<Vec<u8>> = self.rows.iter().flat_map(|(key, _)| near(key)).collect();
+        // Of numbers, those that are one.
+        keys.retain(|key| !self.numbers.0 || key.len() == 8);
+        keys.extend(
+            self.rows.iter().filter(|_| self.numbers.0).map(|(key, _)| key.iter().map(|byte| byte ^ 1).collect()),
+        );
+        for key in &keys {
+            let (below, from) =
+                (self.rows.partition_point(|row| row.0 <= key), self.rows.partition_point(|row| row.0 < key));
+            let value = self.rows.get(from).filter(|row| row.0 == key).map(|row| &row.1[..]);
+            let asked = self.numbers.key(key);
+            self.is_right(store.get(asked), value);
+            self.is_right(store.contains(asked), value.is_some());
+            self.is_right(store.floor(asked), below.checked_sub(1).map(|row| self.row(row)));
+            self.is_right(store.ceiling(asked), (from < self.rows.len()).then(|| self.row(from)));
+            self.is_right(store.count(asked..), self.rows.len() - from);
+            self.is_right(store.count(..=asked), below);
+            if let Ok(range) = store.range(asked..) {
+                self.are_right(range, from..self.rows.len(), false);
+            }
+            if let Ok(range) = store.range(..=asked) {
+                self.are_right(range, 0..below, true);
+            }
         }
+        self.are_right(store.iter(), 0..self.rows.len(), false);
+        self.are_right(store.iter(), 0..self.rows.len(), true);
+        for row in 0..=store.len() {
+            self.is_right(store.row(row), (row < self.rows.len()).then(|| self.row(row)));
+        }
+        let asked: Vec<Key<'_>> = keys.iter().map(|key| self.numbers.key(key)).collect();
+        let mut answers = 0;
+        let outcome = store.get_many(&asked, |i, value| {
+            assert_eq!(i, answers);
+            answers += 1;
+            let expected = self.rows.iter().find(|row| *row.0 == keys[i]).map(|row| &row.1[..]);
+            assert!(!self.is_baked || value == expected, "{:?}", asked[i]);
+        });
+        assert!(outcome.is_err() || answers == keys.len());
+    }
+
+    fn row(&self, row: usize) -> (Key<'_>, &[u8]) {
+        let (key, value) = self.rows[row];
+        (self.numbers.key(key), value)
+    }
+
+    fn is_right<T: Debug + PartialEq>(&self, found: Result<T, LookupError>, expected: T) {
+        if self.is_baked {
+            assert!(found.as_ref() == Ok(&expected) || found == Err(LookupError::Damaged), "{found:?}: {expected:?}");
+        }
+    }
+
+    /// Rows are those that were baked, up to one that is damaged.
+    fn are_right(&self, mut found: zero_kv::store::Rows<'_>, expected: std::ops::Range<usize>, is_backward: bool) {
+        let mut left = expected;
+        while let Some(row) = if is_backward { found.next_back() } else { found.next() } {
+            if self.is_baked {
+                let expected = if is_backward { left.next_back() } else { left.next() };
+                assert!(expected.map(|at| self.row(at)) == Some(row), "another row");
+            }
+        }
+        assert!(!self.is_baked || left.is_empty() || found.outcome().is_err(), "rows were left out");
     }
 }
 
