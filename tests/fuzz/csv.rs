@@ -62,9 +62,9 @@ fn check_file(path: &Path, report: &Report) {
 fn options(source: &mut Source<'_>) -> Options {
     let mut options = Options::default();
     options.format = match source.below(8) {
-        0 => Format::JsonLines,
-        1 => Format::Tsv,
-        2 => Format::Auto,
+        7 => Format::JsonLines,
+        6 => Format::Tsv,
+        5 => Format::Auto,
         _ => Format::Delimited,
     };
     options.delimiter = [None, Some(source.byte())][usize::from(source.one_in(4))];
