@@ -11,6 +11,8 @@ use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, 
 use zero_kv::store::Unchecked;
 use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
+use crate::size::size;
+
 /// Bad rows that are put aside unless --max-bad-rows says how many.
 const BAD_ROWS_MAX: u64 = 1000;
 
@@ -416,22 +418,4 @@ fn delimiter(text: &str) -> Result<u8, String> {
 fn shard(text: &str) -> Result<(u32, u32), String> {
     let numbers = text.split_once('/').and_then(|(number, count)| Some((number.parse().ok()?, count.parse().ok()?)));
     numbers.ok_or_else(|| "a shard was expected, such as 1/4".to_owned())
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let unit = match text[digits..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err("a size was expected, such as 512MiB or 2GB".to_owned()),
-    };
-    let number: u64 = text[..digits].parse().map_err(|_| "a size was expected, such as 512MiB or 2GB".to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "more than can be counted".to_owned())
 }

@@ -5,6 +5,8 @@ mod files;
 mod progress;
 mod report;
 mod signals;
+#[path = "../../size.rs"]
+mod size;
 
 use std::fs::{self, Metadata};
 use std::io::{self, Write};
