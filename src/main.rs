@@ -1,5 +1,8 @@
 //! `kv_store`: serves a baked file over a Unix socket.
 
+mod kv_store;
+mod size;
+
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -16,6 +19,8 @@ use tracing_subscriber::EnvFilter;
 use zero_kv::server::{Check, Config, Control, MetricsAddress, Opened};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
+
+use kv_store::connections::LimitArgs;
 
 /// Serves a file that baker wrote to all processes of this machine.
 ///
@@ -71,6 +76,8 @@ struct Args {
     /// How log lines are written
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -149,6 +156,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         tcp_exposed: args.tcp_exposed,
         workers: args.workers,
         spin: args.spin.map(|us| Duration::from_micros(us.into())),
+        limits: args.limits.into(),
     };
     let opened = Opened::new(&args.db, &config)?;
     // From here on there may be a socket to remove, so a signal must not end the process at once.

@@ -48,8 +48,8 @@ fn answer_one(client: &Client, op: Op, answers: &mut Answers) -> Status {
     };
     match op {
         Op::Info => push(Snapshot::of(serving).info().as_bytes()),
-        Op::Reload if client.peer.is_admin => push(&serving.control.reload().to_be_bytes()),
-        Op::Rollback if client.peer.is_admin => push(&serving.control.rollback().to_be_bytes()),
+        Op::Reload if client.peer.is_admin() => push(&serving.control.reload().to_be_bytes()),
+        Op::Rollback if client.peer.is_admin() => push(&serving.control.rollback().to_be_bytes()),
         _ => {
             answers.push(ResponseHeader::bare(Status::Error).as_bytes());
             Status::Error

@@ -195,6 +195,11 @@ impl Unsent {
         self.sent_bytes == self.total_len_bytes
     }
 
+    /// The length of what is left.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.total_len_bytes - self.sent_bytes
+    }
+
     /// Forgets what was sent. Some memory is kept: a client that often reads late
     /// costs no allocation each time.
     pub(super) fn clear(&mut self) {

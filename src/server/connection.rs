@@ -10,18 +10,22 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
-use tracing::debug;
+use tracing::{debug, error};
 
 use super::answers::{Answers, Unsent};
 use super::generations::Pinned;
 use super::native;
+use super::panics;
 use super::pass::{Pass, Then};
+use super::peer::Peer;
 use super::redis;
-use super::shared::{Client, Peer, Shared};
+use super::shared::{Client, Shared};
+use super::timeouts::{Pulse, Waits};
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
@@ -96,7 +100,7 @@ impl Protocol {
     fn of(first: u8, client: &Client) -> Protocol {
         match first {
             0 => Protocol::Native,
-            _ => Protocol::Redis(Box::new(redis::Session::new(client.peer.address, &client.shared))),
+            _ => Protocol::Redis(Box::new(redis::Session::new(client.peer, &client.shared))),
         }
     }
 }
@@ -118,6 +122,8 @@ pub(super) struct Connection<S> {
     unsent: Option<Box<Unsent>>,
     /// Whether the worker counts this connection among those that owe.
     owes: bool,
+    /// What it is cut off by.
+    pulse: Arc<Pulse>,
 }
 
 /// What a turn has left to spend.
@@ -128,6 +134,7 @@ struct Turn {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, peer: Peer, shared: Arc<Shared>) -> Self {
+        let pulse = shared.timeouts.pulse(peer);
         Connection {
             stream,
             client: Client { peer, shared },
@@ -138,6 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             then: Then::Read,
             unsent: None,
             owes: false,
+            pulse,
         }
     }
 
@@ -146,11 +154,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
         let generation = self.generation.take().unwrap_or_else(|| self.client.shared.pin());
         let polled = self.poll_serve(cx, &generation, scratch);
-        let is_owed = self.then != Then::Read || self.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty());
-        if polled.is_pending() && (is_owed || (1..FULL_READS_MAX).contains(&self.full_reads)) {
-            self.generation = Some(generation);
+        if polled.is_pending() {
+            let waits = self.waits();
+            self.pulse.waits_for(waits);
+            let is_owed = matches!(waits, Waits::Turn | Waits::Client(_));
+            if is_owed || (1..FULL_READS_MAX).contains(&self.full_reads) {
+                self.generation = Some(generation);
+            }
         }
         polled
+    }
+
+    fn waits(&self) -> Waits {
+        match &self.unsent {
+            Some(unsent) if !unsent.is_empty() => Waits::Client(unsent.len_bytes()),
+            _ if self.then != Then::Read => Waits::Turn,
+            _ if self.held.is_empty() => Waits::Request,
+            _ => Waits::Rest(self.held.len()),
+        }
+    }
+
+    /// Notes that bytes came, or went.
+    fn moved(&self) {
+        self.client.shared.timeouts.moved(&self.pulse);
     }
 
     fn poll_serve(&mut self, cx: &mut Context<'_>, generation: &Pinned, scratch: &mut Scratch) -> Poll<io::Result<()>> {
@@ -178,6 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Ok(()));
             }
             self.client.shared.counters().read(read.len());
+            self.moved();
             if self.held.is_empty() {
                 let (taken_bytes, polled) = self.poll_answer(cx, generation, read, answers, &mut turn);
                 self.held.extend_from_slice(&read[taken_bytes..]);
@@ -249,6 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         while sent_bytes < answers.total_len_bytes() {
             let stream = Pin::new(&mut self.stream);
             let polled = answers.with_unsent(&generation.store, sent_bytes, |unsent| write(stream, cx, unsent))?;
+            self.moved();
             match polled {
                 Poll::Ready(sent) => {
                     let sent = sent?;
@@ -277,6 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let stream = Pin::new(&mut self.stream);
             let sent = ready!(unsent.with(&generation.store, answers.stage(), |unsent| write(stream, cx, unsent))?)?;
             self.client.shared.counters().written(sent);
+            self.client.shared.timeouts.moved(&self.pulse);
             unsent.sent(sent);
         }
         unsent.clear();
@@ -291,6 +320,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl<S> Connection<S> {
+    fn has_panicked(&self, panic: &str) {
+        let serving = &self.client.shared.serving;
+        serving.totals.panics.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = serving.panics_logged.line() {
+            error!(peer = %self.client.peer, left_out, "a fault of this server ended a connection: panic at {panic}");
+        }
+    }
+
     fn owes_no_more(&mut self) {
         if std::mem::take(&mut self.owes) {
             self.client.shared.owes_no_more();
@@ -309,12 +346,26 @@ fn write<S: AsyncWrite>(stream: Pin<&mut S>, cx: &mut Context<'_>, pieces: &[io:
     }
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
+    /// Has it served, until it ends or its time-outs end it.
+    pub(super) fn spawn(self) {
+        let (shared, pulse) = (Arc::clone(&self.client.shared), Arc::clone(&self.pulse));
+        shared.timeouts.watch(pulse, tokio::spawn(self).abort_handle());
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let served = ready!(SCRATCH.with_borrow_mut(|scratch| self.poll_turn(cx, scratch)));
-        if let Err(error) = served {
+        let caught = panics::catch(|| SCRATCH.with_borrow_mut(|scratch| self.poll_turn(cx, scratch)));
+        let polled = caught.unwrap_or_else(|panic| {
+            // What it left half done there is not used again.
+            SCRATCH.replace(Scratch::new());
+            self.has_panicked(&panic);
+            Poll::Ready(Ok(()))
+        });
+        if let Err(error) = ready!(polled) {
             debug!("a connection ended: {error}");
         }
         Poll::Ready(())
@@ -324,9 +375,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.owes_no_more();
+        self.client.shared.timeouts.forget(&self.pulse);
         self.client.shared.connection_closed();
     }
 }
+
 #[cfg(all(test, feature = "bake"))]
 mod tests {
     use std::io::{Read, Write};
@@ -424,3 +477,7 @@ mod tests {
         });
     }
 }
+
+#[cfg(all(test, feature = "bake"))]
+#[path = "connection_panics.rs"]
+mod panic_tests;

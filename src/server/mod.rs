@@ -15,16 +15,21 @@ mod connection;
 mod counters;
 mod generations;
 mod leases;
+mod limits;
 mod listener;
+mod log_limit;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod native;
+mod panics;
 mod pass;
+mod peer;
 mod redis;
 mod residency;
 mod shared;
 mod snapshot;
 mod spin;
+mod timeouts;
 mod worker;
 
 use std::future::Future;
@@ -33,18 +38,20 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::DEFAULT_SOCKET;
 use crate::store::{OpenOptions, Verify, survive_bus_errors};
 pub use answers::Answers;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{Generation, Plan, Source, Supervisor, Told};
+pub use limits::Limits;
 use listener::Listener;
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
@@ -81,6 +88,9 @@ pub enum ServerError {
         /// What is in the way, and what to do.
         problem: String,
     },
+    /// A limit cannot be kept.
+    #[error("{0}")]
+    Limits(String),
     /// A thread or runtime cannot be started.
     #[error("starting a worker: {0}")]
     Worker(io::Error),
@@ -129,6 +139,8 @@ pub struct Config {
     /// How long a worker polls after an answer before it sleeps. Zero: it sleeps
     /// at once. `None`: [`SPIN`], or zero on one processor.
     pub spin: Option<Duration>,
+    /// What clients may take.
+    pub limits: Limits,
 }
 
 impl Default for Config {
@@ -144,6 +156,7 @@ impl Default for Config {
             tcp_exposed: false,
             workers: None,
             spin: None,
+            limits: Limits::default(),
         }
     }
 }
@@ -177,11 +190,13 @@ impl Opened {
     /// [`ServerError::Socket`], [`ServerError::Tcp`].
     pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
         let Opened { source, generation } = self;
+        config.limits.check().map_err(ServerError::Limits)?;
         let tcp = config.tcp.map(|address| listen_on_tcp(address, config.tcp_exposed)).transpose()?;
         let listener = Listener::bind(&config.socket)?;
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
         let told = Told::new(Arc::default());
         let spin = config.spin.unwrap_or_else(default_spin);
+        let limits = config.limits.clone();
         Ok(Server {
             source,
             generation,
@@ -190,6 +205,7 @@ impl Opened {
             tcp,
             workers,
             spin,
+            limits,
             #[cfg(feature = "metrics")]
             metrics: None,
         })
@@ -207,6 +223,7 @@ pub struct Server {
     spin: Duration,
     #[cfg(feature = "metrics")]
     metrics: Option<metrics::Endpoint>,
+    limits: Limits,
 }
 
 impl Server {
@@ -285,7 +302,13 @@ impl Server {
             socket,
             tcp: tcp_address,
             workers: self.workers,
+            limits: self.limits,
         }));
+        let (wanted, borne) = (serving.connections_max, limits::connections_borne(self.workers));
+        if wanted > borne {
+            warn!("{wanted} connections take more descriptors than the limit leaves, {borne}: raise it (ulimit -n)");
+        }
+        panics::take_over();
         let workers: Vec<Worker> = (0..self.workers)
             .map(|number| Worker::start(number, &serving, self.spin))
             .collect::<io::Result<_>>()
@@ -311,8 +334,8 @@ impl Server {
             info!(generation = generation.number, digest, rows, workers = workers.len(), "ready on {path}{on_tcp}");
             drop(generation);
             tokio::select! {
-                () = accept(&workers, async || Ok(Accepted::Unix(unix.accept().await?.0.into_std()?))) => {}
-                () = accept_tcp(tcp, &workers) => {}
+                () = accept(&serving, &workers, async || Accepted::unix(unix.accept().await?.0)) => {}
+                () = accept_tcp(tcp, &serving, &workers) => {}
                 () = stop => {}
             }
             Ok(())
@@ -368,18 +391,19 @@ fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<StdTcpListener, S
     listening.map_err(|error| refuse(format!("cannot listen: {error}: choose another address with --tcp")))
 }
 
-async fn accept_tcp(listener: Option<TcpListener>, workers: &[Worker]) {
+async fn accept_tcp(listener: Option<TcpListener>, serving: &Serving, workers: &[Worker]) {
     match listener {
-        Some(listener) => accept(workers, async || Ok(Accepted::Tcp(listener.accept().await?.0.into_std()?))).await,
+        Some(listener) => accept(serving, workers, async || Accepted::tcp(listener.accept().await?)).await,
         None => std::future::pending().await,
     }
 }
 
 /// Gives each connection to the worker that has the fewest.
-async fn accept(workers: &[Worker], next: impl AsyncFn() -> io::Result<Accepted>) {
+async fn accept(serving: &Serving, workers: &[Worker], next: impl AsyncFn() -> io::Result<Accepted>) {
     let mut failing = false;
     loop {
         match (next().await, workers.iter().min_by_key(|worker| worker.connections())) {
+            (Ok(stream), _) if connections(workers) >= serving.connections_max as u64 => refuse(serving, &stream),
             (Ok(stream), Some(worker)) => {
                 if std::mem::take(&mut failing) {
                     info!("connections are accepted again");
@@ -387,6 +411,8 @@ async fn accept(workers: &[Worker], next: impl AsyncFn() -> io::Result<Accepted>
                 worker.take(stream);
             }
             (Ok(_), None) => {}
+            // The client has gone already.
+            (Err(error), _) if error.kind() == io::ErrorKind::ConnectionAborted => debug!("not accepted: {error}"),
             (Err(error), _) => {
                 if !std::mem::replace(&mut failing, true) {
                     warn!("cannot accept a connection: {error}: trying again every {} ms", ACCEPT_RETRY.as_millis());
@@ -394,5 +420,19 @@ async fn accept(workers: &[Worker], next: impl AsyncFn() -> io::Result<Accepted>
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
+    }
+}
+
+fn connections(workers: &[Worker]) -> u64 {
+    workers.iter().map(Worker::connections).sum()
+}
+
+/// What it would have spoken is not known, and a refusal in one protocol would be
+/// a wrong answer in the other: it is closed without a word.
+fn refuse(serving: &Serving, stream: &Accepted) {
+    serving.totals.refused.fetch_add(1, Ordering::Relaxed);
+    if let Some(left_out) = serving.refusals_logged.line() {
+        let (peer, max) = (stream.peer, serving.connections_max);
+        warn!(%peer, left_out, "refused: {max} connections are there already (--max-connections)");
     }
 }

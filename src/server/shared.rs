@@ -11,9 +11,13 @@ use tokio::sync::Notify;
 
 use super::counters::{Counters, Sums, Totals};
 use super::generations::{Control, Generation, Pinned, Slot, Source};
+use super::limits::Limits;
+use super::log_limit::LogLimit;
+use super::peer::Peer;
 use super::redis::Clients;
 use super::residency::Residency;
 use super::spin::Spin;
+use super::timeouts::Timeouts;
 
 /// What all workers of a server share.
 pub(super) struct Serving {
@@ -32,6 +36,14 @@ pub(super) struct Serving {
     /// Where clients connect.
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
+    pub(super) limits: Limits,
+    /// Connections at a time.
+    pub(super) connections_max: usize,
+    /// What is logged of connections that were not let in, that sent too long a
+    /// command, and that ended in a panic.
+    pub(super) refusals_logged: LogLimit,
+    pub(super) buffers_logged: LogLimit,
+    pub(super) panics_logged: LogLimit,
     pub(super) started: Instant,
     /// Who speaks the Redis protocol.
     pub(super) clients: Clients,
@@ -48,11 +60,12 @@ pub(super) struct Beginning {
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
     pub(super) workers: usize,
+    pub(super) limits: Limits,
 }
 
 impl Serving {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { generation, control, totals, source, socket, tcp, workers } = beginning;
+        let Beginning { generation, control, totals, source, socket, tcp, workers, limits } = beginning;
         let current = Arc::new(generation);
         let slots = std::iter::repeat_with(|| Slot::new(&current)).take(workers).collect();
         Serving {
@@ -64,6 +77,11 @@ impl Serving {
             residency: Residency::default(),
             socket,
             tcp,
+            connections_max: limits.connections_max(workers),
+            limits,
+            refusals_logged: LogLimit::default(),
+            buffers_logged: LogLimit::default(),
+            panics_logged: LogLimit::default(),
             started: Instant::now(),
             clients: Clients::default(),
             totals,
@@ -104,16 +122,6 @@ impl Serving {
     }
 }
 
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Peer {
-    /// Where it is, if it came over TCP.
-    pub(super) address: Option<SocketAddr>,
-    /// Whether it may have another generation served: it is root, or the user that
-    /// the server runs as.
-    pub(super) is_admin: bool,
-}
-
 /// A connection, as protocols see it.
 pub(super) struct Client {
     pub(super) peer: Peer,
@@ -129,6 +137,8 @@ pub(super) struct Shared {
     owing: AtomicUsize,
     stopping: AtomicBool,
     nothing_owed: Notify,
+    /// What cuts its connections off.
+    pub(super) timeouts: Timeouts,
     /// If the worker is to poll before it sleeps.
     pub(super) spin: Option<Arc<Spin>>,
 }
@@ -136,12 +146,14 @@ pub(super) struct Shared {
 impl Shared {
     /// Of the worker with this number, one of those that `serving` has counters for.
     pub(super) fn new(serving: Arc<Serving>, number: usize, spin: Duration) -> Self {
+        let timeouts = Timeouts::new(&serving.limits);
         Shared {
             serving,
             number,
             owing: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             nothing_owed: Notify::new(),
+            timeouts,
             spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
         }
     }
@@ -223,6 +235,7 @@ pub(super) mod tests {
             socket: "s.sock".into(),
             tcp: None,
             workers: 1,
+            limits: config.limits.clone(),
         });
         Arc::new(Shared::new(Arc::new(serving), 0, Duration::ZERO))
     }

@@ -1,28 +1,52 @@
 //! Threads that answer: each has a runtime, its connections and its buffers.
 
 use std::io;
+use std::net::SocketAddr;
 use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::connection::Connection;
-use super::shared::{Peer, Serving, Shared};
+use super::peer::Peer;
+use super::shared::{Serving, Shared};
 
 /// How long a stopping worker waits for clients to take their answers.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// What tells that a TCP client is gone, if nothing else does: it is asked when it was silent
+/// for so long, so many times, and so long apart.
+const KEEP_ALIVE: Duration = Duration::from_secs(120);
+const KEEP_ALIVE_PROBES: u32 = 3;
+const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(20);
+
 /// A connection that was accepted, on its way to the runtime that serves it.
-pub(super) enum Accepted {
+pub(super) struct Accepted {
+    stream: Stream,
+    pub(super) peer: Peer,
+}
+
+enum Stream {
     Unix(StdUnixStream),
     Tcp(StdTcpStream),
+}
+
+impl Accepted {
+    pub(super) fn unix(stream: UnixStream) -> io::Result<Accepted> {
+        let peer = Peer::of(&stream);
+        Ok(Accepted { stream: Stream::Unix(stream.into_std()?), peer })
+    }
+
+    pub(super) fn tcp((stream, address): (TcpStream, SocketAddr)) -> io::Result<Accepted> {
+        Ok(Accepted { stream: Stream::Tcp(stream.into_std()?), peer: Peer::Tcp(address) })
+    }
 }
 
 /// A running worker.
@@ -68,6 +92,8 @@ async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>) {
     if let Some(spin) = shared.spin.clone() {
         tokio::spawn(async move { spin.run().await });
     }
+    let of_worker = Arc::clone(&shared);
+    tokio::spawn(async move { of_worker.timeouts.run(&of_worker.serving.totals).await });
     while let Some(stream) = streams.recv().await {
         if let Err(error) = spawn(stream, &shared) {
             shared.connection_closed();
@@ -78,26 +104,27 @@ async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>) {
     let _ = tokio::time::timeout(DRAIN, shared.stop()).await;
 }
 
-fn spawn(stream: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
+fn spawn(Accepted { stream, peer }: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
     match stream {
-        Accepted::Unix(stream) => {
-            stream.set_nonblocking(true)?;
-            let peer = Peer { address: None, is_admin: is_admin(&stream) };
-            tokio::spawn(Connection::new(UnixStream::from_std(stream)?, peer, Arc::clone(shared)));
-        }
-        Accepted::Tcp(stream) => {
-            stream.set_nonblocking(true)?;
-            // Answers go out whole; none waits for the one after it.
-            stream.set_nodelay(true)?;
-            let peer = Peer { address: Some(stream.peer_addr()?), is_admin: false };
-            tokio::spawn(Connection::new(TcpStream::from_std(stream)?, peer, Arc::clone(shared)));
+        Stream::Unix(stream) => Connection::new(UnixStream::from_std(stream)?, peer, Arc::clone(shared)).spawn(),
+        Stream::Tcp(stream) => {
+            if let Err(error) = set_options(&stream) {
+                debug!(%peer, "a connection stays without its options: {error}");
+            }
+            Connection::new(TcpStream::from_std(stream)?, peer, Arc::clone(shared)).spawn();
         }
     }
     Ok(())
 }
 
-/// Whether a client may have another generation served: root, and the server's own user.
-fn is_admin(stream: &StdUnixStream) -> bool {
-    let ours = rustix::process::geteuid();
-    socket_peercred(stream).is_ok_and(|theirs| theirs.uid.is_root() || theirs.uid == ours)
+fn set_options(stream: &StdTcpStream) -> io::Result<()> {
+    // Answers go out whole; none waits for the one after it.
+    stream.set_nodelay(true)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_PAUSE)?;
+    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    // The same for answers that are on their way, which are not probes.
+    let gone_after = KEEP_ALIVE + KEEP_ALIVE_PAUSE * KEEP_ALIVE_PROBES;
+    Ok(sockopt::set_tcp_user_timeout(stream, gone_after.as_millis() as u32)?)
 }

@@ -53,7 +53,7 @@ impl Clients {
         self.connected().remove(&client.id);
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::server) fn count(&self) -> usize {
         self.connected().len()
     }
 

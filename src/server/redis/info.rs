@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Out;
 use super::keyspace::PATTERN_LEN_MAX_BYTES;
-use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Glob};
+use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, Glob};
 use crate::server::shared::{Serving, Shared};
 use crate::server::snapshot::{Snapshot, VERSION};
 
@@ -79,6 +79,7 @@ fn clients(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)
         ("connected_clients", snapshot.sums.connections.to_string()),
         ("redis_protocol_clients", serving.clients.count().to_string()),
         ("blocked_clients", "0".to_owned()),
+        ("maxclients", serving.connections_max.to_string()),
     ]
 }
 
@@ -138,8 +139,9 @@ fn settings(serving: &Serving) -> Vec<(&'static str, String)> {
     let text = str::to_owned;
     vec![
         ("appendonly", text("no")),
-        ("client-query-buffer-limit", COMMAND_LEN_MAX_BYTES.to_string()),
+        ("client-query-buffer-limit", serving.limits.buffer_max_bytes.to_string()),
         ("databases", text("1")),
+        ("maxclients", serving.connections_max.to_string()),
         ("maxmemory", text("0")),
         ("maxmemory-policy", text("noeviction")),
         ("notify-keyspace-events", text("")),
@@ -147,7 +149,7 @@ fn settings(serving: &Serving) -> Vec<(&'static str, String)> {
         ("proto-max-bulk-len", BULK_LEN_MAX_BYTES.to_string()),
         ("requirepass", text("")),
         ("save", text("")),
-        ("timeout", text("0")),
+        ("timeout", serving.limits.idle_timeout.as_secs().to_string()),
         ("unixsocket", serving.socket.display().to_string()),
     ]
 }

@@ -20,12 +20,14 @@ mod text;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
 use std::sync::Arc;
+
+use tracing::warn;
 
 use super::answers::Answers;
 use super::generations::Generation;
 use super::pass::{Pass, Then};
+use super::peer::Peer;
 use super::shared::Shared;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Command, Parsed, Progress, Reply, Version, parse};
@@ -42,6 +44,7 @@ const LOOKED_AT_MAX: usize = 10_000;
 /// What a connection that speaks the Redis protocol remembers.
 pub(super) struct Session {
     shared: Arc<Shared>,
+    peer: Peer,
     client: Arc<Client>,
     state: State,
     /// The state when the last pass began.
@@ -92,10 +95,11 @@ impl Counted {
 }
 
 impl Session {
-    pub(super) fn new(peer: Option<SocketAddr>, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(peer: Peer, shared: &Arc<Shared>) -> Self {
         Session {
             shared: Arc::clone(shared),
-            client: shared.serving.clients.enter(peer),
+            peer,
+            client: shared.serving.clients.enter(peer.address()),
             state: State::default(),
             kept: State::default(),
             random: RandomState::new().build_hasher().finish(),
@@ -166,6 +170,10 @@ impl Session {
                     taken_bytes += len_bytes;
                     continue;
                 }
+                Ok(Parsed::Incomplete) if rest.len() > self.shared.serving.limits.buffer_max_bytes => {
+                    self.refuse_long(answers);
+                    return Pass { taken_bytes: input.len(), then: Then::Close };
+                }
                 Ok(Parsed::Incomplete) => return Pass { taken_bytes, then: Then::Read },
                 Err(error) => {
                     Reply::new(answers, self.state.version).error(format!("ERR {error}"));
@@ -178,6 +186,19 @@ impl Session {
                 Outcome::Work(work) => self.state.running = Some(Running { line, len_bytes, work }),
                 Outcome::Close => return Pass { taken_bytes: input.len(), then: Then::Close },
             }
+        }
+    }
+
+    /// Answers a command that is longer than may wait here.
+    fn refuse_long(&mut self, answers: &mut Answers) {
+        let serving = &self.shared.serving;
+        let limit = serving.limits.buffer_max_bytes;
+        (self.counted.commands, self.counted.errors) = (self.counted.commands + 1, self.counted.errors + 1);
+        let error = format!("ERR Protocol error: too big command, the limit is {limit} bytes");
+        Reply::new(answers, self.state.version).error(error);
+        if let Some(left_out) = serving.buffers_logged.line() {
+            let peer = self.peer;
+            warn!(%peer, left_out, "cut off: a command was not whole within the buffer of {limit} bytes (--buffer)");
         }
     }
 
@@ -210,7 +231,7 @@ mod tests {
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
         let shared = shared_over(&db, &Config::default());
-        let session = Session::new(None, &shared);
+        let session = Session::new(Peer::default(), &shared);
         (folder, shared, session)
     }
 

@@ -1,0 +1,39 @@
+//! What clients may take, as the command line has it.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use zero_kv::server::Limits;
+
+use crate::size::size;
+
+const BUFFER_HELP: &str = "Bytes of a Redis command that one connection may have waiting until it is whole, from 256KiB to \
+                           4MiB: above it the client gets an error and is cut off";
+
+#[derive(clap::Args)]
+pub(crate) struct LimitArgs {
+    /// Connections at a time; one more is closed at once [default: what the limit of descriptors
+    /// leaves, at most 16384]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroUsize>,
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4MiB", help = BUFFER_HELP)]
+    buffer: u64,
+    /// Cut off a client that asks for nothing for so long; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    idle_timeout: u32,
+    /// Cut off a client that takes no byte of its answers, or sends no byte of a request that it
+    /// has begun, for so long; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    stall_timeout: u32,
+}
+
+impl From<LimitArgs> for Limits {
+    fn from(args: LimitArgs) -> Limits {
+        Limits {
+            connections_max: args.max_connections,
+            buffer_max_bytes: usize::try_from(args.buffer).unwrap_or(usize::MAX),
+            idle_timeout: Duration::from_secs(args.idle_timeout.into()),
+            stall_timeout: Duration::from_secs(args.stall_timeout.into()),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What `kv_store` is made of beside the library.
+
+pub(crate) mod connections;

@@ -1,0 +1,111 @@
+//! A panic ends one connection, wherever it happens, and nothing else.
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::bake::{Options, bake_csv};
+use crate::protocol::native::{Op, Request};
+use crate::server::Config;
+use crate::server::shared::tests::shared_over;
+
+/// A stream that panics after so many calls, and takes few bytes at a time.
+struct Panics {
+    stream: UnixStream,
+    calls_left: usize,
+}
+
+impl Panics {
+    fn call(&mut self) -> Pin<&mut UnixStream> {
+        self.calls_left = self.calls_left.checked_sub(1).expect("no more calls");
+        Pin::new(&mut self.stream)
+    }
+}
+
+impl AsyncRead for Panics {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.call().poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Panics {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.call().poll_write(cx, &bytes[..bytes.len().min(5000)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.call().poll_write(cx, pieces.iter().find(|piece| !piece.is_empty()).expect("something to send"))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.call().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.call().poll_shutdown(cx)
+    }
+}
+
+/// Requests for values long and short, and their answers: those of both protocols.
+fn pipelines() -> [Vec<u8>; 2] {
+    let keys = || (0..200_u64).map(|i| i % 12);
+    let native = keys().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();
+    let redis = keys().flat_map(|key| format!("GET {key}\r\n").into_bytes()).collect();
+    [native, redis]
+}
+
+async fn ask(client: &mut UnixStream, key: u64, value: &str) {
+    client.write_all(Request::new(Op::Get, key).as_bytes()).await.unwrap();
+    let mut answer = vec![0; 8 + value.len()];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer[8..], value.as_bytes());
+}
+
+#[test]
+fn a_panic_ends_its_connection_and_no_other() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let folder = tempfile::tempdir().unwrap();
+    let value = |key: u64| format!("{key}").repeat(1 + key as usize * key as usize * 500);
+    let csv: String = (0..10).map(|key| format!("{key},{}\n", value(key))).collect();
+    let db = folder.path().join("storage.db");
+    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    let shared = shared_over(&db, &Config::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    panics::take_over();
+    runtime.block_on(async {
+        let connect = |calls_left: usize| {
+            let (client, stream) = UnixStream::pair().unwrap();
+            shared.connection_opened();
+            Connection::new(Panics { stream, calls_left }, Peer::default(), Arc::clone(&shared)).spawn();
+            client
+        };
+        let mut other = connect(usize::MAX);
+        let pinned = || Arc::strong_count(&shared.pin());
+        let mut panics = 0;
+        // From the first read on, then in writes, half of which are of answers that were kept.
+        for (calls_left, requests) in (0..40).flat_map(|calls_left| pipelines().map(|requests| (calls_left, requests)))
+        {
+            let client = connect(calls_left);
+            let (mut reader, mut writer) = client.into_split();
+            let mut answers = Vec::new();
+            // The connection may end before all is sent, and then the answers end in an error.
+            let _ = writer.write_all(&requests).await;
+            let _ = timeout(PATIENCE, reader.read_to_end(&mut answers)).await.unwrap();
+            panics += 1;
+            assert_eq!(shared.serving.totals.panics.load(Ordering::Relaxed), panics, "{calls_left}");
+            ask(&mut other, 9, &value(9)).await;
+            ask(&mut other, 3, &value(3)).await;
+            assert_eq!((shared.connections(), shared.serving.clients.count(), pinned()), (1, 0, 2), "{calls_left}");
+        }
+        timeout(PATIENCE, shared.stop()).await.expect("nothing is owed");
+    });
+}

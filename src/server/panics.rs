@@ -1,0 +1,79 @@
+//! Panics that end one connection, and not the worker that serves it.
+//!
+//! In: something to run. Out: what came of it, or where it panicked and why. What
+//! the panic left half done is for the caller to throw away.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::sync::Once;
+
+thread_local! {
+    /// Whether a panic of this thread is caught here.
+    static CATCHES: Cell<bool> = const { Cell::new(false) };
+    /// Where and why it did.
+    static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From here on panics that [`catch`] catches are told to its caller alone, who
+/// logs them in one line; with RUST_BACKTRACE set they are printed as well. Other
+/// panics are handled as before.
+pub(super) fn take_over() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let others = panic::take_hook();
+        let prints = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
+        panic::set_hook(Box::new(move |info| {
+            if CATCHES.get() {
+                CAUGHT.set(Some(describe(info)));
+            }
+            if !CATCHES.get() || prints {
+                others(info);
+            }
+        }));
+    });
+}
+
+/// Runs `run`.
+///
+/// # Errors
+/// Where it panicked, if [`take_over`] was called, and why.
+#[inline]
+pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    CATCHES.set(true);
+    let ran = panic::catch_unwind(AssertUnwindSafe(run));
+    CATCHES.set(false);
+    ran.map_err(|payload| CAUGHT.take().unwrap_or_else(|| message(&*payload).to_owned()))
+}
+
+fn describe(info: &PanicHookInfo<'_>) -> String {
+    let message = message(info.payload()).replace('\n', " ");
+    match info.location() {
+        Some(place) => format!("{place}: {message}"),
+        None => message,
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("for a reason that is no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_panics_is_told_with_its_place() {
+        take_over();
+        assert_eq!(catch(|| 7), Ok(7));
+        let (line, number) = (line!() + 1, 7);
+        let told = catch(|| assert!(number > 7, "{number} is not enough")).unwrap_err();
+        assert_eq!(
+            told.split_once(&format!("panics.rs:{line}:")).unwrap().1.split_once(": ").unwrap().1,
+            "7 is not enough"
+        );
+        let told = catch(|| panic::panic_any(7)).unwrap_err();
+        assert!(told.ends_with("for a reason that is no text"), "{told}");
+    }
+}

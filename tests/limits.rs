@@ -1,0 +1,324 @@
+//! What docs/OPERATIONS.md promises of limits and time-outs, and of clients beyond them.
+
+#![cfg(feature = "cli")]
+
+mod common;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{
+    Model, Server, Table, answer_to_get, answers_to_gets, bake, eventually, expect, expect_end, gets, kv_store, request,
+};
+use rustix::process::Signal;
+
+/// Rows whose answers do not fit into a socket.
+fn long_table() -> Table {
+    Table::new((0..300).map(|key| (key, format!("{key:05}").repeat(4000).into_bytes())))
+}
+
+fn serve(table: &Table, options: &[&str]) -> Server {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--workers", "1"]).args(options);
+    Server::of(command, &table.socket())
+}
+
+/// What a server says of itself, on a connection that there is.
+fn info(stream: &mut UnixStream, name: &str) -> String {
+    stream.write_all(&request(6, 0)).unwrap();
+    let mut header = [0; 8];
+    stream.read_exact(&mut header).unwrap();
+    let mut text = vec![0; u32::from_be_bytes(header[4..].try_into().unwrap()) as usize];
+    stream.read_exact(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    values.next().unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+fn ask(stream: &mut UnixStream, table: &Table, key: u64) {
+    stream.write_all(&gets([key])).unwrap();
+    expect(stream, &answer_to_get(&table.model, key));
+}
+
+/// What can still be read of a connection that was cut off.
+fn rest(stream: &mut UnixStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => rest,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => rest,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Where the line says that a server is ready.
+fn tcp_address(ready: &str) -> String {
+    ready.split(" and ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+fn setting(server: &Server, name: &str) -> String {
+    let mut stream = server.connect();
+    stream.write_all(format!("CONFIG GET {name}\r\nQUIT\r\n").as_bytes()).unwrap();
+    let reply = String::from_utf8(rest(&mut stream)).unwrap();
+    reply.split("\r\n").nth(4).unwrap().to_owned()
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_cut_off_and_others_are_not() {
+    let table = long_table();
+    let mut server = serve(&table, &["--stall-timeout", "1"]);
+    let mut other = server.connect();
+    ask(&mut other, &table, 7);
+    let (mut native, mut redis) = (server.connect(), server.connect());
+    native.write_all(&gets(0..300)).unwrap();
+    redis.write_all("GET 5\r\n".repeat(300).as_bytes()).unwrap();
+    for _ in 0..2 {
+        let line = server.wait_for_log("cut off: stalled: took none of");
+        let peer = format!("pid {} uid {}", std::process::id(), rustix::process::getuid().as_raw());
+        assert!(line.contains(&peer) && line.contains("bytes of answers for 1 s"), "{line}");
+    }
+    // What came is right as far as it came.
+    let expected = answers_to_gets(&table.model, 0..300);
+    let came = rest(&mut native);
+    assert!(came.len() < expected.len() && expected.starts_with(&came));
+    let reply = [b"$20000\r\n", &table.model[&5][..], b"\r\n"].concat();
+    let came = rest(&mut redis);
+    assert!(came.len() < 300 * reply.len() && reply.repeat(300).starts_with(&came));
+    ask(&mut other, &table, 8);
+    assert_eq!(info(&mut other, "connections_cut_stalled"), "2");
+    assert_eq!(info(&mut other, "connections_cut_idle"), "0");
+    assert_eq!(info(&mut other, "connections"), "1");
+}
+
+#[test]
+fn a_request_that_does_not_come_whole_ends_its_connection() {
+    let table = Table::of_rows(10);
+    let mut server = serve(&table, &["--stall-timeout", "1"]);
+    let mut other = server.connect();
+    for (part, len_bytes) in [(&gets([3])[..9], 9), (b"*2\r\n$3\r\nGET\r\n$1", 15), (b"GE", 2)] {
+        let mut stream = server.connect();
+        // A whole one first: it is answered.
+        let (whole, reply) = match part[0] {
+            0 => (gets([4]), answer_to_get(&table.model, 4)),
+            _ => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
+        };
+        stream.write_all(&[&whole, part].concat()).unwrap();
+        let line = server.wait_for_log("cut off: stalled:");
+        assert!(line.contains(&format!(" {len_bytes} bytes of a request came, and no more for 1 s")), "{line}");
+        expect_end(&mut stream, &reply);
+    }
+    assert_eq!(info(&mut other, "connections_cut_stalled"), "3");
+}
+
+#[test]
+fn a_client_that_sends_a_byte_at_a_time_is_not_cut_off() {
+    let table = Table::of_rows(10);
+    let server = serve(&table, &["--stall-timeout", "3"]);
+    let mut stream = server.connect();
+    for byte in gets([3]) {
+        stream.write_all(&[byte]).unwrap();
+        sleep(Duration::from_millis(400));
+    }
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    assert_eq!(info(&mut stream, "connections_cut_stalled"), "0");
+}
+
+#[test]
+fn a_client_that_takes_its_answers_slowly_is_not_cut_off() {
+    let table = long_table();
+    let server = serve(&table, &["--stall-timeout", "3"]);
+    let mut stream = server.connect();
+    stream.write_all(&gets(0..300)).unwrap();
+    let expected = answers_to_gets(&table.model, 0..300);
+    for part in expected.chunks(expected.len() / 25 + 1) {
+        expect(&mut stream, part);
+        sleep(Duration::from_millis(250));
+    }
+    assert_eq!(info(&mut stream, "connections_cut_stalled"), "0");
+}
+
+#[test]
+fn a_client_that_asks_for_nothing_is_cut_off_if_that_is_wanted() {
+    let table = Table::of_rows(10);
+    let mut server = serve(&table, &["--idle-timeout", "1"]);
+    assert_eq!(setting(&server, "timeout"), "1");
+    let mut silent = server.connect();
+    let mut quiet = server.connect();
+    ask(&mut quiet, &table, 3);
+    for _ in 0..2 {
+        let line = server.wait_for_log("cut off: idle: asked for nothing for 1 s");
+        assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
+    }
+    expect_end(&mut silent, b"");
+    expect_end(&mut quiet, b"");
+    assert_eq!(info(&mut server.connect(), "connections_cut_idle"), "2");
+}
+
+#[test]
+fn a_server_that_was_itself_stopped_cuts_nobody_off_for_it() {
+    let table = Table::of_rows(10);
+    let server = serve(&table, &["--idle-timeout", "3"]);
+    let mut stream = server.connect();
+    ask(&mut stream, &table, 3);
+    server.signal(Signal::STOP);
+    sleep(Duration::from_secs(5));
+    server.signal(Signal::CONT);
+    ask(&mut stream, &table, 4);
+    assert_eq!(info(&mut stream, "connections_cut_idle"), "0");
+}
+
+#[test]
+fn many_that_are_cut_off_together_make_few_lines_and_are_all_counted() {
+    const CLIENTS: usize = 60;
+    let table = Table::of_rows(10);
+    let mut server = serve(&table, &["--idle-timeout", "2"]);
+    // They wait for a server that is stopped, so that it accepts them at once.
+    server.signal(Signal::STOP);
+    let streams: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    server.signal(Signal::CONT);
+    let (mut told, mut lines) = (0, 0);
+    while told < CLIENTS {
+        let line = server.wait_for_log("cut off: ");
+        let behind = line.split("cut off: ").nth(1).unwrap();
+        told += behind.split(' ').next().unwrap().parse::<usize>().unwrap_or(1);
+        lines += 1;
+    }
+    assert_eq!(told, CLIENTS);
+    assert!(lines <= CLIENTS / 2, "{lines} lines");
+    drop(streams);
+    assert_eq!(info(&mut server.connect(), "connections_cut_idle"), CLIENTS.to_string());
+}
+
+#[test]
+fn a_connection_beyond_the_limit_is_closed_and_there_is_room_when_another_ends() {
+    let table = Table::of_rows(10);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--workers", "2", "--max-connections", "3", "--tcp", "127.0.0.1:0"]);
+    let mut server = Server::spawn(command, &table.socket());
+    let address = tcp_address(&server.wait_for_log("ready"));
+    assert_eq!(setting(&server, "maxclients"), "3");
+    let mut streams: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(|stream| ask(stream, &table, 3));
+    // The one that asked for the setting may be there still.
+    eventually("the third is served", || info(&mut streams[0], "connections") == "2");
+    let mut third = TcpStream::connect(&address).unwrap();
+    third.write_all(b"PING\r\n").unwrap();
+    expect(&mut third, b"+PONG\r\n");
+
+    let mut unix = server.connect();
+    expect_end(&mut unix, b"");
+    let line = server.wait_for_log("refused: 3 connections are there already (--max-connections)");
+    assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
+    let mut tcp = TcpStream::connect(&address).unwrap();
+    expect_end(&mut tcp, b"");
+    assert_eq!(info(&mut streams[0], "connections_refused"), "2");
+    streams.iter_mut().for_each(|stream| ask(stream, &table, 4));
+
+    drop(third);
+    eventually("there is room again", || info(&mut streams[0], "connections") == "2");
+    ask(&mut server.connect(), &table, 5);
+}
+
+#[test]
+fn connections_leave_descriptors_for_a_new_file() {
+    let table = Table::of_rows(10);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--workers", "1", "--db"]);
+    command.arg(table.db()).arg("--socket").arg(table.socket());
+    let server = Server::of(command, &table.socket());
+    // What docs/OPERATIONS.md says is left out: 64, and 4 for each worker.
+    assert_eq!(setting(&server, "maxclients"), "132");
+    let mut streams = Vec::new();
+    eventually("132 connections are there", || {
+        let mut stream = server.connect();
+        if stream.write_all(&gets([3])).is_ok() && stream.read_exact(&mut [0; 8]).is_ok() {
+            expect(&mut stream, &table.model[&3]);
+            streams.push(stream);
+        }
+        streams.len() == 132
+    });
+    expect_end(&mut server.connect(), b"");
+    let newer: Model = (1..=10).map(|key| (key, b"newer".to_vec())).collect();
+    let beside = table.folder.path().join("newer.db");
+    bake(&newer, &beside);
+    fs::rename(beside, table.db()).unwrap();
+    eventually("the new file is served", || info(&mut streams[0], "generation") == "2");
+    for stream in &mut streams {
+        stream.write_all(&gets([3])).unwrap();
+        expect(stream, &answer_to_get(&newer, 3));
+    }
+}
+
+#[test]
+fn a_client_that_stalls_keeps_an_old_file_no_longer_than_its_time_out() {
+    let table = long_table();
+    let mut server = serve(&table, &["--stall-timeout", "2"]);
+    let mut other = server.connect();
+    let mut stalled = server.connect();
+    stalled.write_all(&gets(0..300)).unwrap();
+    stalled.read_exact(&mut [0]).unwrap();
+    let beside = table.folder.path().join("newer.db");
+    bake(&Model::from([(7, b"newer".to_vec())]), &beside);
+    fs::rename(beside, table.db()).unwrap();
+    eventually("the new file is served", || info(&mut other, "generation") == "2");
+    server.wait_for_log("cut off: stalled: took none of");
+    let maps = format!("/proc/{}/maps", server.child.id());
+    eventually("the old file is gone", || !fs::read_to_string(&maps).unwrap().contains("storage.db (deleted)"));
+}
+
+#[test]
+fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
+    let table = Table::of_rows(10);
+    let mut server = serve(&table, &["--buffer", "256KiB"]);
+    assert_eq!(setting(&server, "client-query-buffer-limit"), "262144");
+    // As long as it fits, it is answered.
+    let mut stream = server.connect();
+    let fitting = "x".repeat(250_000);
+    stream.write_all(format!("*2\r\n$4\r\nECHO\r\n$250000\r\n{fitting}\r\n").as_bytes()).unwrap();
+    expect(&mut stream, format!("$250000\r\n{fitting}\r\n").as_bytes());
+    let mut command = b"*2\r\n$3\r\nGET\r\n$300000\r\n".to_vec();
+    command.resize(270_000, b'x');
+    stream.write_all(&command).unwrap();
+    // What comes behind that is not read.
+    assert_eq!(rest(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
+    let line = server.wait_for_log("cut off: a command was not whole within the buffer of 262144 bytes (--buffer)");
+    assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
+}
+
+#[test]
+fn a_buffer_that_is_too_small_or_too_large_is_refused_at_the_start() {
+    let table = Table::of_rows(10);
+    for (size, len_bytes) in [("255KiB", "261120"), ("5m", "5242880")] {
+        let output = kv_store(&table.db(), &table.socket()).args(["--buffer", size]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let told = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("a buffer of {len_bytes} bytes, where 262144 to 4194304 were expected (--buffer)");
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+#[test]
+fn tcp_clients_that_vanish_are_asked_for() {
+    let table = Table::of_rows(10);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--tcp", "127.0.0.1:0"]);
+    let mut server = Server::spawn(command, &table.socket());
+    let address = tcp_address(&server.wait_for_log("ready"));
+    let mut client = TcpStream::connect(&address).unwrap();
+    client.write_all(b"PING\r\n").unwrap();
+    expect(&mut client, b"+PONG\r\n");
+    let ports = (client.peer_addr().unwrap().port(), client.local_addr().unwrap().port());
+    let (local, remote) = (format!(":{:04X}", ports.0), format!(":{:04X}", ports.1));
+    // The timer of the server's end, as proc(5) has it: 2 is keep-alive.
+    eventually("keep-alive is on", || {
+        let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+        sockets.lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields[1].ends_with(&local) && fields[2].ends_with(&remote) && fields[5].starts_with("02:")
+        })
+    });
+}
