@@ -62,7 +62,8 @@ mod tests {
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::server::pass::{Pass, Then};
-    use crate::server::shared::{Peer, tests::shared_over};
+    use crate::server::peer::Peer;
+    use crate::server::shared::tests::shared_over;
     use crate::server::{Config, native};
 
     #[test]
@@ -70,7 +71,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
-        let client = Client { peer: Peer::default(), shared: shared_over(&db, &Config::default()) };
+        let client = Client { peer: Peer::Unix(None), shared: shared_over(&db, &Config::default()) };
         let generation = client.shared.pin();
         for between in [Op::Info, Op::Get] {
             let requests: Vec<u8> = (0..100)
@@ -93,7 +94,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
-        let client = Client { peer: Peer::default(), shared: shared_over(&db, &Config::default()) };
+        let client = Client { peer: Peer::Unix(None), shared: shared_over(&db, &Config::default()) };
         let mut answers = Answers::new();
         for op in [Op::Reload, Op::Rollback] {
             assert_eq!(answer_one(&client, op, &mut answers), Status::Error);

@@ -13,17 +13,42 @@ mod ordered;
 mod reference;
 mod short;
 
-use common::Server;
-use reference::Reference;
+use common::{Server, answer};
+use reference::{Reference, number};
 
 impl Reference {
     fn serve(&self) -> Server {
         Server::start(&self.db(), &self.socket())
     }
 
-    /// All answers to a stream that asks the server nothing about itself, and whether it closes the connection.
-    fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
-        let (answers, closes) = self.each_answer(stream);
-        (answers.into_iter().flat_map(|answer| answer.expect("a question about the table")).collect(), closes)
+    /// The answers to a stream of requests, of which the last may be cut short, and
+    /// whether the server closes the connection before its end. What a server says of
+    /// itself is taken from the answers that were found, if it is an answer at all.
+    fn answers_beside(&self, stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
+        let (each, closes) = self.each_answer(stream);
+        let mut answers = Vec::new();
+        for expected in each {
+            let about_server = || about_server(found.get(answers.len()..).unwrap_or_default());
+            let expected = expected.unwrap_or_else(about_server);
+            answers.extend(expected);
+        }
+        (answers, closes)
     }
+
+    /// The same, of a stream that asks nothing about the server.
+    fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
+        self.answers_beside(stream, &[])
+    }
+}
+
+/// What a server says of itself: a text, or the number of an attempt, or, if it
+/// is not to tell, an error.
+fn about_server(found: &[u8]) -> Vec<u8> {
+    let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
+    let (status, length) = (number(status), number(length) as usize);
+    let said = found.get(8..8 + length).unwrap_or_default();
+    let is_text = said.ends_with(b"\n") && str::from_utf8(said).is_ok();
+    let is_answer = status == 0 && (is_text || length == 8) || status == 2 && length == 0;
+    assert!(is_answer, "status {status}, {length} bytes: {}", said.escape_ascii());
+    answer(status, said)
 }

@@ -63,25 +63,6 @@ impl Reference {
         self.folder.path().join("s.sock")
     }
 
-    /// The same, of a stream that does not ask about the server.
-    pub(crate) fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
-        self.answers_beside(stream, &[])
-    }
-
-    /// The answers to a stream of requests, of which the last may be cut short, and
-    /// whether the server closes the connection before its end. What a server says of
-    /// itself is taken from the answers that were found, if it is an answer at all.
-    pub(crate) fn answers_beside(&self, stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
-        let (each, closes) = self.each_answer(stream);
-        let mut answers = Vec::new();
-        for expected in each {
-            let about_server = || about_server(found.get(answers.len()..).unwrap_or_default());
-            let expected = expected.unwrap_or_else(about_server);
-            answers.extend(expected);
-        }
-        (answers, closes)
-    }
-
     /// The answers to a stream of requests, of which the last may be cut short,
     /// and whether the server closes the connection before its end. `None` is what
     /// the server says of itself.
@@ -233,16 +214,4 @@ fn bake_to(path: &Path, numbers: bool, rows: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let mut options = Options::default();
     options.keys = if numbers { Keys::U64 } else { Keys::Bytes };
     bake::bake_csv(&text[..], path, &options, &mut |_| ()).unwrap();
-}
-
-/// What a server says of itself: a text, or the number of an attempt, or, if it
-/// is not to tell, an error.
-fn about_server(found: &[u8]) -> Vec<u8> {
-    let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
-    let (status, length) = (number(status), number(length) as usize);
-    let said = found.get(8..8 + length).unwrap_or_default();
-    let is_text = said.ends_with(b"\n") && str::from_utf8(said).is_ok();
-    let is_answer = status == 0 && (is_text || length == 8) || status == 2 && length == 0;
-    assert!(is_answer, "status {status}, {length} bytes: {}", said.escape_ascii());
-    answer(status, said)
 }
