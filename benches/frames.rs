@@ -131,7 +131,8 @@ fn assemble_answers(bencher: Bencher) {
         }
         answers.clear();
         assert_eq!(answers.assemble(&store, requests), requests.len());
-        answers.with_unsent(&store, 0, |unsent| assert!(*unsent[0] == expected[..] && unsent.len() == 1));
+        let check = |unsent: &[std::io::IoSlice]| assert!(*unsent[0] == expected[..] && unsent.len() == 1);
+        answers.with_unsent(&store, 0, check).expect("the file is as it was");
     }
     let mut pipelines = requests.chunks_exact(PIPELINE_FRAMES).cycle();
     bencher.counter(ItemsCount::new(PIPELINE_FRAMES)).bench_local(|| {

@@ -61,6 +61,9 @@ struct Args {
     /// When each block of the file is held against its checksum
     #[arg(long, value_name = "WHEN", default_value = "touch")]
     verify: VerifyArg,
+    /// Do not lease the file, but look at it behind every batch, whoever owns it
+    #[arg(long)]
+    no_lease: bool,
     /// Look for new files only when asked to
     #[arg(long)]
     no_watch: bool,
@@ -150,6 +153,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         open,
         check,
         canaries: args.canary,
+        lease: !args.no_lease,
         watch: !args.no_watch,
         socket: args.socket,
         tcp: args.tcp,
