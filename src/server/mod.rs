@@ -5,7 +5,9 @@
 //! single-threaded tokio runtime each, `connection` reads requests and sends
 //! answers, `native`, `about` and `redis` make answers of requests, `answers` holds
 //! them, `counters` counts, `residency` measures, `snapshot` is what the server
-//! tells of itself, `metrics` tells it over HTTP, `spin` keeps a worker awake.
+//! tells of itself, `metrics` tells it over HTTP, `spin` keeps a worker awake,
+//! `limits` bound what clients take, `timeouts` cut off those that take too long, and
+//! `panics` keeps a fault in one connection from the others.
 //! Connections stay with the worker that they were given to, so nothing is locked
 //! on the way of a request.
 
@@ -221,9 +223,9 @@ pub struct Server {
     tcp: Option<StdTcpListener>,
     workers: usize,
     spin: Duration,
+    limits: Limits,
     #[cfg(feature = "metrics")]
     metrics: Option<metrics::Endpoint>,
-    limits: Limits,
 }
 
 impl Server {
