@@ -54,7 +54,7 @@ pub(crate) fn check(tables: &Tables, data: &[u8]) {
             (answered, is_closed) = (answers.len(), closes);
         }
     }
-    assert_eq!(connection.end(), b"", "more was answered than asked");
+    assert_eq!(connection.exchange(&[]), b"", "more was answered than asked");
 }
 
 /// A request, or nearly one.

@@ -58,14 +58,23 @@ impl Connection {
         bytes
     }
 
-    /// All that comes once no more is sent.
-    pub(crate) fn end(mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        match self.0.shutdown(Shutdown::Write).and_then(|()| self.0.read_to_end(&mut bytes)) {
+    /// Sends pieces, and gives all that is answered until the server has no more to say.
+    pub(crate) fn exchange(mut self, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut sender = Connection(self.0.try_clone().unwrap());
+        let mut answers = Vec::new();
+        let ended = thread::scope(|scope| {
+            // The server reads no more while nobody takes its answers.
+            scope.spawn(move || {
+                pieces.iter().for_each(|piece| sender.send(piece));
+                sender.0.shutdown(Shutdown::Write)
+            });
+            self.0.read_to_end(&mut answers)
+        });
+        match ended {
             // The server had bytes left to read.
-            Err(error) if [ErrorKind::ConnectionReset, ErrorKind::NotConnected].contains(&error.kind()) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             ended => drop(ended.unwrap()),
         }
-        bytes
+        answers
     }
 }

@@ -45,19 +45,15 @@ pub(crate) fn check(tables: &Tables, data: &[u8]) {
     let quits = read.commands.iter().position(|command| is(command, b"QUIT"));
     let expected = quits.map_or(read.commands.len() + usize::from(read.error.is_some()), |at| at + 1);
 
-    let mut whole = served.connect();
-    whole.send(stream);
-    let whole = whole.end();
-    let whole = replies(&whole);
-    let mut pieces = served.connect();
-    let (mut rest, mut random) = (stream, Random::new(seed));
+    let whole = served.connect().exchange(&[stream]);
+    let (mut rest, mut random, mut pieces) = (stream, Random::new(seed), Vec::new());
     while !rest.is_empty() {
         let (piece, behind) = rest.split_at((1 + random.below(piece_len_max)).min(rest.len()));
-        pieces.send(piece);
+        pieces.push(piece);
         rest = behind;
     }
-    let pieces = pieces.end();
-    let pieces = replies(&pieces);
+    let pieces = served.connect().exchange(&pieces);
+    let (whole, pieces) = (replies(&whole), replies(&pieces));
     // Which replies were on their way when a connection is reset is for the system to say.
     let is_reset = quits.is_some() || read.error.is_some();
     for replies in [&whole, &pieces] {
