@@ -322,3 +322,27 @@ fn forget_lengths(whole: &[u8], seed: u64) -> Vec<u8> {
     }
     file
 }
+
+#[test]
+fn what_is_answered_after_a_file_is_believed_again_is_not_good_since_before() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    fs::write(scratch.path(), &whole).unwrap();
+    let mut options = zero_kv::store::OpenOptions::default();
+    options.verify = zero_kv::store::Verify::Touch;
+    let store = Store::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
+    let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
+    let modified = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    file.set_modified(modified(1)).unwrap();
+    assert!(!store.is_trusted());
+
+    // A batch begins, the file is believed again, a value is read, and then the file changes.
+    let distrusted = store.epoch();
+    assert!(store.get(4).is_err() && store.is_unchanged_since(distrusted));
+    store.look_again().unwrap();
+    assert_eq!(store.get(4).unwrap(), Some(&b"b"[..]));
+    file.set_modified(modified(2)).unwrap();
+    assert!(!store.is_unchanged_since(distrusted));
+    // The same, if that was noticed.
+    assert!(!store.is_trusted() && !store.is_unchanged_since(distrusted));
+}

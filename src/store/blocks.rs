@@ -14,10 +14,12 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
 /// No block has been looked at in the epoch with this number.
 const NEVER: u8 = 0;
+/// Epochs are numbered as they come: in odd ones the file is believed, in even ones
+/// every block is damaged.
 const FIRST: u8 = 1;
-/// In this one, every block is damaged. Epochs are not used twice: after the
-/// last, a file has changed so often that it must be opened anew.
-const DISTRUST: u8 = u8::MAX;
+/// None is used twice: after the last, a file has changed so often that it must be
+/// opened anew.
+const LAST: u8 = u8::MAX - 1;
 /// Damaged blocks that are remembered until they are told.
 const DAMAGED_MAX: usize = 64;
 
@@ -29,7 +31,7 @@ impl Epoch {
     /// Whether nothing is to be believed in it.
     #[inline(always)]
     pub(super) fn is_distrust(self) -> bool {
-        self.0 == DISTRUST
+        self.0.is_multiple_of(2)
     }
 }
 
@@ -38,8 +40,6 @@ impl Epoch {
 pub(super) struct Blocks {
     tags: Box<[AtomicU8]>,
     epoch: AtomicU8,
-    /// The last epoch that was believed in.
-    last: AtomicU8,
     damaged: Mutex<Damaged>,
 }
 
@@ -54,8 +54,7 @@ impl Blocks {
     /// So many blocks, of which none has been looked at.
     pub(super) fn new(count: usize) -> Blocks {
         let tags = std::iter::repeat_with(|| AtomicU8::new(NEVER)).take(count).collect();
-        let (epoch, last) = (AtomicU8::new(FIRST), AtomicU8::new(FIRST));
-        Blocks { tags, epoch, last, damaged: Mutex::default() }
+        Blocks { tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() }
     }
 
     #[inline(always)]
@@ -121,19 +120,18 @@ impl Blocks {
     /// Believes no byte any more, unless that is so already or a newer epoch has
     /// begun. Tells whether this call did it.
     pub(super) fn distrust(&self, since: Epoch) -> bool {
-        self.epoch.compare_exchange(since.0, DISTRUST, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        !since.is_distrust() && self.follow(since)
     }
 
-    /// Begins a new epoch after one of distrust. Only one thread may do this.
-    /// Tells whether there was one left.
+    /// Begins a new epoch after one of distrust. Tells whether there was one left.
     pub(super) fn trust_again(&self) -> bool {
-        let next = self.last.load(Ordering::Relaxed) + 1;
-        if next == DISTRUST {
-            return false;
-        }
-        self.last.store(next, Ordering::Relaxed);
-        self.epoch.store(next, Ordering::Release);
-        true
+        let since = self.epoch();
+        since.is_distrust() && since.0 < LAST && self.follow(since)
+    }
+
+    /// Begins the epoch behind one, if that is not over.
+    fn follow(&self, epoch: Epoch) -> bool {
+        self.epoch.compare_exchange(epoch.0, epoch.0 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn note_damaged(&self, block: usize) {
@@ -206,7 +204,7 @@ mod tests {
             epochs.push(blocks.epoch().0);
         }
         assert!(blocks.epoch().is_distrust());
-        assert!(epochs.is_sorted_by(|a, b| a < b) && epochs.len() > 200, "{epochs:?}");
+        assert!(epochs.is_sorted_by(|a, b| a < b) && epochs.len() > 100, "{epochs:?}");
     }
 
     #[test]

@@ -74,11 +74,11 @@ impl Store {
     /// ```
     #[inline]
     pub fn is_unchanged_since(&self, epoch: Epoch) -> bool {
-        // Without any belief in the file, every answer was an error.
-        if epoch.is_distrust() || !self.map.is_file() {
+        if !self.map.is_file() {
             return true;
         }
-        if self.epoch() == epoch && self.map.is_unchanged() {
+        // Without any belief in the file, every answer was an error.
+        if self.epoch() == epoch && (epoch.is_distrust() || self.map.is_unchanged()) {
             return true;
         }
         self.blocks.distrust(epoch);
