@@ -25,6 +25,9 @@ const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
 const PAGE_LEN_BYTES: usize = 4096;
 /// What a thread reads at a time. A multiple of every page's size.
 const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
+/// What a thread has between two files.
+#[cfg(target_os = "linux")]
+const BUFFER_LEN_BYTES: usize = 64 << 10;
 /// Threads that read a file in, at most.
 const THREADS_MAX: usize = 16;
 
@@ -84,9 +87,14 @@ impl Map {
         sealed.set_len(len_bytes)?;
         let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
         for_each_part(parts, |start| {
-            let mut part = vec![0; PART_LEN_BYTES.min((len_bytes - start) as usize)];
-            file.read_exact_at(&mut part, start)?;
-            sealed.write_all_at(&part, start)
+            let end = len_bytes.min(start + PART_LEN_BYTES as u64);
+            // Short, for an allocator may keep what was long for the next copy.
+            let mut buffer = [0; BUFFER_LEN_BYTES];
+            (start..end).step_by(BUFFER_LEN_BYTES).try_for_each(|at| {
+                let bytes = &mut buffer[..BUFFER_LEN_BYTES.min((end - at) as usize)];
+                file.read_exact_at(bytes, at)?;
+                sealed.write_all_at(bytes, at)
+            })
         })?;
         fcntl_add_seals(&sealed, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
         // SAFETY: As in `Map::of`; and the seals see to it that nobody changes these bytes as long as they are mapped.
