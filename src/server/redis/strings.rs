@@ -120,7 +120,16 @@ pub(super) fn more_of_exists(
             out.integer(*count);
             return Step::Done;
         };
-        let found = key(store.key_kind(), text).is_ok_and(|key| store.contains(key).is_ok_and(|there| there));
+        let found = match key(store.key_kind(), text).map(|key| store.contains(key)) {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => {
+                counted.errors += 1;
+                out.error(damaged());
+                return Step::Done;
+            }
+            // All were found to be keys.
+            Err(_) => false,
+        };
         counted.lookup(found);
         *count += i64::from(found);
     }
