@@ -84,7 +84,9 @@ impl Protocol {
                     }
                 },
             };
-            if answers.total_len_bytes() == 0 || store.is_unchanged_since(epoch) {
+            // A pass that only waits for more input has made nothing of the file.
+            let is_nothing = answers.total_len_bytes() == 0 && pass.then == Then::Read;
+            if is_nothing || store.is_unchanged_since(epoch) {
                 if let Protocol::Redis(session) = self {
                     session.keep();
                 }
