@@ -29,6 +29,18 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether the system lacks something now that it may have later.
+    pub(super) fn is_for_want(&self) -> bool {
+        let (OpenError::Store(StoreError::Io { error, .. })
+        | OpenError::Canary { error: CanaryError::Io { error, .. }, .. }) = self
+        else {
+            return false;
+        };
+        matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+    }
+}
+
 /// What is done with a file before it is served.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Plan {

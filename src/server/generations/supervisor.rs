@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::candidate::Candidate;
-use super::watch::{FolderWatch, Identity};
+use super::watch::{FolderWatch, Identity, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::counters::Totals;
 use crate::server::shared::Serving;
@@ -118,7 +118,9 @@ impl Supervisor {
             current,
             serving,
             before: None,
-            seen: None,
+            refused: None,
+            left: None,
+            wants: false,
             leaving: Vec::new(),
             unsettled: None,
             verified: 0,
@@ -142,9 +144,13 @@ struct State {
     current: Arc<Generation>,
     /// The file of the generation before, which may have no name any more.
     before: Option<(std::fs::File, Identity)>,
-    /// A file at the path that is not to be tried again without being asked: it was
-    /// refused, or returned from.
-    seen: Option<Identity>,
+    /// Files at the path that are not to be tried again without being asked: the one
+    /// that was refused, and the one that was returned from.
+    refused: Option<Tried>,
+    left: Option<Identity>,
+    /// Whether the last one was refused for want of something that the system may have
+    /// later. It is tried again then.
+    wants: bool,
     /// Generations that are not served any more, and the time since.
     leaving: Vec<(Arc<Generation>, Instant)>,
     /// If a file at the path was written to a moment ago: when to look again.
@@ -218,8 +224,12 @@ impl State {
             self.tell_of_change();
         }
         if (self.source.watch || !is_trusted) && self.has_new_file() {
+            let wants = self.wants;
             let outcome = self.reload();
-            self.tell(outcome);
+            // One that is tried until the system has what it takes is told of once.
+            if !(wants && self.wants) {
+                self.tell(outcome);
+            }
         }
         if !self.current.store.is_trusted() {
             self.look_again();
@@ -232,7 +242,8 @@ impl State {
     fn has_new_file(&mut self) -> bool {
         // One that is put in place is none for a moment.
         let Ok(identity) = Identity::at(&self.source.path) else { return false };
-        let is_new = identity != self.current.identity && Some(identity) != self.seen;
+        let is_refused = || self.refused.is_some() && self.refused == Tried::at(&self.source.path).ok();
+        let is_new = identity != self.current.identity && Some(identity) != self.left && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
         is_new && self.unsettled.is_none()
     }
@@ -297,9 +308,12 @@ impl State {
         if there == Some(self.current.identity) && self.current.store.is_trusted() {
             return Ok(format!("{}: already served by generation {}", path.display(), self.current.number));
         }
-        self.seen = there;
-        let candidate = self.source.plan.open(&path).map_err(|error| error.to_string())?;
-        self.seen = None;
+        let tried = Tried::at(&path).ok();
+        let opened = self.source.plan.open(&path);
+        self.wants = opened.as_ref().is_err_and(OpenError::is_for_want);
+        self.refused = tried.filter(|_| opened.is_err() && !self.wants);
+        let candidate = opened.map_err(|error| error.to_string())?;
+        self.left = None;
         Ok(self.swap(candidate, started))
     }
 
@@ -312,8 +326,10 @@ impl State {
         };
         let file = file.try_clone().map_err(|error| format!("the file of the generation before: {error}"))?;
         let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
-        // What is at the path now was returned from.
-        self.seen = Identity::at(&path).ok();
+        // If it is still at the path, it was returned from; if not, what is there is new.
+        if Identity::at(&path).ok() == Some(self.current.identity) {
+            self.left = Some(self.current.identity);
+        }
         self.serving.totals.rollbacks.fetch_add(1, Ordering::Relaxed);
         Ok(self.swap(candidate, started))
     }

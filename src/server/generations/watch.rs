@@ -50,6 +50,21 @@ impl Identity {
     }
 }
 
+/// A file at a path, and when it, its rights or its names last changed: whoever was
+/// refused it may have it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tried {
+    identity: Identity,
+    changed: (i64, i64),
+}
+
+impl Tried {
+    pub(super) fn at(path: &Path) -> io::Result<Tried> {
+        let metadata = std::fs::metadata(path)?;
+        Ok(Tried { identity: Identity::of(&metadata)?, changed: (metadata.ctime(), metadata.ctime_nsec()) })
+    }
+}
+
 /// Calls whenever something changes in the folders where a file is, until it is
 /// dropped.
 pub(super) struct FolderWatch {
