@@ -1,0 +1,109 @@
+//! A disk that does not give what was written to it.
+//!
+//! A page of a sparse file on a full tmpfs cannot be read through a mapping: that is SIGBUS, as
+//! on a disk that returns errors.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use zero_kv::store::Unchecked;
+
+use crate::common::eventually;
+use crate::gets::{Answer, Lane, Protocol};
+use crate::mixed::Mixed;
+use crate::served::{Scene, Served, settle};
+use crate::values::Shape;
+use crate::{report, together};
+
+const SHAPE: Shape = Shape { rows: 20_000, len_max_bytes: 500 };
+
+/// What to run a script with that mounts a disk which goes when it ends. `None` where nobody may.
+fn mounter() -> Option<[&'static str; 2]> {
+    [["unshare", "-m"], ["unshare", "-rm"]].into_iter().find(|[program, option]| {
+        let tried = Command::new(program).args([option, "mount", "-t", "tmpfs", "none", "/proc"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// Every key has its value, or an error. Gives how many have.
+fn right_count(served: &Served, generation: u64) -> u64 {
+    let mut lane = Lane::new(Protocol::Native, served.connect());
+    let keys: Vec<u64> = (1..=SHAPE.rows).collect();
+    let mut right_count = 0;
+    for keys in keys.chunks(256) {
+        lane.ask(keys);
+        for (key, found) in keys.iter().zip(lane.answers(keys.len()).unwrap()) {
+            if found != Answer::Error {
+                assert_eq!(found, Answer::Value(SHAPE.value(generation, *key).unwrap()), "key {key}");
+                right_count += 1;
+            }
+        }
+    }
+    right_count
+}
+
+#[test]
+fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() {
+    let _together = together();
+    let Some(mounter) = mounter() else {
+        report("nothing can be mounted here: no disk returns errors");
+        return;
+    };
+    let scene = Scene::new();
+    SHAPE.bake(1, &scene.db());
+    SHAPE.bake(3, &scene.path("next.db"));
+    fs::create_dir(scene.path("disk")).unwrap();
+    let script = "mount -t tmpfs -o size=32m none disk && cp -p storage.db disk/
+                  exec \"$0\" --db disk/storage.db --socket s.sock --memory map";
+    let mut command = Command::new(mounter[0]);
+    command.args([mounter[1], "sh", "-c", script, env!("CARGO_BIN_EXE_kv_store")]);
+    command.current_dir(scene.path("")).env("RUST_LOG", "info");
+    let mut served = scene.run(command);
+    assert_eq!(right_count(&served, 1), SHAPE.rows);
+
+    // As the server sees it.
+    let folder = scene.path("disk");
+    let disk = PathBuf::from(format!("/proc/{}/root{}", served.id(), folder.display()));
+    let filler = File::create_new(disk.join("filler")).unwrap();
+    fill(&filler);
+    // The middle of the records is lost, and nothing else says so.
+    let file = File::options().write(true).open(disk.join("storage.db")).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    let records = Unchecked::open(scene.db()).unwrap().layout().records;
+    let (start, end) = (records.offset_bytes + records.len_bytes / 3, records.offset_bytes + records.len_bytes / 2);
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start).unwrap();
+    file.set_modified(modified).unwrap();
+    fill(&filler);
+
+    let load = Mixed::start(&served, SHAPE, 1);
+    load.wait_for_errors(100);
+    eventually("what the disk gives is served", || right_count(&served, 1) > SHAPE.rows / 2);
+    assert!(right_count(&served, 1) < SHAPE.rows);
+    assert!(served.is_alive());
+    let info = served.info();
+    assert!(info.number::<u64>("faults").unwrap() > 0 && info.number::<u64>("errors").unwrap() > 0);
+    assert!(served.logged("was changed in place") > 0);
+
+    load.allow(3);
+    // The last that has it open.
+    drop(filler);
+    fs::remove_file(disk.join("filler")).unwrap();
+    fs::copy(scene.path("next.db"), disk.join("new")).unwrap();
+    settle(&disk.join("new"));
+    fs::rename(disk.join("new"), disk.join("storage.db")).unwrap();
+    eventually("all is well", || right_count(&served, 3) == SHAPE.rows);
+    load.expect_at_least(3);
+    load.wait_for_right(1000);
+    load.finish();
+}
+
+/// Writes until the disk is full.
+fn fill(file: &File) {
+    let mut file = file;
+    for len_bytes in [1 << 20, 4096, 1] {
+        while file.write(&vec![1; len_bytes]).is_ok() {}
+    }
+}

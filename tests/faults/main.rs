@@ -1,0 +1,52 @@
+//! What can happen to a running server: new files, broken files, and clients that do not
+//! behave. Each promise is a test, by processes of `kv_store`.
+//!
+//! What is random or goes on for long runs for seconds; `ZERO_KV_FAULTS_SECONDS` says for how
+//! many, for each test that does, and makes the swaps under load 200 over 100 connections.
+
+#![cfg(feature = "cli")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod clients;
+mod disks;
+mod files;
+mod flips;
+mod gets;
+mod large;
+mod load;
+mod mixed;
+#[path = "../redis/reply.rs"]
+mod reply;
+mod served;
+mod swaps;
+mod values;
+
+use std::io::Write;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+/// How long the tests go on that can go on for any time, if it was said.
+fn asked_time() -> Option<Duration> {
+    let seconds = std::env::var("ZERO_KV_FAULTS_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().expect("ZERO_KV_FAULTS_SECONDS is a number of seconds")))
+}
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held by tests that measure nothing.
+fn together() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by tests that measure times, or take all descriptors: no other runs meanwhile.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells what was seen, also of a test that passes.
+fn report(text: &str) {
+    // Not by a macro, whose output is shown only of tests that fail.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,184 @@
+//! A kv_store whose log is a file: it serves on though nobody reads it, and all of it can be
+//! looked at.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use zero_kv::client::{Client, Info};
+
+use crate::common::{PATIENCE, eventually};
+
+/// A folder of its own, where a server finds its file.
+pub(crate) struct Scene {
+    folder: TempDir,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Scene {
+        Scene { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn db(&self) -> PathBuf {
+        self.path("storage.db")
+    }
+
+    /// The command that serves the file, with these options.
+    pub(crate) fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
+        command.arg("--db").arg(self.db()).arg("--socket").arg(self.path("s.sock")).args(options);
+        command.env("RUST_LOG", "info").current_dir(self.folder.path());
+        command
+    }
+
+    pub(crate) fn serve(&self, options: &[&str]) -> Served {
+        self.run(self.command(options))
+    }
+
+    /// Runs a command that becomes a kv_store, and waits until it serves.
+    pub(crate) fn run(&self, mut command: Command) -> Served {
+        let log = self.path("log");
+        command.stderr(File::create(&log).unwrap());
+        let mut served = Served { child: command.spawn().unwrap(), socket: self.path("s.sock"), log };
+        eventually("the server is ready", || {
+            assert!(served.is_alive(), "{}", served.log());
+            served.log().contains("ready on")
+        });
+        served
+    }
+
+    /// Puts a copy of a file in the place of the one that is served, by rename.
+    pub(crate) fn put(&self, file: &Path) {
+        let new = self.path("storage.db.new");
+        std::fs::copy(file, &new).unwrap();
+        settle(&new);
+        std::fs::rename(&new, self.db()).unwrap();
+    }
+}
+
+/// Has a file look as if it was written some time ago, so that the server need not wait.
+pub(crate) fn settle(path: &Path) {
+    File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
+}
+
+/// A running server. It is killed when this is dropped.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Served {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// How many lines of the log hold a text.
+    pub(crate) fn logged(&self, text: &str) -> usize {
+        self.log().lines().filter(|line| line.contains(text)).count()
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.socket).unwrap()
+    }
+
+    pub(crate) fn info(&self) -> Info {
+        self.client().info().unwrap()
+    }
+
+    /// A number of Info.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.info().number(name).unwrap_or_else(|| panic!("no number {name}"))
+    }
+
+    /// Waits until Info has a number that is at least so high.
+    pub(crate) fn wait_for(&self, name: &str, least: u64) {
+        eventually(&format!("{name} is {least}"), || self.number(name) >= least);
+    }
+
+    /// Waits until an attempt is over, and gives what came of it.
+    pub(crate) fn outcome_of(&self, attempt: u64) -> String {
+        self.wait_for("reload_done", attempt);
+        self.info().get("reload_last").unwrap().to_owned()
+    }
+
+    /// Memory that the process holds, in the page cache or its own.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = self.proc("status");
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+        };
+        ["RssAnon:", "RssFile:", "RssShmem:"].into_iter().map(kib).sum::<u64>() << 10
+    }
+
+    /// Memory of the process's own.
+    pub(crate) fn anonymous_bytes(&self) -> u64 {
+        let status = self.proc("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
+    }
+
+    /// The tables that are mapped, by their files' inodes, each once.
+    pub(crate) fn mapped_tables(&self) -> Vec<u64> {
+        let maps = self.proc("maps");
+        let tables = maps.lines().filter(|line| line.contains("storage.db") || line.contains("memfd:zero-kv"));
+        let mut inodes: Vec<u64> =
+            tables.map(|line| line.split_whitespace().nth(4).unwrap().parse().unwrap()).collect();
+        inodes.sort_unstable();
+        inodes.dedup();
+        inodes
+    }
+
+    fn proc(&self, name: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read(&self.log).unwrap_or_default();
+            let end = &log[log.len().saturating_sub(4000)..];
+            eprintln!("the log ends with:\n{}", String::from_utf8_lossy(end));
+        }
+    }
+}
+
+pub(crate) fn inode(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().ino()
+}
