@@ -48,7 +48,7 @@ fn in_json_what_is_text_stays_text_and_what_is_new_is_told() {
 fn a_server_that_does_not_know_the_question_is_an_error() {
     assert_error(&ask_peer(&Peer::answering(&[ERROR]), &["info"]), &["peer.sock: ", "older version"]);
     let (_folder, db) = baked();
-    for command in ["info", "health", "reload"] {
+    for command in ["info", "health", "top", "reload"] {
         assert_usage_error(&ask_file(&db, &[command]), "--db is not for this");
         let help = zkv().args([command, "--help"]).output().unwrap().stdout;
         let help = String::from_utf8(help).unwrap();

@@ -19,6 +19,8 @@ mod info;
 mod inspect;
 mod reload;
 mod server;
+mod terminal;
+mod top;
 mod usage;
 mod verify;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -164,6 +164,12 @@ pub(crate) enum ServerCommand {
     ///
     /// Exit status: 0 if so, 1 if not, with one line that says why, 2 if the command line makes no sense.
     Health(HealthArgs),
+    /// Show live what the server does, or on what is no terminal, write a line of it again and again
+    ///
+    /// q, Esc and Ctrl-C leave. Rates are those of the last interval.
+    ///
+    /// Exit status: 0 done, 2 after an error.
+    Top(TopArgs),
     /// Have the server look at its file now, and wait until it serves it or has refused it
     ///
     /// Only root and the server's own user may ask for it.
@@ -181,6 +187,19 @@ pub(crate) struct HealthArgs {
     /// Write generation, digest and rows if all is well
     #[arg(short, long)]
     pub(crate) verbose: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TopArgs {
+    /// How far apart to ask the server
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub(crate) interval: Duration,
+    /// Write so many lines, an interval each, also on a terminal
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Write one line: --count 1
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) once: bool,
 }
 
 #[derive(clap::Args)]

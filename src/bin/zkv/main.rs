@@ -13,6 +13,7 @@ mod inspect;
 mod keys;
 mod output;
 mod reload;
+mod top;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -60,6 +61,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::Server(command), _, None) => match command {
             ServerCommand::Info { json } => info::info(&mut Client::connect(socket)?, *json),
             ServerCommand::Health(args) => health::health(socket, args),
+            ServerCommand::Top(args) => top::top(socket, args),
             ServerCommand::Reload(args) => reload::reload(socket, args),
         },
         (Command::Ask(question), _, None) => settle_rows(ask::ask_server(&mut Client::connect(socket)?, question)),

@@ -1,0 +1,104 @@
+//! Screens as text.
+
+use std::path::Path;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+
+const FIRST: &str = "pid 4711\nuptime_s 7381\nrequests_get 1000\nrequests_range 0\nrequests_info 1\nhits 0\nmisses 0\n\
+    errors 0\nread_len_bytes 0\nwritten_len_bytes 0\nconnections_accepted 100\nbatch_requests_buckets\n\
+    service_ns_buckets\n";
+const SECOND: &str = "version 0.1.0\npid 4711\nuptime_s 7383\nworkers 2\nfile /srv/storage.db\nmemory map\n\
+    verify touch\ngeneration 3\ndigest bca90a0883f5f3781f46240713f3ee61\nkeys u64\nrows 34924\nfile_len_bytes 1780872\n\
+    resident_len_bytes 890436\nblocks 96\nblocks_verified 96\nstate serving\nconnections 101\nconnections_accepted 102\n\
+    connections_cut_idle 1\nconnections_cut_stalled 2\nconnections_refused 3\npanics 0\nrequests_get 2469134\n\
+    requests_range 0\nrequests_info 2\nhits 2000000\nmisses 500000\nerrors 4\nread_len_bytes 32000000\n\
+    written_len_bytes 64000000\nbatch_requests_buckets 1:10 255:990\nservice_ns_buckets 1023:500 98303:490 2097151:10\n\
+    swaps 2\nrollbacks 1\nrefused_files 5\nfaults 6\nreload_last refused: damaged\n";
+
+fn sample(at: Instant, text: &str) -> Sample {
+    Sample::new(at, text.lines().map(|line| line.split_once(' ').unwrap_or((line, ""))))
+}
+
+/// Two seconds after the first sample.
+fn view() -> (View, Instant) {
+    let start = Instant::now();
+    let mut view = View::new(Path::new("/run/kv.sock"), Duration::from_secs(2), sample(start, FIRST));
+    let now = start + Duration::from_secs(2);
+    view.take(Ok(sample(now, SECOND)), now);
+    (view, now)
+}
+
+fn screen(view: &View, now: Instant, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(view, frame, now)).unwrap();
+    let cells = terminal.backend().buffer().content.chunks(width.into());
+    let lines = cells.map(|cells| cells.iter().map(|cell| cell.symbol()).collect::<String>());
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[test]
+fn a_screen_of_80_by_24_shows_all() {
+    let (view, now) = view();
+    let expected = "\
+/run/kv.sock  kv_store 0.1.0  pid 4711  workers 2  up 2h 3m 3s  (q leaves)
+serving
+┌ 1,234,068 requests/s, peak 1,234,068 in 156 s ───────────────────────────────┐
+│                                                                             █│
+│                                                                             █│
+│                                                                             █│
+└──────────────────────────────────────────────────────────────────────────────┘
+┌ requests/s by op ───────┐┌ answers ───────────────┐┌ connections, batches ───┐
+│get             1,234,067││hits/s         1,000,000││now                   101│
+│info                    1││misses/s         250,000││accepted/s              1│
+│                         ││hit ratio         80.0 %││cut off, idle           1│
+│                         ││errors/s               2││cut off, stalled        2│
+│                         ││read/s          16.00 MB││refused                 3│
+│                         ││written/s       32.00 MB││panics                  0│
+│                         ││service p50       1.0 µs││batch p50             255│
+│                         ││service p99      98.3 µs││batch p99             255│
+│                         ││service p99.9     2.1 ms││batch max             255│
+└─────────────────────────┘└────────────────────────┘└─────────────────────────┘
+/srv/storage.db: 1.78 MB, 34,924 rows, keys u64
+generation 3, digest bca90a0883f5f3781f46240713f3ee61
+2 swaps, 1 rollbacks, 5 files refused, 6 faults; memory map, verify touch
+last reload: refused: damaged
+resident  50.0 % ███████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+verified 100.0 % ███████████████████████████████████████████████████████████████
+";
+    let screen = screen(&view, now, 80, 24);
+    assert_eq!(screen, expected, "\n{screen}");
+}
+
+#[test]
+fn what_is_wrong_stands_below_the_title() {
+    let (mut view, now) = view();
+    let state = |view: &View, now| screen(view, now, 80, 24).lines().nth(1).unwrap().to_owned();
+    let changed = sample(now + view.interval, &SECOND.replace("state serving", "state changed"));
+    view.take(Ok(changed), now);
+    assert!(state(&view, now).starts_with("changed: the file is not as it was checked"));
+    view.take(Err("s: cannot connect".to_owned()), now);
+    view.take(Err("s: no answer".to_owned()), now + view.interval);
+    let later = now + Duration::from_secs(60);
+    assert_eq!(state(&view, later), "gone for 60 s, trying again: s: no answer");
+    let gone = screen(&view, later, 80, 24);
+    assert!(gone.contains(" – requests/s, peak 1,234,068 "), "no rate of a server that is gone\n{gone}");
+    let anew = SECOND.replace("pid 4711", "pid 4712").replace("get 2469134", "get 5");
+    view.take(Ok(sample(later, &anew)), later);
+    assert_eq!(state(&view, later), "serving; the server was started anew");
+}
+
+#[test]
+fn a_screen_of_any_size_is_drawn() {
+    let (view, now) = view();
+    for width in [1, 2, 3, 10, 26, 79, 300] {
+        for height in [1, 2, 3, 5, 11, 23, 100] {
+            screen(&view, now, width, height);
+        }
+    }
+    // Of a server that says nothing.
+    let empty = View::new(Path::new("s"), Duration::from_secs(1), sample(now, ""));
+    assert!(screen(&empty, now, 80, 24).contains("generation –, digest –"));
+}
