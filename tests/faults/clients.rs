@@ -246,10 +246,10 @@ fn random_bytes_do_nothing_but_end_their_own_connection() {
     report(&format!("{sent_bytes} random bytes over {connections} connections: all others were answered"));
 }
 
-/// A server that may have so many descriptors, and no more.
+/// A server that may have so many descriptors, and is told to take more connections than that.
 fn with_descriptors(scene: &Scene, descriptors: usize) -> Command {
     let mut command = Command::new("sh");
-    let script = format!("ulimit -n {descriptors}; exec \"$0\" --db storage.db --socket s.sock");
+    let script = format!("ulimit -n {descriptors}; exec \"$0\" --db storage.db --socket s.sock --max-connections 1000");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_kv_store")]);
     command.current_dir(scene.path("")).env("RUST_LOG", "info");
     command

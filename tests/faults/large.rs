@@ -16,9 +16,12 @@ const KEYS: u64 = 8;
 
 fn value(generation: u64, key: u64) -> Vec<u8> {
     let len_bytes = [100 << 10, 300 << 10, 1 << 20, 4 << 20][key as usize % 4] + key;
-    (0..len_bytes)
-        .map(|at| b'a' + ((at.wrapping_mul(0x9E37_79B9) >> 7) + key * 7 + generation * 3) as u8 % 26)
-        .collect()
+    // Of a length that divides that of no page: one that is in another's place is not the same.
+    let byte = |at: u64| b'a' + ((at.wrapping_mul(0x9E37_79B9) >> 7) + key * 7 + generation * 3) as u8 % 26;
+    let period: Vec<u8> = (0..4099).map(byte).collect();
+    let mut value = period.repeat(len_bytes as usize / period.len() + 1);
+    value.truncate(len_bytes as usize);
+    value
 }
 
 fn bake_generation(generation: u64, output: &Path) {
