@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn records(blocks: usize) -> (Vec<u8>, Vec<U64>) {
-        let records: Vec<u8> = (0..blocks * BLOCK_LEN_BYTES - 7).map(|at| (at * 31 >> 3) as u8).collect();
+        let records: Vec<u8> = (0..blocks * BLOCK_LEN_BYTES - 7).map(|at| ((at * 31) >> 3) as u8).collect();
         let sums = records.chunks(BLOCK_LEN_BYTES).map(block_sum).collect();
         (records, sums)
     }
