@@ -44,10 +44,10 @@ impl Served {
 }
 
 impl Connection {
-    /// Sends bytes, which are few enough for the socket to take them all. A server that has closed takes none.
+    /// Sends bytes. A server that has closed takes none.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         match self.0.write_all(bytes) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()) => {}
             sent => sent.unwrap(),
         }
     }
