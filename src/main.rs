@@ -1,5 +1,6 @@
 //! `kv_store`: serves a baked file over a Unix socket.
 
+mod generate;
 mod kv_store;
 mod size;
 
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
@@ -112,6 +113,9 @@ enum MemoryArg {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = generate::if_asked(Args::command) {
+        return code;
+    }
     let args = Args::parse();
     start_log(args.log_format);
     match run(args) {

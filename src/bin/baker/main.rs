@@ -2,6 +2,8 @@
 
 mod args;
 mod files;
+#[path = "../../generate.rs"]
+mod generate;
 mod progress;
 mod report;
 mod signals;
@@ -15,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use zero_kv::bake::{self, Cancel, Input, Options, Report};
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
@@ -27,6 +29,9 @@ use signals::Signals;
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {
+    if let Some(code) = generate::if_asked(Args::command) {
+        return code;
+    }
     let args = Args::parse();
     let cancel = Cancel::default();
     let options = args.options(&cancel).unwrap_or_else(|error| error.exit());

@@ -27,7 +27,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// --rate, from the moment at which that was to be sent) to its last answer read. Exits
 /// with 1 if any answer was wrong or any connection broke.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "benchmarker", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// The server's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]

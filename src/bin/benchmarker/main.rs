@@ -13,6 +13,8 @@ mod canned_server;
 mod ceiling;
 mod client;
 mod frames;
+#[path = "../../generate.rs"]
+mod generate;
 mod hdr_log;
 mod json;
 mod keys;
@@ -39,6 +41,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use clap::CommandFactory;
 use zero_kv::{KeyKind, Store};
 
 use args::Args;
@@ -51,6 +54,9 @@ use report::Report;
 const CLIENTS_LISTED_MAX: usize = 10;
 
 fn main() -> ExitCode {
+    if let Some(code) = generate::if_asked(Args::command) {
+        return code;
+    }
     let args = Args::parse_and_check();
     let ended = match args.serve_canned {
         Some(answer_len_bytes) => canned_server::run(answer_len_bytes),

@@ -7,6 +7,8 @@ mod canary;
 mod deadline;
 mod diff;
 mod dump;
+#[path = "../../generate.rs"]
+mod generate;
 mod health;
 mod info;
 mod inspect;
@@ -35,6 +37,9 @@ const EXIT_NO: u8 = 1;
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(code) = generate::if_asked(command) {
+        return code;
+    }
     let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     args.take_file_of_get();
     match run(&args) {
