@@ -28,6 +28,7 @@ mod pass;
 mod peer;
 mod redis;
 mod residency;
+mod service;
 mod shared;
 mod snapshot;
 mod spin;
@@ -40,7 +41,7 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -54,9 +55,11 @@ pub use answers::Answers;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{Generation, Plan, Source, Supervisor, Told};
 pub use limits::Limits;
-use listener::Listener;
+use listener::{Doorkeeper, Listener};
+pub use listener::{Inherited, SocketAccess};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
+use service::{Heartbeats, Notifier};
 use shared::{Beginning, Serving};
 use worker::{Accepted, Worker};
 
@@ -128,8 +131,15 @@ pub struct Config {
     pub lease: bool,
     /// Whether a new file that is put in place is served without being asked for.
     pub watch: bool,
-    /// Where clients connect.
+    /// Where clients connect: a path, or with `abstract_socket` an abstract name behind an `@`.
     pub socket: PathBuf,
+    /// Whether `socket` is an abstract name. It has no mode and no owner: every process
+    /// of the machine, or of the network namespace, may connect.
+    pub abstract_socket: bool,
+    /// Who may connect to `socket`. Nothing of it is for `tcp`.
+    pub access: SocketAccess,
+    /// Sockets that take the place of `socket` and `tcp`.
+    pub inherited: Inherited,
     /// Where clients connect that cannot use Unix sockets. Port 0 takes any that
     /// is free.
     pub tcp: Option<SocketAddr>,
@@ -143,6 +153,10 @@ pub struct Config {
     pub spin: Option<Duration>,
     /// What clients may take.
     pub limits: Limits,
+    /// Whether to tell the service manager (systemd, by NOTIFY_SOCKET) that this process is
+    /// ready, reloads, stops, and lives (WATCHDOG_USEC). For programs that are nothing but
+    /// this server.
+    pub notify: bool,
 }
 
 impl Default for Config {
@@ -154,11 +168,15 @@ impl Default for Config {
             lease: true,
             watch: true,
             socket: DEFAULT_SOCKET.into(),
+            abstract_socket: false,
+            access: SocketAccess::default(),
+            inherited: Inherited::default(),
             tcp: None,
             tcp_exposed: false,
             workers: None,
             spin: None,
             limits: Limits::default(),
+            notify: false,
         }
     }
 }
@@ -193,8 +211,9 @@ impl Opened {
     pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
         let Opened { source, generation } = self;
         config.limits.check().map_err(ServerError::Limits)?;
-        let tcp = config.tcp.map(|address| listen_on_tcp(address, config.tcp_exposed)).transpose()?;
-        let listener = Listener::bind(&config.socket)?;
+        let tcp = listener::tcp(config)?;
+        let listener = Listener::new(config)?;
+        let doorkeeper = Doorkeeper::new(&config.access);
         let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
         let told = Told::new(Arc::default());
         let spin = config.spin.unwrap_or_else(default_spin);
@@ -204,10 +223,12 @@ impl Opened {
             generation,
             told,
             listener,
+            doorkeeper,
             tcp,
             workers,
             spin,
             limits,
+            notify: config.notify,
             #[cfg(feature = "metrics")]
             metrics: None,
         })
@@ -220,12 +241,14 @@ pub struct Server {
     generation: Generation,
     told: Told,
     listener: Listener,
+    doorkeeper: Doorkeeper,
     tcp: Option<StdTcpListener>,
     workers: usize,
     spin: Duration,
     limits: Limits,
     #[cfg(feature = "metrics")]
     metrics: Option<metrics::Endpoint>,
+    notify: bool,
 }
 
 impl Server {
@@ -304,6 +327,7 @@ impl Server {
             socket,
             tcp: tcp_address,
             workers: self.workers,
+            notifier: Notifier::new(self.notify),
             limits: self.limits,
         }));
         let (wanted, borne) = (serving.connections_max, limits::connections_borne(self.workers));
@@ -311,8 +335,9 @@ impl Server {
             warn!("{wanted} connections take more descriptors than the limit leaves, {borne}: raise it (ulimit -n)");
         }
         panics::take_over();
+        let heartbeats = Arc::new(Heartbeats::new(self.workers, self.notify));
         let workers: Vec<Worker> = (0..self.workers)
-            .map(|number| Worker::start(number, &serving, self.spin))
+            .map(|number| Worker::start(number, &serving, self.spin, &heartbeats))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
         let supervisor =
@@ -334,16 +359,19 @@ impl Server {
             let generation = serving.generation();
             let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
             info!(generation = generation.number, digest, rows, workers = workers.len(), "ready on {path}{on_tcp}");
+            serving.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}"));
             drop(generation);
             tokio::select! {
-                () = accept(&serving, &workers, async || Accepted::unix(unix.accept().await?.0)) => {}
+                () = accept(&serving, &workers, async || next_admitted(&unix, &self.doorkeeper, &serving.totals.refused).await) => {}
                 () = accept_tcp(tcp, &serving, &workers) => {}
+                () = heartbeats.watch(&serving.notifier) => {}
                 () = stop => {}
             }
             Ok(())
         });
         served.map_err(ServerError::Worker)?;
         info!("stopping");
+        serving.notifier.stopping();
         drop(self.listener);
         // All of them, before any is waited for.
         let stopping: Vec<_> = workers.into_iter().map(Worker::stop).collect();
@@ -377,20 +405,14 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<StdTcpListener, ServerError> {
-    let refuse = |problem: String| ServerError::Tcp { address, problem };
-    if !address.ip().to_canonical().is_loopback() && !exposed {
-        return Err(refuse(
-            "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], \
-             or pass --tcp-exposed if every reader may have the table"
-                .to_owned(),
-        ));
+async fn next_admitted(listener: &UnixListener, doorkeeper: &Doorkeeper, refused: &AtomicU64) -> io::Result<Accepted> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        if doorkeeper.admits(&stream) {
+            return Accepted::unix(stream);
+        }
+        refused.fetch_add(1, Ordering::Relaxed);
     }
-    let listening = StdTcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listening.map_err(|error| refuse(format!("cannot listen: {error}: choose another address with --tcp")))
 }
 
 async fn accept_tcp(listener: Option<TcpListener>, serving: &Serving, workers: &[Worker]) {

@@ -16,6 +16,7 @@ use super::log_limit::LogLimit;
 use super::peer::Peer;
 use super::redis::Clients;
 use super::residency::Residency;
+use super::service::Notifier;
 use super::spin::Spin;
 use super::timeouts::Timeouts;
 
@@ -48,6 +49,7 @@ pub(super) struct Serving {
     /// Who speaks the Redis protocol.
     pub(super) clients: Clients,
     pub(super) totals: Arc<Totals>,
+    pub(super) notifier: Notifier,
     workers: Box<[Counters]>,
 }
 
@@ -60,12 +62,13 @@ pub(super) struct Beginning {
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
     pub(super) workers: usize,
+    pub(super) notifier: Notifier,
     pub(super) limits: Limits,
 }
 
 impl Serving {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { generation, control, totals, source, socket, tcp, workers, limits } = beginning;
+        let Beginning { generation, control, totals, source, socket, tcp, workers, notifier, limits } = beginning;
         let current = Arc::new(generation);
         let slots = std::iter::repeat_with(|| Slot::new(&current)).take(workers).collect();
         Serving {
@@ -85,6 +88,7 @@ impl Serving {
             started: Instant::now(),
             clients: Clients::default(),
             totals,
+            notifier,
             workers: std::iter::repeat_with(Counters::default).take(workers).collect(),
         }
     }
@@ -235,6 +239,7 @@ pub(super) mod tests {
             socket: "s.sock".into(),
             tcp: None,
             workers: 1,
+            notifier: Notifier::new(config.notify),
             limits: config.limits.clone(),
         });
         Arc::new(Shared::new(Arc::new(serving), 0, Duration::ZERO))

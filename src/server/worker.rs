@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use super::connection::Connection;
 use super::peer::Peer;
+use super::service::Heartbeats;
 use super::shared::{Serving, Shared};
 
 /// How long a stopping worker waits for clients to take their answers.
@@ -57,14 +58,22 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(number: usize, serving: &Arc<Serving>, spin: Duration) -> io::Result<Worker> {
+    pub(super) fn start(
+        number: usize,
+        serving: &Arc<Serving>,
+        spin: Duration,
+        heartbeats: &Arc<Heartbeats>,
+    ) -> io::Result<Worker> {
         let shared = Arc::new(Shared::new(Arc::clone(serving), number, spin));
         let (streams, receiver) = unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(move || runtime.block_on(serve(receiver, of_thread)))?;
+        let heartbeats = Arc::clone(heartbeats);
+        let run = move || {
+            runtime.spawn(async move { heartbeats.beat(number).await });
+            runtime.block_on(serve(receiver, of_thread));
+        };
+        let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(run)?;
         Ok(Worker { shared, streams, thread })
     }
 

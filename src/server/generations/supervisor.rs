@@ -228,7 +228,8 @@ impl State {
             let outcome = self.reload();
             // One that is tried until the system has what it takes is told of once.
             if !(wants && self.wants) {
-                self.tell(outcome);
+                let text = self.tell(outcome);
+                self.serving.notifier.status(&text);
             }
         }
         if !self.current.store.is_trusted() {
@@ -281,8 +282,10 @@ impl State {
 
     /// Does what was asked for, and tells those who asked how it went.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut State) -> Result<String, String>) {
+        self.serving.notifier.reloading();
         let outcome = how(self);
         let text = self.tell(outcome);
+        self.serving.notifier.ready(&text);
         let totals = &self.serving.totals;
         *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
         totals.reload_done.store(number, Ordering::Release);

@@ -27,10 +27,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::listener::Listener;
+use super::listener::{Listener, listen_on_tcp};
 use super::shared::Serving;
 use super::snapshot::Snapshot;
-use super::{ACCEPT_RETRY, ServerError, listen_on_tcp};
+use super::{ACCEPT_RETRY, ServerError};
 
 /// Connections that are served at a time. Others wait in the system's queue.
 const CONNECTIONS_MAX: usize = 16;

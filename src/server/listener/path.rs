@@ -1,81 +1,35 @@
-//! The listening socket and its path.
+//! The path of a socket: who else has it, and how it is taken over.
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::ServerError;
+/// What fits into a Unix socket address, without the zero at the end of a path or
+/// before an abstract name.
+pub(super) const PATH_LEN_MAX_BYTES: usize = 107;
 
-/// What fits into a Unix socket address, without the zero at its end.
-const PATH_LEN_MAX_BYTES: usize = 107;
-
-/// A socket that listens. Its path is removed when it is dropped.
-pub(super) struct Listener {
-    socket: UnixListener,
-    path: PathBuf,
-    /// Device and inode, to tell this socket from one that another server put
-    /// in its place.
-    identity: (u64, u64),
-}
-
-impl Listener {
-    /// Listens on a path, and takes it over from a server that is gone.
-    pub(super) fn bind(path: &Path) -> Result<Listener, ServerError> {
-        let refuse = |problem: String| ServerError::Socket { path: path.to_path_buf(), problem };
-        check(path).map_err(refuse)?;
-        let _lock = Lock::take(path).map_err(refuse)?;
-        let bound = match UnixListener::bind(path) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                make_way(path).map_err(refuse)?;
-                UnixListener::bind(path)
-            }
-            bound => bound,
-        };
-        let listening = bound.and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            Ok(Listener { socket, path: path.to_path_buf(), identity: identity(path)? })
-        });
-        listening.map_err(|error| refuse(format!("cannot listen: {error}")))
-    }
-
-    /// The socket, for a runtime.
-    pub(super) fn socket(&self) -> io::Result<UnixListener> {
-        self.socket.try_clone()
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // A path that cannot be removed is taken over by the next server.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
+/// Device and inode.
+pub(super) type Identity = (u64, u64);
 
 /// Holds off other servers that start on the same path: between a look at a socket
 /// and its removal, and between `bind` and `listen`, it is not what it seems. The
 /// lock's file is removed when it is dropped.
-struct Lock {
+pub(super) struct Lock {
     _file: File,
     path: PathBuf,
 }
 
 impl Lock {
-    fn take(socket: &Path) -> Result<Lock, String> {
+    pub(super) fn take(socket: &Path) -> Result<Lock, String> {
         const ATTEMPTS: u32 = 500;
         const PAUSE: Duration = Duration::from_millis(10);
         let mut path = socket.as_os_str().to_owned();
@@ -107,11 +61,24 @@ impl Drop for Lock {
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+/// The file of a socket that was just bound to this path. Through its descriptor,
+/// for who can write to the folder could put another file into its place.
+pub(super) fn open_node(path: &Path) -> Result<(OwnedFd, Identity), String> {
+    let fault = |error: Errno| format!("cannot be looked at: {error}");
+    let node = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(fault)?;
+    let status = fstat(&node).map_err(fault)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+        return Err("was replaced by another file at once: choose a folder that only the server can write".to_owned());
+    }
+    Ok((node, (status.st_dev, status.st_ino)))
+}
+
+pub(super) fn identity(path: &Path) -> io::Result<Identity> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-fn check(path: &Path) -> Result<(), String> {
+/// Whether a socket can have this path at all.
+pub(super) fn check(path: &Path) -> Result<(), String> {
     let len_bytes = path.as_os_str().as_bytes().len();
     if len_bytes > PATH_LEN_MAX_BYTES {
         return Err(format!(
@@ -133,7 +100,7 @@ fn check(path: &Path) -> Result<(), String> {
 }
 
 /// Removes a socket on which nobody listens.
-fn make_way(path: &Path) -> Result<(), String> {
+pub(super) fn make_way(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
             return Err("is there and is not a socket: remove it, or choose another --socket".to_owned());

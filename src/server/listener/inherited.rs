@@ -1,0 +1,79 @@
+//! Sockets that the process was started with.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Sockets that listen already, in the hands of who started this process: systemd
+/// hands them in (socket activation) and keeps them while the server is restarted, so
+/// that no connection is refused in the meantime.
+///
+/// They take the place of [`Config::socket`](super::super::Config::socket) and
+/// [`Config::tcp`](super::super::Config::tcp); a path is not removed at the end.
+#[derive(Clone, Debug, Default)]
+pub struct Inherited {
+    pub(in crate::server) unix: Option<Arc<UnixListener>>,
+    pub(in crate::server) tcp: Option<Arc<TcpListener>>,
+}
+
+impl Inherited {
+    /// With this Unix socket.
+    ///
+    /// # Errors
+    /// If it does not listen, or there is one already.
+    pub fn add_unix(&mut self, socket: UnixListener) -> Result<(), String> {
+        listens(&socket)?;
+        match self.unix.replace(Arc::new(socket)) {
+            None => Ok(()),
+            Some(_) => Err("a second Unix socket, where one can be served".to_owned()),
+        }
+    }
+
+    /// With this TCP socket.
+    ///
+    /// # Errors
+    /// If it does not listen, or there is one already.
+    pub fn add_tcp(&mut self, socket: TcpListener) -> Result<(), String> {
+        listens(&socket)?;
+        match self.tcp.replace(Arc::new(socket)) {
+            None => Ok(()),
+            Some(_) => Err("a second TCP socket, where one can be served".to_owned()),
+        }
+    }
+
+    /// The path of the Unix socket, or its abstract name behind an `@`.
+    pub fn unix_path(&self) -> Option<PathBuf> {
+        self.unix.as_ref().map(|socket| path_of(socket))
+    }
+
+    /// The address of the TCP socket.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|socket| socket.local_addr().ok())
+    }
+}
+
+fn listens(socket: impl std::os::fd::AsFd) -> Result<(), String> {
+    match rustix::net::sockopt::socket_acceptconn(socket) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("a socket that does not listen: a .socket unit needs Accept=no".to_owned()),
+        Err(error) => Err(format!("cannot be looked at: {}", io::Error::from(error))),
+    }
+}
+
+pub(super) fn path_of(socket: &UnixListener) -> PathBuf {
+    let Ok(address) = socket.local_addr() else { return PathBuf::new() };
+    match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => path.to_path_buf(),
+        (_, Some(name)) => std::ffi::OsString::from_vec([b"@", name].concat()).into(),
+        (None, None) => PathBuf::new(),
+    }
+}
+
+/// The abstract name that a path stands for, if it begins with an `@`.
+pub(super) fn abstract_name(path: &std::path::Path) -> Option<&[u8]> {
+    path.as_os_str().as_bytes().strip_prefix(b"@")
+}

@@ -1,0 +1,153 @@
+//! The listening sockets: on a path, under an abstract name, on a TCP address, or handed in.
+//!
+//! In: a configuration. Out: sockets that listen; on a path nobody could connect
+//! before the socket's owner, group and mode were set. Knows nothing of what is answered.
+
+mod access;
+mod inherited;
+mod path;
+mod tcp;
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use super::{Config, ServerError};
+pub(super) use access::Doorkeeper;
+pub use access::SocketAccess;
+pub use inherited::Inherited;
+use inherited::{abstract_name, path_of};
+use path::{Identity, Lock, PATH_LEN_MAX_BYTES, check, identity, make_way, open_node};
+#[cfg(feature = "metrics")]
+pub(super) use tcp::listen_on_tcp;
+pub(super) use tcp::tcp;
+
+/// As many connections wait to be accepted as the system allows (net.core.somaxconn).
+const BACKLOG: i32 = i32::MAX;
+
+/// A Unix socket that listens.
+pub(super) struct Listener {
+    socket: UnixListener,
+    /// As users write it: an abstract name has an `@` before it.
+    path: PathBuf,
+    _bound: Option<Bound>,
+}
+
+/// A socket's file, which is removed when this is dropped.
+struct Bound {
+    path: PathBuf,
+    /// Tells this socket from one that another server put in its place.
+    identity: Identity,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // A path that cannot be removed is taken over by the next server.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Listener {
+    /// Takes what was handed in, or listens on a path, which it takes over from a
+    /// server that is gone.
+    pub(super) fn new(config: &Config) -> Result<Listener, ServerError> {
+        let path = &config.socket;
+        let refuse = |problem: String| ServerError::Socket { path: path.clone(), problem };
+        if let Some(socket) = &config.inherited.unix {
+            return take(socket, config).map_err(|problem| ServerError::Socket { path: path_of(socket), problem });
+        }
+        if config.access.mode.is_some_and(|mode| mode > 0o777) {
+            return Err(refuse("a mode has three octal digits, such as 0660".to_owned()));
+        }
+        match (abstract_name(path), config.abstract_socket) {
+            (None, false) => on_path(path, &config.access).map_err(refuse),
+            (Some(name), true) => under_name(path, name, &config.access).map_err(refuse),
+            (Some(_), false) => Err(refuse(
+                "begins with @, which stands for an abstract name: it has no owner and no mode, so every process \
+                 of this machine, or of this network namespace, may connect: pass --abstract if that is wanted, \
+                 or write ./@ for a file"
+                    .to_owned(),
+            )),
+            (None, true) => Err(refuse("--abstract is for a --socket that begins with @".to_owned())),
+        }
+    }
+
+    /// Listens on a path, for its owner and its group.
+    #[cfg(feature = "metrics")]
+    pub(super) fn bind(path: &Path) -> Result<Listener, ServerError> {
+        on_path(path, &SocketAccess::default())
+            .map_err(|problem| ServerError::Socket { path: path.to_path_buf(), problem })
+    }
+
+    /// The socket, for a runtime.
+    pub(super) fn socket(&self) -> io::Result<UnixListener> {
+        self.socket.try_clone()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn take(socket: &UnixListener, config: &Config) -> Result<Listener, String> {
+    if config.access.is_about_file() {
+        return Err("was handed in by who started the server, who also sets its mode, owner and group \
+                    (SocketMode=, SocketUser=, SocketGroup= of a .socket unit): leave --mode, --owner and --group out"
+            .to_owned());
+    }
+    let fault = |error: io::Error| format!("was handed in and cannot be used: {error}");
+    socket.set_nonblocking(true).map_err(fault)?;
+    Ok(Listener { socket: socket.try_clone().map_err(fault)?, path: path_of(socket), _bound: None })
+}
+
+fn on_path(path: &Path, access: &SocketAccess) -> Result<Listener, String> {
+    check(path)?;
+    let _lock = Lock::take(path)?;
+    let address = SocketAddrUnix::new(path).map_err(cannot_listen)?;
+    let socket = new_socket().map_err(cannot_listen)?;
+    match bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            make_way(path)?;
+            bind(&socket, &address).map_err(cannot_listen)?;
+        }
+        bound => bound.map_err(cannot_listen)?,
+    }
+    let (node, identity) = open_node(path)?;
+    let bound = Bound { path: path.to_path_buf(), identity };
+    access.set(&node)?;
+    // Whoever tried to connect before was refused.
+    listen(&socket, BACKLOG).map_err(cannot_listen)?;
+    Ok(Listener { socket: socket.into(), path: path.to_path_buf(), _bound: Some(bound) })
+}
+
+fn under_name(path: &Path, name: &[u8], access: &SocketAccess) -> Result<Listener, String> {
+    if access.is_about_file() {
+        return Err("an abstract socket has no mode, no owner and no group: leave them out".to_owned());
+    }
+    if name.is_empty() || name.len() > PATH_LEN_MAX_BYTES {
+        return Err(format!("an abstract name has 1 to {PATH_LEN_MAX_BYTES} bytes behind the @"));
+    }
+    let address = SocketAddrUnix::new_abstract_name(name).map_err(cannot_listen)?;
+    let socket = new_socket().map_err(cannot_listen)?;
+    bind(&socket, &address).map_err(|error| match error {
+        Errno::ADDRINUSE => "another server has this name: stop that one, or choose another --socket".to_owned(),
+        error => cannot_listen(error),
+    })?;
+    listen(&socket, BACKLOG).map_err(cannot_listen)?;
+    Ok(Listener { socket: socket.into(), path: path.to_path_buf(), _bound: None })
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
+}
+
+fn cannot_listen(error: Errno) -> String {
+    format!("cannot listen: {error}")
+}
