@@ -50,7 +50,8 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// None yet. The file must have been opened for reading only.
+    /// None yet. The file must have been opened for reading only, and by itself: what
+    /// is given back of one lease would else be another's.
     pub(super) fn new(file: File) -> Arc<Lease> {
         let lease = Arc::new(Lease { file, is_taken: AtomicBool::new(false), is_held: AtomicBool::new(false) });
         let mut leases = leases();
@@ -95,6 +96,13 @@ impl Lease {
     /// Whether it is taken, and somebody waits for it.
     fn is_wanted(&self) -> bool {
         self.is_taken.load(Ordering::SeqCst) && is_unleased(&self.file)
+    }
+}
+
+impl Drop for Lease {
+    /// The file may stay open.
+    fn drop(&mut self) {
+        self.yield_now();
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::process::{Signal, geteuid};
@@ -229,6 +229,46 @@ fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
         generations.assert_served(&served, 3);
         assert_eq!((served.number("rollbacks"), served.number("swaps")), (4, 7));
     }
+}
+
+/// Whether some process has a lease on a file, for which whoever wants to write to it must wait.
+fn is_leased(path: &Path) -> bool {
+    let inode = format!(":{} ", inode(path));
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| line.contains(" LEASE ") && line.contains(&inode))
+}
+
+#[test]
+fn a_file_that_is_not_served_any_more_is_leased_no_more() {
+    let _together = together();
+    let generations = Generations::new(Shape { rows: 100, len_max_bytes: 50 });
+    generations.bake(2..4);
+    // Which of them is served says a link.
+    std::fs::rename(generations.scene.db(), generations.baked(1)).unwrap();
+    let switch = |number: u64| {
+        symlink(generations.baked(number), generations.scene.path("link.new")).unwrap();
+        std::fs::rename(generations.scene.path("link.new"), generations.scene.db()).unwrap();
+    };
+    switch(1);
+    let served = generations.scene.serve(&["--memory", "map"]);
+    if !is_leased(&generations.baked(1)) {
+        report("no file is leased here");
+        return;
+    }
+    for number in [2, 3] {
+        switch(number);
+        served.wait_for("generation", number);
+        eventually("the lease is given back", || !is_leased(&generations.baked(number - 1)));
+        assert!(is_leased(&generations.baked(number)));
+    }
+    let attempt = served.client().rollback().unwrap();
+    assert_eq!(served.outcome_of(attempt), "generation 4 serves");
+    eventually("the lease is given back", || !is_leased(&generations.baked(3)));
+    assert!(is_leased(&generations.baked(2)));
+    // Whoever writes to the one that is served need not wait for long, and is noticed.
+    std::fs::write(generations.baked(2), "nothing").unwrap();
+    assert!(!is_leased(&generations.baked(2)));
+    eventually("it is noticed", || served.logged("was changed in place") == 1);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //! In: requests, and word that a folder or a file has changed. Out: workers that
 //! answer from another generation, and a log of what was done and why not.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
@@ -143,7 +145,7 @@ struct State {
     serving: Arc<Serving>,
     current: Arc<Generation>,
     /// The file of the generation before, which may have no name any more.
-    before: Option<(std::fs::File, Identity)>,
+    before: Option<(File, Identity)>,
     /// Files at the path that are not to be tried again without being asked: the one
     /// that was refused, and the one that was returned from.
     refused: Option<Tried>,
@@ -327,7 +329,7 @@ impl State {
         let Some((file, _)) = &self.before else {
             return Err("there is no generation before this one since the server was started".to_owned());
         };
-        let file = file.try_clone().map_err(|error| format!("the file of the generation before: {error}"))?;
+        let file = reopened(file).map_err(|error| format!("the file of the generation before: {error}"))?;
         let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
         // If it is still at the path, it was returned from; if not, what is there is new.
         if Identity::at(&path).ok() == Some(self.current.identity) {
@@ -392,6 +394,12 @@ impl State {
             self.look();
         }
     }
+}
+
+/// Opens a file once more, whether or not it has a name: a lease is that of one
+/// opening, and goes when a generation does.
+fn reopened(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Workers come first.
