@@ -94,6 +94,7 @@ fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() {
     fs::copy(scene.path("next.db"), disk.join("new")).unwrap();
     settle(&disk.join("new"));
     fs::rename(disk.join("new"), disk.join("storage.db")).unwrap();
+    eventually("the other file is served", || served.logged("serving generation ") > 0);
     eventually("all is well", || right_count(&served, 3) == SHAPE.rows);
     load.expect_at_least(3);
     load.wait_for_right(1000);
