@@ -8,12 +8,8 @@ use std::io::{self, IoSlice};
 use crate::protocol::resp::Sink;
 use crate::store::Store;
 
-/// Answers up to this length are copied, longer ones are borrowed: where it is, for
-/// a copy was measured to take less time than one more piece to send.
+/// Answers up to this length are copied, longer ones are borrowed.
 pub(super) const COPY_MAX_BYTES: usize = 4096;
-/// The same where the memory is a file, that others can change. What is borrowed
-/// from it is copied just before it is sent, and then it is too late for an Error.
-const COPY_FROM_FILE_MAX_BYTES: usize = 48 << 10;
 /// What is copied from a file at a time, just before it is sent.
 const STAGE_LEN_BYTES: usize = 64 << 10;
 /// What frames an answer in the Redis protocol, at most.
@@ -40,8 +36,6 @@ pub struct Answers {
 
 /// The answers that go out from the file itself.
 pub(super) struct Borrowed {
-    /// Answers that are not longer are copied.
-    pub(super) copy_max_bytes: usize,
     pieces: [Piece; BORROWED_MAX],
     count: usize,
     len_bytes: usize,
@@ -60,24 +54,18 @@ pub(super) struct Piece {
 impl Answers {
     /// None, with room for a pass.
     pub fn new() -> Self {
-        let pieces = [Piece::default(); BORROWED_MAX];
-        let borrowed = Borrowed { copy_max_bytes: COPY_FROM_FILE_MAX_BYTES, pieces, count: 0, len_bytes: 0 };
+        let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
         Answers { buffer: vec![0; COPIED_MAX_BYTES], copied_len_bytes: 0, borrowed, stage: Stage::default() }
     }
 
     /// Forgets all answers.
     pub fn clear(&mut self) {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
+        self.stage.holds_beginning = false;
         if self.buffer.len() > COPIED_MAX_BYTES {
             self.buffer.truncate(COPIED_MAX_BYTES);
             self.buffer.shrink_to_fit();
         }
-    }
-
-    /// Has answers that are added from now on copied or borrowed as their store bears.
-    #[inline]
-    pub(super) fn borrow_from(&mut self, store: &Store) {
-        self.borrowed.copy_max_bytes = if store.is_private() { COPY_MAX_BYTES } else { COPY_FROM_FILE_MAX_BYTES };
     }
 
     /// The length of all answers together.
@@ -108,7 +96,7 @@ impl Answers {
     /// if they are short.
     #[inline]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
-        if bytes.len() > self.borrowed.copy_max_bytes {
+        if bytes.len() > COPY_MAX_BYTES {
             let after_copied_bytes = self.copied_len_bytes;
             let piece = Piece { offset_bytes: offset_bytes as usize, len_bytes: bytes.len(), after_copied_bytes };
             if self.borrowed.push(piece).is_some() {
@@ -134,9 +122,25 @@ impl Answers {
         sent_bytes: usize,
         send: impl FnOnce(&[IoSlice]) -> T,
     ) -> io::Result<T> {
-        let unsent =
-            Sending { copied: &self.buffer[..self.copied_len_bytes], pieces: self.borrowed.pieces(), sent_bytes };
+        if sent_bytes == 0 && self.stage.holds_beginning {
+            return Ok(send(&[IoSlice::new(&self.stage.bytes)]));
+        }
+        let copied = &self.buffer[..self.copied_len_bytes];
+        let unsent = Sending { copied, pieces: self.borrowed.pieces(), sent_bytes };
         unsent.with(store, &mut self.stage, send)
+    }
+
+    /// Copies the beginning of what is borrowed from a file, as long as it is not too
+    /// late to answer otherwise. Tells whether the file is as it was.
+    #[inline]
+    pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
+        if self.borrowed.count == 0 || store.is_private() {
+            return true;
+        }
+        let copied = &self.buffer[..self.copied_len_bytes];
+        let sending = Sending { copied, pieces: self.borrowed.pieces(), sent_bytes: 0 };
+        self.stage.holds_beginning = sending.copy_to(store, &mut self.stage).is_ok();
+        self.stage.holds_beginning
     }
 
     /// Where what is sent later is copied to.
@@ -226,7 +230,11 @@ impl Unsent {
 
 /// What was copied from a file, and is sent next.
 #[derive(Default)]
-pub(super) struct Stage(Vec<u8>);
+pub(super) struct Stage {
+    bytes: Vec<u8>,
+    /// Whether these are the first of the answers that are there.
+    holds_beginning: bool,
+}
 
 /// Answers, of which some bytes are sent.
 struct Sending<'a> {
@@ -260,7 +268,7 @@ impl<'a> Sending<'a> {
         }
         if !store.is_private() {
             self.copy_to(store, stage)?;
-            return Ok(send(&[IoSlice::new(&stage.0)]));
+            return Ok(send(&[IoSlice::new(&stage.bytes)]));
         }
         let mut slices = [IoSlice::new(&[]); 2 * BORROWED_MAX + 1];
         let mut count = 0;
@@ -277,7 +285,9 @@ impl<'a> Sending<'a> {
     }
 
     /// Copies what is sent next, and makes sure that it is as it was baked.
-    fn copy_to(&self, store: &Store, Stage(stage): &mut Stage) -> io::Result<()> {
+    fn copy_to(&self, store: &Store, stage: &mut Stage) -> io::Result<()> {
+        stage.holds_beginning = false;
+        let stage = &mut stage.bytes;
         let changed = || io::Error::other("the file has changed while an answer was on its way");
         let epoch = store.epoch();
         let mut skipped_bytes = self.sent_bytes;

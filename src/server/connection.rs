@@ -86,7 +86,7 @@ impl Protocol {
             };
             // A pass that only waits for more input has made nothing of the file.
             let is_nothing = answers.total_len_bytes() == 0 && pass.then == Then::Read;
-            if is_nothing || store.is_unchanged_since(epoch) {
+            if is_nothing || answers.stage_beginning(store) && store.is_unchanged_since(epoch) {
                 if let Protocol::Redis(session) = self {
                     session.keep();
                 }

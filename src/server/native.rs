@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::about;
-use super::answers::{Answers, Borrowed, Piece, copy_halves};
+use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece, copy_halves};
 use super::counters::Tally;
 use super::pass::{Pass, Then};
 use super::shared::Client;
@@ -35,7 +35,6 @@ const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 /// there is room.
 pub(super) fn answer(client: &Client, store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
     let mut tally = Tally::default();
-    answers.borrow_from(store);
     let pass = pass(client, store, input, answers, &mut tally);
     client.shared.counters().count_native(&tally);
     pass
@@ -122,7 +121,6 @@ impl Answers {
     /// to the first that asks for something else; tells how many. There is room for
     /// one in answers that were cleared.
     pub fn assemble(&mut self, store: &Store, requests: &[Request]) -> usize {
-        self.borrow_from(store);
         self.assemble_points(store, requests, &mut Tally::default())
     }
 
@@ -265,7 +263,7 @@ fn add(
     if let Found::Answer(answer, offset_bytes) = found
         && op_code == Op::Get as u32
     {
-        if answer.len() <= borrowed.copy_max_bytes {
+        if answer.len() <= COPY_MAX_BYTES {
             copy(answer, copied.get_mut(at_bytes..)?)?;
             return Some(answer.len());
         }
@@ -391,7 +389,7 @@ fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<Status>
     if !store.are_sound(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
         return add_bare(Status::Error, answers);
     }
-    let is_copied = rows.len() <= answers.borrowed.copy_max_bytes;
+    let is_copied = rows.len() <= COPY_MAX_BYTES;
     let room = answers.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
     let (headers, copied_rows) = room.split_at_mut(HEADERS_LEN_BYTES);
     let (response_header, page_header) = headers.split_at_mut(RESPONSE_HEADER_LEN_BYTES);

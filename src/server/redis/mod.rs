@@ -111,7 +111,6 @@ impl Session {
     /// there is room. What is not taken must be handed in again, with or without
     /// more behind it.
     pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], answers: &mut Answers) -> Pass {
-        answers.borrow_from(&generation.store);
         let pass = self.pass(generation, input, answers);
         let (counted, counters) = (std::mem::take(&mut self.counted), self.shared.counters());
         counters.count_redis(counted.commands, counted.errors, counted.hits, counted.misses);
