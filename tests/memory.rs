@@ -67,7 +67,7 @@ fn a_damaged_file_is_not_served_from_a_copy() {
     let at = bytes.windows(9).position(|window| window == b"key_12345").unwrap();
     bytes[at] ^= 1;
     fs::write(table.db(), &bytes).unwrap();
-    let mut server = start(&table, &["--memory", "copy"]);
+    let mut server = start(&table, &["--memory", "copy", "--verify", "full"]);
     server.wait_for_log("of the records");
     assert_eq!(server.wait().code(), Some(1));
 }

@@ -271,6 +271,19 @@ fn add(
         borrowed.push(Piece { offset_bytes, len_bytes: answer.len(), after_copied_bytes: at_bytes })?;
         return Some(0);
     }
+    add_without_value(op_code, found, copied, at_bytes, tally)
+}
+
+/// Adds the answer to any other request of the run. Not inlined: the loop over values
+/// that are found has its registers for itself.
+#[inline(never)]
+fn add_without_value(
+    op_code: u32,
+    found: Found<'_>,
+    copied: &mut [u8],
+    at_bytes: usize,
+    tally: &mut Tally,
+) -> Option<usize> {
     let op = Op::from_code(op_code);
     let status = match (op, found) {
         (Some(Op::Get | Op::Exists), Found::Missing) => Status::NotFound,

@@ -93,13 +93,16 @@ mod tests {
 
     use super::*;
 
+    /// What it is called, and how it is done.
+    type Change<'a> = (&'a str, &'a dyn Fn(&File));
+
     #[test]
     fn every_way_to_change_a_file_shows() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 10_000]).unwrap();
         let guarded = Guarded::new(&[]);
         let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
-        let changes: [(&str, &dyn Fn(&File)); 5] = [
+        let changes: [Change<'_>; 5] = [
             ("written to", &|file| file.write_all_at(b"8", 5000).unwrap()),
             ("written to, with the same byte", &|file| file.write_all_at(&[7], 5000).unwrap()),
             ("cut off", &|file| file.set_len(0).unwrap()),
