@@ -30,13 +30,14 @@ pub(crate) fn if_asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
 
 fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
+    let place = folder.join("man1");
+    fs::create_dir_all(&place)?;
+    // Pages on `help` itself would say nothing. Before completions: those add the command for good.
+    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), place)?;
     for (shell, place) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
         let place = folder.join(place);
         fs::create_dir_all(&place)?;
         clap_complete::generate_to(shell, &mut command, &name, place)?;
     }
-    let place = folder.join("man1");
-    fs::create_dir_all(&place)?;
-    // Pages on `help` itself would say nothing.
-    clap_mangen::generate_to(command.disable_help_subcommand(true), place)
+    Ok(())
 }

@@ -72,6 +72,7 @@ fn man_pages_and_completions_name_every_command_and_option() {
             }
         }
     }
+    assert!(!folder.path().join("man1/zkv-help.1").exists(), "a page on `help` says nothing");
     assert_eq!(fs::read_dir(folder.path().join("bash")).unwrap().count(), PROGRAMS.len());
     for (name, _) in PROGRAMS {
         let script = folder.path().join("bash").join(format!("{name}.bash"));

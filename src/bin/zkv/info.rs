@@ -11,8 +11,8 @@ use zero_kv::client::{Client, Info};
 use crate::output::{settle_stdout, write_json};
 
 /// Values that are text even where they look like numbers.
-const TEXTS: [&str; 11] =
-    ["version", "socket", "tcp", "metrics", "file", "memory", "verify", "digest", "keys", "state", "reload_last"];
+const TEXTS: [&str; 10] =
+    ["version", "socket", "tcp", "file", "memory", "verify", "digest", "keys", "state", "reload_last"];
 
 pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
     let info = client.info()?;

@@ -50,7 +50,7 @@ impl Lock {
                 Err(error) => return Err(fault(error.into())),
             }
         }
-        Err(format!("another server holds {}: stop that one, or choose another --socket", path.display()))
+        Err(format!("another server holds {}: stop that one, or choose another path", path.display()))
     }
 }
 
@@ -82,11 +82,11 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     let len_bytes = path.as_os_str().as_bytes().len();
     if len_bytes > PATH_LEN_MAX_BYTES {
         return Err(format!(
-            "{len_bytes} bytes, where at most {PATH_LEN_MAX_BYTES} fit into a Unix socket address: choose a shorter --socket"
+            "{len_bytes} bytes, where at most {PATH_LEN_MAX_BYTES} fit into a Unix socket address: choose a shorter path"
         ));
     }
     if path.as_os_str().as_bytes().ends_with(b"/") {
-        return Err("ends in a slash, and is not the name of a socket: choose another --socket".to_owned());
+        return Err("ends in a slash, and is not the name of a socket: choose another path".to_owned());
     }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -94,8 +94,8 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     };
     match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(format!("{} is not a folder: choose another --socket", folder.display())),
-        Err(error) => Err(format!("folder {}: {error}: create it, or choose another --socket", folder.display())),
+        Ok(_) => Err(format!("{} is not a folder: choose another path", folder.display())),
+        Err(error) => Err(format!("folder {}: {error}: create it, or choose another path", folder.display())),
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
 pub(super) fn make_way(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
-            return Err("is there and is not a socket: remove it, or choose another --socket".to_owned());
+            return Err("is there and is not a socket: remove it, or choose another path".to_owned());
         }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -111,14 +111,12 @@ pub(super) fn make_way(path: &Path) -> Result<(), String> {
     }
     match knock(path) {
         Ok(()) | Err(Errno::AGAIN) => {
-            Err("another server answers on it: stop that one, or choose another --socket".to_owned())
+            Err("another server answers on it: stop that one, or choose another path".to_owned())
         }
         Err(Errno::CONNREFUSED) => fs::remove_file(path)
             .map_err(|error| format!("left by a server that is gone, and cannot be removed: {error}")),
         Err(Errno::NOENT) => Ok(()),
-        Err(error) => {
-            Err(format!("another server may answer on it ({error}): stop that one, or choose another --socket"))
-        }
+        Err(error) => Err(format!("another server may answer on it ({error}): stop that one, or choose another path")),
     }
 }
 

@@ -36,5 +36,5 @@ fn open(
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listening.map_err(|error| refuse(format!("cannot listen: {error}: choose another address with --tcp")))
+    listening.map_err(|error| refuse(format!("cannot listen: {error}: choose another address")))
 }
