@@ -68,7 +68,7 @@ impl Blocks {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
         let is_known = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
         // A distrusted epoch is no block's.
-        is_known(first) && (first == last || is_known(last) && last - first == 1)
+        is_known(first) && (first == last || is_known(last) && last.wrapping_sub(first) == 1)
     }
 
     /// The tags, for a prefetch.
@@ -120,7 +120,12 @@ impl Blocks {
     /// Believes no byte any more, unless that is so already or a newer epoch has
     /// begun. Tells whether this call did it.
     pub(super) fn distrust(&self, since: Epoch) -> bool {
-        !since.is_distrust() && self.follow(since)
+        let is_news = !since.is_distrust() && self.follow(since);
+        if is_news {
+            // What was found of a file that others wrote to meanwhile says nothing about what it will hold.
+            *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = Damaged::default();
+        }
+        is_news
     }
 
     /// Begins a new epoch after one of distrust. Tells whether there was one left.

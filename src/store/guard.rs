@@ -51,9 +51,24 @@ static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 /// # Errors
 /// If the system refuses the handler.
 pub fn survive_bus_errors() -> io::Result<()> {
+    // One that is raised while it is blocked ends the process, whatever handler there is.
+    unblock(libc::SIGBUS);
     static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
     let installed = INSTALLED.get_or_init(|| install().map_err(|error| error.raw_os_error().unwrap_or_default()));
     installed.map_err(io::Error::from_raw_os_error)
+}
+
+/// Lets a signal come to this thread, and to those that it starts from now on: whoever
+/// started the process may have blocked it.
+pub(super) fn unblock(signal: c_int) {
+    // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
+    let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: Writes to a `sigset_t` of ours.
+    unsafe { libc::sigemptyset(&mut signals) };
+    // SAFETY: As above.
+    unsafe { libc::sigaddset(&mut signals, signal) };
+    // SAFETY: Reads a `sigset_t` of ours; the third argument may be null. Fails only for a first argument that is none.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &signals, ptr::null_mut()) };
 }
 
 fn install() -> io::Result<()> {
@@ -70,7 +85,7 @@ fn install() -> io::Result<()> {
     }
     // Before the handler can run.
     PREVIOUS.store(previous, Ordering::Release);
-    // SAFETY: The handler does only what a signal handler may: it reads and adds to atomics, makes two system calls, and
+    // SAFETY: The handler does only what a signal handler may: it reads and adds to atomics, makes system calls, and
     // keeps `errno`. It takes no lock, allocates nothing and does not panic.
     if unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
@@ -91,10 +106,16 @@ extern "C" fn on_bus_error(_signal: c_int, info: *mut siginfo_t, _context: *mut 
     // SAFETY: Valid, as said, and this thread's own.
     let before = unsafe { *errno };
     // One that a process has sent, and no fault, has a code of 0 or less.
-    if info.si_code <= 0 || !REGIONS.iter().any(|region| region.patch(address)) {
+    let is_sent = info.si_code <= 0;
+    if is_sent || !REGIONS.iter().any(|region| region.patch(address)) {
         let previous = PREVIOUS.load(Ordering::Acquire);
         // SAFETY: `previous` was leaked by `install` before this handler was there, and is not written to any more.
         unsafe { libc::sigaction(libc::SIGBUS, previous, ptr::null_mut()) };
+    }
+    if is_sent {
+        // No instruction raises it again.
+        // SAFETY: May be called in a handler, and touches no memory of ours. The signal waits until this one returns.
+        unsafe { libc::raise(libc::SIGBUS) };
     }
     // SAFETY: As above.
     unsafe { *errno = before };
@@ -265,6 +286,42 @@ mod tests {
             std::process::exit(i32::from(map[5000]));
         }
         let name = "store::guard::tests::a_fault_elsewhere_ends_the_process_as_before";
+        let mut victim = Command::new(std::env::current_exe().unwrap());
+        let output = victim.args([name, "--exact"]).env(VICTIM, "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+    }
+
+    #[test]
+    fn a_fault_is_survived_where_its_signal_was_blocked() {
+        std::thread::spawn(|| {
+            // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
+            let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
+            // SAFETY: Writes to a `sigset_t` of ours.
+            unsafe { libc::sigfillset(&mut signals) };
+            // SAFETY: Reads a `sigset_t` of ours.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut()) };
+            survive_bus_errors().unwrap();
+            let file = file_of(8192);
+            // SAFETY: As above.
+            let map = unsafe { Mmap::map(&file).unwrap() };
+            let guarded = Guarded::new(&map);
+            file.set_len(0).unwrap();
+            assert_eq!((map[5000], guarded.faults()), (0, 1));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_bus_error_that_a_process_sends_ends_it_as_before() {
+        if std::env::var_os(VICTIM).is_some() {
+            survive_bus_errors().unwrap();
+            // SAFETY: Sends this process a signal, and touches no memory of ours.
+            unsafe { libc::kill(std::process::id() as i32, libc::SIGBUS) };
+            std::thread::sleep(std::time::Duration::from_secs(60));
+            std::process::exit(0);
+        }
+        let name = "store::guard::tests::a_bus_error_that_a_process_sends_ends_it_as_before";
         let mut victim = Command::new(std::env::current_exe().unwrap());
         let output = victim.args([name, "--exact"]).env(VICTIM, "1").output().unwrap();
         assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");

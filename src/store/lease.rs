@@ -13,6 +13,8 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::guard::unblock;
+
 /// Whether somebody answers SIGIO by [`yield_leases`]. Without that, writers would
 /// wait for as long as the system lets them (45 s), and the signal would end the
 /// process.
@@ -29,6 +31,7 @@ fn leases() -> MutexGuard<'static, Vec<Weak<Lease>>> {
 /// all the time. The caller sees to it that SIGIO does not end the process, and
 /// calls [`yield_leases`] soon whenever it comes.
 pub fn take_leases() {
+    unblock(libc::SIGIO);
     ANSWERED.store(true, Ordering::Release);
 }
 
@@ -36,16 +39,17 @@ pub fn take_leases() {
 /// looked at from then on.
 pub fn yield_leases() {
     let leases: Vec<_> = leases().iter().filter_map(Weak::upgrade).collect();
-    leases.iter().filter(|lease| lease.is_wanted()).for_each(|lease| lease.yield_now());
+    leases.iter().for_each(|lease| lease.yield_if_wanted());
 }
 
 /// A lease on an open file, or none.
 #[derive(Debug)]
 pub(super) struct Lease {
     file: File,
-    /// Whether the system has given it, and not got it back.
-    is_taken: AtomicBool,
-    /// Whether it is relied on.
+    /// Whether the system has given it, and not got it back. Locked while that changes: what is known of the file
+    /// when it is taken holds until it is given back.
+    is_taken: Mutex<bool>,
+    /// Whether it is relied on. Never without the lease.
     is_held: AtomicBool,
 }
 
@@ -53,7 +57,7 @@ impl Lease {
     /// None yet. The file must have been opened for reading only, and by itself: what
     /// is given back of one lease would else be another's.
     pub(super) fn new(file: File) -> Arc<Lease> {
-        let lease = Arc::new(Lease { file, is_taken: AtomicBool::new(false), is_held: AtomicBool::new(false) });
+        let lease = Arc::new(Lease { file, is_taken: Mutex::new(false), is_held: AtomicBool::new(false) });
         let mut leases = leases();
         leases.retain(|lease| lease.strong_count() > 0);
         leases.push(Arc::downgrade(&lease));
@@ -70,39 +74,50 @@ impl Lease {
     pub(super) fn is_held(&self) -> bool {
         // What was read before this is not read after it. Whoever gives the lease back says so first.
         fence(Ordering::Acquire);
-        self.is_held.load(Ordering::Relaxed)
+        self.is_held.load(Ordering::Acquire)
     }
 
-    /// Takes the lease, if it can be had, and says so if the file is as it was.
+    /// Takes the lease, if it can be had, and says so if the file is as it was. One that is taken already is given back
+    /// if somebody waits for it of whom no signal has told.
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
-        if self.is_taken.load(Ordering::Acquire) || !ANSWERED.load(Ordering::Acquire) || !set_lease(&self.file, true) {
+        self.yield_if_wanted();
+        let mut is_taken = self.is_taken();
+        if *is_taken || !ANSWERED.load(Ordering::Acquire) || !set_lease(&self.file, true) {
             return;
         }
-        self.is_taken.store(true, Ordering::SeqCst);
-        self.is_held.store(is_unchanged(), Ordering::SeqCst);
-        // A signal that came before the lease was known to be taken was answered by nobody.
-        if !self.is_held() || self.is_wanted() {
-            self.yield_now();
+        *is_taken = true;
+        // Who wants it meanwhile waits for us.
+        if is_unchanged() {
+            self.is_held.store(true, Ordering::SeqCst);
+        } else {
+            self.give_back(&mut is_taken);
         }
     }
 
-    fn yield_now(&self) {
+    /// Gives it back if somebody waits for it.
+    fn yield_if_wanted(&self) {
+        let mut is_taken = self.is_taken();
+        if *is_taken && is_unleased(&self.file) {
+            self.give_back(&mut is_taken);
+        }
+    }
+
+    fn give_back(&self, is_taken: &mut bool) {
         self.is_held.store(false, Ordering::SeqCst);
-        if self.is_taken.swap(false, Ordering::SeqCst) {
+        if std::mem::take(is_taken) {
             set_lease(&self.file, false);
         }
     }
 
-    /// Whether it is taken, and somebody waits for it.
-    fn is_wanted(&self) -> bool {
-        self.is_taken.load(Ordering::SeqCst) && is_unleased(&self.file)
+    fn is_taken(&self) -> MutexGuard<'_, bool> {
+        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Lease {
     /// The file may stay open.
     fn drop(&mut self) {
-        self.yield_now();
+        self.give_back(&mut self.is_taken());
     }
 }
 
@@ -205,6 +220,25 @@ mod tests {
         std::fs::write(&path, "nobody is made to wait").unwrap();
         lease.take(|| true);
         assert!(lease.is_held());
+    }
+
+    #[test]
+    fn a_lease_that_is_wanted_back_while_it_is_taken_is_not_relied_on() {
+        answer();
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let lease = Lease::new(File::open(&path).unwrap());
+        let (opened, opening) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            lease.take(|| {
+                scope.spawn(|| opened.send(File::options().write(true).open(&path).unwrap()).unwrap());
+                // As long as it takes to open it, if nothing hinders. Nobody has written to it yet.
+                let _file = opening.recv_timeout(std::time::Duration::from_millis(200));
+                true
+            });
+            // It is open by now, or was before.
+            let _file = opening.recv();
+            assert!(!lease.is_held());
+        });
     }
 
     #[test]

@@ -77,8 +77,9 @@ impl Store {
         if !self.map.is_file() {
             return true;
         }
-        // Without any belief in the file, every answer was an error.
-        if self.epoch() == epoch && (epoch.is_distrust() || self.map.is_unchanged()) {
+        // Without any belief in the file, every answer was an error. The epoch is looked at last: in a later one, what
+        // the file has to look like is another.
+        if (epoch.is_distrust() || self.map.is_unchanged()) && self.epoch() == epoch {
             return true;
         }
         self.blocks.distrust(epoch);

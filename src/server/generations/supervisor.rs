@@ -144,8 +144,8 @@ struct State {
     source: Source,
     serving: Arc<Serving>,
     current: Arc<Generation>,
-    /// The file of the generation before, which may have no name any more.
-    before: Option<(File, Identity)>,
+    /// The file of the generation before, which may have no name any more, and its digest.
+    before: Option<(File, u128)>,
     /// Files at the path that are not to be tried again without being asked: the one
     /// that was refused, and the one that was returned from.
     refused: Option<Tried>,
@@ -211,6 +211,8 @@ impl State {
     /// Serves another file if there is one, and looks again at one that has changed
     /// in place. Gives the time.
     fn look(&mut self) -> Instant {
+        self.unsettled = None;
+        let is_trusted = self.current.store.is_trusted();
         for block in self.current.store.take_damaged_blocks() {
             self.serving.totals.faults.fetch_add(1, Ordering::Relaxed);
             error!(
@@ -219,7 +221,6 @@ impl State {
                 self.source.path.display()
             );
         }
-        let is_trusted = self.current.store.is_trusted();
         if is_trusted {
             self.current.store.lease();
         } else {
@@ -290,7 +291,8 @@ impl State {
         self.serving.notifier.ready(&text);
         let totals = &self.serving.totals;
         *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
-        totals.reload_done.store(number, Ordering::Release);
+        // Two who ask at the same time may be heard in the other order.
+        totals.reload_done.fetch_max(number, Ordering::Release);
     }
 
     fn tell(&self, outcome: Result<String, String>) -> String {
@@ -326,11 +328,16 @@ impl State {
     fn rollback(&mut self) -> Result<String, String> {
         let started = Instant::now();
         let path = self.source.path.clone();
-        let Some((file, _)) = &self.before else {
+        let Some((file, digest)) = &self.before else {
             return Err("there is no generation before this one since the server was started".to_owned());
         };
         let file = reopened(file).map_err(|error| format!("the file of the generation before: {error}"))?;
         let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
+        if candidate.store.digest() != *digest {
+            return Err(
+                "the file of the generation before was overwritten in place: put its table in place anew".to_owned()
+            );
+        }
         // If it is still at the path, it was returned from; if not, what is there is new.
         if Identity::at(&path).ok() == Some(self.current.identity) {
             self.left = Some(self.current.identity);
@@ -347,7 +354,7 @@ impl State {
         self.serving.set_changed(false);
         self.serving.totals.swaps.fetch_add(1, Ordering::Relaxed);
         self.verified = 0;
-        self.before = old.file.try_clone().ok().map(|file| (file, old.identity));
+        self.before = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
         self.leaving.push((old, Instant::now()));
         let Generation { number, store, .. } = &*self.current;
         info!(
