@@ -127,9 +127,11 @@ impl Supervisor {
             unsettled: None,
             verified: 0,
         };
-        let sender = control.sender.clone();
-        let thread =
-            thread::Builder::new().name("supervisor".to_owned()).spawn(move || state.run(&receiver, sender))?;
+        let watch = state.source.watch.then(|| state.watch(control.sender.clone()));
+        let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
+            let _watch = watch;
+            state.run(&receiver);
+        })?;
         Ok(Supervisor { control, thread })
     }
 
@@ -162,9 +164,8 @@ struct State {
 }
 
 impl State {
-    fn run(mut self, receiver: &Receiver<Ask>, sender: Sender<Ask>) {
+    fn run(mut self, receiver: &Receiver<Ask>) {
         lower_priority();
-        let _watch = self.source.watch.then(|| self.watch(sender));
         let mut looked = Instant::now();
         loop {
             match receiver.recv_timeout(self.patience(looked)) {
