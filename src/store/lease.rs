@@ -9,6 +9,7 @@
 //! of the usual tools only truncate(1) does.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -94,6 +95,20 @@ impl Lease {
         }
     }
 
+    /// Whether somebody has the file open to write to it, as far as the system tells: to
+    /// those who may have a lease.
+    pub(super) fn has_writer(&self) -> bool {
+        let is_taken = self.is_taken();
+        if *is_taken || !ANSWERED.load(Ordering::Acquire) {
+            return false;
+        }
+        if set_lease(&self.file, true) {
+            set_lease(&self.file, false);
+            return false;
+        }
+        io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+    }
+
     /// Gives it back if somebody waits for it.
     fn yield_if_wanted(&self) {
         let mut is_taken = self.is_taken();
@@ -174,7 +189,8 @@ mod tests {
         answer();
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_path_buf();
-        assert!(!leased(&path).is_held(), "somebody has it open to write to it");
+        let lease = leased(&path);
+        assert!(!lease.is_held() && lease.has_writer(), "somebody has it open to write to it");
         let path = file.into_temp_path();
         let changes: [&dyn Fn(&Path); 3] = [
             &|path| std::fs::write(path, "new").unwrap(),
@@ -183,9 +199,9 @@ mod tests {
         ];
         for change in changes {
             let lease = leased(&path);
-            assert!(lease.is_held());
+            assert!(lease.is_held() && !lease.has_writer());
             change(&path);
-            assert!(!lease.is_held());
+            assert!(!lease.is_held() && !lease.has_writer());
         }
         // Who reads, renames or removes it does not disturb.
         let lease = leased(&path);

@@ -136,6 +136,11 @@ impl Map {
         }
     }
 
+    /// Whether somebody has the file open to write to it, as far as the system tells.
+    pub(super) fn has_writer(&self) -> bool {
+        self.file.as_ref().is_some_and(Watched::has_writer)
+    }
+
     /// Whether nobody can change the bytes without word of it: they are a copy, or
     /// the file is leased.
     pub(super) fn is_leased(&self) -> bool {

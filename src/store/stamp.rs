@@ -1,7 +1,8 @@
 //! Whether a mapped file is as it was.
 //!
 //! Whoever writes to a file or cuts it off changes its time of modification or
-//! its length before a byte of it changes. So bytes that were read between two
+//! its length before a byte of it changes; through a mapping, only with the first
+//! write to a page. So bytes that were read between two
 //! looks at both are those that the file had at the first, if both are the same;
 //! a page that was gone meanwhile is counted by the guard. While the file is
 //! leased nobody can write to it, and only the count is looked at.
@@ -43,6 +44,11 @@ impl Watched {
     /// Takes a lease, if there is none and it can be had.
     pub(super) fn lease(&self, guarded: &Guarded) {
         self.lease.take(|| self.looks_unchanged(guarded));
+    }
+
+    /// Whether somebody has it open to write to it, as far as the system tells.
+    pub(super) fn has_writer(&self) -> bool {
+        self.lease.has_writer()
     }
 
     /// Whether the file is leased, and need not be looked at.

@@ -25,7 +25,7 @@ pub enum Mistrust {
     /// Its index is not what it was.
     #[error("{0}")]
     Format(#[from] FormatError),
-    /// It changed while it was looked at.
+    /// It changed while it was looked at, or somebody has it open to write to it.
     #[error("it is still being written to")]
     Changing,
     /// What is remembered of it cannot tell one more change from those before.
@@ -119,7 +119,8 @@ impl Store {
         }
         let Some(stamp) = self.map.stamp()? else { return Ok(()) };
         check::index(self)?;
-        if self.map.stamp()? != Some(stamp) {
+        // One write can take long, and one through a mapping need not show.
+        if self.map.stamp()? != Some(stamp) || self.map.has_writer() {
             return Err(Mistrust::Changing);
         }
         self.map.believe(stamp);
@@ -132,6 +133,12 @@ impl Store {
     #[inline]
     pub fn is_private(&self) -> bool {
         !self.map.is_file()
+    }
+
+    /// Whether somebody has the file open to write to it, as far as the system tells:
+    /// to its owner and to root, after [`take_leases`](super::take_leases).
+    pub fn has_writer(&self) -> bool {
+        self.map.has_writer()
     }
 
     /// How many blocks the records have, and how many of them were looked at and

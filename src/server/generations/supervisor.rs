@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::candidate::Candidate;
-use super::watch::{FolderWatch, Identity, Tried};
+use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::counters::Totals;
 use crate::server::shared::Serving;
@@ -250,6 +250,10 @@ impl State {
         let is_refused = || self.refused.is_some() && self.refused == Tried::at(&self.source.path).ok();
         let is_new = identity != self.current.identity && Some(identity) != self.left && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
+        // Written to in place: there may be more to come.
+        if is_new && self.current.store.has_writer() {
+            self.unsettled = Some(SETTLE);
+        }
         is_new && self.unsettled.is_none()
     }
 
