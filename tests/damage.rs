@@ -328,8 +328,7 @@ fn what_is_answered_after_a_file_is_believed_again_is_not_good_since_before() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows());
     fs::write(scratch.path(), &whole).unwrap();
-    let mut options = zero_kv::store::OpenOptions::default();
-    options.verify = zero_kv::store::Verify::Touch;
+    let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Touch, ..Default::default() };
     let store = Store::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
     let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
     let modified = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);

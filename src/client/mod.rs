@@ -17,7 +17,9 @@ mod page;
 mod rows;
 
 use std::io::{self, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 
 use zerocopy::{FromZeros, IntoBytes};
@@ -69,7 +71,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the socket at `path`.
+    /// Connects to the socket at `path`, or if that begins with an `@`, to the one
+    /// with the abstract name behind it.
     ///
     /// # Errors
     /// [`ClientError::Connect`].
@@ -84,7 +87,11 @@ impl Client {
     /// ```
     pub fn connect(path: impl AsRef<Path>) -> Result<Client, ClientError> {
         let path = path.as_ref().to_path_buf();
-        match UnixStream::connect(&path) {
+        let connected = match path.as_os_str().as_bytes().strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name).and_then(|address| UnixStream::connect_addr(&address)),
+            None => UnixStream::connect(&path),
+        };
+        match connected {
             Ok(stream) => Ok(Client { path, stream: BufReader::new(stream), broken: false }),
             Err(error) => Err(ClientError::Connect { path, error }),
         }

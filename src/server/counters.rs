@@ -337,6 +337,7 @@ impl Distribution {
     }
 
     /// How many were at most two to this power.
+    #[cfg(feature = "metrics")]
     pub(super) fn up_to_power(&self, power: u32) -> u64 {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
     }

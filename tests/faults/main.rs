@@ -18,6 +18,7 @@ mod large;
 mod load;
 mod mixed;
 #[path = "../redis/reply.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
 mod reply;
 mod served;
 mod swaps;

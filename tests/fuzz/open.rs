@@ -72,12 +72,12 @@ pub(crate) fn check(files: &Files, data: &[u8]) {
             let keys: Vec<u64> = keys.flat_map(|key| [key, key.wrapping_add(1), key ^ 1 << 63]).collect();
             assert_answers_as_its_records(&store, &file, &keys);
         }
-        _ => assert_answers_as_its_records(&store, &file, &rows.keys().flat_map(near).collect::<Vec<_>>()),
+        _ => assert_answers_as_its_records(&store, &file, &rows.keys().flat_map(|key| near(key)).collect::<Vec<_>>()),
     }
 }
 
-fn near(key: &Vec<u8>) -> [Vec<u8>; 3] {
-    [key.clone(), [key, &b"\0"[..]].concat(), key[..key.len() - 1].to_vec()]
+fn near(key: &[u8]) -> [Vec<u8>; 3] {
+    [key.to_vec(), [key, &b"\0"[..]].concat(), key[..key.len() - 1].to_vec()]
 }
 
 /// A file of which blocks are looked at when they are touched.

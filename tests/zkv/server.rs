@@ -4,6 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use super::*;
+use crate::common::{Server, Table, kv_store};
 use crate::peer::{COUNT_7, ERROR, EXISTS, NOT_FOUND, announced, found, page};
 
 #[test]
@@ -31,6 +32,18 @@ fn a_server_answers_with_the_bytes_as_they_are() {
         assert_answer(&ask_peer(&Peer::answering(&[&page::<u64>(&[], 0)]), &[question]), 1, b"");
         assert_answer(&ask_peer(&Peer::answering(&[&page(&[(5_u64, "five")], 0)]), &[question]), 0, b"5,five\n");
     }
+}
+
+#[test]
+fn a_server_is_found_by_its_abstract_name() {
+    let table = Table::of_rows(10);
+    // The folder's name is no other test's.
+    let name = format!("@zkv{}", table.folder.path().display());
+    let mut command = kv_store(&table.db(), name.as_ref());
+    command.arg("--abstract");
+    let _server = Server::of(command, name.as_ref());
+    let output = zkv().args(["get", "7", "--socket", &name]).output().unwrap();
+    assert_answer(&output, 0, &table.model[&7]);
 }
 
 #[test]
