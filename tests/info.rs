@@ -29,6 +29,11 @@ fn it_names_the_table_that_is_served() {
     assert_eq!(info.get("socket"), table.socket().to_str());
     assert_eq!(number(&info, "pid"), u64::from(server.child.id()));
     assert_eq!(number(&info, "file_len_bytes"), store.file_len_bytes());
+    assert_eq!(number(&info, "generation"), 1);
+
+    let mut stream = server.connect();
+    stream.write_all(b"ZKV.GENERATION\r\n").unwrap();
+    expect(&mut stream, format!("*2\r\n:1\r\n$32\r\n{:032x}\r\n", store.digest()).as_bytes());
 }
 
 #[test]

@@ -99,7 +99,11 @@ impl Session {
             Id::ZkvCeiling => order::neighbour(store, false, args, out)?,
             Id::ZkvRange => order::range(store, args, out)?,
             Id::ZkvCount => order::count(store, args, out)?,
-            Id::ZkvGeneration => out.bulk(digest_text(store.digest()).as_bytes()),
+            Id::ZkvGeneration => {
+                out.array(2);
+                out.integer(generation.number as i64);
+                out.bulk(digest_text(store.digest()).as_bytes());
+            }
             Id::Ping => handshake::ping(args, out)?,
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
