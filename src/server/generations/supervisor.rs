@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,6 +23,7 @@ use crate::server::shared::Serving;
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const NOTHING_BEFORE: &str = "there is no generation before this one since the server was started";
 /// How often to see whether a generation has been left by all.
 const RELEASE_EVERY: Duration = Duration::from_millis(2);
 
@@ -124,6 +125,7 @@ impl Supervisor {
             left: None,
             wants: false,
             leaving: Vec::new(),
+            is_asked_to_look: Arc::default(),
             unsettled: None,
             verified: 0,
         };
@@ -157,6 +159,8 @@ struct State {
     wants: bool,
     /// Generations that are not served any more, and the time since.
     leaving: Vec<(Arc<Generation>, Instant)>,
+    /// Whether a look is asked for that has not begun.
+    is_asked_to_look: Arc<AtomicBool>,
     /// If a file at the path was written to a moment ago: when to look again.
     unsettled: Option<Duration>,
     /// Blocks of the current generation that a background pass has looked at.
@@ -198,9 +202,13 @@ impl State {
 
     fn watch(&self, sender: Sender<Ask>) -> Option<FolderWatch> {
         let path = &self.source.path;
+        let is_asked = Arc::clone(&self.is_asked_to_look);
         let watch = FolderWatch::new(path, move || {
-            // A supervisor that is gone looks no more.
-            let _ = sender.send(Ask::Look);
+            // However much goes on in the folder, one look is asked for at a time.
+            if !is_asked.swap(true, Ordering::AcqRel) {
+                // A supervisor that is gone looks no more.
+                let _ = sender.send(Ask::Look);
+            }
         });
         watch
             .inspect_err(|error| {
@@ -212,6 +220,7 @@ impl State {
     /// Serves another file if there is one, and looks again at one that has changed
     /// in place. Gives the time.
     fn look(&mut self) -> Instant {
+        self.is_asked_to_look.store(false, Ordering::Release);
         self.unsettled = None;
         let is_trusted = self.current.store.is_trusted();
         for block in self.current.store.take_damaged_blocks() {
@@ -334,7 +343,8 @@ impl State {
         let started = Instant::now();
         let path = self.source.path.clone();
         let Some((file, digest)) = &self.before else {
-            return Err("there is no generation before this one since the server was started".to_owned());
+            // No file was refused.
+            return Ok(format!("refused: {NOTHING_BEFORE}"));
         };
         let file = reopened(file).map_err(|error| format!("the file of the generation before: {error}"))?;
         let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
