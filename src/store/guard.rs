@@ -4,7 +4,8 @@
 //! gives, raises SIGBUS, which ends the process. With the handler of this module
 //! in place, such a page of a mapping that is guarded becomes one of zeros, and
 //! is counted; whoever read it looks at the count before it believes what it
-//! read. A SIGBUS for any other address goes the way it went before.
+//! read. A SIGBUS for any other address goes the way it went before; one that
+//! another process sends ends this one.
 
 use std::io;
 use std::mem;
@@ -44,7 +45,8 @@ static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 /// Has a fault in a mapped file answered as damage, in this whole process, from
 /// now on: a lookup of a [`Store`](super::Store) then gives
 /// [`LookupError::Damaged`](super::LookupError), or ends the process no more than
-/// any other fault does. What was to become of SIGBUS elsewhere stays as it was.
+/// any other fault does. What was to become of SIGBUS elsewhere stays as it was, but
+/// that one which another process sends ends this one.
 ///
 /// A server does this when it is bound; a program that looks up by itself may.
 ///
@@ -106,16 +108,16 @@ extern "C" fn on_bus_error(_signal: c_int, info: *mut siginfo_t, _context: *mut 
     // SAFETY: Valid, as said, and this thread's own.
     let before = unsafe { *errno };
     // One that a process has sent, and no fault, has a code of 0 or less.
-    let is_sent = info.si_code <= 0;
-    if is_sent || !REGIONS.iter().any(|region| region.patch(address)) {
+    if info.si_code <= 0 {
+        // No instruction raises it again, so it ends the process here.
+        // SAFETY: May be called in a handler, and touches no memory of ours.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        // SAFETY: As above. The signal waits until this one returns.
+        unsafe { libc::raise(libc::SIGBUS) };
+    } else if !REGIONS.iter().any(|region| region.patch(address)) {
         let previous = PREVIOUS.load(Ordering::Acquire);
         // SAFETY: `previous` was leaked by `install` before this handler was there, and is not written to any more.
         unsafe { libc::sigaction(libc::SIGBUS, previous, ptr::null_mut()) };
-    }
-    if is_sent {
-        // No instruction raises it again.
-        // SAFETY: May be called in a handler, and touches no memory of ours. The signal waits until this one returns.
-        unsafe { libc::raise(libc::SIGBUS) };
     }
     // SAFETY: As above.
     unsafe { *errno = before };
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_error_that_a_process_sends_ends_it_as_before() {
+    fn a_bus_error_that_is_sent_ends_the_process() {
         if std::env::var_os(VICTIM).is_some() {
             survive_bus_errors().unwrap();
             // SAFETY: Sends this process a signal, and touches no memory of ours.
@@ -321,7 +323,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_secs(60));
             std::process::exit(0);
         }
-        let name = "store::guard::tests::a_bus_error_that_a_process_sends_ends_it_as_before";
+        let name = "store::guard::tests::a_bus_error_that_is_sent_ends_the_process";
         let mut victim = Command::new(std::env::current_exe().unwrap());
         let output = victim.args([name, "--exact"]).env(VICTIM, "1").output().unwrap();
         assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");

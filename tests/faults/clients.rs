@@ -51,7 +51,8 @@ impl Story {
             eventually("all descriptors are given back", || self.served.descriptors() <= self.descriptors);
             memory_bytes.push(self.served.anonymous_bytes());
         }
-        assert!(memory_bytes[2] <= memory_bytes[1] + KEPT_MAX_BYTES / 4, "{memory_bytes:?}");
+        // Of 500 connections and more, less than a page each.
+        assert!(memory_bytes[2] <= memory_bytes[1] + KEPT_MAX_BYTES / 2, "{memory_bytes:?}");
         let after_us = self.pipeline_us();
         // On however noisy a machine.
         assert!(after_us <= 3 * before_us + 2000, "a pipeline took {before_us} us before and takes {after_us} us");

@@ -76,6 +76,8 @@ fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() {
     let (start, end) = (records.offset_bytes + records.len_bytes / 3, records.offset_bytes + records.len_bytes / 2);
     fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start).unwrap();
     file.set_modified(modified).unwrap();
+    // As long as somebody has it open to write to it, nothing of it is believed.
+    drop(file);
     fill(&filler);
 
     let load = Mixed::start(&served, SHAPE, 1);

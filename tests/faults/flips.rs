@@ -244,14 +244,18 @@ fn a_server_sends_no_byte_of_a_block_with_a_flipped_bit() {
         for flip in 1..=flips {
             let bit = random() as usize % (whole.len() * 8);
             let flipped = whole[bit / 8] ^ (1 << (bit % 8));
-            let file = File::options().write(true).open(scene.db()).unwrap();
-            file.write_all_at(&[flipped], bit as u64 / 8).unwrap();
+            let write = |byte: u8| {
+                let file = File::options().write(true).open(scene.db()).unwrap();
+                file.write_all_at(&[byte], bit as u64 / 8).unwrap();
+            };
+            let told = served.logged("was changed in place");
+            write(flipped);
             // At once, and when the server has made up its mind.
             rows.ask(&mut client, &mut random, 9);
-            eventually("it is noticed", || served.logged("was changed in place") == 2 * flip - 1);
+            eventually("it is noticed", || served.logged("was changed in place") > told);
             eventually("it is refused", || served.number("refused_files") == flip as u64);
             damaged += rows.ask(&mut client, &mut random, 3).1;
-            file.write_all_at(&whole[bit / 8..=bit / 8], bit as u64 / 8).unwrap();
+            write(whole[bit / 8]);
             eventually("all is well again", || {
                 let (right, damaged) = rows.ask(&mut client, &mut random, 9);
                 right > 0 && damaged == 0 && served.info().get("state") == Some("serving")
