@@ -246,6 +246,27 @@ fn a_bake_over_the_served_file_is_served_without_a_pause() {
     }
 }
 
+#[test]
+fn a_new_file_is_served_though_somebody_has_the_old_one_open_to_write_to_it() {
+    let table = Table::of_rows(10);
+    let server = table.serve();
+    let _writer = fs::File::options().write(true).open(table.db()).unwrap();
+    let newer: Model = [(1, b"newer".to_vec())].into();
+    bake(&newer, &table.db());
+    let mut stream = server.connect();
+    eventually("the new file is served", || {
+        // A key that only the old one has.
+        stream.write_all(&gets([10])).unwrap();
+        let mut status = [0; 8];
+        stream.read_exact(&mut status).unwrap();
+        let mut value = vec![0; status[7].into()];
+        stream.read_exact(&mut value).unwrap();
+        status[3] == 1
+    });
+    stream.write_all(&gets([1])).unwrap();
+    expect(&mut stream, &answer_to_get(&newer, 1));
+}
+
 /// The processor time that each worker has taken so far, in nanoseconds.
 fn worker_times_ns(server: &Server) -> Vec<u64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();

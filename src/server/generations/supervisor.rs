@@ -23,9 +23,10 @@ use crate::server::shared::Serving;
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const NOTHING_BEFORE: &str = "there is no generation before this one since the server was started";
-/// How often to see whether a generation has been left by all.
-const RELEASE_EVERY: Duration = Duration::from_millis(2);
+/// How soon to see whether a generation has been left by all, and how often if a
+/// client keeps it.
+const RELEASE_AFTER: Duration = Duration::from_millis(2);
+const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
 /// What the supervisor is asked for.
 enum Ask {
@@ -116,7 +117,7 @@ impl Supervisor {
     pub(in crate::server) fn start(source: Source, serving: Arc<Serving>, told: Told) -> io::Result<Supervisor> {
         let Told { control, receiver } = told;
         let current = serving.generation();
-        let state = State {
+        let mut state = State {
             source,
             current,
             serving,
@@ -127,8 +128,9 @@ impl Supervisor {
             leaving: Vec::new(),
             is_asked_to_look: Arc::default(),
             unsettled: None,
-            verified: 0,
+            unverified: None,
         };
+        state.unverified = state.first_unverified();
         let watch = state.source.watch.then(|| state.watch(control.sender.clone()));
         let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
             let _watch = watch;
@@ -163,8 +165,9 @@ struct State {
     is_asked_to_look: Arc<AtomicBool>,
     /// If a file at the path was written to a moment ago: when to look again.
     unsettled: Option<Duration>,
-    /// Blocks of the current generation that a background pass has looked at.
-    verified: usize,
+    /// The block of the current generation that a background pass looks at next;
+    /// `None` when it has looked at all, or there is none.
+    unverified: Option<usize>,
 }
 
 impl State {
@@ -187,12 +190,11 @@ impl State {
 
     /// How long to wait for requests.
     fn patience(&self, looked: Instant) -> Duration {
-        if self.is_verifying() {
-            Duration::ZERO
-        } else if self.leaving.is_empty() {
-            self.look_after().saturating_sub(looked.elapsed())
-        } else {
-            RELEASE_EVERY
+        let until_look = self.look_after().saturating_sub(looked.elapsed());
+        match self.leaving.last() {
+            _ if self.unverified.is_some() => Duration::ZERO,
+            Some((_, since)) => until_look.min(since.elapsed().clamp(RELEASE_AFTER, RELEASE_EVERY)),
+            None => until_look,
         }
     }
 
@@ -260,7 +262,7 @@ impl State {
         let is_new = identity != self.current.identity && Some(identity) != self.left && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
         // Written to in place: there may be more to come.
-        if is_new && self.current.store.has_writer() {
+        if is_new && identity.is_same_file(&self.current.identity) && self.current.store.has_writer() {
             self.unsettled = Some(SETTLE);
         }
         is_new && self.unsettled.is_none()
@@ -287,7 +289,7 @@ impl State {
             return;
         }
         if self.current.store.look_again().is_ok() && self.current.store.is_trusted() {
-            self.verified = 0;
+            self.unverified = self.first_unverified();
             self.serving.set_changed(false);
             warn!(
                 generation = self.current.number,
@@ -344,7 +346,7 @@ impl State {
         let path = self.source.path.clone();
         let Some((file, digest)) = &self.before else {
             // No file was refused.
-            return Ok(format!("refused: {NOTHING_BEFORE}"));
+            return Ok("refused: there is no generation before this one since the server was started".to_owned());
         };
         let file = reopened(file).map_err(|error| format!("the file of the generation before: {error}"))?;
         let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
@@ -368,7 +370,7 @@ impl State {
         self.serving.serve(&self.current);
         self.serving.set_changed(false);
         self.serving.totals.swaps.fetch_add(1, Ordering::Relaxed);
-        self.verified = 0;
+        self.unverified = self.first_unverified();
         self.before = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
         self.leaving.push((old, Instant::now()));
         let Generation { number, store, .. } = &*self.current;
@@ -394,27 +396,23 @@ impl State {
         });
     }
 
-    fn is_verifying(&self) -> bool {
-        self.source.plan.background && self.verified < self.current.store.block_counts().0
+    fn first_unverified(&self) -> Option<usize> {
+        self.source.plan.background.then_some(0)
     }
 
     /// Looks at a few blocks, if all are to be looked at in the background.
     fn verify_some(&mut self) {
         const BLOCKS: usize = 256;
-        if !self.is_verifying() {
+        let Some(first) = self.unverified else { return };
+        let is_over = (first..first + BLOCKS).any(|block| self.current.store.verify_block(block).is_none());
+        if !is_over {
+            self.unverified = Some(first + BLOCKS);
             return;
         }
-        for block in (self.verified..).take(BLOCKS) {
-            if self.current.store.verify_block(block).is_none() {
-                break;
-            }
-            self.verified = block + 1;
-        }
-        if !self.is_verifying() {
-            let (blocks, sound) = self.current.store.block_counts();
-            info!(generation = self.current.number, "{sound} of {blocks} blocks are sound");
-            self.look();
-        }
+        self.unverified = None;
+        let (blocks, sound) = self.current.store.block_counts();
+        info!(generation = self.current.number, "{sound} of {blocks} blocks are sound");
+        self.look();
     }
 }
 

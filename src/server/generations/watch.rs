@@ -42,6 +42,11 @@ impl Identity {
         Ok(Identity { device, inode, len_bytes, modified: metadata.modified()? })
     }
 
+    /// Whether it is the same file, whatever is in it.
+    pub(super) fn is_same_file(&self, other: &Identity) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     /// How long to wait until it is [`SETTLE`] old. A time that lies ahead tells
     /// nothing.
     pub(super) fn unsettled(&self) -> Option<Duration> {
