@@ -11,10 +11,14 @@ use std::panic;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use memmap2::{Mmap, MmapMut};
 #[cfg(target_os = "linux")]
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 use super::guard::Guarded;
 use super::stamp::{Stamp, Watched};
@@ -28,6 +32,9 @@ const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 /// What a thread has between two files.
 #[cfg(target_os = "linux")]
 const BUFFER_LEN_BYTES: usize = 64 << 10;
+/// How long to wait before a memory file is sealed that could not be.
+#[cfg(target_os = "linux")]
+const SEAL_AGAIN: Duration = Duration::from_millis(5);
 /// Threads that read a file in, at most.
 const THREADS_MAX: usize = 16;
 
@@ -96,7 +103,7 @@ impl Map {
                 sealed.write_all_at(bytes, at)
             })
         })?;
-        fcntl_add_seals(&sealed, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+        seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
         // SAFETY: As in `Map::of`; and the seals see to it that nobody changes these bytes as long as they are mapped.
         let memory = unsafe { Mmap::map(&sealed)? };
         Ok(Map::over(memory, len_bytes as usize, Guarded::new(&[]), None))
@@ -252,6 +259,22 @@ impl Map {
     }
 }
 
+/// Seals a memory file for good. The system refuses as long as somebody holds one of
+/// its pages: the kernel itself does for moments, when it moves pages together or
+/// has not entered a written one into its lists. `wait` waits between two tries.
+#[cfg(target_os = "linux")]
+fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
+    const TRIES: u32 = 20;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    for _ in 1..TRIES {
+        match fcntl_add_seals(file, seals) {
+            Err(Errno::BUSY) => wait(),
+            sealed => return Ok(sealed?),
+        }
+    }
+    Ok(fcntl_add_seals(file, seals)?)
+}
+
 /// The length of a page of this system.
 fn page_len_bytes() -> usize {
     // SAFETY: Asks for a number, and touches no memory of ours.
@@ -369,6 +392,23 @@ mod tests {
             assert!(file.set_len(0).is_err() && file.set_len(1 << 30).is_err() && file.write_at(b"x", 0).is_err());
             assert!(map.bytes() == expected);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_memory_file_is_sealed_though_somebody_holds_it_for_a_while() {
+        let file = File::from(memfd_create("held", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
+        file.set_len(4096).unwrap();
+        // SAFETY: Nobody else has the file, and nobody reads or writes this mapping of it.
+        let mut held = Some(unsafe { MmapMut::map_mut(&file).unwrap() });
+        let mut waits = 0;
+        seal(&file, || {
+            waits += 1;
+            held = held.take().filter(|_| waits < 3);
+        })
+        .unwrap();
+        assert_eq!(waits, 3);
+        assert!(file.write_at(b"x", 0).is_err());
     }
 
     #[test]

@@ -223,7 +223,8 @@ fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
         assert_eq!(served.outcome_of(attempt), "generation 6 serves");
         generations.assert_served(&served, 2);
         // One that is put in place after a rollback is.
-        client.rollback().unwrap();
+        let attempt = client.rollback().unwrap();
+        assert_eq!(served.outcome_of(attempt), "generation 7 serves");
         generations.put(3);
         served.wait_for("generation", 8);
         generations.assert_served(&served, 3);
