@@ -53,6 +53,7 @@ compile_error!("Zero-KV maps files that only a 64-bit address space holds");
 #[cfg(feature = "bake")]
 pub mod bake;
 pub mod client;
+mod direct;
 pub mod format;
 pub mod protocol;
 #[cfg(feature = "server")]

@@ -23,6 +23,9 @@ pub(crate) struct AccessArgs {
     /// them, are admitted by --group instead
     #[arg(long, value_name = "GROUP", value_parser = gid, value_delimiter = ',')]
     allow_gid: Vec<u32>,
+    /// Hand the file to nobody: clients that may connect can otherwise map it, and look up in it themselves
+    #[arg(long)]
+    pub(crate) no_direct: bool,
 }
 
 impl From<AccessArgs> for SocketAccess {

@@ -45,6 +45,7 @@ impl Args {
             canaries: self.file.canary,
             lease: !self.file.no_lease,
             watch: !self.file.no_watch,
+            direct: !self.access.no_direct,
             socket: self.places.socket.unwrap_or_else(|| DEFAULT_SOCKET.into()),
             abstract_socket: self.places.abstract_socket,
             access: self.access.into(),

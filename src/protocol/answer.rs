@@ -5,7 +5,9 @@
 
 use thiserror::Error;
 
-use super::native::{INFO_LEN_MAX_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES};
+use super::native::{
+    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
+};
 use super::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
 
 /// The value in answer to [`Op::Count`], [`Op::Reload`] and [`Op::Rollback`] is a number of 8 bytes.
@@ -167,17 +169,16 @@ impl Announced {
             false => Err(Violation::AnswerLen { op, len_bytes, least_bytes, most_bytes }),
         };
         match (status, op, len_bytes) {
-            (Status::Ok, Op::Get, 0..=VALUE_LEN_MAX_BYTES) | (Status::Ok, Op::Exists, 0) => {
+            (Status::Ok, Op::Get, 0..=VALUE_LEN_MAX_BYTES) | (Status::Ok, Op::Exists | Op::Ping, 0) => {
                 Ok(Announced::Found { value_len_bytes: len_bytes })
             }
             (Status::Ok, Op::Get, _) => Err(Violation::ValueLen { len_bytes }),
             (Status::Ok, Op::Floor | Op::Ceiling | Op::Range, _) => bounded(PAGE_HEADER_LEN_BYTES, PAGE_MAX_BYTES),
             (Status::Ok, Op::Count | Op::Reload | Op::Rollback, _) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
             (Status::Ok, Op::Info, _) => bounded(0, INFO_LEN_MAX_BYTES),
-            (Status::NotFound, Op::Range | Op::Count | Op::Info | Op::Reload | Op::Rollback, 0) => {
-                Err(Violation::UnwantedStatus { op, status })
-            }
-            (Status::NotFound, _, 0) => Ok(Announced::NotFound),
+            (Status::Ok, Op::Open, _) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
+            (Status::NotFound, Op::Get | Op::Exists | Op::Floor | Op::Ceiling, 0) => Ok(Announced::NotFound),
+            (Status::NotFound, _, 0) => Err(Violation::UnwantedStatus { op, status }),
             (Status::Error, _, 0) => Ok(Announced::Error),
             _ => Err(Violation::UnwantedValue { op, status, len_bytes }),
         }
@@ -239,7 +240,11 @@ mod tests {
         for op in [Op::Floor, Op::Ceiling] {
             assert_eq!(check(op, 1, 0), Ok(Announced::NotFound));
         }
-        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback] {
+        for (len_bytes, is_right) in [(0, false), (31, false), (32, true), (33, false)] {
+            assert_eq!(check(Op::Open, 0, len_bytes).is_ok(), is_right, "{len_bytes}");
+        }
+        assert_eq!(check(Op::Ping, 0, 0), Ok(Announced::Found { value_len_bytes: 0 }));
+        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback, Op::Open, Op::Ping] {
             let status = Status::NotFound;
             assert_eq!(check(op, 1, 0), Err(Violation::UnwantedStatus { op, status }));
             assert_eq!(check(op, 2, 0), Ok(Announced::Error));
@@ -254,6 +259,7 @@ mod tests {
         }
         for (op, status) in [
             (Op::Exists, Status::Ok),
+            (Op::Ping, Status::Ok),
             (Op::Get, Status::NotFound),
             (Op::Exists, Status::NotFound),
             (Op::Get, Status::Error),

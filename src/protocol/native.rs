@@ -27,6 +27,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Request, key) == 8);
     assert!(size_of::<RangeHeader>() == 16);
     assert!(size_of::<PageHeader>() == 8);
+    assert!(OPEN_LEN_BYTES == 32);
     assert!(LONG_HEADER_LEN_BYTES < REQUEST_LEN_BYTES);
 };
 
@@ -52,6 +53,12 @@ pub enum Op {
     Reload = 7,
     /// Back to the generation before. Never long.
     Rollback = 8,
+    /// The file itself, to look keys up without the server: its descriptor, and one
+    /// of a page that tells when another is served. Never long; only over a Unix
+    /// socket.
+    Open = 9,
+    /// Whether the server answers. Never long.
+    Ping = 10,
 }
 
 /// Added to the code of an op whose request is long.
@@ -69,6 +76,8 @@ impl Op {
             6 => Some(Op::Info),
             7 => Some(Op::Reload),
             8 => Some(Op::Rollback),
+            9 => Some(Op::Open),
+            10 => Some(Op::Ping),
             _ => None,
         }
     }
@@ -230,6 +239,22 @@ pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
 const RECORD_MAX_BYTES: usize =
     ((size_of::<u16>() + KEY_LEN_MAX_BYTES).next_multiple_of(8) + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES)
         .next_multiple_of(4096);
+/// The value in answer to Open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct OpenHeader {
+    /// Of the table whose descriptor came with the answer.
+    pub generation: U64,
+    /// That it has, big-endian.
+    pub digest: [u8; 16],
+    /// 0 if the descriptor is that of the file, 1 if of sealed memory.
+    pub memory: U32,
+    /// Zero.
+    pub reserved: [u8; 4],
+}
+
+/// Length of the value in answer to Open.
+pub const OPEN_LEN_BYTES: usize = size_of::<OpenHeader>();
 /// The longest text in answer to Info.
 pub const INFO_LEN_MAX_BYTES: usize = 64 << 10;
 /// The longest page: one row with the longest record.
@@ -301,12 +326,13 @@ mod tests {
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
         assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(3)), (None, None, None));
-        assert_eq!([6, 7, 8, 9].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback), None]);
+        assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
+        assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
         for op in [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count] {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));
         }
-        assert_eq!((Op::from_long_code(LONG | 6), Op::from_long_code(0)), (None, None));
+        assert_eq!([LONG | 6, LONG | 9, LONG | 10, 0].map(Op::from_long_code), [None; 4]);
         assert_eq!([LONG - 1, LONG, (1 << 24) - 1, 1 << 24].map(Op::is_long), [false, true, true, false]);
     }
 }

@@ -1,6 +1,6 @@
 //! Answering native requests about the server itself.
 //!
-//! In: Info, Reload and Rollback. Out: their answers. An Info takes as long as
+//! In: Info, Reload, Rollback, Open and Ping. Out: their answers. An Info takes as long as
 //! hundreds of lookups, so only some are answered before other connections get
 //! their turn.
 
@@ -8,10 +8,11 @@ use zerocopy::IntoBytes;
 
 use super::answers::Answers;
 use super::counters::Tally;
+use super::generations::Generation;
 use super::native::RunEnd;
 use super::shared::Client;
 use super::snapshot::Snapshot;
-use crate::protocol::native::{Op, REQUEST_LEN_BYTES, Request, ResponseHeader, Status};
+use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status};
 
 /// So many are answered in a pass.
 const PASS_MAX: usize = 10;
@@ -20,27 +21,36 @@ const PASS_MAX: usize = 10;
 /// there is room. Tells how many bytes they take up.
 pub(super) fn answer(
     client: &Client,
+    generation: &Generation,
     requests: &[Request],
     answers: &mut Answers,
     tally: &mut Tally,
 ) -> (usize, RunEnd) {
     let mut len_bytes = 0;
     for request in requests {
-        let Some(op @ (Op::Info | Op::Reload | Op::Rollback)) = Op::from_code(request.op_code()) else { break };
-        if answers.is_full() {
+        let Some(op @ (Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping)) = Op::from_code(request.op_code())
+        else {
+            break;
+        };
+        // Descriptors go out with the first byte of an answer: it has a pass for itself.
+        if answers.is_full() || op == Op::Open && answers.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);
         }
         if tally.about_server() == PASS_MAX {
             return (len_bytes, RunEnd::Much);
         }
-        tally.count(Some(op), answer_one(client, op, answers));
+        tally.count(Some(op), answer_one(client, generation, op, answers));
         len_bytes += REQUEST_LEN_BYTES;
+        if answers.hands_over {
+            return (len_bytes, RunEnd::Full);
+        }
     }
     (len_bytes, RunEnd::Here)
 }
 
-fn answer_one(client: &Client, op: Op, answers: &mut Answers) -> Status {
-    let serving = &client.shared.serving;
+fn answer_one(client: &Client, generation: &Generation, op: Op, answers: &mut Answers) -> Status {
+    let Client { peer, shared } = client;
+    let serving = &shared.serving;
     let mut push = |value: &[u8]| {
         answers.push(ResponseHeader::of_page(value.len()).as_bytes());
         answers.push(value);
@@ -48,12 +58,30 @@ fn answer_one(client: &Client, op: Op, answers: &mut Answers) -> Status {
     };
     match op {
         Op::Info => push(Snapshot::of(serving).info().as_bytes()),
-        Op::Reload if client.peer.is_admin() => push(&serving.control.reload().to_be_bytes()),
-        Op::Rollback if client.peer.is_admin() => push(&serving.control.rollback().to_be_bytes()),
-        _ => {
-            answers.push(ResponseHeader::bare(Status::Error).as_bytes());
-            Status::Error
+        Op::Reload if peer.is_admin() => push(&serving.control.reload().to_be_bytes()),
+        Op::Rollback if peer.is_admin() => push(&serving.control.rollback().to_be_bytes()),
+        Op::Open if peer.is_unix() && generation.shared.is_some() && serving.board.is_some() => {
+            answers.hands_over = true;
+            answers.push(ResponseHeader::of_page(OPEN_LEN_BYTES).as_bytes());
+            answers.push(open_header(generation).as_bytes());
+            Status::Ok
         }
+        Op::Ping => bare(Status::Ok, answers),
+        _ => bare(Status::Error, answers),
+    }
+}
+
+fn bare(status: Status, answers: &mut Answers) -> Status {
+    answers.push(ResponseHeader::bare(status).as_bytes());
+    status
+}
+
+fn open_header(generation: &Generation) -> OpenHeader {
+    OpenHeader {
+        generation: generation.number.into(),
+        digest: generation.store.digest().to_be_bytes(),
+        memory: u32::from(generation.store.is_private()).into(),
+        reserved: [0; 4],
     }
 }
 
@@ -80,7 +108,7 @@ mod tests {
             let (mut answers, mut taken_bytes, mut yields) = (Answers::new(), 0, 0);
             while taken_bytes < requests.len() {
                 answers.clear();
-                let pass: Pass = native::answer(&client, &generation.store, &requests[taken_bytes..], &mut answers);
+                let pass: Pass = native::answer(&client, &generation, &requests[taken_bytes..], &mut answers);
                 assert!(pass.taken_bytes > 0 && pass.taken_bytes <= 2 * PASS_MAX * REQUEST_LEN_BYTES);
                 yields += usize::from(pass.then == Then::Yield);
                 taken_bytes += pass.taken_bytes;
@@ -97,7 +125,7 @@ mod tests {
         let client = Client { peer: Peer::Unix(None), shared: shared_over(&db, &Config::default()) };
         let mut answers = Answers::new();
         for op in [Op::Reload, Op::Rollback] {
-            assert_eq!(answer_one(&client, op, &mut answers), Status::Error);
+            assert_eq!(answer_one(&client, &client.shared.pin(), op, &mut answers), Status::Error);
         }
         assert_eq!(answers.buffer[..answers.copied_len_bytes], [0, 0, 0, 2, 0, 0, 0, 0].repeat(2));
         assert!(Snapshot::of(&client.shared.serving).info().contains("\nreload_requested 0\n"));

@@ -32,6 +32,8 @@ pub struct Answers {
     pub(super) copied_len_bytes: usize,
     pub(super) borrowed: Borrowed,
     stage: Stage,
+    /// Whether descriptors go out with them. Then there is one answer, and it is short.
+    pub(super) hands_over: bool,
 }
 
 /// The answers that go out from the file itself.
@@ -55,13 +57,14 @@ impl Answers {
     /// None, with room for a pass.
     pub fn new() -> Self {
         let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
-        Answers { buffer: vec![0; COPIED_MAX_BYTES], copied_len_bytes: 0, borrowed, stage: Stage::default() }
+        Answers { buffer: vec![0; COPIED_MAX_BYTES], copied_len_bytes: 0, borrowed, stage: Stage::default(), hands_over: false }
     }
 
     /// Forgets all answers.
     pub fn clear(&mut self) {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
         self.stage.holds_beginning = false;
+        self.hands_over = false;
         if self.buffer.len() > COPIED_MAX_BYTES {
             self.buffer.truncate(COPIED_MAX_BYTES);
             self.buffer.shrink_to_fit();
@@ -154,6 +157,7 @@ impl Answers {
         unsent.pieces.extend_from_slice(self.borrowed.pieces());
         unsent.sent_bytes = sent_bytes;
         unsent.total_len_bytes = self.total_len_bytes();
+        unsent.hands_over = self.hands_over && sent_bytes == 0;
     }
 }
 
@@ -191,6 +195,8 @@ pub(super) struct Unsent {
     pieces: Vec<Piece>,
     sent_bytes: usize,
     total_len_bytes: usize,
+    /// Whether descriptors are to go out with the first byte.
+    pub(super) hands_over: bool,
 }
 
 impl Unsent {
@@ -215,6 +221,7 @@ impl Unsent {
     /// Notes that so many bytes more are sent.
     pub(super) fn sent(&mut self, len_bytes: usize) {
         self.sent_bytes += len_bytes;
+        self.hands_over = false;
     }
 
     /// Hands on what is left, or the beginning of it: see [`Answers::with_unsent`].

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::task::yield_now;
 use tracing::{debug, error};
 
@@ -25,6 +25,7 @@ use super::pass::{Pass, Then};
 use super::peer::Peer;
 use super::redis;
 use super::shared::{Client, Shared};
+use super::stream::{Stream, poll_send};
 use super::timeouts::{Pulse, Waits};
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
@@ -75,7 +76,7 @@ impl Protocol {
             let epoch = store.epoch();
             let pass = match self {
                 Protocol::Redis(session) => session.answer(generation, input, answers),
-                Protocol::Native => native::answer(client, store, input, answers),
+                Protocol::Native => native::answer(client, generation, input, answers),
                 Protocol::Unknown => match input.first() {
                     None => Pass { taken_bytes: 0, then: Then::Read },
                     Some(first) => {
@@ -134,7 +135,7 @@ struct Turn {
     passes: usize,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, peer: Peer, shared: Arc<Shared>) -> Self {
         let pulse = shared.timeouts.pulse(peer);
         Connection {
@@ -277,7 +278,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut sent_bytes = 0;
         while sent_bytes < answers.total_len_bytes() {
             let stream = Pin::new(&mut self.stream);
-            let polled = answers.with_unsent(&generation.store, sent_bytes, |unsent| write(stream, cx, unsent))?;
+            let descriptors = self.client.descriptors(generation, answers.hands_over && sent_bytes == 0);
+            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors);
+            let polled = answers.with_unsent(&generation.store, sent_bytes, send)?;
             self.moved();
             match polled {
                 Poll::Ready(sent) => {
@@ -305,7 +308,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Some(unsent) = self.unsent.as_mut().filter(|unsent| !unsent.is_empty()) else { return Poll::Ready(Ok(())) };
         while !unsent.is_empty() {
             let stream = Pin::new(&mut self.stream);
-            let sent = ready!(unsent.with(&generation.store, answers.stage(), |unsent| write(stream, cx, unsent))?)?;
+            let descriptors = self.client.descriptors(generation, unsent.hands_over);
+            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors);
+            let sent = ready!(unsent.with(&generation.store, answers.stage(), send)?)?;
             self.client.shared.counters().written(sent);
             self.client.shared.timeouts.moved(&self.pulse);
             unsent.sent(sent);
@@ -337,18 +342,7 @@ impl<S> Connection<S> {
     }
 }
 
-fn write<S: AsyncWrite>(stream: Pin<&mut S>, cx: &mut Context<'_>, pieces: &[io::IoSlice]) -> Poll<io::Result<usize>> {
-    let polled = match pieces {
-        [piece] => stream.poll_write(cx, piece),
-        pieces => stream.poll_write_vectored(cx, pieces),
-    };
-    match polled {
-        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-        polled => polled,
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
+impl<S: Stream + Send + 'static> Connection<S> {
     /// Has it served, until it ends or its time-outs end it.
     pub(super) fn spawn(self) {
         let (shared, pulse) = (Arc::clone(&self.client.shared), Arc::clone(&self.pulse));
@@ -356,7 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
+impl<S: Stream> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

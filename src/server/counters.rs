@@ -18,13 +18,13 @@ const TIMED_EVERY: u64 = 64;
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     /// Commands of the Redis protocol.
-    Redis = 9,
+    Redis = 11,
     /// Native requests that are none.
-    Other = 10,
+    Other = 12,
 }
 
 /// By `Op`'s codes, then by `Asked`'s, behind `requests_`.
-pub(super) const REQUESTS_NAMES: [&str; 11] = [
+pub(super) const REQUESTS_NAMES: [&str; 13] = [
     "requests_get",
     "requests_exists",
     "requests_floor",
@@ -34,6 +34,8 @@ pub(super) const REQUESTS_NAMES: [&str; 11] = [
     "requests_info",
     "requests_reload",
     "requests_rollback",
+    "requests_open",
+    "requests_ping",
     "requests_redis",
     "requests_other",
 ];
@@ -85,7 +87,7 @@ impl Tally {
 
     /// Requests about the server itself.
     pub(super) fn about_server(&self) -> usize {
-        let of = &self.0[Op::Info as usize..=Op::Rollback as usize];
+        let of = &self.0[Op::Info as usize..=Op::Ping as usize];
         of.as_flattened().iter().sum::<u32>() as usize
     }
 }

@@ -32,6 +32,7 @@ mod service;
 mod shared;
 mod snapshot;
 mod spin;
+mod stream;
 mod timeouts;
 mod worker;
 
@@ -131,6 +132,9 @@ pub struct Config {
     pub lease: bool,
     /// Whether a new file that is put in place is served without being asked for.
     pub watch: bool,
+    /// Whether clients on this machine may have the file itself, to look up in it without
+    /// the server: see [`Direct`](crate::client::Direct). A `copy` is never handed over.
+    pub direct: bool,
     /// Where clients connect: a path, or with `abstract_socket` an abstract name behind an `@`.
     pub socket: PathBuf,
     /// Whether `socket` is an abstract name. It has no mode and no owner: every process
@@ -167,6 +171,7 @@ impl Default for Config {
             canaries: None,
             lease: true,
             watch: true,
+            direct: true,
             socket: DEFAULT_SOCKET.into(),
             abstract_socket: false,
             access: SocketAccess::default(),
@@ -388,7 +393,8 @@ fn source(db: &Path, config: &Config) -> Source {
     let verify = if config.check == Check::Full { Verify::Full } else { Verify::Touch };
     let options = OpenOptions { verify, ..config.open.clone() };
     let (background, canaries) = (config.check == Check::Background, config.canaries.clone());
-    Source { path: db.to_path_buf(), plan: Plan { options, background, canaries }, watch: config.watch }
+    let plan = Plan { options, background, canaries };
+    Source { path: db.to_path_buf(), plan, watch: config.watch, direct: config.direct }
 }
 
 /// Clients are on this machine too, and take about as long for a request.

@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::about;
 use super::answers::{Answers, Borrowed, COPY_MAX_BYTES, Piece, copy_halves};
 use super::counters::Tally;
+use super::generations::Generation;
 use super::pass::{Pass, Then};
 use super::shared::Client;
 use crate::format::key::{Key, KeyKind};
@@ -33,14 +34,15 @@ const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 
 /// Answers the requests at the start of `input`, as far as they are whole and
 /// there is room.
-pub(super) fn answer(client: &Client, store: &Store, input: &[u8], answers: &mut Answers) -> Pass {
+pub(super) fn answer(client: &Client, generation: &Generation, input: &[u8], answers: &mut Answers) -> Pass {
     let mut tally = Tally::default();
-    let pass = pass(client, store, input, answers, &mut tally);
+    let pass = pass(client, generation, input, answers, &mut tally);
     client.shared.counters().count_native(&tally);
     pass
 }
 
-fn pass(client: &Client, store: &Store, input: &[u8], answers: &mut Answers, tally: &mut Tally) -> Pass {
+fn pass(client: &Client, generation: &Generation, input: &[u8], answers: &mut Answers, tally: &mut Tally) -> Pass {
+    let store = &generation.store;
     let mut taken_bytes = 0;
     loop {
         let rest = &input[taken_bytes..];
@@ -50,7 +52,7 @@ fn pass(client: &Client, store: &Store, input: &[u8], answers: &mut Answers, tal
             Run::Points => run_of(requests, Run::Points, answers.assemble_points(store, requests, tally)),
             Run::Neighbours => run_of(requests, Run::Neighbours, answers.assemble_neighbours(store, requests, tally)),
             Run::Long => answer_long(store, rest, answers, tally),
-            Run::Server => about::answer(client, requests, answers, tally),
+            Run::Server => about::answer(client, generation, requests, answers, tally),
         };
         taken_bytes += run_bytes;
         match end {
@@ -76,7 +78,7 @@ enum Run {
     Neighbours,
     /// Long ones.
     Long,
-    /// Info, Reload and Rollback.
+    /// About the server itself.
     Server,
 }
 
@@ -85,7 +87,7 @@ impl Run {
     fn of(op_code: u32) -> Run {
         match Op::from_code(op_code) {
             Some(Op::Floor | Op::Ceiling) => Run::Neighbours,
-            Some(Op::Info | Op::Reload | Op::Rollback) => Run::Server,
+            Some(Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping) => Run::Server,
             _ if Op::is_long(op_code) => Run::Long,
             _ => Run::Points,
         }

@@ -36,6 +36,11 @@ impl Peer {
         }
     }
 
+    /// Whether it is on this machine, and can be handed descriptors.
+    pub(super) fn is_unix(&self) -> bool {
+        matches!(self, Peer::Unix(_))
+    }
+
     /// Whether it may have another generation served: it is root, or the user that
     /// the server runs as.
     pub(super) fn is_admin(&self) -> bool {

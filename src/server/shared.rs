@@ -2,12 +2,14 @@
 //! other.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tracing::warn;
 
 use super::counters::{Counters, Sums, Totals};
 use super::generations::{Control, Generation, Pinned, Slot, Source};
@@ -18,7 +20,9 @@ use super::redis::Clients;
 use super::residency::Residency;
 use super::service::Notifier;
 use super::spin::Spin;
+use super::stream::Descriptors;
 use super::timeouts::Timeouts;
+use crate::direct::Board;
 
 /// What all workers of a server share.
 pub(super) struct Serving {
@@ -30,6 +34,8 @@ pub(super) struct Serving {
     changed: AtomicBool,
     /// Who puts another generation there.
     pub(super) control: Control,
+    /// Where clients that look keys up themselves see what is served. `None` if none may.
+    pub(super) board: Option<Board>,
     /// Where files are put in place, and what is done with them.
     pub(super) source: Source,
     /// How much of the file is in memory.
@@ -70,12 +76,17 @@ impl Serving {
     pub(super) fn new(beginning: Beginning) -> Self {
         let Beginning { generation, control, totals, source, socket, tcp, workers, notifier, limits } = beginning;
         let current = Arc::new(generation);
+        let board = source.direct.then(board).flatten();
+        if let Some(board) = &board {
+            announce(board, &current);
+        }
         let slots = std::iter::repeat_with(|| Slot::new(&current)).take(workers).collect();
         Serving {
             current: Mutex::new(current),
             slots,
             changed: AtomicBool::new(false),
             control,
+            board,
             source,
             residency: Residency::default(),
             socket,
@@ -101,6 +112,9 @@ impl Serving {
     /// Has every batch that begins from now on answered from a generation.
     pub(super) fn serve(&self, generation: &Arc<Generation>) {
         self.slots.iter().for_each(|slot| slot.put(generation));
+        if let Some(board) = &self.board {
+            announce(board, generation);
+        }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(generation);
     }
 
@@ -111,6 +125,9 @@ impl Serving {
 
     /// Notes whether it was. Tells whether that is news.
     pub(super) fn set_changed(&self, changed: bool) -> bool {
+        if let Some(board) = &self.board {
+            board.set_changed(changed);
+        }
         self.changed.swap(changed, Ordering::Relaxed) != changed
     }
 
@@ -126,10 +143,32 @@ impl Serving {
     }
 }
 
+fn board() -> Option<Board> {
+    Board::new().inspect_err(|error| warn!("clients cannot look keys up themselves: {error}")).ok()
+}
+
+/// Says that a generation is served, and from now on whether its file is leased.
+fn announce(board: &Board, generation: &Generation) {
+    let (number, of_lease) = (generation.number, board.clone());
+    board.serve(number);
+    generation.store.report_lease(move |is_leased| of_lease.set_leased(number, is_leased));
+}
+
 /// A connection, as protocols see it.
 pub(super) struct Client {
     pub(super) peer: Peer,
     pub(super) shared: Arc<Shared>,
+}
+
+impl Client {
+    /// What goes out with an answer that hands a generation over.
+    #[inline]
+    pub(super) fn descriptors<'a>(&'a self, of: &'a Generation, hands_over: bool) -> Option<Descriptors<'a>> {
+        if !hands_over {
+            return None;
+        }
+        Some([of.shared.as_ref()?.as_fd(), self.shared.serving.board.as_ref()?.file().as_fd()])
+    }
 }
 
 /// What a worker's connections share.

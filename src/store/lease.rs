@@ -8,11 +8,12 @@
 //! O_NONBLOCK is not made to wait, but refused (EAGAIN) until the lease is back:
 //! of the usual tools only truncate(1) does.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::guard::unblock;
 
@@ -43,8 +44,10 @@ pub fn yield_leases() {
     leases.iter().for_each(|lease| lease.yield_if_wanted());
 }
 
+/// Is told whether a lease is relied on.
+pub(super) type Report = Box<dyn Fn(bool) + Send + Sync>;
+
 /// A lease on an open file, or none.
-#[derive(Debug)]
 pub(super) struct Lease {
     file: File,
     /// Whether the system has given it, and not got it back. Locked while that changes: what is known of the file
@@ -52,13 +55,21 @@ pub(super) struct Lease {
     is_taken: Mutex<bool>,
     /// Whether it is relied on. Never without the lease.
     is_held: AtomicBool,
+    report: OnceLock<Report>,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("file", &self.file).field("is_held", &self.is_held).finish_non_exhaustive()
+    }
 }
 
 impl Lease {
     /// None yet. The file must have been opened for reading only, and by itself: what
     /// is given back of one lease would else be another's.
     pub(super) fn new(file: File) -> Arc<Lease> {
-        let lease = Arc::new(Lease { file, is_taken: Mutex::new(false), is_held: AtomicBool::new(false) });
+        let (is_taken, is_held) = (Mutex::new(false), AtomicBool::new(false));
+        let lease = Arc::new(Lease { file, is_taken, is_held, report: OnceLock::new() });
         let mut leases = leases();
         leases.retain(|lease| lease.strong_count() > 0);
         leases.push(Arc::downgrade(&lease));
@@ -89,7 +100,7 @@ impl Lease {
         *is_taken = true;
         // Who wants it meanwhile waits for us.
         if is_unchanged() {
-            self.is_held.store(true, Ordering::SeqCst);
+            self.hold(true);
         } else {
             self.give_back(&mut is_taken);
         }
@@ -118,10 +129,27 @@ impl Lease {
     }
 
     fn give_back(&self, is_taken: &mut bool) {
-        self.is_held.store(false, Ordering::SeqCst);
+        self.hold(false);
         if std::mem::take(is_taken) {
             set_lease(&self.file, false);
         }
+    }
+
+    /// Called while `is_taken` is locked.
+    fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::SeqCst);
+        if let Some(report) = self.report.get() {
+            report(is_held);
+        }
+    }
+
+    /// Has told whether it is relied on: now, and whenever that changes, before anybody
+    /// can write to the file. Only the first who asks is told.
+    pub(super) fn report(&self, report: Report) {
+        let _unchanging = self.is_taken();
+        report(self.is_held.load(Ordering::SeqCst));
+        // The second is none of ours: a file is served once.
+        let _ = self.report.set(report);
     }
 
     fn is_taken(&self) -> MutexGuard<'_, bool> {

@@ -15,12 +15,10 @@ use std::thread;
 use std::time::Duration;
 
 use memmap2::{Mmap, MmapMut};
-#[cfg(target_os = "linux")]
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-#[cfg(target_os = "linux")]
-use rustix::io::Errno;
 
 use super::guard::Guarded;
+use super::lease::Report;
+use super::sealed;
 use super::stamp::{Stamp, Watched};
 
 /// What a copy lies in, if the system has pages of that size.
@@ -45,8 +43,17 @@ pub(super) struct Map {
     /// Dropped before the memory.
     guarded: Guarded,
     memory: Mmap,
-    /// The file itself, if the memory is no copy.
-    file: Option<Watched>,
+    held: Held,
+}
+
+/// What the memory is.
+enum Held {
+    /// The file itself, which others can change.
+    File(Watched),
+    /// A file that nobody can change.
+    Sealed(File),
+    /// A copy.
+    Copy,
 }
 
 impl fmt::Debug for Map {
@@ -65,10 +72,13 @@ impl Map {
         // code here relies on a byte still being what it was when it was checked: every lookup bounds-checks the
         // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
         let memory = unsafe { Mmap::map(file)? };
+        let len_bytes = memory.len();
+        if sealed::is_sealed(file) {
+            return Ok(Map::over(memory, len_bytes, Guarded::new(&[]), Held::Sealed(file.try_clone()?)));
+        }
         let guarded = Guarded::new(&memory);
         let watched = Watched::new(file, &guarded)?;
-        let len_bytes = memory.len();
-        Ok(Map::over(memory, len_bytes, guarded, Some(watched)))
+        Ok(Map::over(memory, len_bytes, guarded, Held::File(watched)))
     }
 
     /// Copies a file into memory of this process, in huge pages as far as the
@@ -82,7 +92,7 @@ impl Map {
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
-        Ok(Map::over(memory.make_read_only()?, len_bytes, Guarded::new(&[]), None))
+        Ok(Map::over(memory.make_read_only()?, len_bytes, Guarded::new(&[]), Held::Copy))
     }
 
     /// Copies a file into memory that no process can change, cut off or make longer
@@ -90,7 +100,7 @@ impl Map {
     #[cfg(target_os = "linux")]
     pub(super) fn sealed_copy_of(file: &File) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len();
-        let sealed = File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        let sealed = sealed::create()?;
         sealed.set_len(len_bytes)?;
         let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
         for_each_part(parts, |start| {
@@ -103,10 +113,9 @@ impl Map {
                 sealed.write_all_at(bytes, at)
             })
         })?;
-        seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
-        // SAFETY: As in `Map::of`; and the seals see to it that nobody changes these bytes as long as they are mapped.
-        let memory = unsafe { Mmap::map(&sealed)? };
-        Ok(Map::over(memory, len_bytes as usize, Guarded::new(&[]), None))
+        sealed::seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
+        // Linux before 6.7 does not map a sealed file that is open to write to it.
+        Map::of(&sealed::reopened(&sealed)?)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -115,53 +124,79 @@ impl Map {
     }
 
     /// The first bytes of some memory. Panics if it is shorter.
-    fn over(memory: Mmap, len_bytes: usize, guarded: Guarded, file: Option<Watched>) -> Map {
+    fn over(memory: Mmap, len_bytes: usize, guarded: Guarded, held: Held) -> Map {
         let bytes = &memory[..len_bytes];
         // SAFETY: The bytes are initialised and not null, for they are those of a slice. They stay where they are
         // and readable until `memory` is dropped, wherever it is moved meanwhile. `memory` stands beside `bytes` in
         // this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is borrowed.
         let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
-        Map { bytes, guarded, memory, file }
+        Map { bytes, guarded, memory, held }
     }
 
     /// Whether the memory is the file itself, which others can change.
     #[inline]
     pub(super) fn is_file(&self) -> bool {
-        self.file.is_some()
+        self.watched().is_some()
+    }
+
+    #[inline]
+    fn watched(&self) -> Option<&Watched> {
+        match &self.held {
+            Held::File(watched) => Some(watched),
+            Held::Sealed(_) | Held::Copy => None,
+        }
+    }
+
+    /// What others can map to read the same bytes from the same memory. `None` if it
+    /// is a copy.
+    pub(super) fn file(&self) -> Option<&File> {
+        match &self.held {
+            Held::File(watched) => Some(watched.file()),
+            Held::Sealed(file) => Some(file),
+            Held::Copy => None,
+        }
     }
 
     /// Whether the bytes are what they were when they were last believed.
     #[inline]
     pub(super) fn is_unchanged(&self) -> bool {
-        self.file.as_ref().is_none_or(|file| file.is_unchanged(&self.guarded))
+        self.watched().is_none_or(|file| file.is_unchanged(&self.guarded))
     }
 
     /// Takes a lease on the file, if there is none and it can be had.
     pub(super) fn lease(&self) {
-        if let Some(file) = &self.file {
+        if let Some(file) = self.watched() {
             file.lease(&self.guarded);
+        }
+    }
+
+    /// Has told from now on whether the bytes can change without word of it; see
+    /// [`Watched::report`].
+    pub(super) fn report(&self, report: Report) {
+        if let Some(file) = self.watched() {
+            file.report(report);
         }
     }
 
     /// Whether somebody has the file open to write to it, as far as the system tells.
     pub(super) fn has_writer(&self) -> bool {
-        self.file.as_ref().is_some_and(Watched::has_writer)
+        self.watched().is_some_and(Watched::has_writer)
     }
 
     /// Whether nobody can change the bytes without word of it: they are a copy, or
     /// the file is leased.
     pub(super) fn is_leased(&self) -> bool {
-        self.file.as_ref().is_none_or(Watched::is_leased)
+        self.watched().is_none_or(Watched::is_leased)
     }
 
     /// What the file looks like now. `None` if the memory is no file's.
     pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
-        self.file.as_ref().map(|file| file.stamp(&self.guarded)).transpose()
+        self.watched().map(|file| file.stamp(&self.guarded)).transpose()
     }
 
     /// From now on the bytes are unchanged if the file looks like this.
     pub(super) fn believe(&self, stamp: Stamp) {
-        if let Some(file) = &self.file {
+        if let Some(file) = self.watched() {
             file.believe(stamp);
         }
     }
@@ -257,22 +292,6 @@ impl Map {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         huge_len_bytes(&smaps, self.memory.as_ptr() as u64)
     }
-}
-
-/// Seals a memory file for good. The system refuses as long as somebody holds one of
-/// its pages: the kernel itself does for moments, when it moves pages together or
-/// has not entered a written one into its lists. `wait` waits between two tries.
-#[cfg(target_os = "linux")]
-fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
-    const TRIES: u32 = 20;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    for _ in 1..TRIES {
-        match fcntl_add_seals(file, seals) {
-            Err(Errno::BUSY) => wait(),
-            sealed => return Ok(sealed?),
-        }
-    }
-    Ok(fcntl_add_seals(file, seals)?)
 }
 
 /// The length of a page of this system.
@@ -392,23 +411,6 @@ mod tests {
             assert!(file.set_len(0).is_err() && file.set_len(1 << 30).is_err() && file.write_at(b"x", 0).is_err());
             assert!(map.bytes() == expected);
         }
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_memory_file_is_sealed_though_somebody_holds_it_for_a_while() {
-        let file = File::from(memfd_create("held", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
-        file.set_len(4096).unwrap();
-        // SAFETY: Nobody else has the file, and nobody reads or writes this mapping of it.
-        let mut held = Some(unsafe { MmapMut::map_mut(&file).unwrap() });
-        let mut waits = 0;
-        seal(&file, || {
-            waits += 1;
-            held = held.take().filter(|_| waits < 3);
-        })
-        .unwrap();
-        assert_eq!(waits, 3);
-        assert!(file.write_at(b"x", 0).is_err());
     }
 
     #[test]

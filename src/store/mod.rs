@@ -13,6 +13,7 @@ mod map;
 mod memory;
 mod order;
 mod rows;
+mod sealed;
 mod search;
 mod stamp;
 mod trust;
@@ -50,6 +51,8 @@ pub(crate) use order::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use rows::Page;
 pub use rows::Rows;
+#[cfg(feature = "server")]
+pub(crate) use sealed::reopened;
 pub(crate) use search::Found;
 pub use trust::Mistrust;
 pub use unchecked::Unchecked;

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::fstat;
 
 use super::guard::Guarded;
-use super::lease::Lease;
+use super::lease::{Lease, Report};
+use super::sealed;
 
 /// What a file looked like at some time, as one number, and the faults until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(super) struct Stamp(u64, u64);
 #[derive(Debug)]
 pub(super) struct Watched {
     lease: Arc<Lease>,
+    /// Whether the system lets nobody change it, leased or not.
+    has_verity: bool,
     /// The stamp that the file had when its bytes were last believed, and the faults
     /// that were counted then.
     seen: AtomicU64,
@@ -36,7 +39,8 @@ impl Watched {
     pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
         let faults = guarded.faults();
         let seen = AtomicU64::new(stamp(file, faults)?.0);
-        let watched = Watched { lease: Lease::new(file.try_clone()?), seen, seen_faults: AtomicU64::new(faults) };
+        let (lease, has_verity) = (Lease::new(file.try_clone()?), sealed::has_verity(file));
+        let watched = Watched { lease, has_verity, seen, seen_faults: AtomicU64::new(faults) };
         watched.lease(guarded);
         Ok(watched)
     }
@@ -46,20 +50,36 @@ impl Watched {
         self.lease.take(|| self.looks_unchanged(guarded));
     }
 
+    pub(super) fn file(&self) -> &File {
+        self.lease.file()
+    }
+
+    /// Has told whether the file need not be looked at: at once, when that changes to
+    /// the better, and before it changes to the worse.
+    pub(super) fn report(&self, report: Report) {
+        if self.has_verity {
+            report(true);
+        } else {
+            self.lease.report(report);
+        }
+    }
+
     /// Whether somebody has it open to write to it, as far as the system tells.
     pub(super) fn has_writer(&self) -> bool {
         self.lease.has_writer()
     }
 
-    /// Whether the file is leased, and need not be looked at.
+    /// Whether nobody can write to the file without word of it, so that it need not be
+    /// looked at.
+    #[inline]
     pub(super) fn is_leased(&self) -> bool {
-        self.lease.is_held()
+        self.has_verity || self.lease.is_held()
     }
 
     /// Whether the file looks as it did.
     #[inline]
     pub(super) fn is_unchanged(&self, guarded: &Guarded) -> bool {
-        if self.lease.is_held() {
+        if self.is_leased() {
             return guarded.faults() == self.seen_faults.load(Ordering::Relaxed);
         }
         self.looks_unchanged(guarded)

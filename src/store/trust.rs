@@ -5,12 +5,14 @@
 //! against its checksum. See [`Blocks`](super::blocks::Blocks) and
 //! [`Watched`](super::stamp::Watched).
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 
 use thiserror::Error;
 
 use super::blocks::Epoch;
+use super::sealed::reopened;
 use super::{Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
@@ -90,6 +92,21 @@ impl Store {
     /// [`take_leases`](super::take_leases).
     pub fn lease(&self) {
         self.map.lease();
+    }
+
+    /// Has told whether [`Store::is_leased`]: at once, when it becomes so, and before it
+    /// ceases to be. Only the first who asks is told.
+    pub fn report_lease(&self, report: impl Fn(bool) + Send + Sync + 'static) {
+        self.map.report(Box::new(report));
+    }
+
+    /// What others can map to read the same bytes from the same memory, opened by
+    /// itself and only to read. `None` if the bytes are a copy.
+    ///
+    /// # Errors
+    /// If the system does not open it.
+    pub fn share(&self) -> io::Result<Option<File>> {
+        self.map.file().map(reopened).transpose()
     }
 
     /// Whether [`Store::is_unchanged_since`] costs no system call: the bytes are a

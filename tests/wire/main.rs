@@ -41,14 +41,14 @@ impl Reference {
     }
 }
 
-/// What a server says of itself: a text, or the number of an attempt, or, if it
-/// is not to tell, an error.
+/// What a server says of itself: a text, or the number of an attempt, or its table,
+/// or, if it is not to tell, an error.
 fn about_server(found: &[u8]) -> Vec<u8> {
     let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
     let (status, length) = (number(status), number(length) as usize);
     let said = found.get(8..8 + length).unwrap_or_default();
     let is_text = said.ends_with(b"\n") && str::from_utf8(said).is_ok();
-    let is_answer = status == 0 && (is_text || length == 8) || status == 2 && length == 0;
+    let is_answer = status == 0 && (is_text || [8, 32].contains(&length)) || status == 2 && length == 0;
     assert!(is_answer, "status {status}, {length} bytes: {}", said.escape_ascii());
     answer(status, said)
 }

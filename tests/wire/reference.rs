@@ -18,7 +18,8 @@ pub(crate) const CEILING: u32 = 3;
 pub(crate) const RANGE: u32 = 4;
 pub(crate) const COUNT: u32 = 5;
 pub(crate) const INFO: u32 = 6;
-pub(crate) const ROLLBACK: u32 = 8;
+pub(crate) const OPEN: u32 = 9;
+pub(crate) const PING: u32 = 10;
 /// Added to the op of a long request.
 pub(crate) const LONG: u32 = 1 << 16;
 
@@ -74,7 +75,8 @@ impl Reference {
                 let key = stream[8..16].to_vec();
                 stream = &stream[16..];
                 answers.push(match op {
-                    INFO..=ROLLBACK => None,
+                    INFO..=OPEN => None,
+                    PING => Some(answer(0, b"")),
                     GET..=CEILING if self.numbers => Some(self.about_key(op, &key)),
                     _ => Some(answer(2, b"")),
                 });

@@ -30,6 +30,8 @@ pub(super) struct Generation {
     /// has a number of its own.
     pub(super) number: u64,
     pub(super) store: Store,
+    /// What clients map that look keys up themselves. `None` if none may.
+    pub(super) shared: Option<File>,
     /// Open as long as it may be returned to, wherever its bytes are.
     file: File,
     identity: Identity,
@@ -70,4 +72,6 @@ pub(super) struct Source {
     pub(super) plan: Plan,
     /// Whether to look for new files without being asked.
     pub(super) watch: bool,
+    /// Whether clients may have the file itself.
+    pub(super) direct: bool,
 }

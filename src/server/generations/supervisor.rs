@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
@@ -19,6 +18,7 @@ use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::counters::Totals;
 use crate::server::shared::Serving;
+use crate::store::reopened;
 
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
@@ -98,13 +98,18 @@ impl Source {
     /// The first generation.
     pub(in crate::server) fn open(&self) -> Result<Generation, OpenError> {
         let candidate = self.plan.open(&self.path)?;
-        Ok(generation_of(candidate, 1))
+        Ok(self.generation_of(candidate, 1))
     }
-}
 
-fn generation_of(candidate: Candidate, number: u64) -> Generation {
-    let Candidate { store, file, identity } = candidate;
-    Generation { number, store, file, identity }
+    fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
+        let Candidate { store, file, identity } = candidate;
+        let shared = if self.direct { store.share() } else { Ok(None) };
+        let shared = shared.unwrap_or_else(|error| {
+            warn!("clients cannot look up in generation {number} themselves: {error}");
+            None
+        });
+        Generation { number, store, shared, file, identity }
+    }
 }
 
 /// The running thread.
@@ -348,6 +353,7 @@ impl State {
             // No file was refused.
             return Ok("refused: there is no generation before this one since the server was started".to_owned());
         };
+        // By itself: a lease is that of one opening, and goes when a generation does.
         let file = reopened(file).map_err(|error| format!("the file of the generation before: {error}"))?;
         let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
         if candidate.store.digest() != *digest {
@@ -365,7 +371,7 @@ impl State {
 
     /// Hands a new generation to the workers.
     fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
-        let new = Arc::new(generation_of(candidate, self.current.number + 1));
+        let new = Arc::new(self.source.generation_of(candidate, self.current.number + 1));
         let old = std::mem::replace(&mut self.current, new);
         self.serving.serve(&self.current);
         self.serving.set_changed(false);
@@ -414,12 +420,6 @@ impl State {
         info!(generation = self.current.number, "{sound} of {blocks} blocks are sound");
         self.look();
     }
-}
-
-/// Opens a file once more, whether or not it has a name: a lease is that of one
-/// opening, and goes when a generation does.
-fn reopened(file: &File) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Workers come first.

@@ -1,0 +1,40 @@
+//! A generation that was handed over.
+
+use crate::direct::{Notice, State};
+use crate::store::{Epoch, Store};
+
+/// A mapped table, and the server's word on it.
+pub(super) struct Generation {
+    pub(super) number: u64,
+    pub(super) store: Store,
+    pub(super) notice: Notice,
+    /// What the word was before anything of the table was read.
+    pub(super) state: State,
+}
+
+impl Generation {
+    /// Whether it is what the server serves, as far as that has said.
+    #[inline(always)]
+    pub(super) fn is_current(&self) -> bool {
+        self.notice.state().is_since(self.state)
+    }
+
+    /// Whether what was read since is as it was baked.
+    #[inline(always)]
+    pub(super) fn is_unchanged_since(&self, epoch: Epoch) -> bool {
+        if self.store.is_private() {
+            return true;
+        }
+        // As long as the server says that writers wait for it, nobody has written; a page can be gone all the same.
+        let state = self.notice.state();
+        if state.is_leased() && state.is_since(self.state) && self.store.faults() == 0 {
+            return true;
+        }
+        self.store.is_unchanged_since(epoch)
+    }
+
+    /// Whether there is something to be had that is better.
+    pub(super) fn is_to_be_replaced(&self) -> bool {
+        !self.is_current() || !self.store.is_trusted()
+    }
+}

@@ -1,0 +1,155 @@
+//! Asking a server for its file.
+//!
+//! In: a socket. Out: the table that was handed over, opened and held against what
+//! the server says of it.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::DirectOptions;
+use super::generation::Generation;
+use crate::client::ClientError;
+use crate::client::error::Phase;
+use crate::client::socket::connect_within;
+use crate::direct::{Notice, State};
+use crate::protocol::answer::{Announced, Violation};
+use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
+use crate::protocol::reader::AnswerPart;
+use crate::store::{LookupError, Memory, Store, survive_bus_errors};
+
+/// A server that is about to serve another generation says so a moment later.
+const AGAIN_AFTER: Duration = Duration::from_millis(1);
+const TRIES: u32 = 100;
+
+/// A connection over which tables are handed over.
+pub(super) struct Connection {
+    stream: UnixStream,
+}
+
+impl Connection {
+    pub(super) fn new(path: &Path, options: &DirectOptions) -> Result<Connection, ClientError> {
+        let stream = UnixStream::from(connect_within(path, options.client.connect_timeout)?);
+        let io = |error| ClientError::Io { path: path.to_path_buf(), phase: Phase::Connect, error };
+        stream.set_read_timeout(options.client.call_timeout).map_err(io)?;
+        stream.set_write_timeout(options.client.call_timeout).map_err(io)?;
+        Ok(Connection { stream })
+    }
+
+    /// What tells that the server is gone: nothing comes from it without being asked
+    /// for.
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Has the table handed over that is served now.
+    pub(super) fn ask(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+        for _ in 1..TRIES {
+            if let Some(generation) = self.try_once(path, options)? {
+                return Ok(generation);
+            }
+            thread::sleep(AGAIN_AFTER);
+        }
+        Err(refused(path, "the server hands over another generation than it says it serves, again and again"))
+    }
+
+    /// `None` if the server serves another one by now.
+    fn try_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
+        let (header, table, page) = self.receive(path)?;
+        let notice = Notice::open(&page).map_err(|error| refused(path, error))?;
+        let state = notice.state();
+        let number = header.generation.get();
+        if !state.is_of(number) {
+            return Ok(None);
+        }
+        let store = open(&table, path, options, state)?;
+        if store.digest().to_be_bytes() != header.digest {
+            return Err(refused(path, "the file that was handed over is not the one that is served"));
+        }
+        let generation = Generation { number, store, notice, state };
+        Ok(generation.is_current().then_some(generation))
+    }
+
+    fn receive(&mut self, path: &Path) -> Result<(OpenHeader, File, File), ClientError> {
+        let failed = |phase: Phase, error: io::Error| ClientError::of_call(path, phase, error);
+        self.stream.write_all(Request::new(Op::Open, 0).as_bytes()).map_err(|error| failed(Phase::Send, error))?;
+        let mut descriptors = Vec::new();
+        let mut answer = [0; RESPONSE_HEADER_LEN_BYTES + OPEN_LEN_BYTES];
+        let (mut arrived_bytes, mut expected_bytes) = (0, RESPONSE_HEADER_LEN_BYTES);
+        while arrived_bytes < expected_bytes {
+            let room = &mut answer[arrived_bytes..expected_bytes];
+            let (len_bytes, is_cut) =
+                receive_some(&self.stream, room, &mut descriptors).map_err(|error| failed(Phase::Receive, error))?;
+            if is_cut {
+                return Err(refused(path, "this process has no descriptors left: raise the limit (ulimit -n)"));
+            }
+            if len_bytes == 0 {
+                let part = if arrived_bytes < RESPONSE_HEADER_LEN_BYTES { AnswerPart::Header } else { AnswerPart::Value };
+                return Err(ClientError::Closed { path: path.to_path_buf(), part, arrived_bytes, expected_bytes });
+            }
+            arrived_bytes += len_bytes;
+            if arrived_bytes == RESPONSE_HEADER_LEN_BYTES && expected_bytes == arrived_bytes {
+                expected_bytes += announced(path, &answer)?;
+            }
+        }
+        let (header, _) = OpenHeader::read_from_prefix(&answer[RESPONSE_HEADER_LEN_BYTES..]).expect("a checked length");
+        match <[OwnedFd; 2]>::try_from(descriptors) {
+            Ok([table, page]) => Ok((header, table.into(), page.into())),
+            Err(_) => Err(refused(path, "the server's answer came without the two descriptors that belong to it")),
+        }
+    }
+}
+
+/// Length of the value behind a header.
+fn announced(path: &Path, answer: &[u8]) -> Result<usize, ClientError> {
+    let violation = |error: Violation| ClientError::Protocol { path: path.to_path_buf(), error };
+    let (header, _) = ResponseHeader::read_from_prefix(answer).expect("as long as a header");
+    match Announced::check(Op::Open, &header).map_err(violation)? {
+        Announced::Found { value_len_bytes } => Ok(value_len_bytes),
+        _ => Err(refused(
+            path,
+            "the server does not hand its file over: it runs with --no-direct or --memory copy (--memory sealed is one \
+             that it hands over), or its file was changed in place",
+        )),
+    }
+}
+
+/// Receives bytes, and descriptors if they come with them; tells how many bytes, and
+/// whether descriptors were lost.
+fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<(usize, bool)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut rights, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(handed_over) = message {
+            descriptors.extend(handed_over);
+        }
+    }
+    Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
+}
+
+fn open(table: &File, path: &Path, options: &DirectOptions, state: State) -> Result<Store, ClientError> {
+    let handed_over = |error: crate::StoreError| refused(path, format!("what was handed over: {error}"));
+    let store = Store::of_handed_over(table, path, &options.open, state.is_leased()).map_err(handed_over)?;
+    if !store.is_private() && options.survive_bus_errors {
+        survive_bus_errors().map_err(|error| refused(path, format!("handling SIGBUS: {error}")))?;
+    }
+    Ok(store)
+}
+
+fn refused(path: &Path, problem: impl ToString) -> ClientError {
+    ClientError::Direct { path: path.to_path_buf(), problem: problem.to_string() }
+}

@@ -1,0 +1,288 @@
+//! Lookups in the served file itself, in this process.
+//!
+//! In: keys. Out: answers, from a mapping that the server has handed over, without
+//! asking it. The socket stays open, to learn when the server is gone; a word of
+//! shared memory tells when it serves another generation. A thread of its own, in
+//! `watcher`, then has that one handed over, which `handover` asks for; lookups go
+//! on meanwhile, and never wait.
+
+mod generation;
+mod handover;
+mod options;
+mod watcher;
+
+use std::fmt;
+use std::ops::Deref;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use self::generation::Generation;
+use self::watcher::Shared;
+use super::{Client, ClientError, OwnedKey, Row};
+use crate::format::key::Key;
+use crate::store::{LookupError, Store};
+
+pub use options::DirectOptions;
+
+/// The table that a server serves, looked up in this process at the speed of
+/// memory.
+///
+/// The server hands over the file, read-only, and with it a page of memory by which
+/// each lookup sees whether that is still what is served. When it is not, a thread
+/// has the new generation handed over; until it has, some tenths of a millisecond
+/// later, lookups go on in the old one. If the server ends, they go on in what is
+/// there, and that thread connects again as soon as there is a server.
+///
+/// Clones share the mapping and the thread; any number of threads may look up at the
+/// same time. A process that forks does not take the thread along: open another in
+/// the child.
+///
+/// # What others can do to the file
+/// If the server holds the table in sealed memory (`kv_store --memory sealed`), or
+/// [`DirectOptions::open`] asks for a copy, nobody can change or cut off what is
+/// looked up in. Otherwise it is the file itself, and somebody who may write to it
+/// can: then lookups give [`LookupError::Damaged`], and never a wrong byte, until the
+/// server has a good file. See [`DirectOptions::survive_bus_errors`], and
+/// `docs/OPERATIONS.md`.
+///
+/// # Example
+/// ```no_run
+/// use zero_kv::client::Client;
+///
+/// let direct = Client::connect("/tmp/zero-kv.sock")?.direct()?;
+/// match direct.get(7)? {
+///     Some(value) => println!("{} bytes", value.len()),
+///     None => println!("not in the table"),
+/// }
+/// // Many lookups in one generation, without a copy.
+/// let table = direct.snapshot();
+/// for row in table.range(1000_u64..2000)? {
+///     println!("{}: {} bytes", row.0, row.1.len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Direct(Arc<Handle>);
+
+/// When the last of these goes, the thread ends.
+struct Handle {
+    shared: Arc<Shared>,
+    /// Wakes the thread. Closed, it ends it.
+    bell: UnixStream,
+}
+
+impl Client {
+    /// Has the server hand over its file, to look up in it without asking: see
+    /// [`Direct`]. This client can be used as before, or dropped.
+    ///
+    /// # Errors
+    /// [`ClientError::Direct`] if the server does not hand it over or what it hands
+    /// over cannot be looked up in, and those of [`Client::get`].
+    pub fn direct(&self) -> Result<Direct, ClientError> {
+        self.direct_with(&DirectOptions::default())
+    }
+
+    /// Like [`Client::direct`], with a say in how the file is held.
+    ///
+    /// # Errors
+    /// Those of [`Client::direct`].
+    pub fn direct_with(&self, options: &DirectOptions) -> Result<Direct, ClientError> {
+        Direct::open(self.path(), options)
+    }
+}
+
+impl Direct {
+    fn open(path: &Path, options: &DirectOptions) -> Result<Direct, ClientError> {
+        let (shared, bell) = Shared::start(path, options)?;
+        Ok(Direct(Arc::new(Handle { shared, bell })))
+    }
+
+    /// The value of a key, or `None` if the key is not in the table.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
+    /// [`LookupError::Damaged`] if the file was changed in place, or is damaged.
+    #[inline]
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, LookupError> {
+        self.get_with(key, |value| value.map(<[u8]>::to_vec))
+    }
+
+    /// Hands the value of a key on without a copy, and gives what is made of it.
+    ///
+    /// # Errors
+    /// Those of [`Direct::get`]. Behind [`LookupError::Damaged`] nothing that was
+    /// handed on is to be believed.
+    #[inline]
+    pub fn get_with<'k, T>(
+        &self,
+        key: impl Into<Key<'k>>,
+        answer: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Result<T, LookupError> {
+        let key = key.into();
+        self.look_up(|store| store.get(key).map(answer))
+    }
+
+    /// Whether a key is in the table.
+    ///
+    /// # Errors
+    /// Those of [`Direct::get`].
+    #[inline]
+    pub fn exists<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
+        self.get_with(key, |value| value.is_some())
+    }
+
+    /// The values of many keys, in their order, all of one generation.
+    ///
+    /// # Errors
+    /// Those of [`Direct::get`].
+    pub fn get_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        let mut values = Vec::with_capacity(keys.len());
+        self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
+        Ok(values)
+    }
+
+    /// Hands the values of many keys on without a copy, in order, each with its key's
+    /// position; all of one generation. See [`Store::get_many`].
+    ///
+    /// # Errors
+    /// Those of [`Direct::get_with`].
+    #[inline]
+    pub fn get_many_with<'k, K>(
+        &self,
+        keys: &[K],
+        answer: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.look_up(|store| store.get_many(keys, answer))
+    }
+
+    /// The row with the largest key that is not above `key`.
+    ///
+    /// # Errors
+    /// Those of [`Direct::get`].
+    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
+        let key = key.into();
+        self.look_up(|store| store.floor(key).map(|row| row.map(owned)))
+    }
+
+    /// The row with the smallest key that is not below `key`.
+    ///
+    /// # Errors
+    /// Those of [`Direct::get`].
+    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
+        let key = key.into();
+        self.look_up(|store| store.ceiling(key).map(|row| row.map(owned)))
+    }
+
+    /// The generation that is mapped now, for as long as it is held: all that a
+    /// [`Store`] can be asked, answered without a copy.
+    pub fn snapshot(&self) -> Snapshot {
+        let generation = self.0.shared.current.load_full();
+        self.watch(&generation);
+        Snapshot(generation)
+    }
+
+    /// The number of the generation that is mapped.
+    pub fn generation(&self) -> u64 {
+        self.0.shared.current.load().number
+    }
+
+    /// Has what the server serves now handed over, if that is not what is mapped, and
+    /// waits for it.
+    ///
+    /// # Errors
+    /// Those of [`Client::direct`]. What was mapped still is.
+    pub fn refresh(&self) -> Result<(), ClientError> {
+        self.0.shared.refresh()
+    }
+
+    /// Whether there is a server behind it.
+    pub fn is_connected(&self) -> bool {
+        self.0.shared.is_connected()
+    }
+
+    #[inline]
+    fn look_up<T>(&self, ask: impl FnOnce(&Store) -> Result<T, LookupError>) -> Result<T, LookupError> {
+        let generation = self.0.shared.current.load();
+        self.watch(&generation);
+        let epoch = generation.store.epoch();
+        let answer = ask(&generation.store)?;
+        if generation.is_unchanged_since(epoch) {
+            return Ok(answer);
+        }
+        self.ring();
+        Err(LookupError::Damaged)
+    }
+
+    /// Has a newer generation handed over, if there is one.
+    #[inline(always)]
+    fn watch(&self, generation: &Generation) {
+        if !generation.is_current() {
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        self.0.shared.ring(&self.0.bell);
+    }
+}
+
+fn owned((key, value): (Key<'_>, &[u8])) -> Row {
+    (OwnedKey::from(key), value.to_vec())
+}
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direct").field("generation", &self.generation()).finish_non_exhaustive()
+    }
+}
+
+/// One generation of a table, which stays as it is, and mapped, for as long as this or
+/// a clone of it is held.
+///
+/// It is a [`Store`]. If that is the file itself and not a copy or sealed memory,
+/// somebody can change it while bytes are borrowed from it: see
+/// [`Snapshot::is_unchanged`].
+#[derive(Clone)]
+pub struct Snapshot(Arc<Generation>);
+
+impl Snapshot {
+    /// The server's number for it.
+    pub fn generation(&self) -> u64 {
+        self.0.number
+    }
+
+    /// Whether it is what the server serves now.
+    pub fn is_current(&self) -> bool {
+        self.0.is_current()
+    }
+
+    /// Whether all that was read of it until now is as it was baked. Costs no more than
+    /// a load of memory if the server has the file leased or sealed, else a system
+    /// call.
+    pub fn is_unchanged(&self) -> bool {
+        let epoch = self.0.store.epoch();
+        self.0.is_unchanged_since(epoch) && self.0.store.is_trusted()
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.0.store
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("generation", &self.generation()).finish_non_exhaustive()
+    }
+}

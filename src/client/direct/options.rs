@@ -1,0 +1,29 @@
+//! How a table that is handed over is held.
+
+use crate::client::Options;
+use crate::store::OpenOptions;
+
+/// How [`Client::direct_with`](super::Client::direct_with) holds the file, and how
+/// long it waits for the server.
+#[derive(Clone, Debug)]
+pub struct DirectOptions {
+    /// Where the bytes lie. With [`Memory::Map`](crate::store::Memory::Map), which is
+    /// the default, what the server hands over is mapped, and shared by all processes
+    /// that do; otherwise this process has a copy. `verify` is of no account: what was
+    /// not checked by the server, and cannot have changed since, is when it is first
+    /// touched.
+    pub open: OpenOptions,
+    /// If the file can be cut off while it is mapped: whether this process has a
+    /// handler for SIGBUS, by which that is an error of the lookup, and does not end
+    /// the process. Yes unless told; see
+    /// [`survive_bus_errors`](crate::store::survive_bus_errors).
+    pub survive_bus_errors: bool,
+    /// Time-outs of what is asked of the server.
+    pub client: Options,
+}
+
+impl Default for DirectOptions {
+    fn default() -> Self {
+        DirectOptions { open: OpenOptions::default(), survive_bus_errors: true, client: Options::default() }
+    }
+}

@@ -1,0 +1,75 @@
+//! What answers go out on.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Descriptors that go with one answer: the table, and the page that tells of its
+/// state.
+pub(super) type Descriptors<'a> = [BorrowedFd<'a>; 2];
+
+/// A connection's socket.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {
+    /// Sends bytes, and with the first of them descriptors.
+    fn poll_hand_over(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        descriptors: Descriptors<'_>,
+    ) -> Poll<io::Result<usize>>;
+}
+
+impl Stream for UnixStream {
+    fn poll_hand_over(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        descriptors: Descriptors<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let send = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut rights = SendAncillaryBuffer::new(&mut space);
+            let fits = rights.push(SendAncillaryMessage::ScmRights(&descriptors));
+            debug_assert!(fits, "there is space for as many");
+            Ok(sendmsg(self, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL)?)
+        };
+        loop {
+            ready!(self.poll_write_ready(cx))?;
+            match self.try_io(Interest::WRITABLE, send) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+}
+
+impl Stream for TcpStream {
+    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: Descriptors<'_>) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+}
+
+/// Sends pieces of memory side by side, and descriptors, if there are any, with the
+/// first byte.
+pub(super) fn poll_send<S: Stream>(
+    mut stream: Pin<&mut S>,
+    cx: &mut Context<'_>,
+    pieces: &[IoSlice],
+    descriptors: Option<Descriptors<'_>>,
+) -> Poll<io::Result<usize>> {
+    let polled = match (pieces, descriptors) {
+        ([piece], None) => stream.poll_write(cx, piece),
+        (pieces, None) => stream.poll_write_vectored(cx, pieces),
+        (pieces, Some(descriptors)) => stream.as_mut().poll_hand_over(cx, &pieces[0], descriptors),
+    };
+    match polled {
+        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        polled => polled,
+    }
+}
