@@ -1,29 +1,51 @@
 //! Why a question to a server has no answer.
 
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
+use super::question::Unanswered;
 use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
 use crate::protocol::answer::Violation;
+use crate::protocol::reader::AnswerPart;
 
 /// Why a question has no answer.
 ///
-/// After [`ClientError::Server`], [`ClientError::Refused`],
-/// [`ClientError::KeyLen`] and [`ClientError::MixedKeys`] the connection goes on;
-/// after every other error it is of no more use.
+/// Behind [`ClientError::Server`], [`ClientError::KeyLen`] and
+/// [`ClientError::MixedKeys`] the connection goes on. Behind every other one the
+/// client has dropped it, and its next call connects anew.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The socket cannot be connected to.
-    #[error("{}: cannot connect: {error}{}", path.display(), remedy(error))]
-    Connect {
+    /// There is no such socket, or nobody listens on it.
+    #[error("{}: cannot connect: {error}: is kv_store running, and on this socket?", path.display())]
+    NotRunning {
         /// The socket.
         path: PathBuf,
-        /// What the system said: [`io::ErrorKind::NotFound`] if there is no
-        /// socket, [`io::ErrorKind::ConnectionRefused`] if nobody listens on it.
+        /// [`io::ErrorKind::NotFound`] if there is no socket,
+        /// [`io::ErrorKind::ConnectionRefused`] if nobody listens on it.
         error: io::Error,
+    },
+    /// The server is there, and this client may not ask it.
+    #[error("{}: {reason}", path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// How it was refused.
+        reason: Refusal,
+    },
+    /// It took too long.
+    #[error("{}: timed out after {after:.1?} {phase}", path.display())]
+    TimedOut {
+        /// The socket.
+        path: PathBuf,
+        /// What was waited for.
+        phase: Phase,
+        /// How long the call, or the connecting, had taken by then.
+        after: Duration,
     },
     /// The server closed the connection before its answer was complete.
     #[error(
@@ -46,31 +68,18 @@ pub enum ClientError {
     Protocol {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What was expected, and what came.
         error: Violation,
     },
-    /// The server could not answer this question.
-    #[error(
-        "{}: the server answered {asked} with an error: the table's keys may be of the other kind (numbers, not \
-         bytes, or bytes, not numbers); if they are not, see the log of kv_store, and if the value is damaged, \
-         bake the file anew",
-        path.display()
-    )]
+    /// The server answered with an error status.
+    #[error("{}: the server answered {asked} with an error: {hint}", path.display())]
     Server {
         /// The socket.
         path: PathBuf,
-        /// What was asked for, in words: a key, or a range.
+        /// What was asked for, in words: a key, a range, or a command.
         asked: String,
-    },
-    /// The server did not do what it was asked about itself.
-    #[error("{}: the server answered the request for {asked} with an error: {reason}", path.display())]
-    Refused {
-        /// The socket.
-        path: PathBuf,
-        /// What was asked for, in words.
-        asked: &'static str,
         /// What it may be due to.
-        reason: &'static str,
+        hint: &'static str,
     },
     /// No table has this key. Nothing was sent.
     #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are possible")]
@@ -86,44 +95,87 @@ pub enum ClientError {
         /// The kind of the key at the end.
         end: KeyKind,
     },
-    /// The system failed to send or to receive.
-    #[error("{}: {error}", path.display())]
+    /// The system failed.
+    #[error("{}: {phase}: {error}", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
+        /// What was being done.
+        phase: Phase,
         /// What the system said.
         error: io::Error,
     },
-    /// An earlier question ended in mid-answer.
-    #[error("{}: this connection has failed before, and what arrives on it is unknown: connect again", path.display())]
-    Broken {
-        /// The socket.
-        path: PathBuf,
-    },
 }
 
-/// A part of an answer.
+/// How a client was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerPart {
-    /// The header, which comes first.
-    Header,
-    /// The value that the header announced.
-    Value,
+#[non_exhaustive]
+pub enum Refusal {
+    /// By the rights of the socket or of its folder.
+    NoPermission,
+    /// By the server: it took the connection and closed it before a byte of an answer.
+    Closed,
 }
 
-impl std::fmt::Display for AnswerPart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AnswerPart::Header => "header",
-            AnswerPart::Value => "value",
+            Refusal::NoPermission => "cannot connect: Permission denied: ask for access to the socket and its folder",
+            Refusal::Closed => {
+                "the server took the connection and closed it without an answer: this user may not ask it, it has as \
+                 many connections as it may, or it is ending: see the log of kv_store"
+            }
         })
     }
 }
 
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ": is kv_store running, and on this socket?",
-        io::ErrorKind::PermissionDenied => ": ask for access to the socket and its folder",
-        _ => "",
+/// What a client was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Connecting.
+    Connect,
+    /// Sending requests that the server does not read.
+    Send,
+    /// Waiting for an answer.
+    Receive,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Connect => "connecting",
+            Phase::Send => "sending requests",
+            Phase::Receive => "waiting for an answer",
+        })
+    }
+}
+
+impl ClientError {
+    /// Of a connection that could not be had.
+    pub(super) fn of_connect(path: &Path, error: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NotRunning { path, error },
+            io::ErrorKind::PermissionDenied => ClientError::Refused { path, reason: Refusal::NoPermission },
+            _ => ClientError::Io { path, phase: Phase::Connect, error },
+        }
+    }
+
+    pub(super) fn violation(path: &Path, error: Violation) -> Self {
+        ClientError::Protocol { path: path.to_path_buf(), error }
+    }
+
+    pub(super) fn unanswered(path: &Path, unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Error { asked, hint } => ClientError::Server { path: path.to_path_buf(), asked, hint },
+            Unanswered::Violation(error) => ClientError::violation(path, error),
+        }
+    }
+
+    /// What the keys of a table are, that answers for neither kind.
+    pub(super) fn of_no_kind(path: &Path) -> Self {
+        let asked = "the question what its keys are".to_owned();
+        ClientError::Server { path: path.to_path_buf(), asked, hint: "see the log of kv_store" }
     }
 }

@@ -1,11 +1,6 @@
-//! What a server says of itself, and what it can be told to do.
+//! What a server says of itself.
 
 use std::str::FromStr;
-
-use zerocopy::IntoBytes;
-
-use super::{Answer, Client, ClientError};
-use crate::protocol::native::{Op, Request};
 
 /// What a server says of itself: lines of a name and a value, as
 /// `docs/PROTOCOL.md` lists them. Later servers may have more of them.
@@ -22,6 +17,10 @@ pub struct Info {
 }
 
 impl Info {
+    pub(super) fn new(text: &[u8]) -> Self {
+        Info { text: String::from_utf8_lossy(text).into_owned() }
+    }
+
     /// Names and values, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.text.lines().map(|line| line.split_once(' ').unwrap_or((line, "")))
@@ -50,50 +49,5 @@ impl Info {
     /// How many rows that file has.
     pub fn rows(&self) -> Option<u64> {
         self.number("rows")
-    }
-}
-
-impl Client {
-    /// What the server says of itself.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] by a server that does not know the question, and
-    /// those of [`Client::get`].
-    pub fn info(&mut self) -> Result<Info, ClientError> {
-        match self.ask(Op::Info, Request::new(Op::Info, 0).as_bytes())? {
-            Answer::Value(text) => Ok(Info { text: String::from_utf8_lossy(&text).into_owned() }),
-            _ => Err(self.told_no("information", "it may be a kv_store of an older version")),
-        }
-    }
-
-    /// Has the server look at its file, and serve it if it is another and good.
-    /// The number of the attempt: [`Client::info`] tells, as `reload_done`, when it
-    /// is over, and as `reload_last` how it went.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] if this user may not ask for it, and those of
-    /// [`Client::get`].
-    pub fn reload(&mut self) -> Result<u64, ClientError> {
-        self.command(Op::Reload, "a reload")
-    }
-
-    /// Has the server go back to the generation before. The number of the attempt,
-    /// as with [`Client::reload`].
-    ///
-    /// # Errors
-    /// Those of [`Client::reload`].
-    pub fn rollback(&mut self) -> Result<u64, ClientError> {
-        self.command(Op::Rollback, "a rollback")
-    }
-
-    fn command(&mut self, op: Op, asked: &'static str) -> Result<u64, ClientError> {
-        match self.ask(op, Request::new(op, 0).as_bytes())? {
-            Answer::Value(attempt) => Ok(u64::from_be_bytes(*attempt.first_chunk().expect("a checked length"))),
-            _ => Err(self.told_no(asked, "only root and the server's own user may ask, on its Unix socket")),
-        }
-    }
-
-    fn told_no(&self, asked: &'static str, reason: &'static str) -> ClientError {
-        ClientError::Refused { path: self.path.clone(), asked, reason }
     }
 }

@@ -7,21 +7,12 @@ use std::ops::Bound;
 
 use zerocopy::FromBytes;
 
-use super::key::{Bounds, KeyRange, OwnedKey};
+use super::key::{KeyRange, OwnedKey};
+use super::question::PageOf;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, Record};
 use crate::protocol::answer::PageFault;
-use crate::protocol::native::{PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PageHeader};
-
-/// What a page was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PageQuestion<'k> {
-    pub(super) bounds: Bounds<'k>,
-    /// Whether the last rows of the range are wanted, not the first.
-    pub(super) backward: bool,
-    /// Rows wanted at most; 0: as many as a page holds.
-    pub(super) limit_rows: u32,
-}
+use crate::protocol::native::{PAGE_LEN_MAX_BYTES, PageHeader};
 
 /// Some of the rows of a range, side by side: the first of them, or the last.
 ///
@@ -39,9 +30,8 @@ pub struct Page {
 impl Page {
     /// Checks a page as a whole: that its rows fit, are of one kind, ascend, and
     /// are in the range that was asked for.
-    pub(super) fn check(question: &PageQuestion<'_>, mut page: Vec<u8>) -> Result<Page, PageFault> {
-        let header = PageHeader::read_from_bytes(&page[..PAGE_HEADER_LEN_BYTES]).expect("as long as it was cut");
-        let records = page.split_off(PAGE_HEADER_LEN_BYTES);
+    pub(super) fn check(question: &PageOf<'_>, page: &[u8]) -> Result<Page, PageFault> {
+        let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageFault::CutShort { row: 0 })?;
         let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
         let wrong_kind = PageFault::KeyKind { code };
         let kind = KeyKind::from_code(code.into()).ok_or(wrong_kind)?;
@@ -57,19 +47,19 @@ impl Page {
         if row_count > 1 && records.len() > PAGE_LEN_MAX_BYTES {
             return Err(PageFault::Len { len_bytes: records.len() });
         }
-        let offsets_bytes = check_rows(question, kind, 1 << bits, row_count, &records)?;
+        let offsets_bytes = check_rows(question, kind, 1 << bits, row_count, records)?;
         let more = match header.more.get() {
             0 => false,
             // A page without rows says nothing of where the others are.
             1 if row_count > 0 => true,
             more => return Err(PageFault::More { more }),
         };
-        let mut page = Page { kind, records, offsets_bytes, rest: None };
+        let mut page = Page { kind, records: records.to_vec(), offsets_bytes, rest: None };
         page.rest = more.then(|| page.rest_of(question));
         Ok(page)
     }
 
-    fn rest_of(&self, question: &PageQuestion<'_>) -> KeyRange {
+    fn rest_of(&self, question: &PageOf<'_>) -> KeyRange {
         let mut rest = KeyRange::from(question.bounds);
         if question.backward {
             rest.end = Bound::Excluded(OwnedKey::from(self.row(0).0));
@@ -117,7 +107,7 @@ impl Page {
 
 /// Where each row is.
 fn check_rows(
-    question: &PageQuestion<'_>,
+    question: &PageOf<'_>,
     kind: KeyKind,
     align_bytes: usize,
     row_count: u32,

@@ -40,10 +40,12 @@ pub enum Violation {
         code: u32,
     },
     /// The value is longer than any may be.
-    #[error("a value of {len_bytes} bytes announced, where {VALUE_LEN_MAX_BYTES} are the most")]
+    #[error("a value of {len_bytes} bytes announced, where {most_bytes} are the most")]
     ValueLen {
         /// The length announced.
         len_bytes: usize,
+        /// The longest.
+        most_bytes: usize,
     },
     /// The length of a page, a number or a text is none that these have.
     #[error("{len_bytes} bytes announced in answer to {op:?}, where {least_bytes} to {most_bytes} were expected")]
@@ -172,7 +174,7 @@ impl Announced {
             (Status::Ok, Op::Get, 0..=VALUE_LEN_MAX_BYTES) | (Status::Ok, Op::Exists | Op::Ping, 0) => {
                 Ok(Announced::Found { value_len_bytes: len_bytes })
             }
-            (Status::Ok, Op::Get, _) => Err(Violation::ValueLen { len_bytes }),
+            (Status::Ok, Op::Get, _) => Err(Violation::ValueLen { len_bytes, most_bytes: VALUE_LEN_MAX_BYTES }),
             (Status::Ok, Op::Floor | Op::Ceiling | Op::Range, _) => bounded(PAGE_HEADER_LEN_BYTES, PAGE_MAX_BYTES),
             (Status::Ok, Op::Count | Op::Reload | Op::Rollback, _) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
             (Status::Ok, Op::Info, _) => bounded(0, INFO_LEN_MAX_BYTES),
@@ -254,8 +256,10 @@ mod tests {
     #[test]
     fn everything_else_is_a_violation() {
         let max = VALUE_LEN_MAX_BYTES as u32;
+        let too_long =
+            |len_bytes| Violation::ValueLen { len_bytes: len_bytes as usize, most_bytes: VALUE_LEN_MAX_BYTES };
         for len_bytes in [max + 1, u32::MAX] {
-            assert_eq!(check(Op::Get, 0, len_bytes), Err(Violation::ValueLen { len_bytes: len_bytes as usize }));
+            assert_eq!(check(Op::Get, 0, len_bytes), Err(too_long(len_bytes)));
         }
         for (op, status) in [
             (Op::Exists, Status::Ok),

@@ -6,5 +6,6 @@
 
 pub mod answer;
 pub mod native;
+pub mod reader;
 #[cfg(feature = "server")]
 pub mod resp;

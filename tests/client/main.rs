@@ -9,9 +9,9 @@ mod server;
 
 use std::ops::Bound;
 
-use peer::{ERROR, EXISTS, NOT_FOUND, Peer, announced, found};
+use peer::{ERROR, EXISTS, NOT_FOUND, Peer, Script, announced, found};
 use zero_kv::Key;
-use zero_kv::client::{AnswerPart, Client, ClientError};
+use zero_kv::client::{AnswerPart, Client, ClientError, Options, Refusal};
 use zero_kv::protocol::answer::Violation;
 use zero_kv::protocol::native::{Op, Status, VALUE_LEN_MAX_BYTES};
 
@@ -127,33 +127,41 @@ fn values_that_do_not_belong_are_refused() {
 #[test]
 fn a_value_longer_than_any_is_refused_before_its_bytes_come() {
     let len_bytes = VALUE_LEN_MAX_BYTES + 1;
-    assert_eq!(violation(get(&announced(0, len_bytes as u32))), Violation::ValueLen { len_bytes });
+    assert_eq!(
+        violation(get(&announced(0, len_bytes as u32))),
+        Violation::ValueLen { len_bytes, most_bytes: VALUE_LEN_MAX_BYTES }
+    );
     assert_eq!(violation(get(&announced(3, 0))), Violation::Status { code: 3 });
 }
 
 #[test]
 fn bytes_that_nobody_asked_for_are_not_taken_for_the_next_answer() {
-    let peer = Peer::answering(&[&[&found(b"seven")[..], &found(b"nine")].concat(), NOT_FOUND]);
+    let two = [&found(b"seven")[..], &found(b"nine")].concat();
+    let peer = Peer::of(vec![Script::answering(&[&two]), Script::answering(&[&found(b"eight")])]);
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(violation(client.get(7)), Violation::Unasked { len_bytes: 12 });
-    assert!(matches!(client.get(8), Err(ClientError::Broken { .. })));
+    assert_eq!(client.get(8).unwrap().as_deref(), Some(&b"eight"[..]), "on a new connection");
 }
 
 #[test]
-fn after_a_failure_every_question_fails() {
-    let peer = Peer::answering(&[&announced(9, 0), &found(b"eight")]);
+fn after_a_violation_the_next_question_connects_anew() {
+    let wrong = announced(9, 0);
+    let peer = Peer::of(vec![Script::answering(&[&wrong]), Script::answering(&[&found(b"eight"), &wrong])]);
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(violation(client.get(7)), Violation::Status { code: 9 });
-    let error = client.get(8).unwrap_err();
-    assert!(matches!(error, ClientError::Broken { .. }), "{error:?}");
-    assert!(error.to_string().ends_with("connect again"), "{error}");
-    assert!(matches!(client.exists(8), Err(ClientError::Broken { .. })));
+    assert_eq!(client.get(8).unwrap().as_deref(), Some(&b"eight"[..]));
+    assert_eq!(violation(client.exists(8)), Violation::Status { code: 9 });
+}
+
+/// A client that does nothing twice.
+fn connect_once(peer: &Peer) -> Client {
+    Client::connect_with(peer.socket(), &Options { retries: 0, ..Options::default() }).unwrap()
 }
 
 /// Where a connection that the peer closes after `answer` breaks off.
 fn broken_off(answer: &[u8]) -> (AnswerPart, usize, usize) {
     let peer = Peer::closing_after(&[answer]);
-    match Client::connect(peer.socket()).unwrap().get(7) {
+    match connect_once(&peer).get(7) {
         Err(ClientError::Closed { part, arrived_bytes, expected_bytes, .. }) => (part, arrived_bytes, expected_bytes),
         other => panic!("{answer:?}: a closed connection was expected, not {other:?}"),
     }
@@ -162,7 +170,7 @@ fn broken_off(answer: &[u8]) -> (AnswerPart, usize, usize) {
 #[test]
 fn an_answer_cut_short_anywhere_says_where() {
     let whole = found(b"seven");
-    for len_bytes in 0..8 {
+    for len_bytes in 1..8 {
         assert_eq!(broken_off(&whole[..len_bytes]), (AnswerPart::Header, len_bytes, 8));
     }
     for len_bytes in 8..whole.len() {
@@ -171,12 +179,21 @@ fn an_answer_cut_short_anywhere_says_where() {
 }
 
 #[test]
-fn a_peer_that_closes_unread_has_closed() {
+fn a_peer_that_closes_without_an_answer_has_refused() {
     // The client sees a broken pipe, a reset or an end, as the race goes.
-    let peer = Peer::closing_after(&[]);
-    let error = Client::connect(peer.socket()).unwrap().get(7).unwrap_err();
-    let closed = matches!(error, ClientError::Closed { arrived_bytes: 0, expected_bytes: 8, .. });
-    assert!(closed, "{error:?}");
+    for answers in [&[][..], &[&b""[..]]] {
+        let error = connect_once(&Peer::closing_after(answers)).get(7).unwrap_err();
+        assert!(matches!(error, ClientError::Refused { reason: Refusal::Closed, .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_closes_behind_an_answer_has_closed() {
+    let peer = Peer::closing_after(&[NOT_FOUND]);
+    let mut client = connect_once(&peer);
+    assert_eq!(client.get(7).unwrap(), None);
+    let error = client.get(7).unwrap_err();
+    assert!(matches!(error, ClientError::Closed { arrived_bytes: 0, expected_bytes: 8, .. }), "{error:?}");
 }
 
 #[test]
@@ -201,7 +218,8 @@ fn a_reload_and_a_rollback_have_the_number_of_their_attempt() {
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!((client.reload().unwrap(), peer.request()[3]), (7, 7));
     assert_eq!((client.rollback().unwrap(), peer.request()[3]), (8, 8));
-    assert!(matches!(client.reload(), Err(ClientError::Refused { asked: "a reload", .. })));
+    let refused = client.reload().unwrap_err();
+    assert!(matches!(&refused, ClientError::Server { asked, .. } if asked == "the request for a reload"), "{refused}");
     let short = Violation::AnswerLen { op: Op::Reload, len_bytes: 1, least_bytes: 8, most_bytes: 8 };
     assert_eq!(violation(client.reload()), short);
 }

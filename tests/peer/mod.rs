@@ -5,6 +5,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -21,28 +23,64 @@ pub(crate) const EXISTS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0];
 /// it tells what the table's keys are.
 pub(crate) const COUNT_7: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7];
 
-/// A listener that takes one connection, in a folder of its own.
+/// A listener that answers each connection alike, in a folder of its own.
 pub(crate) struct Peer {
     folder: TempDir,
     requests: Receiver<Vec<u8>>,
+    ended: Arc<AtomicBool>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum AtTheEnd {
-    Close,
-    WaitForTheClient,
+/// How a connection goes: one request after the other gets these bytes.
+#[derive(Clone)]
+pub(crate) struct Script {
+    answers: Vec<Vec<u8>>,
+    closes: bool,
+}
+
+impl Script {
+    /// Sends nothing more then, but leaves the connection open.
+    pub(crate) fn answering(answers: &[&[u8]]) -> Script {
+        Script { answers: answers.iter().map(|answer| answer.to_vec()).collect(), closes: false }
+    }
+
+    /// Closes the connection then.
+    pub(crate) fn closing_after(answers: &[&[u8]]) -> Script {
+        Script { closes: true, ..Script::answering(answers) }
+    }
 }
 
 impl Peer {
-    /// Answers one request after the other with these bytes, then sends nothing
-    /// more but leaves the connection open.
     pub(crate) fn answering(answers: &[&[u8]]) -> Peer {
-        Peer::start(answers, AtTheEnd::WaitForTheClient)
+        Peer::of(vec![Script::answering(answers)])
     }
 
-    /// The same, but closes the connection after the last answer.
     pub(crate) fn closing_after(answers: &[&[u8]]) -> Peer {
-        Peer::start(answers, AtTheEnd::Close)
+        Peer::of(vec![Script::closing_after(answers)])
+    }
+
+    /// One connection after the other goes like this; those beyond the last, like the last.
+    pub(crate) fn of(scripts: Vec<Script>) -> Peer {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("peer.sock")).unwrap();
+        let (seen, requests) = mpsc::channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&ended);
+        thread::spawn(move || {
+            for number in 0.. {
+                let (mut stream, _) = listener.accept().unwrap();
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let script = &scripts[number.min(scripts.len() - 1)];
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                converse(&mut stream, &script.answers, &seen);
+                if !script.closes {
+                    // Until the client closes; if it waits for more, until patience ends.
+                    let _ = stream.read(&mut [0]);
+                }
+            }
+        });
+        Peer { folder, requests, ended }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -53,22 +91,12 @@ impl Peer {
     pub(crate) fn request(&self) -> Vec<u8> {
         self.requests.recv_timeout(PATIENCE).expect("a whole request")
     }
+}
 
-    fn start(answers: &[&[u8]], at_the_end: AtTheEnd) -> Peer {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join("peer.sock")).unwrap();
-        let answers: Vec<_> = answers.iter().map(|answer| answer.to_vec()).collect();
-        let (seen, requests) = mpsc::channel();
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            converse(&mut stream, &answers, &seen);
-            if at_the_end == AtTheEnd::WaitForTheClient {
-                // Until the client closes; if it waits for more, until patience ends.
-                let _ = stream.read(&mut [0]);
-            }
-        });
-        Peer { folder, requests }
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let _ = UnixStream::connect(self.socket());
     }
 }
 

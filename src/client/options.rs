@@ -1,0 +1,47 @@
+//! How long a client waits, and how often it tries.
+
+use std::time::Duration;
+
+use crate::protocol::native::VALUE_LEN_MAX_BYTES;
+
+/// How long a client waits, how often it tries, and what it takes.
+///
+/// # Example
+/// ```no_run
+/// use std::time::Duration;
+/// use zero_kv::client::{Client, Options};
+///
+/// let options = Options { call_timeout: Some(Duration::from_millis(50)), retries: 0, ..Options::default() };
+/// let client = Client::connect_with("/tmp/zero-kv.sock", &options)?;
+/// # Ok::<(), zero_kv::client::ClientError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long to wait for a server that lives and does not take the connection:
+    /// its queue is full. 5 s unless told.
+    pub connect_timeout: Duration,
+    /// How long a call takes at most, with all of its questions, retries and pauses; exceeded by a
+    /// sixty-fourth at most. 30 s unless told; `None`: as long as it takes.
+    pub call_timeout: Option<Duration>,
+    /// How often a call is made once more when its connection failed. 1 unless told.
+    /// Calls that ask the server to do something are never repeated.
+    pub retries: u32,
+    /// How long such a retry goes on connecting to a server that is not there, with
+    /// growing pauses. 2 s unless told.
+    pub reconnect_timeout: Duration,
+    /// The longest value that is taken. A header that announces a longer one is
+    /// refused before any memory is. 1 GiB unless told, which is also the most.
+    pub value_len_max_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            connect_timeout: Duration::from_secs(5),
+            call_timeout: Some(Duration::from_secs(30)),
+            retries: 1,
+            reconnect_timeout: Duration::from_secs(2),
+            value_len_max_bytes: VALUE_LEN_MAX_BYTES,
+        }
+    }
+}
