@@ -93,6 +93,11 @@ impl Client {
         Ok(client)
     }
 
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The value of a key, or `None` if the key is not in the table.
     ///
     /// Memory for the value grows as its bytes arrive, up to

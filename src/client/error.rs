@@ -81,6 +81,14 @@ pub enum ClientError {
         /// What it may be due to.
         hint: &'static str,
     },
+    /// The server's file cannot be looked up in directly.
+    #[error("{}: no direct mode: {problem}", path.display())]
+    Direct {
+        /// The socket.
+        path: PathBuf,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
     /// No table has this key. Nothing was sent.
     #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are possible")]
     KeyLen {

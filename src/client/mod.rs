@@ -1,6 +1,7 @@
 //! A connection to a running server.
 //!
-//! In: keys. Out: values and rows that the server sent, checked. It knows no file.
+//! In: keys. Out: values and rows that the server sent, checked. It knows no file, but
+//! for `direct`, which has the server hand its own over.
 //! What bytes mean is the business of [`crate::protocol`].
 //!
 //! [`Client`] has the questions that a [`Store`](crate::Store) answers, by the
@@ -13,6 +14,7 @@
 
 mod batch;
 mod blocking;
+mod direct;
 mod error;
 mod info;
 mod key;
@@ -26,6 +28,7 @@ mod socket;
 mod span;
 
 pub use blocking::Client;
+pub use direct::{Direct, DirectOptions, Snapshot};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;
 pub use key::{KeyRange, OwnedKey};

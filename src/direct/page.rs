@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(feature = "server")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -57,7 +57,13 @@ impl Answers {
     /// None, with room for a pass.
     pub fn new() -> Self {
         let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
-        Answers { buffer: vec![0; COPIED_MAX_BYTES], copied_len_bytes: 0, borrowed, stage: Stage::default(), hands_over: false }
+        Answers {
+            buffer: vec![0; COPIED_MAX_BYTES],
+            copied_len_bytes: 0,
+            borrowed,
+            stage: Stage::default(),
+            hands_over: false,
+        }
     }
 
     /// Forgets all answers.

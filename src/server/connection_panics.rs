@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use zerocopy::IntoBytes;
@@ -13,6 +13,7 @@ use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, Request};
 use crate::server::Config;
 use crate::server::shared::tests::shared_over;
+use crate::server::stream::Descriptors;
 
 /// A stream that panics after so many calls, and takes few bytes at a time.
 struct Panics {
@@ -52,6 +53,12 @@ impl AsyncWrite for Panics {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.call().poll_shutdown(cx)
+    }
+}
+
+impl Stream for Panics {
+    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: Descriptors<'_>) -> Poll<io::Result<usize>> {
+        unreachable!("nothing is handed over here")
     }
 }
 

@@ -62,9 +62,14 @@ pub(super) fn index(store: &Store) -> Result<(), FormatError> {
     sections(store, &Plan::default())
 }
 
-/// The same, and the first record and the last, on which lookups by order rely.
+/// The same, and the first record and the last.
 pub(super) fn index_and_ends(store: &mut Store) -> Result<(), FormatError> {
     index(store)?;
+    ends(store)
+}
+
+/// The first record and the last, on which lookups by order rely.
+pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
     store.common = common(store)?;
     Ok(())
 }

@@ -204,6 +204,23 @@ impl Store {
         Unchecked::over(memory::hold(file, path, options, done)?, path)?.check_as(options.verify)
     }
 
+    /// Like [`Store::open_with`], for a file that a server has handed over, which has
+    /// checked its index. If `is_as_checked`, nobody has changed it since.
+    pub(crate) fn of_handed_over(
+        file: &File,
+        path: &Path,
+        options: &OpenOptions,
+        is_as_checked: bool,
+    ) -> Result<Store, StoreError> {
+        let is_as_checked = is_as_checked || sealed::is_sealed(file);
+        let unchecked = Unchecked::over(memory::hold(file, path, options, &mut |_| ())?, path)?;
+        if is_as_checked && options.memory == Memory::Map {
+            unchecked.trust_index()
+        } else {
+            unchecked.check_as(Verify::Touch)
+        }
+    }
+
     /// Checks a file that is open as [`Store::open`] would, and gives what its
     /// header says. `progress` is told how many rows are checked.
     #[cfg(feature = "bake")]

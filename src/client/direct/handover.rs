@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,7 +24,7 @@ use crate::direct::{Notice, State};
 use crate::protocol::answer::{Announced, Violation};
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
 use crate::protocol::reader::AnswerPart;
-use crate::store::{LookupError, Memory, Store, survive_bus_errors};
+use crate::store::{Store, survive_bus_errors};
 
 /// A server that is about to serve another generation says so a moment later.
 const AGAIN_AFTER: Duration = Duration::from_millis(1);
@@ -79,7 +79,8 @@ impl Connection {
     }
 
     fn receive(&mut self, path: &Path) -> Result<(OpenHeader, File, File), ClientError> {
-        let failed = |phase: Phase, error: io::Error| ClientError::of_call(path, phase, error);
+        let started = Instant::now();
+        let failed = |phase, error| failed(path, phase, started.elapsed(), error);
         self.stream.write_all(Request::new(Op::Open, 0).as_bytes()).map_err(|error| failed(Phase::Send, error))?;
         let mut descriptors = Vec::new();
         let mut answer = [0; RESPONSE_HEADER_LEN_BYTES + OPEN_LEN_BYTES];
@@ -92,7 +93,8 @@ impl Connection {
                 return Err(refused(path, "this process has no descriptors left: raise the limit (ulimit -n)"));
             }
             if len_bytes == 0 {
-                let part = if arrived_bytes < RESPONSE_HEADER_LEN_BYTES { AnswerPart::Header } else { AnswerPart::Value };
+                let part =
+                    if arrived_bytes < RESPONSE_HEADER_LEN_BYTES { AnswerPart::Header } else { AnswerPart::Value };
                 return Err(ClientError::Closed { path: path.to_path_buf(), part, arrived_bytes, expected_bytes });
             }
             arrived_bytes += len_bytes;
@@ -148,6 +150,18 @@ fn open(table: &File, path: &Path, options: &DirectOptions, state: State) -> Res
         survive_bus_errors().map_err(|error| refused(path, format!("handling SIGBUS: {error}")))?;
     }
     Ok(store)
+}
+
+fn failed(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {
+    let path = path.to_path_buf();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut { path, phase, after },
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            let (part, expected_bytes) = (AnswerPart::Header, RESPONSE_HEADER_LEN_BYTES);
+            ClientError::Closed { path, part, arrived_bytes: 0, expected_bytes }
+        }
+        _ => ClientError::Io { path, phase, error },
+    }
 }
 
 fn refused(path: &Path, problem: impl ToString) -> ClientError {

@@ -151,11 +151,7 @@ impl Direct {
     /// # Errors
     /// Those of [`Direct::get_with`].
     #[inline]
-    pub fn get_many_with<'k, K>(
-        &self,
-        keys: &[K],
-        answer: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), LookupError>
+    pub fn get_many_with<'k, K>(&self, keys: &[K], answer: impl FnMut(usize, Option<&[u8]>)) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
     {

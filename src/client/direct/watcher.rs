@@ -154,7 +154,9 @@ fn wait(door: &UnixStream, server: Option<&UnixStream>, time: Duration, hears_be
         match (&mut &*door).read(&mut rings) {
             Ok(0) => return false,
             Ok(_) => {}
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock || error.kind() == io::ErrorKind::Interrupted,
+            Err(error) => {
+                return error.kind() == io::ErrorKind::WouldBlock || error.kind() == io::ErrorKind::Interrupted;
+            }
         }
     }
 }

@@ -1,0 +1,69 @@
+//! Direct mode: lookups in the file that a server has handed over, as a program of
+//! its own makes them.
+
+#![cfg(feature = "cli")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code, reason = "this uses a part of it")]
+#[path = "../faults/served.rs"]
+mod served;
+#[path = "../faults/values.rs"]
+mod values;
+
+mod changes;
+mod lookups;
+mod servers;
+mod swaps;
+mod wire;
+
+use std::path::Path;
+
+use zero_kv::client::{Client, Direct, DirectOptions};
+use zero_kv::store::{Memory, OpenOptions};
+
+use served::{Scene, Served};
+use values::Shape;
+
+const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
+
+/// A table of the first generation, served, and looked up in directly.
+fn direct(options: &[&str]) -> (Scene, Served, Direct) {
+    let scene = Scene::new();
+    SHAPE.bake(1, &scene.db());
+    let served = scene.serve(options);
+    let direct = open(&served.socket);
+    (scene, served, direct)
+}
+
+fn open(socket: &Path) -> Direct {
+    Client::connect(socket).unwrap().direct().unwrap()
+}
+
+/// What is handed over is copied, so that nothing can happen to it.
+fn copied() -> DirectOptions {
+    DirectOptions { open: OpenOptions { memory: Memory::Copy, ..OpenOptions::default() }, ..DirectOptions::default() }
+}
+
+/// Puts another generation in the file's place.
+fn put(scene: &Scene, generation: u64) {
+    let new = scene.path("new.db");
+    SHAPE.bake(generation, &new);
+    std::fs::rename(new, scene.db()).unwrap();
+}
+
+/// All keys have their values of a generation.
+#[track_caller]
+fn assert_all(direct: &Direct, generation: u64) {
+    let keys: Vec<u64> = (0..SHAPE.rows + 3).collect();
+    let values = direct.get_many(&keys).unwrap();
+    for (key, value) in keys.iter().zip(values) {
+        assert_eq!(value, SHAPE.value(generation, *key), "key {key} of generation {generation}");
+    }
+}
+
+/// The memory files and tables that this process has mapped, by inode.
+fn is_mapped(inode: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| line.split_whitespace().nth(4) == Some(&inode.to_string()))
+}
