@@ -8,17 +8,20 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use twox_hash::XxHash3_128;
+
 use super::columns::find_fields;
 use super::context::Context;
 use super::cut::{CutError, Cutter, TextPiece};
 use super::fill::Filler;
-use super::input::{Input, InputFacts, OpenInput};
+use super::input::{Compression, FillRows, Input, InputFacts, OpenInput, Opened};
 use super::origins::{Origins, Unit};
 use super::parse::RowSpec;
 use super::parse::delimited::{Delimited, Record, first_record};
 use super::parse::json_lines::JsonLines;
 #[cfg(feature = "parquet")]
 use super::parse::parquet::{self, ParquetParser, ParquetPieces};
+use super::parse::rows::RowPiece;
 use super::sort::batch::Batch;
 use super::{BakeError, Format, Options, Progress};
 
@@ -51,6 +54,7 @@ pub(super) struct InputSpec {
 /// Some rows of an input.
 pub(super) enum Piece {
     Text(TextPiece),
+    Rows(RowPiece),
     #[cfg(feature = "parquet")]
     Parquet(parquet::Piece),
 }
@@ -60,6 +64,7 @@ impl Piece {
     pub(super) fn first_line(&self) -> u64 {
         match self {
             Piece::Text(piece) => piece.first_line,
+            Piece::Rows(piece) => piece.first_row(),
             #[cfg(feature = "parquet")]
             Piece::Parquet(piece) => piece.first_row(),
         }
@@ -69,6 +74,7 @@ impl Piece {
     pub(super) fn into_text(self) -> Option<Vec<u8>> {
         match self {
             Piece::Text(piece) => Some(piece.bytes),
+            Piece::Rows(piece) => Some(piece.into_bytes()),
             #[cfg(feature = "parquet")]
             Piece::Parquet(_) => None,
         }
@@ -78,6 +84,7 @@ impl Piece {
     pub(super) fn len_bytes(&self) -> usize {
         match self {
             Piece::Text(piece) => piece.bytes.len(),
+            Piece::Rows(piece) => piece.len_bytes(),
             #[cfg(feature = "parquet")]
             Piece::Parquet(_) => parquet::PIECE_LEN_BYTES as usize,
         }
@@ -89,6 +96,7 @@ impl Piece {
 pub(super) enum Parser {
     Delimited(Delimited),
     JsonLines(Box<JsonLines>),
+    Rows,
     #[cfg(feature = "parquet")]
     Parquet(Box<ParquetParser>),
 }
@@ -103,7 +111,7 @@ impl Parser {
             }
             #[cfg(feature = "parquet")]
             (Parser::Parquet(parquet), Piece::Parquet(piece)) => parquet.parse(piece, filler),
-            #[cfg(feature = "parquet")]
+            (Parser::Rows, Piece::Rows(piece)) => piece.parse(filler),
             _ => unreachable!("a piece of another format than its input's"),
         }
     }
@@ -204,7 +212,10 @@ impl<'p> Feed<'p> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), Stop> {
         let name = input.name().to_owned();
-        let opened = input.open()?;
+        let opened = match input.open()? {
+            Opened::Bytes(opened) => opened,
+            Opened::Rows(fill) => return self.rows(fill, name, origins, progress),
+        };
         let format = self.context.options.format.of(&name, opened.starts_with(PARQUET_MAGIC));
         let unit = if format == Format::Parquet { Unit::Row } else { Unit::Line };
         let origin = origins.begin(&name, unit, self.lines);
@@ -250,6 +261,34 @@ impl<'p> Feed<'p> {
                 self.send(Piece::Text(piece), input.clone(), may_be_header, read_bytes, progress)?;
             }
         }
+    }
+
+    fn rows(
+        &mut self,
+        mut fill: FillRows<'_>,
+        name: String,
+        origins: &mut Origins,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), Stop> {
+        let origin = origins.begin(&name, Unit::Row, self.lines);
+        let input = Arc::new(InputSpec { name: name.clone(), origin, parser: Parser::Rows });
+        let (mut hasher, mut len_bytes) = (XxHash3_128::new(), 0);
+        self.lines = 0;
+        loop {
+            let mut piece = RowPiece::new(self.lines + 1, self.pool.text(), self.context.budget.piece_len_bytes());
+            fill(&mut piece).map_err(|error| BakeError::Input { input: name.clone(), error })?;
+            if piece.is_empty() {
+                break;
+            }
+            self.lines += piece.len() as u64;
+            len_bytes += piece.content_len_bytes() as u64;
+            piece.digest_into(&mut hasher);
+            self.send(Piece::Rows(piece), input.clone(), false, len_bytes, progress)?;
+        }
+        self.read_bytes += len_bytes;
+        let digest = hasher.finish_128();
+        self.facts.push(InputFacts { name, len_bytes, digest, compression: Compression::None });
+        Ok(())
     }
 
     #[cfg(feature = "parquet")]

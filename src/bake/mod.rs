@@ -1,6 +1,6 @@
 //! Rows in, file out.
 //!
-//! In: inputs in any of several formats, and tables that were baked before. Out: a
+//! In: inputs in any of several formats, rows in memory, and tables that were baked before. Out: a
 //! baked file, put in place whole or not at all. The stages are apart: `input`
 //! gives bytes, `feed` cuts them at row ends (`cut`), `parse` makes rows of them,
 //! `fill` reads their keys, `gather` runs these on several threads and hands batches to
@@ -53,6 +53,7 @@ pub use old_table::TableFacts;
 pub use options::{Duplicates, Format, Options, Progress, Verify};
 pub use parse::ValueSpec;
 pub use parse::pack::Pack;
+pub use parse::rows::RowPiece;
 pub use report::{Report, Stage, StageFacts, ValueLens};
 pub use shard::{Shard, ShardFault};
 
@@ -65,6 +66,8 @@ use origins::{Origins, Unit};
 use place::NewFile;
 use report::Clock;
 use stream::Stream;
+
+use crate::format::key::Key;
 
 /// Bakes delimited text (RFC 4180) into `output`: [`bake`] with one reader.
 ///
@@ -91,6 +94,49 @@ pub fn bake_csv(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
     bake(vec![Input::reader("input", input)], output, options, progress)
+}
+
+/// Bakes rows that are in memory, of any bytes, into `output`: [`bake`] with one [`Input::rows`].
+///
+/// # Errors
+/// [`BakeError`]; messages call the input "rows", and count them from 1.
+///
+/// # Example
+/// ```
+/// use zero_kv::Store;
+/// use zero_kv::bake::{self, Options};
+///
+/// let folder = tempfile::tempdir()?;
+/// let output = folder.path().join("storage.db");
+/// let report = bake::bake_rows([(2, "two"), (1, "one\nand more")], &output, &Options::default(), &mut |_| ())?;
+/// assert_eq!(report.rows, 2);
+/// assert_eq!(Store::open(&output)?.get(1)?, Some(&b"one\nand more"[..]));
+///
+/// let error = bake::bake_rows([(1, "one"), (1, "uno")], &output, &Options::default(), &mut |_| ()).unwrap_err();
+/// assert!(error.to_string().starts_with("rows:2: key 1 is already on row 1"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn bake_rows<'k, K, V, I>(
+    rows: I,
+    output: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, BakeError>
+where
+    K: Into<Key<'k>>,
+    V: AsRef<[u8]>,
+    I: IntoIterator<Item = (K, V), IntoIter: Send>,
+{
+    let mut rows = rows.into_iter();
+    let fill = move |piece: &mut RowPiece| {
+        while !piece.is_full()
+            && let Some((key, value)) = rows.next()
+        {
+            piece.push(key, value);
+        }
+        Ok(())
+    };
+    bake(vec![Input::rows("rows", fill)], output, options, progress)
 }
 
 /// Bakes the rows of all inputs, in their order, into one table at `output`.

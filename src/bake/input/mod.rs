@@ -1,4 +1,4 @@
-//! Where rows come from: files, standard input, readers.
+//! Where rows come from: files, standard input, readers, and whoever has them in memory.
 //!
 //! In: names, patterns, readers. Out: the bytes of each, decompressed, and then
 //! what was read: its length and its digest. A file that does not stay the same
@@ -20,6 +20,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use super::BakeError;
+use super::parse::rows::RowPiece;
 use decompress::Stream;
 use raw::Raw;
 
@@ -40,7 +41,11 @@ enum Source<'a> {
     File(PathBuf),
     Stdin,
     Reader(Box<dyn Read + Send + 'a>),
+    Rows(FillRows<'a>),
 }
+
+/// Adds rows to a piece.
+pub(super) type FillRows<'a> = Box<dyn FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a>;
 
 impl<'a> Input<'a> {
     /// The file at `path`, which must stay as it is until it is read.
@@ -57,6 +62,14 @@ impl<'a> Input<'a> {
     /// A reader; messages call it `name`.
     pub fn reader(name: impl Into<String>, reader: impl Read + Send + 'a) -> Self {
         Input { name: name.into(), source: Source::Reader(Box::new(reader)) }
+    }
+
+    /// Rows in memory; messages call them `name`. `fill` is called on the thread that bakes, with one empty piece
+    /// after the other, until it adds no row. It should stop adding when the piece is full.
+    ///
+    /// The options that say how rows are read from text do not matter; those that say what keys are do.
+    pub fn rows(name: impl Into<String>, fill: impl FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a) -> Self {
+        Input { name: name.into(), source: Source::Rows(Box::new(fill)) }
     }
 
     /// The files that `patterns` stand for, in the order of the patterns, and those of one
@@ -80,12 +93,12 @@ impl<'a> Input<'a> {
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::File(path) => Some(path),
-            Source::Stdin | Source::Reader(_) => None,
+            Source::Stdin | Source::Reader(_) | Source::Rows(_) => None,
         }
     }
 
     /// Begins to read.
-    pub(super) fn open(self) -> Result<OpenInput<'a>, BakeError> {
+    pub(super) fn open(self) -> Result<Opened<'a>, BakeError> {
         let Input { name, source } = self;
         let raw = match source {
             Source::File(path) => File::open(&path).and_then(|file| Raw::file(file, Some(path))),
@@ -93,6 +106,7 @@ impl<'a> Input<'a> {
                 io::stdin().as_fd().try_clone_to_owned().and_then(|stdin| Raw::file(File::from(stdin), None))
             }
             Source::Reader(reader) => Ok(Raw::reader(reader)),
+            Source::Rows(fill) => return Ok(Opened::Rows(fill)),
         };
         let opened = raw.and_then(|raw| {
             let mut stream = Stream::new(raw)?;
@@ -103,7 +117,7 @@ impl<'a> Input<'a> {
             }
         });
         match opened {
-            Ok((stream, head)) => Ok(OpenInput { name, head, stream }),
+            Ok((stream, head)) => Ok(Opened::Bytes(OpenInput { name, head, stream })),
             Err(error) => Err(BakeError::Input { input: name, error }),
         }
     }
@@ -113,6 +127,12 @@ impl fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Input").field(&self.name).finish()
     }
+}
+
+/// An input that is about to be read.
+pub(super) enum Opened<'a> {
+    Bytes(OpenInput<'a>),
+    Rows(FillRows<'a>),
 }
 
 /// The first bytes of an input, which tell its format.
@@ -160,9 +180,9 @@ impl Head {
 pub struct InputFacts {
     /// What messages call it.
     pub name: String,
-    /// How many bytes it has, as they stand there: compressed ones, if they are.
+    /// How many bytes it has, as they stand there: compressed ones, if they are. Of rows in memory, those of keys and values.
     pub len_bytes: u64,
-    /// XXH3-128 of these bytes.
+    /// XXH3-128 of these bytes. Of rows in memory, of each key and value behind its length in 8 bytes, little-endian.
     pub digest: u128,
     /// How they are compressed.
     pub compression: Compression,

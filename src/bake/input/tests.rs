@@ -29,8 +29,16 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Begins to read an input of bytes.
+fn open(input: Input<'_>) -> Result<OpenInput<'_>, BakeError> {
+    match input.open()? {
+        Opened::Bytes(open) => Ok(open),
+        Opened::Rows(_) => panic!("rows in memory"),
+    }
+}
+
 fn read(input: Input<'_>) -> Result<(Vec<u8>, InputFacts), String> {
-    let mut open = input.open().map_err(|error| error.to_string())?;
+    let mut open = open(input).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     open.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     let facts = open.finish().map_err(|error| error.to_string())?;
@@ -78,7 +86,7 @@ fn what_is_compressed_is_recognised_by_its_first_bytes_and_read_whole() {
 #[test]
 fn short_inputs_are_read_as_they_are() {
     for raw in [b"".as_slice(), b"1", b"1,\n", b"PAR", b"PAR1", b"PAR12", b"\x28\xb5\x2f", b"\x1f", b"\x1f\x8b,1"] {
-        let open = Input::reader("rows", raw).open().unwrap();
+        let open = open(Input::reader("rows", raw)).unwrap();
         assert_eq!(open.starts_with(*b"PAR1"), raw.starts_with(b"PAR1"), "{raw:?}");
         let (bytes, facts) = read(Input::reader("rows", raw)).unwrap();
         assert_eq!((bytes.as_slice(), facts.len_bytes, facts.compression), (raw, raw.len() as u64, Compression::None));
@@ -91,7 +99,7 @@ fn what_was_read_so_far_is_known_in_bytes_of_the_file() {
     let path = folder.path().join("rows.csv.gz");
     let raw = gzip(&rows());
     fs::write(&path, &raw).unwrap();
-    let mut open = Input::file(&path).open().unwrap();
+    let mut open = open(Input::file(&path)).unwrap();
     let before = open.read_bytes();
     open.read_exact(&mut vec![0; 600_000]).unwrap();
     assert!(before < open.read_bytes() && open.read_bytes() <= raw.len() as u64);
@@ -142,7 +150,7 @@ fn after_half(change: impl Fn(&Path)) -> String {
     let path = folder.path().join("rows.csv");
     let rows = rows();
     fs::write(&path, &rows).unwrap();
-    let mut open = Input::file(&path).open().unwrap();
+    let mut open = open(Input::file(&path)).unwrap();
     open.read_exact(&mut vec![0; rows.len() / 2]).unwrap();
     change(&path);
     let read = io::copy(&mut open, &mut io::sink()).unwrap_err().to_string();
@@ -175,7 +183,7 @@ fn a_change_behind_the_last_byte_is_found_at_the_end() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     fs::write(&path, "1,one\n").unwrap();
-    let mut open = Input::file(&path).open().unwrap();
+    let mut open = open(Input::file(&path)).unwrap();
     assert_eq!(io::copy(&mut open, &mut io::sink()).unwrap(), 6);
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"2,two\n").unwrap();
     let error = open.finish().unwrap_err().to_string();
@@ -222,7 +230,7 @@ fn a_seekable_copy_has_all_bytes_and_the_file_itself_is_its_own() {
         (Input::file(&packed), &gzip(&rows)),
         (Input::reader("rows", rows.as_slice()), &rows),
     ] {
-        let mut open = input.open().unwrap();
+        let mut open = open(input).unwrap();
         let file = open.seekable(folder.path()).unwrap();
         let mut bytes = vec![0; rows.len()];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
@@ -231,6 +239,6 @@ fn a_seekable_copy_has_all_bytes_and_the_file_itself_is_its_own() {
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), files, "the copies have no names");
     let error =
-        Input::reader("rows", rows.as_slice()).open().unwrap().seekable(&folder.path().join("none")).unwrap_err();
+        open(Input::reader("rows", rows.as_slice())).unwrap().seekable(&folder.path().join("none")).unwrap_err();
     assert!(error.to_string().starts_with("rows: must be copied to "), "{error}");
 }

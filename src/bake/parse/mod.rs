@@ -8,6 +8,7 @@ pub(super) mod json_lines;
 pub(super) mod pack;
 #[cfg(feature = "parquet")]
 pub(super) mod parquet;
+pub(super) mod rows;
 #[cfg(test)]
 mod tests;
 

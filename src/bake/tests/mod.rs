@@ -1,6 +1,7 @@
 //! Whole bakes within budgets that options do not allow: so small that a few
 //! thousand rows are spilled, merged in passes, and leave a stream that was begun.
 
+mod memory;
 mod model;
 mod tables;
 

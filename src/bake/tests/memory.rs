@@ -1,0 +1,112 @@
+//! Rows that are in memory.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::{Bench, numbers, open, options, sorted};
+use crate::bake::{BakeError, Duplicates, Input, Keys, Options, Report, RowFault, bake_within};
+use crate::format::key::{Key, KeyKind};
+
+/// Bakes rows, a few to each piece.
+fn bake<'r>(
+    bench: &Bench,
+    rows: impl IntoIterator<Item = (Key<'r>, &'r [u8]), IntoIter: Send>,
+    options: &Options,
+) -> Result<Report, BakeError> {
+    let mut rows = rows.into_iter();
+    let input = Input::rows("rows", move |piece| {
+        rows.by_ref().take(50).for_each(|(key, value)| piece.push(key, value));
+        Ok(())
+    });
+    bake_within(bench.budget.clone(), vec![input], &bench.path("new.db"), options, &mut |_| ())
+}
+
+#[test]
+fn rows_in_memory_give_the_file_that_text_gives() {
+    for memory_bytes in [64 << 10, 1 << 30] {
+        let bench = Bench::new(memory_bytes, 2);
+        let rows = numbers(0..5000, "from memory");
+        for kind in [KeyKind::U64, KeyKind::Bytes] {
+            let expected = bench.expected(kind, &rows);
+            // In the table's order, and in another: text's for numbers, that of numbers for text.
+            for ordered_as in [KeyKind::U64, KeyKind::Bytes] {
+                let mut given = sorted(ordered_as, &rows);
+                if ordered_as != kind {
+                    given.reverse();
+                }
+                let report = bake(&bench, given, &options(kind.into())).unwrap();
+                assert_eq!(report.rows, 5000);
+                assert!(bench.bytes("new.db") == expected, "{kind}, {ordered_as}, {memory_bytes}");
+            }
+        }
+        let report = bake(&bench, sorted(KeyKind::U64, &rows), &options(Keys::Auto)).unwrap();
+        assert_eq!(report.key_kind, KeyKind::U64);
+    }
+}
+
+#[test]
+fn keys_and_values_in_memory_are_any_bytes() {
+    let bench = Bench::tight(2);
+    let mut rows = BTreeMap::new();
+    for byte in 0..=u8::MAX {
+        rows.insert(vec![byte], vec![b'"', byte, b'\n', byte, b',', b'\r']);
+        rows.insert(vec![b',', byte, b'\n'], vec![]);
+    }
+    bake(&bench, rows.iter().map(|(key, value)| (key.into(), &value[..])), &options(Keys::Bytes)).unwrap();
+    let table = open(&bench.path("new.db"));
+    assert!(table.iter().eq(rows.iter().map(|(key, value)| (Key::from(key), &value[..]))));
+}
+
+#[test]
+fn bad_rows_in_memory_are_named_by_their_number() {
+    let bench = Bench::tight(2);
+    let text: Vec<String> = (0..200).map(|row| row.to_string()).collect();
+    let rows = |at: usize, key: &'static str| {
+        let row = move |(row, text): (usize, &'_ String)| if row + 1 == at { key.to_owned() } else { text.clone() };
+        text.iter().enumerate().map(row).collect::<Vec<_>>()
+    };
+    for (at, key, keys, wanted) in [
+        (120, "seven", Keys::U64, "rows:120: the key is \"seven\" where an unsigned 64-bit decimal"),
+        (1, "", Keys::Bytes, "rows:1: a key of 0 bytes"),
+        (200, "7", Keys::U64, "rows:200: key 7 is already on row 8: remove one"),
+    ] {
+        let rows = rows(at, key);
+        let error = bake(&bench, rows.iter().map(|key| (key.into(), &b"value"[..])), &options(keys)).unwrap_err();
+        assert!(error.to_string().starts_with(wanted), "{error}");
+        assert!(matches!(error, BakeError::Row { line, fault: RowFault::Key { .. } | RowFault::KeyLen { .. }
+            | RowFault::Duplicate { .. }, .. } if line == at as u64));
+    }
+    let twice = [(7.into(), &b"first"[..]), (7.into(), b"last")];
+    for (duplicates, kept) in [(Duplicates::First, b"first".as_slice()), (Duplicates::Last, b"last")] {
+        bake(&bench, twice, &Options { duplicates, ..options(Keys::U64) }).unwrap();
+        assert_eq!(open(&bench.path("new.db")).get(7).unwrap(), Some(kept));
+    }
+}
+
+#[test]
+fn whoever_has_the_rows_can_fail_and_then_nothing_is_put_in_place() {
+    let bench = Bench::tight(1);
+    let mut pieces = 0;
+    let input = Input::rows("rows", |piece| {
+        pieces += 1;
+        piece.push(pieces, "value");
+        if pieces < 3 { Ok(()) } else { Err(io::Error::other("the third piece is not to be had")) }
+    });
+    let options = Options::default();
+    let error = bake_within(bench.budget.clone(), vec![input], &bench.path("new.db"), &options, &mut |_| ());
+    assert_eq!(error.unwrap_err().to_string(), "rows: the third piece is not to be had");
+    assert!(bench.names().is_empty());
+}
+
+/// Two inputs whose rows have the same lengths together have other digests.
+#[test]
+fn the_digest_of_rows_tells_keys_from_values() {
+    let bench = Bench::tight(1);
+    let digest = |key: &'static str, value: &'static str| {
+        let report = bake(&bench, [(key.into(), value.as_bytes())], &options(Keys::Bytes)).unwrap();
+        assert_eq!(report.inputs[0].len_bytes, 3);
+        report.inputs[0].digest
+    };
+    assert_ne!(digest("a", "bc"), digest("ab", "c"));
+    assert_eq!(digest("ab", "c"), digest("ab", "c"));
+}
