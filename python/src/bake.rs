@@ -1,0 +1,237 @@
+//! Rows of Python into a file.
+//!
+//! In: an iterator of pairs. Out: a file, put in place whole or not at all, and what was
+//! baked. Python's other threads run while rows are sorted and written; its signals
+//! are looked at between pieces, so that Ctrl-C stops a bake.
+
+use std::io;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
+use zero_kv::bake::{self, Cancel, Duplicates, Input, Keys, Options, Progress, RowPiece};
+use zero_kv::{Key, KeyKind};
+
+use crate::errors::{self, of_bake};
+use crate::key::{bytes_of, key_of, type_name};
+use crate::table::{kind_name, unknown};
+
+/// Rows that are taken from Python before its signals are looked at, and its other threads run.
+const PIECE_ROWS: usize = 4096;
+/// How often signals are looked at where no rows are taken.
+const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+/// What was baked.
+#[pyclass(frozen, get_all, module = "zero_kv")]
+pub(crate) struct Report {
+    rows: u64,
+    rows_read: u64,
+    duplicates_dropped: u64,
+    key_kind: &'static str,
+    file_len_bytes: u64,
+    values_len_bytes: u64,
+    digest: String,
+    elapsed_s: f64,
+}
+
+#[pymethods]
+impl Report {
+    fn __repr__(&self) -> String {
+        let Report { rows, key_kind, file_len_bytes, elapsed_s, .. } = self;
+        format!("<zero_kv.Report {rows} rows, keys {key_kind}, {file_len_bytes} bytes, {elapsed_s:.2} s>")
+    }
+}
+
+/// Bakes the pairs that an iterator gives.
+#[pyfunction]
+#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads))]
+#[expect(clippy::too_many_arguments, reason = "one for each option; zero_kv/_bake.py names them")]
+pub(crate) fn bake_rows(
+    py: Python<'_>,
+    rows: &Bound<'_, PyIterator>,
+    path: PathBuf,
+    keys: &str,
+    duplicates: &str,
+    base: Option<PathBuf>,
+    memory_bytes: Option<u64>,
+    threads: Option<NonZero<usize>>,
+) -> PyResult<Report> {
+    let first = rows.clone().next().transpose()?;
+    let keys = match (keys, &first) {
+        ("u64", _) => Expected::Decimal,
+        ("bytes", _) => Expected::Only(KeyKind::Bytes),
+        ("auto", Some(row)) => Expected::Only(key_of(&pair(row, 1)?.0).map_err(|error| at_row(py, 1, error))?.kind()),
+        ("auto", None) => Expected::Only(KeyKind::U64),
+        _ => return Err(unknown("keys", keys, "\"auto\", \"u64\" or \"bytes\"")),
+    };
+    let raised = Raised::default();
+    let mut options = Options::default();
+    options.keys = match keys {
+        Expected::Decimal | Expected::Only(KeyKind::U64) => Keys::U64,
+        Expected::Only(KeyKind::Bytes) => Keys::Bytes,
+    };
+    options.duplicates = match duplicates {
+        "error" => Duplicates::Error,
+        "first" => Duplicates::First,
+        "last" => Duplicates::Last,
+        _ => return Err(unknown("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
+    };
+    (options.base, options.memory_bytes, options.threads) = (base, memory_bytes, threads);
+    options.cancel = raised.cancel.clone();
+
+    let mut source =
+        Source { rows: rows.clone().unbind(), first: first.map(Bound::unbind), keys, taken: 0, ended: false };
+    let began = Instant::now();
+    let baked = py.detach(|| {
+        let fill = |piece: &mut RowPiece| raised.guard(|py| source.fill(py, piece));
+        let mut looked = Instant::now();
+        let mut progress = |_: Progress| {
+            if looked.elapsed() >= SIGNALS_EVERY {
+                looked = Instant::now();
+                // Seen by the bake, which was cancelled.
+                let _ = raised.guard(|py| py.check_signals());
+            }
+        };
+        bake::bake(vec![Input::rows("rows", fill)], &path, &options, &mut progress)
+    });
+    if let Some(raised) = raised.take() {
+        return Err(raised);
+    }
+    let report = baked.map_err(|error| of_bake(&error))?;
+    Ok(Report {
+        rows: report.rows,
+        rows_read: report.rows_read,
+        duplicates_dropped: report.duplicates_dropped,
+        key_kind: kind_name(report.key_kind),
+        file_len_bytes: report.file_len_bytes,
+        values_len_bytes: report.values_len_bytes,
+        digest: format!("{:032x}", report.digest),
+        elapsed_s: began.elapsed().as_secs_f64(),
+    })
+}
+
+/// An exception that came while other threads of Python ran, and stops the bake.
+#[derive(Default)]
+struct Raised {
+    error: Arc<Mutex<Option<PyErr>>>,
+    cancel: Cancel,
+}
+
+impl Raised {
+    /// Does something with Python, and keeps the exception if there is one.
+    fn guard(&self, work: impl FnOnce(Python<'_>) -> PyResult<()>) -> io::Result<()> {
+        Python::attach(|py| {
+            work(py).map_err(|error| {
+                self.cancel.set();
+                *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                io::Error::other("an exception was raised")
+            })
+        })
+    }
+
+    fn take(&self) -> Option<PyErr> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Which keys rows may have.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// Numbers, or their decimals as text.
+    Decimal,
+    Only(KeyKind),
+}
+
+/// Rows of Python.
+struct Source {
+    rows: Py<PyIterator>,
+    first: Option<Py<PyAny>>,
+    keys: Expected,
+    /// Rows so far.
+    taken: u64,
+    ended: bool,
+}
+
+impl Source {
+    fn fill(&mut self, py: Python<'_>, piece: &mut RowPiece) -> PyResult<()> {
+        py.check_signals()?;
+        let mut rows = self.rows.bind(py).clone();
+        while !self.ended && !piece.is_full() && piece.len() < PIECE_ROWS {
+            let row = match self.first.take() {
+                Some(first) => Some(first.into_bound(py)),
+                None => rows.next().transpose()?,
+            };
+            match row {
+                Some(row) => self.push(&row, piece)?,
+                None => self.ended = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: &Bound<'_, PyAny>, piece: &mut RowPiece) -> PyResult<()> {
+        self.taken += 1;
+        let (key, value) = pair(row, self.taken)?;
+        let at_row = |error| at_row(row.py(), self.taken, error);
+        let key = key_of(&key).and_then(|key| self.check(key)).map_err(at_row)?;
+        if let Some(bytes) = bytes_of(&value).map_err(at_row)? {
+            piece.push(key, bytes);
+        } else {
+            piece.push(key, buffer_of(&value).map_err(at_row)?.as_bytes());
+        }
+        Ok(())
+    }
+
+    fn check<'k>(&self, key: Key<'k>) -> PyResult<Key<'k>> {
+        match self.keys {
+            Expected::Only(kind) if kind != key.kind() => {
+                let found = key.kind();
+                Err(errors::KeyKind::new_err(format!("the key is one of {found}, where one of {kind} was expected")))
+            }
+            _ => Ok(key),
+        }
+    }
+}
+
+fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let items = match row.cast::<PyList>() {
+        Ok(list) => list.to_tuple(),
+        Err(_) => match row.cast::<PyTuple>() {
+            Ok(tuple) => tuple.clone(),
+            Err(_) => {
+                let found = type_name(row);
+                let message = format!("rows:{number}: the row is of type {found}, where a pair was expected");
+                return Err(PyTypeError::new_err(message));
+            }
+        },
+    };
+    match items.len() {
+        2 => Ok((items.get_item(0)?, items.get_item(1)?)),
+        found => {
+            let message = format!("rows:{number}: the row has {found} items, where a key and a value were expected");
+            Err(PyTypeError::new_err(message))
+        }
+    }
+}
+
+/// The bytes of an object that lends them.
+fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let Ok(lent) = PyMemoryView::from(value) else {
+        let found = type_name(value);
+        let expected = "bytes, str or an object with the buffer protocol";
+        return Err(PyTypeError::new_err(format!("the value is of type {found}, where {expected} was expected")));
+    };
+    Ok(lent.call_method0("tobytes")?.cast_into()?)
+}
+
+/// The same exception, that says in which row.
+fn at_row(py: Python<'_>, number: u64, error: PyErr) -> PyErr {
+    let message = format!("rows:{number}: {}", error.value(py));
+    let placed = PyErr::from_type(error.get_type(py), (message,));
+    placed.set_cause(py, error.cause(py));
+    placed
+}

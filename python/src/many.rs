@@ -1,0 +1,263 @@
+//! Many keys at once.
+//!
+//! In: keys in a list, in a NumPy array or in the buffers of an Arrow array. Out: a
+//! list of values, or memory that `zero_kv/_arrays.py` makes arrays of. Keys are copied
+//! or held first, so that nobody changes them while other threads of Python run.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
+use zero_kv::{Key, LookupError, Store};
+
+use crate::errors::{KeyKind, of_lookup};
+use crate::key::{key_of, type_name};
+use crate::table::{Snapshot, Table};
+use crate::view::Memory;
+
+/// From so many keys on, other threads of Python run meanwhile.
+const DETACH_KEYS_MIN: usize = 64;
+
+/// Keys of one kind.
+enum Keys<'py> {
+    Numbers(Vec<u64>),
+    /// `bytes` and `str`.
+    Objects(Vec<Bound<'py, PyAny>>),
+    /// Bytes side by side, and where each begins and ends.
+    Packed {
+        bytes: Vec<u8>,
+        offsets: Vec<i64>,
+    },
+}
+
+impl<'py> Keys<'py> {
+    fn of(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(list) = keys.cast::<PyList>() {
+            return Self::of_objects(list.iter());
+        }
+        if let Ok(tuple) = keys.cast::<PyTuple>() {
+            return Self::of_objects(tuple.iter());
+        }
+        if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyString>() || keys.is_instance_of::<PyByteArray>()
+        {
+            let found = type_name(keys);
+            return Err(PyTypeError::new_err(format!("keys are of type {found}, where many keys were expected")));
+        }
+        if let Ok(numbers) = PyBuffer::<u64>::get(keys) {
+            return Ok(Keys::Numbers(copied(keys.py(), &numbers)?));
+        }
+        if let Ok(numbers) = PyBuffer::<i64>::get(keys) {
+            return Self::of_signed(&copied(keys.py(), &numbers)?);
+        }
+        let objects: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
+        Self::of_objects(objects.into_iter())
+    }
+
+    fn of_signed(numbers: &[i64]) -> PyResult<Self> {
+        let number = |(position, number): (usize, &i64)| {
+            u64::try_from(*number).map_err(|_| {
+                let expected = "0 to 18446744073709551615";
+                PyOverflowError::new_err(format!("key {position} is {number}, where {expected} was expected"))
+            })
+        };
+        numbers.iter().enumerate().map(number).collect::<PyResult<_>>().map(Keys::Numbers)
+    }
+
+    fn of_objects(objects: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<Self> {
+        let (mut numbers, mut others) = (Vec::new(), Vec::new());
+        let count = objects.len();
+        for (position, object) in objects.enumerate() {
+            match key_of(&object)? {
+                Key::U64(number) => {
+                    numbers.reserve(count - position);
+                    numbers.push(number);
+                }
+                Key::Bytes(_) => {
+                    others.reserve(count - position);
+                    others.push(object);
+                }
+            }
+            if !numbers.is_empty() && !others.is_empty() {
+                let message = format!("key {position} is of another kind than those before: numbers or bytes, not both");
+                return Err(KeyKind::new_err(message));
+            }
+        }
+        Ok(if others.is_empty() { Keys::Numbers(numbers) } else { Keys::Objects(others) })
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Keys::Numbers(numbers) => numbers.len(),
+            Keys::Objects(objects) => objects.len(),
+            Keys::Packed { offsets, .. } => offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Looks all keys up and makes something of the values, while other threads of Python run.
+    fn look_up<'s, T: Send>(
+        &self,
+        py: Python<'py>,
+        table: &'s Store,
+        make: impl FnOnce(Vec<Option<&'s [u8]>>) -> T + Send,
+    ) -> PyResult<T> {
+        match self {
+            // No key is of no kind.
+            _ if self.len() == 0 => Ok(make(Vec::new())),
+            Keys::Numbers(numbers) => apart(py, numbers.len(), || find(table, numbers).map(make)).map_err(of_lookup),
+            Keys::Objects(objects) => {
+                let slices = objects.iter().map(slice_of).collect::<PyResult<Vec<&[u8]>>>()?;
+                apart(py, slices.len(), || find(table, &slices).map(make)).map_err(of_lookup)
+            }
+            Keys::Packed { bytes, offsets } => {
+                let slice = |ends: &[i64]| match ends {
+                    [start, end] => bytes.get(usize::try_from(*start).ok()?..usize::try_from(*end).ok()?),
+                    _ => None,
+                };
+                let slices = offsets.windows(2).map(slice).collect::<Option<Vec<&[u8]>>>();
+                let slices = slices.ok_or_else(|| PyValueError::new_err("the keys' offsets leave their data"))?;
+                apart(py, slices.len(), || find(table, &slices).map(make)).map_err(of_lookup)
+            }
+        }
+    }
+}
+
+fn slice_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    Ok(key_of(object)?.as_bytes().unwrap_or_default())
+}
+
+fn copied<T: pyo3::buffer::Element>(py: Python<'_>, buffer: &PyBuffer<T>) -> PyResult<Vec<T>> {
+    match buffer.dimensions() {
+        1 => buffer.to_vec(py),
+        found => Err(PyValueError::new_err(format!("keys have {found} dimensions, where 1 was expected"))),
+    }
+}
+
+fn find<'s, 'k, K: Into<Key<'k>> + Copy>(table: &'s Store, keys: &[K]) -> Result<Vec<Option<&'s [u8]>>, LookupError> {
+    let mut values = Vec::with_capacity(keys.len());
+    table.get_many(keys, |_, value| values.push(value))?;
+    Ok(values)
+}
+
+/// Does something while other threads of Python run, unless it is done before they would begin.
+fn apart<T: Send>(py: Python<'_>, key_count: usize, work: impl FnOnce() -> T + Send) -> T {
+    if key_count < DETACH_KEYS_MIN { work() } else { py.detach(work) }
+}
+
+pub(crate) fn get_many<'py>(
+    table: &Bound<'py, Table>,
+    keys: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = table.py();
+    if dtype.is_some() || is_of_arrow(keys)? {
+        return py.import("zero_kv._arrays")?.getattr("get_many")?.call1((table, keys, dtype));
+    }
+    let (table, keys) = (table.get().snapshot(), Keys::of(keys)?);
+    let values = keys.look_up(py, &table, |values| values)?;
+    let values = values.into_iter().map(|value| value.map(|value| PyBytes::new(py, value)));
+    Ok(PyList::new(py, values)?.into_any())
+}
+
+/// Whether an object is an array of pyarrow or Polars.
+fn is_of_arrow(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if keys.is_instance_of::<PyList>() {
+        return Ok(false);
+    }
+    let module = keys.get_type().module()?;
+    let package = module.to_str()?.split('.').next().unwrap_or_default();
+    Ok(package == "pyarrow" || package == "polars")
+}
+
+/// Values of one length side by side, and which of them were found, one byte each.
+#[pyfunction]
+pub(crate) fn fill_fixed(
+    py: Python<'_>,
+    table: &Bound<'_, Table>,
+    keys: &Bound<'_, PyAny>,
+    len_bytes: usize,
+) -> PyResult<(Memory, Memory)> {
+    let (table, keys): (Snapshot, _) = (table.get().snapshot(), Keys::of(keys)?);
+    let filled = keys.look_up(py, &table, |values| {
+        let mut filled = vec![0; values.len() * len_bytes];
+        let mut found = vec![0; values.len()];
+        for (position, value) in values.into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            if value.len() != len_bytes {
+                return Err((position, value.len()));
+            }
+            filled[position * len_bytes..][..len_bytes].copy_from_slice(value);
+            found[position] = 1;
+        }
+        Ok((filled, found))
+    })?;
+    match filled {
+        Ok((filled, found)) => Ok((Memory::of_bytes(filled), Memory::of_bytes(found))),
+        Err((position, found_bytes)) => Err(PyValueError::new_err(format!(
+            "the value of key {position} has {found_bytes} bytes, where the dtype has {len_bytes}"
+        ))),
+    }
+}
+
+/// What `fill_arrow` gives: the bits of validity, the offsets, the data, how many are null, and whether offsets have 64
+/// bits.
+type ArrowParts = (Memory, Memory, Memory, usize, bool);
+
+/// The buffers of an Arrow array of values. Keys are the buffer of an array of numbers, or
+/// offsets and data of one of bytes; `valid` has one byte for each that is not null.
+#[pyfunction]
+#[pyo3(signature = (table, numbers, offsets, data, valid))]
+pub(crate) fn fill_arrow(
+    py: Python<'_>,
+    table: &Bound<'_, Table>,
+    numbers: Option<Bound<'_, PyAny>>,
+    offsets: Option<Bound<'_, PyAny>>,
+    data: Option<Bound<'_, PyAny>>,
+    valid: Option<Bound<'_, PyAny>>,
+) -> PyResult<ArrowParts> {
+    let table = table.get().snapshot();
+    let keys = match (numbers, offsets, data) {
+        (Some(numbers), None, None) => Keys::Numbers(PyBuffer::get(&numbers)?.to_vec(py)?),
+        (None, Some(offsets), Some(data)) => {
+            Keys::Packed { offsets: PyBuffer::get(&offsets)?.to_vec(py)?, bytes: PyBuffer::get(&data)?.to_vec(py)? }
+        }
+        _ => return Err(PyTypeError::new_err("numbers, or offsets and data, were expected")),
+    };
+    let valid: Option<Vec<u8>> = valid.map(|valid| PyBuffer::get(&valid)?.to_vec(py)).transpose()?;
+    if valid.as_ref().is_some_and(|valid| valid.len() != keys.len()) {
+        return Err(PyValueError::new_err("as many marks of validity as keys were expected"));
+    }
+    let parts = keys.look_up(py, &table, |mut values| {
+        for (value, valid) in values.iter_mut().zip(valid.iter().flatten()) {
+            value.take_if(|_| *valid == 0);
+        }
+        arrow_parts(&values)
+    })?;
+    let (bits, offsets, data, null_count, is_large) = parts;
+    let [bits, offsets, data] = [bits, offsets, data].map(Memory::of_bytes);
+    Ok((bits, offsets, data, null_count, is_large))
+}
+
+fn arrow_parts(values: &[Option<&[u8]>]) -> (Vec<u8>, Vec<u8>, Vec<u8>, usize, bool) {
+    let len_bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
+    let is_large = i32::try_from(len_bytes).is_err();
+    let mut bits = vec![0; values.len().div_ceil(8)];
+    let mut data = Vec::with_capacity(len_bytes);
+    let mut offsets = Vec::with_capacity((values.len() + 1) * if is_large { 8 } else { 4 });
+    let mut null_count = 0;
+    let mut push_offset = |end: usize| match is_large {
+        true => offsets.extend_from_slice(&(end as i64).to_ne_bytes()),
+        false => offsets.extend_from_slice(&(end as i32).to_ne_bytes()),
+    };
+    push_offset(0);
+    for (position, value) in values.iter().enumerate() {
+        match value {
+            Some(value) => {
+                bits[position / 8] |= 1 << (position % 8);
+                data.extend_from_slice(value);
+            }
+            None => null_count += 1,
+        }
+        push_offset(data.len());
+    }
+    (bits, offsets, data, null_count, is_large)
+}

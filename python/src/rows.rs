@@ -1,0 +1,155 @@
+//! Rows of a table in key order.
+//!
+//! In: a table and a range of keys. Out: how many rows it has, and these, some at
+//! a time. They are those of one table, also when there is a newer one by now.
+
+use std::ops::Bound as End;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use zero_kv::{Key, LookupError};
+
+use crate::errors::Damaged;
+use crate::key::to_python;
+use crate::table::Snapshot;
+
+/// Rows that are made Python objects at once, at most.
+const CHUNK_ROWS_MAX: usize = 256;
+/// And values of so many bytes together, unless one alone is longer.
+const CHUNK_LEN_BYTES: usize = 64 << 10;
+
+/// Which keys are meant.
+pub(crate) enum Range<'k> {
+    /// From the first on, and before the second.
+    Between(Option<Key<'k>>, Option<Key<'k>>),
+    Prefix(&'k [u8]),
+}
+
+impl Range<'_> {
+    pub(crate) const ALL: Range<'static> = Range::Between(None, None);
+}
+
+/// What is wanted of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shows {
+    Keys,
+    Values,
+    Both,
+}
+
+#[pyclass(frozen, module = "zero_kv")]
+pub(crate) struct Rows {
+    table: Snapshot,
+    shows: Shows,
+    /// The number of the first row in the table, counted from 0.
+    first: usize,
+    count: usize,
+}
+
+impl Rows {
+    pub(crate) fn of(table: Snapshot, range: Range<'_>, shows: Shows) -> Result<Rows, LookupError> {
+        let before = |key: Key<'_>| table.count((End::Unbounded, End::Excluded(key)));
+        let (first, count) = match range {
+            Range::Between(start, end) => {
+                let first = start.map_or(Ok(0), before)?;
+                (first, end.map_or(Ok(table.len()), before)?.saturating_sub(first))
+            }
+            Range::Prefix(prefix) => (before(Key::Bytes(prefix))?, table.prefix(prefix)?.len()),
+        };
+        Ok(Rows { table, shows, first, count })
+    }
+
+    pub(crate) fn iterate(&self, backward: bool) -> RowIterator {
+        RowIterator {
+            table: self.table.clone(),
+            shows: self.shows,
+            next: self.first,
+            end: self.first + self.count,
+            backward,
+            chunk: Vec::new(),
+        }
+    }
+}
+
+#[pymethods]
+impl Rows {
+    fn __len__(&self) -> usize {
+        self.count
+    }
+
+    fn __iter__(&self) -> RowIterator {
+        self.iterate(false)
+    }
+
+    fn __reversed__(&self) -> RowIterator {
+        self.iterate(true)
+    }
+}
+
+#[pyclass(module = "zero_kv")]
+pub(crate) struct RowIterator {
+    table: Snapshot,
+    shows: Shows,
+    /// Rows that are not in `chunk` yet.
+    next: usize,
+    end: usize,
+    backward: bool,
+    /// Rows that were read and not given, the next of them last.
+    chunk: Vec<Py<PyAny>>,
+}
+
+impl RowIterator {
+    fn read_chunk(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (mut len_bytes, left) = (0, self.end - self.next);
+        let mut rows = self.table.iter();
+        let (next, end) = (self.next, self.end);
+        let mut take = |row: Option<(Key<'_>, &[u8])>| {
+            let (key, value) = row.ok_or_else(|| Damaged::new_err("the table is damaged: check it with `zkv verify`"))?;
+            let made = match self.shows {
+                Shows::Keys => to_python(py, key),
+                Shows::Values => PyBytes::new(py, value).into_any(),
+                Shows::Both => (to_python(py, key), PyBytes::new(py, value)).into_pyobject(py)?.into_any(),
+            };
+            self.chunk.push(made.unbind());
+            len_bytes += value.len();
+            Ok::<_, PyErr>(len_bytes < CHUNK_LEN_BYTES)
+        };
+        let mut count = 0;
+        while count < left.min(CHUNK_ROWS_MAX) {
+            let row = match (self.backward, count) {
+                (false, 0) => rows.nth(next),
+                (true, 0) => rows.nth_back(self.table.len() - end),
+                (false, _) => rows.next(),
+                (true, _) => rows.next_back(),
+            };
+            count += 1;
+            if !take(row)? {
+                break;
+            }
+        }
+        match self.backward {
+            false => self.next += count,
+            true => self.end -= count,
+        }
+        self.chunk.reverse();
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl RowIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if self.chunk.is_empty() && self.next < self.end {
+            self.read_chunk(py)?;
+        }
+        Ok(self.chunk.pop())
+    }
+
+    fn __length_hint__(&self) -> usize {
+        self.chunk.len() + (self.end - self.next)
+    }
+}

@@ -1,0 +1,91 @@
+//! Memory that Python reads without a copy, by its buffer protocol.
+//!
+//! The only file of this crate with `unsafe`.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+
+use crate::table::Snapshot;
+
+/// Bytes that Python's buffer protocol lends, and what keeps them.
+#[pyclass(frozen, module = "zero_kv._native")]
+pub(crate) struct Memory {
+    bytes: *mut [u8],
+    owner: Owner,
+}
+
+enum Owner {
+    /// The bytes are a value in this table, and only read.
+    Table(#[expect(dead_code, reason = "keeps the bytes")] Snapshot),
+    /// The bytes are a box's, of which there is nothing but `bytes`.
+    Memory,
+}
+
+// SAFETY: The bytes of a table are those of a `Store`, which is `Send`; those of a box have no other owner.
+unsafe impl Send for Memory {}
+// SAFETY: Nothing in Rust reads or writes the bytes, whichever thread has a reference to this. What Python's code does with a
+// buffer that it was lent is in its own hands, as with every object that lends one.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Lends a value of `table`, or nothing if `find` finds none.
+    pub(crate) fn of_value<E>(
+        table: Snapshot,
+        find: impl FnOnce(&zero_kv::Store) -> Result<Option<&[u8]>, E>,
+    ) -> Result<Option<Memory>, E> {
+        let bytes = find(&table)?.map(|value| ptr::from_ref(value).cast_mut());
+        Ok(bytes.map(|bytes| Memory { bytes, owner: Owner::Table(table) }))
+    }
+
+    /// Gives bytes away: Python may write to them.
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Memory {
+        Memory { bytes: Box::into_raw(bytes.into_boxed_slice()), owner: Owner::Memory }
+    }
+
+    pub(crate) fn into_view(self, py: Python<'_>) -> PyResult<Bound<'_, PyMemoryView>> {
+        PyMemoryView::from(Bound::new(py, self)?.as_any())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.owner {
+            Owner::Table(_) => {}
+            // SAFETY: `of_bytes` made the pointer of a box, and only this drops it. Every buffer that Python was lent
+            // has a reference to this object, so there is none any more.
+            Owner::Memory => drop(unsafe { Box::from_raw(self.bytes) }),
+        }
+    }
+}
+
+#[pymethods]
+impl Memory {
+    /// # Safety
+    /// `view` is what Python's protocol says: null, or memory for a `Py_buffer`.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let Memory { bytes, owner } = slf.get();
+        let readonly = matches!(owner, Owner::Table(_));
+        // SAFETY: `view` is what Python gave, and `PyBuffer_FillInfo` refuses null. It takes a reference to the object,
+        // which Python gives back with the buffer. As long as it has one the bytes stay where they are: a `Store` never
+        // moves or unmaps bytes that it has lent, and a box is only freed when this object is. Those of a table are not
+        // written to, for the buffer says so, and `PyBuffer_FillInfo` refuses who wants to.
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(
+                view,
+                slf.as_ptr(),
+                bytes.cast::<c_void>(),
+                bytes.len() as ffi::Py_ssize_t,
+                readonly.into(),
+                flags,
+            )
+        };
+        match filled {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+"""Arrays of keys in, arrays of values out. NumPy and pyarrow are imported when they are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zero_kv._native import Table, fill_arrow, fill_fixed
+
+
+def get_many(table: Table, keys: Any, dtype: Any) -> Any:
+    """What `Table.get_many` does with a dtype, or with keys of pyarrow or Polars."""
+    if type(keys).__module__.partition(".")[0] == "polars":
+        keys = keys.to_arrow()
+    if dtype is None:
+        return _arrow(table, keys)
+    if type(keys).__module__.partition(".")[0] == "pyarrow":
+        if keys.null_count:
+            raise ValueError(f"{keys.null_count} keys are null, which an array of fixed length has no way to tell")
+        keys = keys.to_numpy(zero_copy_only=False) if hasattr(keys, "buffers") else keys.to_numpy()
+    return _fixed(table, keys, dtype)
+
+
+def _fixed(table: Table, keys: Any, dtype: Any) -> Any:
+    import numpy
+
+    dtype = numpy.dtype(dtype)
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise TypeError(f"dtype is {dtype}, where one of a fixed length was expected")
+    values, found = fill_fixed(table, keys, dtype.itemsize)
+    found = numpy.asarray(memoryview(found)).view(numpy.bool_)
+    shape = (len(found), *dtype.shape)
+    return numpy.asarray(memoryview(values)).view(dtype.base).reshape(shape), found
+
+
+def _arrow(table: Table, keys: Any) -> Any:
+    import pyarrow
+
+    if isinstance(keys, pyarrow.ChunkedArray):
+        chunks = [_arrow(table, chunk) for chunk in keys.chunks]
+        if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
+            chunks = [chunk.cast(pyarrow.large_binary()) for chunk in chunks]
+        return pyarrow.chunked_array(chunks, type=None if chunks else pyarrow.binary())
+    if pyarrow.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
+    valid = None
+    if keys.null_count:
+        valid = _bytes(keys.is_valid().cast(pyarrow.uint8()), 1, 1, "B")
+    if pyarrow.types.is_integer(keys.type):
+        keys = keys.cast(pyarrow.uint64())
+        parts = fill_arrow(table, _bytes(keys, 1, 8, "Q"), None, None, valid)
+    else:
+        keys = keys.cast(pyarrow.large_binary())
+        offsets = keys.buffers()[1]
+        offsets = offsets.slice(8 * keys.offset, 8 * (len(keys) + 1)) if offsets and len(keys) else bytes(8)
+        data = keys.buffers()[2] or b""
+        parts = fill_arrow(table, None, memoryview(offsets).cast("q"), memoryview(data).cast("B"), valid)
+    bits, offsets, data, null_count, is_large = parts
+    kind = pyarrow.large_binary() if is_large else pyarrow.binary()
+    buffers = [pyarrow.py_buffer(part) for part in (bits, offsets, data)]
+    return pyarrow.Array.from_buffers(kind, len(keys), buffers, null_count)
+
+
+def _bytes(array: Any, buffer: int, item_len_bytes: int, code: str) -> memoryview:
+    """The items of an Arrow array, without those before its offset."""
+    held = array.buffers()[buffer]
+    if held is None or len(array) == 0:
+        return memoryview(b"").cast(code)
+    items = held.slice(item_len_bytes * array.offset, item_len_bytes * len(array))
+    return memoryview(items).cast(code)

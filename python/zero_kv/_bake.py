@@ -1,0 +1,108 @@
+"""Rows of many shapes into pairs of key and value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from zero_kv._native import Report, bake_rows
+
+_BATCH_ROWS = 8192
+
+
+def bake(
+    rows: Any,
+    path: str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    value: str | None = None,
+    keys: str = "auto",
+    duplicates: str = "error",
+    base: str | os.PathLike[str] | None = None,
+    memory_bytes: int | None = None,
+    threads: int | None = None,
+) -> Report:
+    """Bake rows into the file at `path`, put in place whole or not at all.
+
+    `rows` is an iterable of pairs, a dict or another mapping, a DataFrame of pandas or Polars, or a table, record
+    batch or reader of pyarrow. Of these last, `key` and `value` name the columns; with two columns they may be left
+    out.
+
+    Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also takes decimals as text. Values are
+    `bytes`, `str` (as UTF-8), or anything with the buffer protocol, such as a row of a NumPy array.
+
+    Rows come in any order. `duplicates` says what to do with rows of the same key: `"error"`, `"first"` or `"last"`.
+    `base` is an older table whose rows are taken as well, if no new row has their key; it may be `path`.
+    What does not fit into `memory_bytes`, half of the machine's by default, is sorted on disk beside `path`.
+
+    A server that serves `path` takes the new file over by itself. Other threads run meanwhile, and Ctrl-C stops a bake.
+
+    Raises `BakeFailed`, or `TypeError` and `OverflowError` for what is no key or value, with the number of the row,
+    counted from 1; whatever `rows` raises; `OSError` if the file cannot be written.
+
+    >>> bake({128512: "GRINNING FACE"}, "names.db").rows  # doctest: +SKIP
+    1
+    """
+    pairs = _pairs(rows, key, value)
+    return bake_rows(
+        pairs,
+        os.fspath(path),
+        keys,
+        duplicates,
+        None if base is None else os.fspath(base),
+        memory_bytes,
+        threads,
+    )
+
+
+def _pairs(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
+    if isinstance(rows, (str, bytes, os.PathLike)):
+        raise TypeError("rows are a path, where rows were expected: text files are baked by the command baker")
+    package = type(rows).__module__.partition(".")[0]
+    columns = _column_names(rows, package)
+    if columns is None:
+        if key is not None or value is not None:
+            raise TypeError(f"key and value name columns, which an object of type {type(rows).__name__} does not have")
+        return iter(rows.items() if hasattr(rows, "items") else rows)
+    key, value = _chosen(columns, key, value)
+    if package == "pandas":
+        return zip(rows[key], rows[value], strict=True)
+    if package == "polars":
+        return iter(rows.select(key, value).iter_rows(buffer_size=_BATCH_ROWS))
+    return _arrow_pairs(rows, key, value)
+
+
+def _column_names(rows: Any, package: str) -> list[Any] | None:
+    if package in ("pandas", "polars") and hasattr(rows, "columns"):
+        return list(rows.columns)
+    if package == "pyarrow" and hasattr(rows, "schema"):
+        return list(rows.schema.names)
+    return None
+
+
+def _chosen(columns: list[Any], key: str | None, value: str | None) -> tuple[Any, Any]:
+    for name, column in (("key", key), ("value", value)):
+        if column is not None and columns.count(column) != 1:
+            raise ValueError(f"{name} is {column!r}, where one of the columns was expected: {columns}")
+    left = [column for column in columns if column not in (key, value)]
+    if key is not None and value is not None:
+        return key, value
+    if len(columns) != 2 or len(left) != (2 if key is None and value is None else 1):
+        raise ValueError(f"the columns are {columns}: choose with key and value which are meant")
+    if key is None:
+        key = left.pop(0)
+    return key, left.pop() if value is None else value
+
+
+def _arrow_pairs(rows: Any, key: str, value: str) -> Iterator[tuple[Any, Any]]:
+    if hasattr(rows, "to_batches"):
+        batches = rows.select([key, value]).to_batches(max_chunksize=_BATCH_ROWS)
+    elif hasattr(rows, "read_next_batch"):
+        batches = rows
+    else:
+        batches = [rows]
+    for batch in batches:
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            part = batch.slice(start, _BATCH_ROWS)
+            yield from zip(part.column(key).to_pylist(), part.column(value).to_pylist(), strict=True)
