@@ -10,7 +10,7 @@ use super::answers::Answers;
 use super::counters::Tally;
 use super::generations::Generation;
 use super::native::RunEnd;
-use super::shared::{Client, Serving};
+use super::shared::Client;
 use super::snapshot::Snapshot;
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status};
 
@@ -60,7 +60,7 @@ fn answer_one(client: &Client, generation: &Generation, op: Op, answers: &mut An
         Op::Info => push(Snapshot::of(serving).info().as_bytes()),
         Op::Reload if peer.is_admin() => push(&serving.control.reload().to_be_bytes()),
         Op::Rollback if peer.is_admin() => push(&serving.control.rollback().to_be_bytes()),
-        Op::Open if peer.is_unix() && is_open(serving, generation) => {
+        Op::Open if peer.is_unix() && serving.hands_over(generation) && generation.store.is_trusted() => {
             answers.hands_over = true;
             answers.push(ResponseHeader::of_page(OPEN_LEN_BYTES).as_bytes());
             answers.push(open_header(generation).as_bytes());
@@ -69,11 +69,6 @@ fn answer_one(client: &Client, generation: &Generation, op: Op, answers: &mut An
         Op::Ping => bare(Status::Ok, answers),
         _ => bare(Status::Error, answers),
     }
-}
-
-/// Whether a generation can be handed over: nobody who maps it would find it changed.
-fn is_open(serving: &Serving, generation: &Generation) -> bool {
-    serving.board.is_some() && generation.shared.is_some() && generation.store.is_trusted()
 }
 
 fn bare(status: Status, answers: &mut Answers) -> Status {

@@ -118,6 +118,11 @@ impl Serving {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(generation);
     }
 
+    /// Whether clients that ask for it are handed a generation.
+    pub(super) fn hands_over(&self, generation: &Generation) -> bool {
+        self.board.is_some() && generation.shared.is_some()
+    }
+
     /// Whether the file that is served was changed in place, and is not believed.
     pub(super) fn is_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)

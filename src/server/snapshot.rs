@@ -31,6 +31,8 @@ pub(super) struct Snapshot {
     pub(super) file: String,
     pub(super) memory: &'static str,
     pub(super) verify: &'static str,
+    /// Whether clients can look up in it themselves.
+    pub(super) is_direct: bool,
     /// Which file it is, of those that were served.
     pub(super) generation: u64,
     pub(super) digest: u128,
@@ -78,6 +80,7 @@ impl Snapshot {
                 (_, true) => "background",
                 (_, false) => "touch",
             },
+            is_direct: serving.hands_over(&generation),
             generation: generation.number,
             digest: store.digest(),
             key_kind: store.key_kind(),
@@ -128,6 +131,7 @@ impl Snapshot {
             ("file", self.file.clone()),
             ("memory", self.memory.to_owned()),
             ("verify", self.verify.to_owned()),
+            ("direct", if self.is_direct { "yes" } else { "no" }.to_owned()),
             ("generation", self.generation.to_string()),
             ("digest", digest_text(self.digest)),
             ("keys", self.key_kind().to_owned()),

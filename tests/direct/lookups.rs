@@ -17,6 +17,7 @@ fn every_lookup_of_numbers_finds_what_the_server_finds() {
     for memory in MEMORIES {
         let (_scene, served, direct) = direct(&["--memory", memory]);
         let mut client = served.client();
+        assert_eq!(served.info().get("direct"), Some("yes"));
         let seed = 7;
         println!("seed {seed}");
         let mut random = random(seed);
@@ -95,6 +96,7 @@ fn a_server_that_does_not_hand_its_file_over_says_so() {
         let Err(error @ ClientError::Direct { .. }) = client.direct() else { panic!("handed over") };
         let text = error.to_string();
         assert!(text.contains("--no-direct") && text.contains("--memory sealed"), "{text}");
+        assert_eq!(served.info().get("direct"), Some("no"));
         // It is asked as before.
         assert_eq!(client.get(7).unwrap(), SHAPE.value(1, 7));
     }
