@@ -1,5 +1,7 @@
 //! A generation that was handed over.
 
+use std::sync::Arc;
+
 use crate::direct::{Notice, State};
 use crate::store::{Epoch, Store};
 
@@ -7,7 +9,7 @@ use crate::store::{Epoch, Store};
 pub(super) struct Generation {
     pub(super) number: u64,
     pub(super) store: Store,
-    pub(super) notice: Notice,
+    pub(super) notice: Arc<Notice>,
     /// What the word was before anything of the table was read.
     pub(super) state: State,
 }

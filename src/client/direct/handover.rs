@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ const TRIES: u32 = 100;
 /// A connection over which tables are handed over.
 pub(super) struct Connection {
     stream: UnixStream,
+    /// The page that the server handed over first: it has only one.
+    notice: Option<Arc<Notice>>,
 }
 
 impl Connection {
@@ -41,7 +44,7 @@ impl Connection {
         let io = |error| ClientError::Io { path: path.to_path_buf(), phase: Phase::Connect, error };
         stream.set_read_timeout(options.client.call_timeout).map_err(io)?;
         stream.set_write_timeout(options.client.call_timeout).map_err(io)?;
-        Ok(Connection { stream })
+        Ok(Connection { stream, notice: None })
     }
 
     /// What tells that the server is gone: nothing comes from it without being asked
@@ -64,7 +67,10 @@ impl Connection {
     /// `None` if the server serves another one by now.
     fn try_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
         let (header, table, page) = self.receive(path)?;
-        let notice = Notice::open(&page).map_err(|error| refused(path, error))?;
+        let notice = match &self.notice {
+            Some(notice) => notice,
+            None => self.notice.insert(Arc::new(Notice::open(&page).map_err(|error| refused(path, error))?)),
+        };
         let state = notice.state();
         let number = header.generation.get();
         if !state.is_of(number) {
@@ -74,7 +80,7 @@ impl Connection {
         if store.digest().to_be_bytes() != header.digest {
             return Err(refused(path, "the file that was handed over is not the one that is served"));
         }
-        let generation = Generation { number, store, notice, state };
+        let generation = Generation { number, store, notice: Arc::clone(notice), state };
         Ok(generation.is_current().then_some(generation))
     }
 
