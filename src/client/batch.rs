@@ -13,7 +13,7 @@ use crate::protocol::reader::{Answer, AnswerReader};
 /// Questions that are under way at most: what a server reads at once.
 const IN_FLIGHT_MAX: usize = 1024;
 /// Bytes of requests that are put at once, beyond which no more are.
-const REQUESTS_MAX_BYTES: usize = 64 << 10;
+const REQUESTS_MAX_BYTES: usize = 256 << 10;
 
 /// Questions, and where their answers go, in order.
 pub(super) struct Batch<P, R> {
@@ -77,9 +77,14 @@ impl<P: Put, R: Take> Batch<P, R> {
         self.asked = self.answered;
     }
 
-    /// Whether no more bytes are to come.
-    pub(super) fn is_over(&self) -> bool {
-        self.answered == self.asked && !self.has_more()
+    /// Whether all that was asked is answered.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered == self.asked
+    }
+
+    /// Whether nothing more is to be asked.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.has_more()
     }
 
     /// Puts more questions, if half of those that may be under way are answered.

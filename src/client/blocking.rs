@@ -17,12 +17,12 @@ use super::batch::{self, Batch, Put, Take};
 use super::error::{ClientError, Phase};
 use super::info::Info;
 use super::key::{Bounds, KeyRange};
-use super::link::Link;
+use super::link::{Fault, Link};
 use super::options::Options;
 use super::page::Page;
 use super::question::{
-    AboutServer, Ceiling, Count, Exists, Floor, Get, Outermost, PageOf, Question, Reload, Rollback, Row, check_bounds,
-    prefix_range,
+    AboutServer, Ceiling, Count, Exists, Floor, Get, Outermost, PageOf, Ping, Question, Reload, Rollback, Row,
+    check_bounds, prefix_range,
 };
 use super::retry::{Deadline, Retry};
 use super::rows::Rows;
@@ -327,6 +327,15 @@ impl Client {
         Err(ClientError::of_no_kind(&self.path))
     }
 
+    /// Whether the server answers, whatever it serves.
+    ///
+    /// # Errors
+    /// [`ClientError::Server`] by a server that does not know the question, and
+    /// those of [`Client::get`].
+    pub fn ping(&mut self) -> Result<(), ClientError> {
+        self.ask(Ping)
+    }
+
     /// What the server says of itself.
     ///
     /// # Errors
@@ -418,15 +427,9 @@ impl Connection {
         batch: &mut Batch<P, R>,
         deadline: Deadline,
     ) -> Result<(), ClientError> {
-        let failed = |error: Fault, link: &Link| match error {
-            Fault::TimedOut(phase) => {
-                ClientError::TimedOut { path: path.to_path_buf(), phase, after: deadline.started.elapsed() }
-            }
-            Fault::Closed | Fault::System(_, Errno::CONNRESET | Errno::PIPE) => link.closed(path),
-            Fault::System(phase, error) => ClientError::Io { path: path.to_path_buf(), phase, error: error.into() },
-        };
         while !self.link.turn(batch).map_err(|violation| ClientError::violation(path, violation))? {
-            self.send().and_then(|()| self.receive(deadline)).map_err(|fault| failed(fault, &self.link))?;
+            let moved = self.send().and_then(|()| self.receive(deadline));
+            moved.map_err(|fault| self.link.failed(path, fault, deadline))?;
         }
         Ok(())
     }
@@ -438,7 +441,7 @@ impl Connection {
                 Ok(len_bytes) => self.link.sent(len_bytes),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(Fault::System(Phase::Send, error)),
+                Err(error) => return Err(Fault::System(Phase::Send, error.into())),
             }
         }
         Ok(())
@@ -450,14 +453,14 @@ impl Connection {
     fn receive(&mut self, deadline: Deadline) -> Result<(), Fault> {
         let is_all_sent = self.link.unsent().is_empty();
         let flags = if is_all_sent { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-        let phase = if is_all_sent { Phase::Receive } else { Phase::Send };
+        let phase = self.link.phase();
         loop {
             let left = deadline.left();
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Fault::TimedOut(phase));
             }
             if is_all_sent {
-                self.wait_at_most(left).map_err(|error| Fault::System(phase, error))?;
+                self.wait_at_most(left).map_err(|error| Fault::System(phase, error.into()))?;
             } else {
                 self.wait_for_either(left)?;
             }
@@ -470,7 +473,7 @@ impl Connection {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if is_all_sent => return Err(Fault::TimedOut(phase)),
                 Err(Errno::AGAIN) => return Ok(()),
-                Err(error) => return Err(Fault::System(phase, error)),
+                Err(error) => return Err(Fault::System(phase, error.into())),
             }
         }
     }
@@ -495,14 +498,7 @@ impl Connection {
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN | PollFlags::OUT)], timeout.as_ref()) {
             Ok(0) => Err(Fault::TimedOut(Phase::Send)),
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(Fault::System(Phase::Send, error)),
+            Err(error) => Err(Fault::System(Phase::Send, error.into())),
         }
     }
-}
-
-/// Why bytes cannot be sent or received.
-enum Fault {
-    TimedOut(Phase),
-    Closed,
-    System(Phase, Errno),
 }

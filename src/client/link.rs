@@ -1,10 +1,12 @@
 //! A connection without its socket: what is to be sent, and what has come.
 
-use std::path::Path;
+use std::io::{self, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset};
+use std::path::{Path, PathBuf};
 
 use super::batch::{Batch, Put, Take};
-use super::error::{ClientError, Refusal};
+use super::error::{ClientError, Phase, Refusal};
 use super::options::Options;
+use super::retry::Deadline;
 use crate::protocol::answer::Violation;
 use crate::protocol::reader::{AnswerReader, Part};
 
@@ -29,9 +31,14 @@ impl Link {
     #[inline]
     pub(super) fn turn<P: Put, R: Take>(&mut self, batch: &mut Batch<P, R>) -> Result<bool, Violation> {
         batch.take(&mut self.reader)?;
-        if batch.is_over() {
+        if batch.is_answered() {
             self.reader.finish()?;
-            return Ok(true);
+            if !self.unsent().is_empty() {
+                return Err(Violation::Early);
+            }
+            if batch.is_asked() {
+                return Ok(true);
+            }
         }
         if self.unsent().is_empty() {
             self.requests.clear();
@@ -59,9 +66,28 @@ impl Link {
         self.reader.received(len_bytes);
     }
 
-    /// What it means that the peer has closed.
-    pub(super) fn closed(&self, path: &Path) -> ClientError {
+    /// What it means that bytes cannot be sent or received.
+    #[cold]
+    pub(super) fn failed(&self, path: &Path, fault: Fault, deadline: Deadline) -> ClientError {
         let path = path.to_path_buf();
+        match fault {
+            Fault::TimedOut(phase) => ClientError::TimedOut { path, phase, after: deadline.started.elapsed() },
+            // A peer that closes before it has read everything is seen so.
+            Fault::System(_, error) if [ConnectionReset, BrokenPipe].contains(&error.kind()) => self.closed(path),
+            Fault::System(phase, error) => ClientError::Io { path, phase, error },
+            Fault::Closed => self.closed(path),
+        }
+    }
+
+    /// What is under way: something to be sent, or nothing but answers.
+    pub(super) fn phase(&self) -> Phase {
+        match self.unsent().is_empty() {
+            true => Phase::Receive,
+            false => Phase::Send,
+        }
+    }
+
+    fn closed(&self, path: PathBuf) -> ClientError {
         match self.has_heard {
             false => ClientError::Refused { path, reason: Refusal::Closed },
             true => {
@@ -70,4 +96,12 @@ impl Link {
             }
         }
     }
+}
+
+/// Why bytes cannot be sent or received.
+#[derive(Debug)]
+pub(super) enum Fault {
+    TimedOut(Phase),
+    Closed,
+    System(Phase, io::Error),
 }

@@ -10,8 +10,12 @@
 //! what is left of a range that is asked for page by page, `info` is what a server
 //! says of itself. `batch` keeps many questions in flight, `link` is a connection
 //! without its socket, `retry` says whether a call is made again: none of them
-//! waits or sends, so that what does is little: `blocking`.
+//! waits or sends, so that what does is little: `blocking` and, on tokio, `asynchronous`.
 
+#[cfg(feature = "tokio")]
+mod async_rows;
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod batch;
 mod blocking;
 mod direct;
@@ -27,6 +31,10 @@ mod rows;
 mod socket;
 mod span;
 
+#[cfg(feature = "tokio")]
+pub use async_rows::AsyncRows;
+#[cfg(feature = "tokio")]
+pub use asynchronous::AsyncClient;
 pub use blocking::Client;
 pub use direct::{Direct, DirectOptions, Snapshot};
 pub use error::{ClientError, Phase, Refusal};

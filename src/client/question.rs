@@ -369,6 +369,29 @@ impl Question for AboutServer {
     }
 }
 
+/// Whether the server answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Ping;
+
+impl Question for Ping {
+    type Answer = ();
+
+    fn op(&self) -> Op {
+        Op::Ping
+    }
+
+    fn push(&self, request: &mut Vec<u8>) {
+        push_bare(Op::Ping, request);
+    }
+
+    fn read(&self, answer: Answer<'_>) -> Result<(), Unanswered> {
+        match answer {
+            Answer::Found(_) => Ok(()),
+            _ => Err(refused("a ping", OLDER_SERVER)),
+        }
+    }
+}
+
 /// Has the server look at its file. The answer is the number of the attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Reload;

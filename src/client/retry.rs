@@ -27,6 +27,12 @@ impl Deadline {
         Deadline { started, at: timeout.and_then(|timeout| started.checked_add(timeout)) }
     }
 
+    /// When that is, if ever.
+    #[cfg(feature = "tokio")]
+    pub(super) fn at(&self) -> Option<Instant> {
+        self.at
+    }
+
     /// How much time is left, `None` if there is no end to it.
     pub(super) fn left(&self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))

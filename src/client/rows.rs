@@ -34,7 +34,7 @@ impl<'c> Rows<'c> {
             if let Some(row) = self.span.next(backward) {
                 return Some(Ok(row));
             }
-            let range = self.span.take_between()?;
+            let range = self.span.between()?.clone();
             match self.client.ask(self.span.page_of(&range, backward)) {
                 Ok(page) => self.span.put(page, backward),
                 Err(error) => {

@@ -38,6 +38,20 @@ pub(super) fn connect_within(path: &Path, timeout: Duration) -> Result<OwnedFd, 
     }
 }
 
+/// Connects at once; `None` if the server's queue is full.
+#[cfg(feature = "tokio")]
+pub(super) fn connect_now(path: &Path) -> Result<Option<OwnedFd>, ClientError> {
+    let failed = |error: Errno| ClientError::of_connect(path, error.into());
+    let address = address(path).map_err(failed)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
+    match connect(&socket, &address) {
+        Ok(()) => Ok(Some(socket)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
 /// The address that a path stands for: one that begins with an `@` is the abstract
 /// name behind it.
 fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {

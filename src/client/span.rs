@@ -51,8 +51,8 @@ impl Span {
     }
 
     /// Where the next row is asked for if there is none left at this end.
-    pub(super) fn take_between(&mut self) -> Option<KeyRange> {
-        self.between.take()
+    pub(super) fn between(&self) -> Option<&KeyRange> {
+        self.between.as_ref()
     }
 
     /// The page that holds the next rows of a range.

@@ -83,6 +83,9 @@ pub enum Violation {
         /// How many of them were seen.
         len_bytes: usize,
     },
+    /// An answer came to a request that was not sent yet.
+    #[error("an answer before its request was sent")]
+    Early,
     /// The value is not the page that was asked for.
     #[error("a page of rows that was not asked for: {0}")]
     Page(PageFault),

@@ -180,7 +180,7 @@ impl AnswerReader {
             Some(arrived_bytes) => Part {
                 part: AnswerPart::Value,
                 arrived_bytes,
-                expected_bytes: self.answer_len_bytes - RESPONSE_HEADER_LEN_BYTES,
+                expected_bytes: self.answer_len_bytes.saturating_sub(RESPONSE_HEADER_LEN_BYTES),
             },
         }
     }

@@ -1,9 +1,20 @@
 //! What `Client` promises, against a peer that sends hand-written bytes.
 
+#[cfg(feature = "cli")]
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../peer/mod.rs"]
 mod peer;
 
+#[cfg(feature = "cli")]
+mod both;
+#[cfg(feature = "cli")]
+mod cancel;
+#[cfg(feature = "cli")]
+mod hostile;
 mod pages;
+#[cfg(feature = "cli")]
+mod restarts;
 #[cfg(feature = "cli")]
 mod server;
 

@@ -6,10 +6,7 @@ use zero_kv::bake::{self, Keys, Options};
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{Key, KeyKind, Store};
 
-#[path = "../common/mod.rs"]
-mod common;
-
-use common::{Server, random};
+use super::common::{Server, random};
 
 /// A table, the file of it, and a server of the file.
 struct Served {

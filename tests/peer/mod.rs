@@ -54,8 +54,10 @@ impl Peer {
         Peer::of(vec![Script::answering(answers)])
     }
 
+    /// On a second connection, for who asks the last question again, it closes after the last answer.
     pub(crate) fn closing_after(answers: &[&[u8]]) -> Peer {
-        Peer::of(vec![Script::closing_after(answers)])
+        let last = &answers[answers.len().saturating_sub(1)..];
+        Peer::of(vec![Script::closing_after(answers), Script::closing_after(last)])
     }
 
     /// One connection after the other goes like this; those beyond the last, like the last.

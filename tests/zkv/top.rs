@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use super::*;
 use crate::common::Table;
-use crate::peer::{ERROR, found};
+use crate::peer::{ERROR, Script, found};
 
 /// The value of a name in a line.
 #[track_caller]
@@ -97,6 +97,6 @@ fn without_a_server_there_is_nothing_to_show() {
     assert_error(&top(&folder.path().join("none.sock"), &[]), &["none.sock: cannot connect", "is kv_store running"]);
     assert_error(&top(&Peer::answering(&[ERROR]).socket(), &[]), &["older version"]);
     // The second answer is none: who asked for a number of lines does not wait.
-    let peer = Peer::closing_after(&[&found(b"pid 7\n")]);
+    let peer = Peer::of(vec![Script::closing_after(&[&found(b"pid 7\n")]), Script::closing_after(&[])]);
     assert_error(&top(&peer.socket(), &["--once"]), &["peer.sock: "]);
 }
