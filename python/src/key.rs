@@ -31,6 +31,14 @@ pub(crate) fn bytes_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a 
     }
 }
 
+/// The bytes that keys begin with.
+pub(crate) fn prefix_bytes<'a>(prefix: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    bytes_of(prefix)?.ok_or_else(|| {
+        let found = type_name(prefix);
+        PyTypeError::new_err(format!("the prefix is of type {found}, where bytes or str was expected"))
+    })
+}
+
 fn number_of(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     number.extract().map_err(|_| {
         let shown = number.to_string();

@@ -1,14 +1,18 @@
 //! Zero-KV for Python: what of `zero_kv` is compiled.
 //!
 //! In: Python's objects. Out: Python's objects, and exceptions of `zero_kv.errors`.
-//! `key` and `errors` translate, `table` and `rows` look up in a file, `many` looks up many keys, `view` lends the
-//! mapping's memory to Python, `bake` makes files. Whatever waits, reads a file or
-//! goes through many rows does so while other threads of Python run.
+//! `key` and `errors` translate, `table` and `rows` look up in a file, `client` asks a
+//! server, `question` has the bytes for whoever asks by himself, `many` looks up many
+//! keys, `view` lends the mapping's memory to Python, `bake` makes files. Whatever
+//! waits, reads a file or goes through many rows does so while other threads of Python
+//! run.
 
 mod bake;
+mod client;
 mod errors;
 mod key;
 mod many;
+mod question;
 mod rows;
 mod table;
 mod view;
@@ -19,7 +23,11 @@ mod _native {
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
+    use super::client::{Client, ClientRowIterator, ClientRows};
+    #[pymodule_export]
     use super::many::{fill_arrow, fill_fixed};
+    #[pymodule_export]
+    use super::question::{Asked, Wire};
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
     #[pymodule_export]

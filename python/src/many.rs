@@ -1,25 +1,28 @@
 //! Many keys at once.
 //!
-//! In: keys in a list, in a NumPy array or in the buffers of an Arrow array. Out: a
-//! list of values, or memory that `zero_kv/_arrays.py` makes arrays of. Keys are copied
-//! or held first, so that nobody changes them while other threads of Python run.
+//! In: keys in a list, in a NumPy array or in the buffers of an Arrow array, and who is
+//! asked: a table, or a server's client. Out: a list of values, or memory that
+//! `zero_kv/_arrays.py` makes arrays of. Keys are copied or held first, so that nobody
+//! changes them while other threads of Python run.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
+use zero_kv::client::OwnedKey;
 use zero_kv::{Key, LookupError, Store};
 
+use crate::client::Client;
 use crate::errors::{KeyKind, of_lookup};
 use crate::key::{key_of, type_name};
-use crate::table::{Snapshot, Table};
+use crate::table::Table;
 use crate::view::Memory;
 
 /// From so many keys on, other threads of Python run meanwhile.
 const DETACH_KEYS_MIN: usize = 64;
 
 /// Keys of one kind.
-enum Keys<'py> {
+pub(crate) enum Keys<'py> {
     Numbers(Vec<u64>),
     /// `bytes` and `str`.
     Objects(Vec<Bound<'py, PyAny>>),
@@ -31,7 +34,7 @@ enum Keys<'py> {
 }
 
 impl<'py> Keys<'py> {
-    fn of(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = keys.cast::<PyList>() {
             return Self::of_objects(list.iter());
         }
@@ -78,7 +81,8 @@ impl<'py> Keys<'py> {
                 }
             }
             if !numbers.is_empty() && !others.is_empty() {
-                let message = format!("key {position} is of another kind than those before: numbers or bytes, not both");
+                let message =
+                    format!("key {position} is of another kind than those before: numbers or bytes, not both");
                 return Err(KeyKind::new_err(message));
             }
         }
@@ -93,6 +97,30 @@ impl<'py> Keys<'py> {
         }
     }
 
+    /// The keys, if they are bytes.
+    fn slices(&self) -> PyResult<Vec<&[u8]>> {
+        match self {
+            Keys::Numbers(_) => Ok(Vec::new()),
+            Keys::Objects(objects) => objects.iter().map(slice_of).collect(),
+            Keys::Packed { bytes, offsets } => {
+                let slice = |ends: &[i64]| match ends {
+                    [start, end] => bytes.get(usize::try_from(*start).ok()?..usize::try_from(*end).ok()?),
+                    _ => None,
+                };
+                let slices = offsets.windows(2).map(slice).collect::<Option<Vec<&[u8]>>>();
+                slices.ok_or_else(|| PyValueError::new_err("the keys' offsets leave their data"))
+            }
+        }
+    }
+
+    /// The keys in memory of their own.
+    pub(crate) fn owned(&self) -> PyResult<Vec<OwnedKey>> {
+        Ok(match self {
+            Keys::Numbers(numbers) => numbers.iter().copied().map(OwnedKey::U64).collect(),
+            _ => self.slices()?.into_iter().map(|key| OwnedKey::Bytes(key.to_vec())).collect(),
+        })
+    }
+
     /// Looks all keys up and makes something of the values, while other threads of Python run.
     fn look_up<'s, T: Send>(
         &self,
@@ -100,22 +128,84 @@ impl<'py> Keys<'py> {
         table: &'s Store,
         make: impl FnOnce(Vec<Option<&'s [u8]>>) -> T + Send,
     ) -> PyResult<T> {
-        match self {
+        let made = match self {
             // No key is of no kind.
             _ if self.len() == 0 => Ok(make(Vec::new())),
-            Keys::Numbers(numbers) => apart(py, numbers.len(), || find(table, numbers).map(make)).map_err(of_lookup),
-            Keys::Objects(objects) => {
-                let slices = objects.iter().map(slice_of).collect::<PyResult<Vec<&[u8]>>>()?;
-                apart(py, slices.len(), || find(table, &slices).map(make)).map_err(of_lookup)
+            Keys::Numbers(numbers) => apart(py, numbers.len(), || find(table, numbers).map(make)),
+            _ => {
+                let slices = self.slices()?;
+                apart(py, slices.len(), || find(table, &slices).map(make))
             }
-            Keys::Packed { bytes, offsets } => {
-                let slice = |ends: &[i64]| match ends {
-                    [start, end] => bytes.get(usize::try_from(*start).ok()?..usize::try_from(*end).ok()?),
-                    _ => None,
-                };
-                let slices = offsets.windows(2).map(slice).collect::<Option<Vec<&[u8]>>>();
-                let slices = slices.ok_or_else(|| PyValueError::new_err("the keys' offsets leave their data"))?;
-                apart(py, slices.len(), || find(table, &slices).map(make)).map_err(of_lookup)
+        };
+        made.map_err(of_lookup)
+    }
+
+    /// Asks a server for all keys, while other threads of Python run.
+    fn fetch(&self, py: Python<'py>, client: &Client) -> PyResult<Fetched> {
+        let mut fetched = Fetched { bytes: Vec::new(), places: Vec::with_capacity(self.len()) };
+        let slices = self.slices()?;
+        client.call(py, |client| {
+            // A call that is made once more begins anew.
+            let visit = |position, value: Option<&[u8]>| fetched.put(position, value);
+            match self {
+                Keys::Numbers(numbers) => client.get_many_with(numbers, visit),
+                _ => client.get_many_with(&slices, visit),
+            }
+        })?;
+        Ok(fetched)
+    }
+}
+
+/// Values that a server sent, side by side.
+struct Fetched {
+    bytes: Vec<u8>,
+    /// Where each value begins and ends, if there is one.
+    places: Vec<Option<(usize, usize)>>,
+}
+
+impl Fetched {
+    fn put(&mut self, position: usize, value: Option<&[u8]>) {
+        self.places.truncate(position);
+        let place = value.map(|value| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(value);
+            (start, self.bytes.len())
+        });
+        self.places.push(place);
+    }
+
+    fn values(&self) -> Vec<Option<&[u8]>> {
+        self.places.iter().map(|place| place.map(|(start, end)| &self.bytes[start..end])).collect()
+    }
+}
+
+/// Who is asked.
+#[derive(FromPyObject)]
+pub(crate) enum Source<'py> {
+    Table(Bound<'py, Table>),
+    Client(Bound<'py, Client>),
+}
+
+impl<'py> Source<'py> {
+    fn object(&self) -> &Bound<'py, PyAny> {
+        match self {
+            Source::Table(table) => table.as_any(),
+            Source::Client(client) => client.as_any(),
+        }
+    }
+
+    /// Looks all keys up and makes something of the values, while other threads of Python run.
+    fn look_up<T: Send>(
+        &self,
+        py: Python<'py>,
+        keys: &Keys<'py>,
+        make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
+    ) -> PyResult<T> {
+        match self {
+            Source::Table(table) => keys.look_up(py, &table.get().snapshot(), make),
+            Source::Client(client) => {
+                let fetched = keys.fetch(py, client.get())?;
+                Ok(apart(py, keys.len(), || make(fetched.values())))
             }
         }
     }
@@ -144,18 +234,26 @@ fn apart<T: Send>(py: Python<'_>, key_count: usize, work: impl FnOnce() -> T + S
 }
 
 pub(crate) fn get_many<'py>(
-    table: &Bound<'py, Table>,
+    source: &Source<'py>,
     keys: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
+    let py = keys.py();
     if dtype.is_some() || is_of_arrow(keys)? {
-        return py.import("zero_kv._arrays")?.getattr("get_many")?.call1((table, keys, dtype));
+        return py.import("zero_kv._arrays")?.getattr("get_many")?.call1((source.object(), keys, dtype));
     }
-    let (table, keys) = (table.get().snapshot(), Keys::of(keys)?);
-    let values = keys.look_up(py, &table, |values| values)?;
-    let values = values.into_iter().map(|value| value.map(|value| PyBytes::new(py, value)));
-    Ok(PyList::new(py, values)?.into_any())
+    let keys = Keys::of(keys)?;
+    match source {
+        Source::Table(table) => {
+            let table = table.get().snapshot();
+            list(py, keys.look_up(py, &table, |values| values)?)
+        }
+        Source::Client(client) => list(py, keys.fetch(py, client.get())?.values()),
+    }
+}
+
+fn list<'py>(py: Python<'py>, values: Vec<Option<&[u8]>>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(PyList::new(py, values.into_iter().map(|value| value.map(|value| PyBytes::new(py, value))))?.into_any())
 }
 
 /// Whether an object is an array of pyarrow or Polars.
@@ -170,14 +268,14 @@ fn is_of_arrow(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Values of one length side by side, and which of them were found, one byte each.
 #[pyfunction]
-pub(crate) fn fill_fixed(
-    py: Python<'_>,
-    table: &Bound<'_, Table>,
-    keys: &Bound<'_, PyAny>,
+pub(crate) fn fill_fixed<'py>(
+    py: Python<'py>,
+    source: Source<'py>,
+    keys: &Bound<'py, PyAny>,
     len_bytes: usize,
 ) -> PyResult<(Memory, Memory)> {
-    let (table, keys): (Snapshot, _) = (table.get().snapshot(), Keys::of(keys)?);
-    let filled = keys.look_up(py, &table, |values| {
+    let keys = Keys::of(keys)?;
+    let filled = source.look_up(py, &keys, |values| {
         let mut filled = vec![0; values.len() * len_bytes];
         let mut found = vec![0; values.len()];
         for (position, value) in values.into_iter().enumerate() {
@@ -205,16 +303,15 @@ type ArrowParts = (Memory, Memory, Memory, usize, bool);
 /// The buffers of an Arrow array of values. Keys are the buffer of an array of numbers, or
 /// offsets and data of one of bytes; `valid` has one byte for each that is not null.
 #[pyfunction]
-#[pyo3(signature = (table, numbers, offsets, data, valid))]
-pub(crate) fn fill_arrow(
-    py: Python<'_>,
-    table: &Bound<'_, Table>,
-    numbers: Option<Bound<'_, PyAny>>,
-    offsets: Option<Bound<'_, PyAny>>,
-    data: Option<Bound<'_, PyAny>>,
-    valid: Option<Bound<'_, PyAny>>,
+#[pyo3(signature = (source, numbers, offsets, data, valid))]
+pub(crate) fn fill_arrow<'py>(
+    py: Python<'py>,
+    source: Source<'py>,
+    numbers: Option<Bound<'py, PyAny>>,
+    offsets: Option<Bound<'py, PyAny>>,
+    data: Option<Bound<'py, PyAny>>,
+    valid: Option<Bound<'py, PyAny>>,
 ) -> PyResult<ArrowParts> {
-    let table = table.get().snapshot();
     let keys = match (numbers, offsets, data) {
         (Some(numbers), None, None) => Keys::Numbers(PyBuffer::get(&numbers)?.to_vec(py)?),
         (None, Some(offsets), Some(data)) => {
@@ -226,7 +323,7 @@ pub(crate) fn fill_arrow(
     if valid.as_ref().is_some_and(|valid| valid.len() != keys.len()) {
         return Err(PyValueError::new_err("as many marks of validity as keys were expected"));
     }
-    let parts = keys.look_up(py, &table, |mut values| {
+    let parts = source.look_up(py, &keys, |mut values| {
         for (value, valid) in values.iter_mut().zip(valid.iter().flatten()) {
             value.take_if(|_| *valid == 0);
         }

@@ -104,7 +104,8 @@ impl RowIterator {
         let mut rows = self.table.iter();
         let (next, end) = (self.next, self.end);
         let mut take = |row: Option<(Key<'_>, &[u8])>| {
-            let (key, value) = row.ok_or_else(|| Damaged::new_err("the table is damaged: check it with `zkv verify`"))?;
+            let (key, value) =
+                row.ok_or_else(|| Damaged::new_err("the table is damaged: check it with `zkv verify`"))?;
             let made = match self.shows {
                 Shows::Keys => to_python(py, key),
                 Shows::Values => PyBytes::new(py, value).into_any(),

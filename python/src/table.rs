@@ -13,8 +13,8 @@ use zero_kv::store::{self, Memory as Held, OpenOptions, Verify};
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
 use crate::errors::{of_lookup, of_store};
-use crate::key::{bytes_of, key_of, missing, to_python, type_name};
-use crate::many;
+use crate::key::{key_of, missing, prefix_bytes, to_python};
+use crate::many::{self, Source};
 use crate::rows::{Range, RowIterator, Rows, Shows};
 use crate::view::Memory;
 
@@ -142,12 +142,7 @@ impl Table {
     }
 
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        let Some(prefix) = bytes_of(prefix)? else {
-            let found = type_name(prefix);
-            let message = format!("the prefix is of type {found}, where bytes or str was expected");
-            return Err(pyo3::exceptions::PyTypeError::new_err(message));
-        };
-        self.rows(Range::Prefix(prefix), Shows::Both)
+        self.rows(Range::Prefix(prefix_bytes(prefix)?), Shows::Both)
     }
 
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
@@ -172,7 +167,7 @@ impl Table {
         keys: &Bound<'py, PyAny>,
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        many::get_many(slf, keys, dtype.as_ref())
+        many::get_many(&Source::Table(slf.clone()), keys, dtype.as_ref())
     }
 
     #[getter]
