@@ -43,6 +43,8 @@ pub(super) struct Snapshot {
     pub(super) resident_len_bytes: u64,
     /// How many blocks its records have, and how many of them were looked at and found sound.
     pub(super) blocks: (usize, usize),
+    /// How many of them were found damaged.
+    pub(super) damaged_blocks: usize,
     /// Whether it was changed in place, and is not believed.
     pub(super) is_changed: bool,
     pub(super) sums: Sums,
@@ -88,6 +90,7 @@ impl Snapshot {
             file_len_bytes: store.file_len_bytes(),
             resident_len_bytes: serving.residency.len_bytes(),
             blocks: store.block_counts(),
+            damaged_blocks: store.damaged_block_count(),
             is_changed: serving.is_changed() || !store.is_trusted(),
             sums: serving.sums(),
             cut_idle: number(&totals.cut_idle),
@@ -140,6 +143,7 @@ impl Snapshot {
             ("resident_len_bytes", self.resident_len_bytes.to_string()),
             ("blocks", self.blocks.0.to_string()),
             ("blocks_verified", self.blocks.1.to_string()),
+            ("blocks_damaged", self.damaged_blocks.to_string()),
             ("state", self.state().to_owned()),
             ("connections", sums.connections.to_string()),
             ("connections_accepted", sums.accepted.to_string()),

@@ -147,6 +147,11 @@ impl Blocks {
         }
     }
 
+    /// How many blocks were found damaged in this epoch, up to a number.
+    pub(super) fn damaged_count(&self) -> usize {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).known.len()
+    }
+
     /// The blocks that were found damaged since this was last asked, each once.
     pub(super) fn take_damaged(&self) -> Vec<usize> {
         std::mem::take(&mut self.damaged.lock().unwrap_or_else(PoisonError::into_inner).new)

@@ -177,6 +177,12 @@ impl Store {
         self.blocks.take_damaged()
     }
 
+    /// How many blocks were found damaged since the file was opened or last changed;
+    /// beyond 64 they are not counted.
+    pub fn damaged_block_count(&self) -> usize {
+        self.blocks.damaged_count()
+    }
+
     /// How much of what lookups read is in memory, as far as the system tells.
     pub fn resident_len_bytes(&self) -> u64 {
         self.map.resident_len_bytes().unwrap_or(0)

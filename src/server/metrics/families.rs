@@ -47,6 +47,11 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
         ),
         plain_gauge("zero_kv_blocks", "Blocks that the records of the file have.", snapshot.blocks.0 as u64),
         plain_gauge("zero_kv_blocks_verified", "Those of them that were found sound.", snapshot.blocks.1 as u64),
+        plain_gauge(
+            "zero_kv_blocks_damaged",
+            "Those of them that were found damaged, up to 64.",
+            snapshot.damaged_blocks as u64,
+        ),
     ];
     families.extend(requests(snapshot));
     families.extend([
