@@ -216,6 +216,33 @@ impl Client {
         self.ask(Ceiling::new(key)?)
     }
 
+    /// The answers to [`Client::floor`] for many keys, in their order, pipelined like
+    /// those of [`Client::get_many`].
+    ///
+    /// # Errors
+    /// Those of [`Client::get_many`].
+    pub fn floor_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        self.exchange(batch::of_keys(keys, |_, floor: Floor<'k>, answer| {
+            rows.push(floor.read(answer)?);
+            Ok(())
+        })?)?;
+        Ok(rows)
+    }
+
+    /// The answers to [`Client::ceiling`] for many keys, like [`Client::floor_many`].
+    ///
+    /// # Errors
+    /// Those of [`Client::get_many`].
+    pub fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<Vec<Option<Row>>, ClientError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        self.exchange(batch::of_keys(keys, |_, ceiling: Ceiling<'k>, answer| {
+            rows.push(ceiling.read(answer)?);
+            Ok(())
+        })?)?;
+        Ok(rows)
+    }
+
     /// The row with the smallest key.
     ///
     /// # Errors
