@@ -10,13 +10,13 @@ use super::*;
 type Outcome = (Option<i32>, Vec<u8>, String);
 
 /// A table, asked as a file and over a socket.
-struct Both {
+pub(super) struct Both {
     folder: TempDir,
     _server: common::Server,
 }
 
 impl Both {
-    fn new(keys: Keys, csv: &[u8]) -> Both {
+    pub(super) fn new(keys: Keys, csv: &[u8]) -> Both {
         let folder = tempfile::tempdir().unwrap();
         let (db, socket) = (folder.path().join("table.db"), folder.path().join("s.sock"));
         bake_as(keys, csv, &db).unwrap();
@@ -24,11 +24,23 @@ impl Both {
         Both { folder, _server: server }
     }
 
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// What both say; standard error may differ.
     #[track_caller]
     fn ask<S: AsRef<OsStr>>(&self, question: &[S]) -> Outcome {
+        self.ask_with(question, b"")
+    }
+
+    /// The same with this on standard input.
+    #[track_caller]
+    pub(super) fn ask_with<S: AsRef<OsStr>>(&self, question: &[S], input: &[u8]) -> Outcome {
         let [file, server] = [("--db", "table.db"), ("--socket", "s.sock")].map(|(option, name)| {
-            let output = zkv().arg(option).arg(self.folder.path().join(name)).args(question).output().unwrap();
+            let mut command = zkv();
+            command.arg(option).arg(self.path(name)).args(question);
+            let output = output_with(command, input);
             (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
         });
         assert_eq!((&file.0, &file.1), (&server.0, &server.1), "{} {}", file.2, server.2);
@@ -36,7 +48,7 @@ impl Both {
     }
 
     #[track_caller]
-    fn assert<S: AsRef<OsStr>>(&self, question: &[S], status: i32, stdout: &str) {
+    pub(super) fn assert<S: AsRef<OsStr>>(&self, question: &[S], status: i32, stdout: &str) {
         let (code, found, stderr) = self.ask(question);
         assert_eq!((code, str::from_utf8(&found).unwrap(), &*stderr), (Some(status), stdout, ""));
     }

@@ -1,8 +1,5 @@
 //! `zkv canary`: keys, and the digests of their values.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use twox_hash::XxHash3_128;
 use zero_kv::Store;
 
@@ -15,10 +12,8 @@ fn canary(db: &Path, args: &[&str]) -> Output {
 
 fn canary_of_lines(db: &Path, lines: &[u8]) -> Output {
     let mut command = zkv();
-    command.arg("canary").arg(db).arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(lines).unwrap();
-    child.wait_with_output().unwrap()
+    command.arg("canary").arg(db).arg("-");
+    output_with(command, lines)
 }
 
 fn digest(value: &[u8]) -> String {

@@ -1,5 +1,9 @@
 //! `zkv health`: an exit status for scripts.
 
+use std::os::unix::fs::FileExt;
+
+use zero_kv::store::Unchecked;
+
 use super::*;
 use crate::common::{PATIENCE, Table, eventually};
 use crate::peer::{ERROR, announced, found};
@@ -35,10 +39,31 @@ fn a_server_whose_file_was_changed_in_place_is_not_healthy() {
 }
 
 #[test]
+fn a_server_whose_file_has_one_damaged_block_is_not_healthy() {
+    let table = Table::of_rows(10_000);
+    let _server = table.serve();
+    let records = Unchecked::open(table.db()).unwrap().layout().records;
+    let file = fs::File::options().write(true).open(table.db()).unwrap();
+    file.write_all_at(b"!", records.offset_bytes + records.len_bytes / 2).unwrap();
+    drop(file);
+    let mut said = String::new();
+    eventually("the server finds the block", || {
+        // Whoever looks at all of it finds it.
+        let _ = zkv().args(["scan", "--socket"]).arg(table.socket()).output().unwrap();
+        let output = health(&table.socket(), &["--timeout", "60"]);
+        said = String::from_utf8(output.stderr).unwrap();
+        output.status.code() == Some(1) && said.contains("storage.db has damaged blocks, 1 of ")
+    });
+}
+
+#[test]
 fn why_a_server_is_not_healthy_is_said_on_one_line() {
     let ask = |answer: &[u8]| health(&Peer::answering(&[answer]).socket(), &["--timeout", "20"]);
     assert_answer(&ask(&found(b"state serving\n")), 0, b"");
     assert_damaged(&ask(&found(b"state changed\nfile f\n")), "peer.sock: f was changed where it lies");
+    assert_answer(&ask(&found(b"state serving\nblocks 9\nblocks_damaged 0\n")), 0, b"");
+    let damaged = ask(&found(b"state serving\nfile f\nblocks 9\nblocks_damaged 2\n"));
+    assert_damaged(&damaged, "peer.sock: f has damaged blocks, 2 of 9: bake it anew");
     assert_damaged(&ask(&found(b"state s\x1b[31m\n")), "the state is \"s\\u{1b}[31m\"");
     assert_damaged(&ask(&found(b"pid 1\n")), "does not say in what state it is");
     assert_damaged(&ask(ERROR), "older version");

@@ -9,14 +9,17 @@ mod peer;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bench;
 mod both;
 mod canary;
 mod diff;
 mod dump;
 mod file;
+mod formats;
 mod health;
 mod info;
 mod inspect;
+mod keys;
 mod reload;
 mod server;
 mod terminal;
@@ -25,8 +28,9 @@ mod usage;
 mod verify;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use zero_kv::bake::{self, Keys, Options};
@@ -37,6 +41,16 @@ const BINARY: &[u8] = b"\0\xff\n\r\n,\"\x1b[31m";
 
 fn zkv() -> Command {
     Command::new(env!("CARGO_BIN_EXE_zkv"))
+}
+
+/// What a command says that has this on its standard input. It may read as much of it as it likes.
+fn output_with(mut command: Command, input: &[u8]) -> Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output().unwrap()
+    })
 }
 
 fn ask_file(db: &Path, question: &[&str]) -> Output {

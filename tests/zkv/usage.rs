@@ -21,6 +21,46 @@ fn options_come_before_or_after_the_subcommand() {
 }
 
 #[test]
+fn the_environment_names_the_socket_where_nothing_else_does() {
+    let (folder, db) = baked();
+    let none = folder.path().join("none.sock");
+    let zkv_in = |socket: &Path| {
+        let mut command = zkv();
+        command.env("ZERO_KV_SOCKET", socket);
+        command
+    };
+    let peer = Peer::answering(&[COUNT_7, NOT_FOUND]);
+    assert_answer(&zkv_in(&peer.socket()).args(["get", "7"]).output().unwrap(), 1, b"");
+    let peer = Peer::answering(&[COUNT_7, NOT_FOUND]);
+    let output = zkv_in(&none).args(["get", "7", "--socket"]).arg(peer.socket()).output().unwrap();
+    assert_answer(&output, 1, b"");
+    assert_error(&zkv_in(&none).args(["get", "7"]).output().unwrap(), &["none.sock: cannot connect"]);
+    assert_error(&zkv_in(&none).arg("info").output().unwrap(), &["none.sock: cannot connect"]);
+    // Where no server is asked, it says nothing.
+    assert_answer(&zkv_in(&none).args(["get", "7", "--db"]).arg(&db).output().unwrap(), 0, b"seven");
+    assert_eq!(zkv_in(&none).arg("verify").arg(&db).status().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_that_does_not_answer_in_time_is_an_error() {
+    for question in [&["get", "7"][..], &["floor", "7"], &["range"], &["info"], &["ping"], &["bench"]] {
+        // It begins an answer, and does not go on.
+        let peer = Peer::answering(&[&[0; 3]]);
+        let output = zkv().args(["--timeout", "0.05"]).args(question).arg("--socket").arg(peer.socket()).output();
+        assert_error(&output.unwrap(), &["peer.sock: timed out after "]);
+    }
+    let (_folder, db) = baked();
+    let said = "--timeout and --db cannot be used together";
+    assert_usage_error(&ask_file(&db, &["get", "7", "--timeout", "1"]), said);
+    assert_usage_error(
+        &zkv().args(["verify", "--timeout", "1"]).arg(&db).output().unwrap(),
+        "--timeout is not for this",
+    );
+    assert_usage_error(&zkv().args(["--timeout", "1", "top"]).output().unwrap(), "--timeout is not for this");
+    assert_usage_error(&zkv().args(["--timeout", "0", "info"]).output().unwrap(), "0.01 to 1000000 seconds");
+}
+
+#[test]
 fn get_takes_a_baked_file_in_front_of_the_keys() {
     let (folder, db) = baked();
     let get = |args: &[&OsStr]| zkv().arg("get").args(args).output().unwrap();

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
@@ -7,9 +8,14 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
+use zero_kv::client::{Client, ClientError, Options};
 use zero_kv::format::header::MAGIC;
+
+/// Names the socket where --socket does not. Not by clap, to which it would be in conflict with --db.
+const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
 
 /// Asks a running kv_store, or a baked file, for keys, or for rows in key order; tells what is in
 /// files, and how a server is.
@@ -17,18 +23,24 @@ use zero_kv::format::header::MAGIC;
 /// What a key is, the table says: if its keys are numbers, an unsigned 64-bit decimal; else the
 /// bytes of the argument as they are.
 ///
-/// Rows are written as lines `key,value`, quoted where they must be, as baker reads them.
+/// Rows are written as lines `key,value`, quoted where they must be, as baker reads them, unless
+/// --format says otherwise.
 ///
 /// Exit status: 0 if there is such a key or row, 1 if there is none, 2 after an error. What it
 /// is for the others, their help says.
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
-    #[arg(long, global = true, value_name = "PATH", help = format!("Socket of the server to ask [default: {DEFAULT_SOCKET}]"))]
+    #[arg(long, global = true, value_name = "PATH", help = format!(
+        "Socket of the server to ask [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
+    ))]
     pub(crate) socket: Option<PathBuf>,
     /// Baked file to ask, without a server; not together with --socket
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
+    /// How long to wait for a server, and for each batch of its answers [default: 30]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -36,12 +48,28 @@ pub(crate) struct Args {
 impl Args {
     /// `get FILE KEY…` is `get KEY… --db FILE`, where nothing says whom to ask.
     pub(crate) fn take_file_of_get(&mut self) {
-        if let (None, None, Command::Ask(Question::Get { keys })) = (&self.socket, &self.db, &mut self.command)
+        if let (None, None, Command::Ask(Question::Get { keys: KeysArgs { keys, .. }, .. })) =
+            (&self.socket, &self.db, &mut self.command)
             && keys.len() > 1
             && is_baked_file(Path::new(&keys[0]))
         {
             self.db = Some(keys.remove(0).into());
         }
+    }
+
+    /// The socket to ask.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let named = || env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+        self.socket.clone().or_else(|| named().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
+    }
+
+    /// A connection to the server. It is not made anew: what fails is told as it happens.
+    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
+        let mut options = Options { retries: 0, ..Options::default() };
+        if let Some(timeout) = self.timeout {
+            (options.connect_timeout, options.call_timeout) = (timeout, Some(timeout));
+        }
+        Client::connect_with(self.socket(), &options)
     }
 }
 
@@ -57,6 +85,13 @@ fn is_baked_file(path: &Path) -> bool {
 pub(crate) enum Command {
     #[command(flatten)]
     Ask(Question),
+    /// Measure how fast the client of this library gets keys, in batches and in random order
+    ///
+    /// Keys are those of the table, or its first million. What a server can do for many clients at
+    /// once, `benchmarker` tells.
+    ///
+    /// Exit status: 0 done, 1 if keys were not found, as when another file came meanwhile, 2 after an error.
+    Bench(BenchArgs),
     #[command(flatten)]
     File(FileCommand),
     #[command(flatten)]
@@ -68,25 +103,62 @@ pub(crate) enum Command {
 pub(crate) enum Question {
     /// Write the key's value to standard output, as it is, without a line end
     ///
-    /// With several keys, write their rows, in the order in which they are asked for. A baked file in
-    /// front of the keys is the one to ask, as with --db: `zkv get FILE KEY…`
+    /// Of several keys, or with keys from standard input, write the rows of those that are in the table, in
+    /// the order in which they are asked for. A baked file in front of the keys is the one to ask:
+    /// `zkv get FILE KEY…`
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Get {
-        /// Unsigned 64-bit decimals, or bytes; after `--` if one begins with `-`
-        #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
-        keys: Vec<OsString>,
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
     },
-    /// Print nothing, and tell by the exit status whether the key is in the table
-    Exists(KeyArg),
+    /// Print nothing, and tell by the exit status whether the keys are in the table
+    ///
+    /// Exit status: 0 if all keys are, 1 if some are not, 2 after an error.
+    Exists {
+        #[command(flatten)]
+        keys: KeysArgs,
+        /// Write those keys that are in the table, or those that are not, one a line, as they are
+        #[arg(long, value_name = "WHICH")]
+        print: Option<Presence>,
+        /// NUL instead of line ends, in standard input and output
+        #[arg(short = 'z', long)]
+        null: bool,
+    },
     /// Write the row with the largest key that is not above KEY
-    Floor(KeyArg),
+    ///
+    /// Of several keys, or with keys from standard input, the key that was asked for stands before each row.
+    ///
+    /// Exit status: 0 if each key has such a row, 1 if some have not, 2 after an error.
+    Floor {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Write the row with the smallest key that is not below KEY
-    Ceiling(KeyArg),
+    ///
+    /// Of several keys, or with keys from standard input, the key that was asked for stands before each row.
+    ///
+    /// Exit status: 0 if each key has such a row, 1 if some have not, 2 after an error.
+    Ceiling {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Write the row with the smallest key
-    First,
+    First {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Write the row with the largest key
-    Last,
+    Last {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Write the rows of a range in key order; without bounds, all
     Range {
         #[command(flatten)]
@@ -97,12 +169,74 @@ pub(crate) enum Question {
         /// Write so many rows at most
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write all rows in key order, or those whose keys begin with PREFIX: a range by another name
+    Scan {
+        /// Bytes that keys begin with
+        prefix: Option<OsString>,
+        /// Write so many rows at most
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Write how many keys lie in a range; without bounds, all
     Count {
         #[command(flatten)]
         range: RangeArgs,
     },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct KeysArgs {
+    /// Unsigned 64-bit decimals, or bytes; after `--` if one begins with `-`. A single `-` takes them from
+    /// standard input, one a line, as they are
+    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) keys: Vec<OsString>,
+    /// Keys are escaped: `\n`, `\x00`, `\\` and the like, as --format escaped writes them
+    #[arg(short, long)]
+    pub(crate) escapes: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct OutputArgs {
+    /// How to write; csv unless given, and raw of one key that is asked for with get
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Write only keys, or only values
+    #[arg(long, value_name = "PART")]
+    pub(crate) only: Option<Part>,
+    /// NUL instead of line ends, in standard input and in all formats but csv and json
+    #[arg(short = 'z', long)]
+    pub(crate) null: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// Lines `key,value`, quoted where they must be
+    Csv,
+    /// Bytes as they are, with a tab between key and value
+    Raw,
+    /// The same with all but printable ASCII escaped, as `\n` and `\xff`
+    Escaped,
+    /// The same with bytes as hexadecimal digits; numbers are decimals
+    Hex,
+    /// Lines `{"key":…,"value":"…"}`; what is no UTF-8 is in `key_hex` or `value_hex`
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Part {
+    Keys,
+    Values,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Presence {
+    Present,
+    Absent,
 }
 
 /// What is done with files.
@@ -160,6 +294,10 @@ pub(crate) enum ServerCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Tell how long the server takes to answer a request that asks for nothing
+    ///
+    /// Exit status: 0 if it answers, 2 after an error.
+    Ping,
     /// Tell by the exit status whether the server answers, and serves a file that is as it was checked
     ///
     /// Exit status: 0 if so, 1 if not, with one line that says why, 2 if the command line makes no sense.
@@ -177,6 +315,22 @@ pub(crate) enum ServerCommand {
     /// Exit status: 0 if the server serves what it was asked for, also if it did before; 1 if it refused
     /// it, with the reason; 2 after an error.
     Reload(ReloadArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchArgs {
+    /// How long to measure
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    /// Keys that are asked for at once
+    #[arg(long, value_name = "KEYS", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
+    pub(crate) batch: usize,
+    /// Threads that ask, each over a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub(crate) threads: usize,
+    /// Write one JSON object on one line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]
@@ -213,7 +367,7 @@ pub(crate) struct ReloadArgs {
 }
 
 /// A time that is long enough to be one, and short enough to wait for.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("0.01 to 1000000 seconds are possible".to_owned()),
@@ -282,14 +436,7 @@ pub(crate) struct CanaryArgs {
     pub(crate) sample: Option<NonZeroUsize>,
 }
 
-#[derive(clap::Args)]
-pub(crate) struct KeyArg {
-    /// Unsigned 64-bit decimal, or bytes; after `--` if it begins with `-`
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) key: OsString,
-}
-
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct RangeArgs {
     /// Keys from this one on
     #[arg(long, value_name = "KEY", conflicts_with = "after")]

@@ -1,138 +1,117 @@
-//! Questions that a server and a file answer alike.
+//! Questions about keys and rows.
 //!
 //! In: a question, and whom to ask. Out: the answer on standard output, and
 //! whether there was anything to find. An [`io::Error`] is one of standard output.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 
-use zero_kv::client::{Client, ClientError, Row};
-use zero_kv::{Key, Store};
+use zero_kv::Key;
 
-use crate::args::{KeyArg, Question};
-use crate::keys::read_key;
-use crate::output::{RowWriter, settle_stdout};
+use crate::args::{KeysArgs, OutputArgs, Presence, Question, RangeArgs};
+use crate::batches::{Spelling, are_streamed, each_batch};
+use crate::output::settle_stdout;
+use crate::rows::{RowWriter, Style};
+use crate::table::{Side, Table, Walk};
 
-pub(crate) fn ask_server(client: &mut Client, question: &Question) -> anyhow::Result<bool> {
-    // Asked for only where a key must be read.
-    let key = |client: &mut Client, arg| read_key(client.key_kind()?, arg, 1);
+pub(crate) fn ask(table: &mut dyn Table, question: &Question) -> anyhow::Result<bool> {
     match question {
-        Question::Get { keys } => {
-            let kind = client.key_kind()?;
-            write_found(keys.iter().map(|arg| read_key(kind, arg, 1)), |key| Ok(client.get(key)?.map(Cow::Owned)))
+        Question::Get { keys, output } => get(table, keys, output),
+        Question::Exists { keys, print, null } => exists(table, keys, *print, *null),
+        Question::Floor { keys, output } => beside(table, Side::Floor, keys, output),
+        Question::Ceiling { keys, output } => beside(table, Side::Ceiling, keys, output),
+        Question::First { output } => end(table, false, output),
+        Question::Last { output } => end(table, true, output),
+        Question::Range { range, reverse, limit, output } => {
+            walk(table, &Walk { range, reverse: *reverse, limit: *limit }, output)
         }
-        Question::Exists(KeyArg { key: arg }) => {
-            let key = key(client, arg)?;
-            Ok(client.exists(key)?)
+        Question::Scan { prefix, limit, output } => {
+            let range = RangeArgs { prefix: prefix.clone(), ..RangeArgs::default() };
+            walk(table, &Walk { range: &range, reverse: false, limit: *limit }, output)
         }
-        Question::Floor(KeyArg { key: arg }) => {
-            let key = key(client, arg)?;
-            write_received(client.floor(key).transpose())
-        }
-        Question::Ceiling(KeyArg { key: arg }) => {
-            let key = key(client, arg)?;
-            write_received(client.ceiling(key).transpose())
-        }
-        Question::First => write_received(client.first().transpose()),
-        Question::Last => write_received(client.last().transpose()),
-        Question::Range { range, reverse, limit } => {
-            let rows = match &range.prefix {
-                Some(prefix) => client.prefix(prefix.as_bytes())?,
-                None if range.is_all() => client.rows(),
-                None => {
-                    let kind = client.key_kind()?;
-                    client.range(range.bounds(kind)?)?
-                }
-            };
-            let limit = limit.unwrap_or(usize::MAX);
-            let rows = rows.page_rows(u32::try_from(limit).unwrap_or(u32::MAX));
-            match reverse {
-                false => write_received(rows.take(limit)),
-                true => write_received(rows.rev().take(limit)),
-            }
-        }
-        Question::Count { range } => write_count(match &range.prefix {
-            Some(prefix) => client.count_prefix(prefix.as_bytes())?,
-            None if range.is_all() => client.count(..)?,
-            None => {
-                let kind = client.key_kind()?;
-                client.count(range.bounds(kind)?)?
-            }
-        }),
+        Question::Count { range } => write_count(table.count(range)?),
     }
 }
 
-pub(crate) fn ask_file(store: &Store, question: &Question) -> anyhow::Result<bool> {
-    let key = |arg| read_key(store.key_kind(), arg, 1);
-    match question {
-        Question::Get { keys } => {
-            write_found(keys.iter().map(|arg| key(arg)), |key| Ok(store.get(key)?.map(Cow::Borrowed)))
-        }
-        Question::Exists(KeyArg { key: arg }) => Ok(store.contains(key(arg)?)?),
-        Question::Floor(KeyArg { key: arg }) => write_borrowed(store.floor(key(arg)?)?),
-        Question::Ceiling(KeyArg { key: arg }) => write_borrowed(store.ceiling(key(arg)?)?),
-        Question::First => write_borrowed(store.first()?),
-        Question::Last => write_borrowed(store.last()?),
-        Question::Range { range, reverse, limit } => {
-            let (rows, limit) = (range.rows(store)?, limit.unwrap_or(usize::MAX));
-            match reverse {
-                false => write_borrowed(rows.take(limit)),
-                true => write_borrowed(rows.rev().take(limit)),
-            }
-        }
-        Question::Count { range } => write_count(range.rows(store)?.len() as u64),
-    }
+/// One key that is an argument: its answer needs no key to be told from others.
+fn is_alone(keys: &KeysArgs) -> bool {
+    keys.keys.len() == 1 && !are_streamed(&keys.keys)
 }
 
-/// Writes the value of the one key, or the rows of several, and says whether all
-/// keys have one.
-fn write_found<'k, 'v>(
-    keys: impl Iterator<Item = anyhow::Result<Key<'k>>>,
-    mut get: impl FnMut(Key<'k>) -> anyhow::Result<Option<Cow<'v, [u8]>>>,
+/// Asks for all keys, and gives whether all were found. `ask` gives whether those of a batch were, and
+/// has written them when the next batch is read.
+fn ask_all(
+    table: &mut dyn Table,
+    keys: &KeysArgs,
+    null: bool,
+    writer: &mut RowWriter,
+    mut ask: impl FnMut(&mut dyn Table, &[Key<'_>], &mut RowWriter) -> anyhow::Result<bool>,
 ) -> anyhow::Result<bool> {
-    // All are read before one is asked for: a key that is none is told before anything is written.
-    let keys = keys.collect::<anyhow::Result<Vec<_>>>()?;
-    if let [key] = keys[..] {
-        return write_value(get(key)?.as_deref());
-    }
-    let (mut writer, mut found_all) = (RowWriter::default(), true);
-    for key in keys {
-        match get(key)? {
-            Some(value) => writer.write(key, &value)?,
-            None => found_all = false,
-        }
-    }
-    writer.finish()?;
-    Ok(found_all)
+    let spelling = Spelling { escapes: keys.escapes, null };
+    let mut are_found = true;
+    each_batch(&keys.keys, spelling, table.key_kind()?, |keys| {
+        are_found &= ask(table, keys, writer)?;
+        Ok(writer.flush()?)
+    })?;
+    Ok(are_found)
 }
 
-/// Writes the value, if there is one, and says whether there is.
-fn write_value(value: Option<&[u8]>) -> anyhow::Result<bool> {
-    let Some(value) = value else { return Ok(false) };
-    let mut output = io::stdout().lock();
-    // Flushed here, because on exit nobody would see that it failed.
-    output.write_all(value).and_then(|()| output.flush())?;
-    Ok(true)
+fn get(table: &mut dyn Table, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
+    let style = if is_alone(keys) { Style::of_value(output) } else { Style::of_rows(output) };
+    ask_all(table, keys, output.null, &mut RowWriter::new(style), |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.get(keys, &mut |at, value| match value {
+            Some(value) if written.is_ok() => written = writer.write(None, keys[at], value),
+            Some(_) => {}
+            None => are_found = false,
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
+fn exists(table: &mut dyn Table, keys: &KeysArgs, print: Option<Presence>, null: bool) -> anyhow::Result<bool> {
+    ask_all(table, keys, null, &mut RowWriter::new(Style::of_keys(null)), |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.exists(keys, &mut |at, is_found| {
+            are_found &= is_found;
+            let presence = if is_found { Presence::Present } else { Presence::Absent };
+            if print == Some(presence) && written.is_ok() {
+                written = writer.write(None, keys[at], b"");
+            }
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
+fn beside(table: &mut dyn Table, side: Side, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
+    let tells_asked = !is_alone(keys);
+    ask_all(table, keys, output.null, &mut RowWriter::new(Style::of_rows(output)), |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.beside(side, keys, &mut |at, row| match row {
+            Some((key, value)) if written.is_ok() => {
+                written = writer.write(tells_asked.then_some(keys[at]), key, value);
+            }
+            Some(_) => {}
+            None => are_found = false,
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
+fn end(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> anyhow::Result<bool> {
+    walk(table, &Walk { range: &RangeArgs::default(), reverse, limit: Some(1) }, output)
+}
+
+fn walk(table: &mut dyn Table, walk: &Walk<'_>, output: &OutputArgs) -> anyhow::Result<bool> {
+    let mut writer = RowWriter::new(Style::of_rows(output));
+    table.walk(walk, &mut |(key, value)| Ok(writer.write(None, key, value)?))?;
+    writer.finish()
 }
 
 fn write_count(count: u64) -> anyhow::Result<bool> {
     let mut output = io::stdout().lock();
     settle_stdout(writeln!(output, "{count}").and_then(|()| output.flush()))?;
     Ok(count > 0)
-}
-
-fn write_borrowed<'s>(rows: impl IntoIterator<Item = (Key<'s>, &'s [u8])>) -> anyhow::Result<bool> {
-    let mut writer = RowWriter::default();
-    rows.into_iter().try_for_each(|(key, value)| writer.write(key, value))?;
-    writer.finish()
-}
-
-fn write_received(rows: impl IntoIterator<Item = Result<Row, ClientError>>) -> anyhow::Result<bool> {
-    let mut writer = RowWriter::default();
-    for row in rows {
-        let (key, value) = row?;
-        writer.write(key.as_key(), &value)?;
-    }
-    writer.finish()
 }

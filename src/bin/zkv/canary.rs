@@ -3,16 +3,14 @@
 //! In: a baked file, and keys of it or not of it. Out: lines `key,digest`, the key
 //! as it is. It knows nothing of who tries them on another file.
 
-use std::ffi::OsStr;
-use std::io::{self, BufRead, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Write};
 
 use anyhow::anyhow;
 use zero_kv::server::value_digest;
 use zero_kv::{Key, Store};
 
 use crate::args::CanaryArgs;
-use crate::keys::read_key;
+use crate::batches::{Spelling, each_batch};
 use crate::output::{Shown, buffered, settle, unwritten};
 
 /// Stands where a digest would, for a key that is not in the table.
@@ -23,13 +21,9 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     let mut output = buffered(io::stdout().lock());
     let written = match (args.sample, &args.keys[..]) {
         (Some(rows), _) => write_sample(&store, rows.get(), &mut output),
-        (None, [arg]) if arg == "-" => write_listed(&store, io::stdin().lock(), &mut output),
-        (None, args) => {
-            let keys = args.iter().map(|arg| read_key(store.key_kind(), arg, 1));
-            // All are read before one is asked for: a key that is none is told before anything is written.
-            let keys = keys.collect::<anyhow::Result<Vec<_>>>()?;
-            keys.into_iter().try_for_each(|key| write_line(&store, key, &mut output))
-        }
+        (None, args) => each_batch(args, Spelling::default(), store.key_kind(), |keys| {
+            keys.iter().try_for_each(|key| write_line(&store, *key, &mut output))
+        }),
     };
     settle(written.and_then(|()| Ok(output.flush()?)), (), unwritten)?;
     Ok(true)
@@ -46,17 +40,6 @@ fn write_sample(store: &Store, rows: usize, output: &mut impl Write) -> anyhow::
             Some((key, _)) if is_line(key) => write_line(store, key, output)?,
             _ => {}
         }
-    }
-    Ok(())
-}
-
-/// A key a line, as it is.
-fn write_listed(store: &Store, lines: impl BufRead, output: &mut impl Write) -> anyhow::Result<()> {
-    for (line, number) in lines.split(b'\n').zip(1_u64..) {
-        let line = line.map_err(|error| anyhow!("standard input: {error}"))?;
-        let key = read_key(store.key_kind(), OsStr::from_bytes(&line), 1);
-        let key = key.map_err(|error| anyhow!("standard input, line {number}: {error}"))?;
-        write_line(store, key, output)?;
     }
     Ok(())
 }

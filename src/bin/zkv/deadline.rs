@@ -1,7 +1,7 @@
 //! Questions that must be answered in time.
 //!
-//! A client has no time-outs, and one for each read would not bound an answer
-//! that comes byte by byte.
+//! A client's time-outs are those of connecting and of a call: this is one for all that
+//! it takes.
 
 use std::sync::mpsc;
 use std::thread;

@@ -37,7 +37,14 @@ fn look(socket: &Path, args: &HealthArgs) -> anyhow::Result<Info> {
     let answer = within(args.timeout, move || -> Result<Info, ClientError> { Client::connect(path)?.info() });
     let info = answer.ok_or_else(|| anyhow!("{name}: no answer within {} s", args.timeout.as_secs_f64()))??;
     match info.get("state") {
-        Some("serving") => Ok(info),
+        Some("serving") => match info.number::<u64>("blocks_damaged") {
+            None | Some(0) => Ok(info),
+            Some(count) => bail!(
+                "{name}: {} has damaged blocks, {count} of {}: bake it anew, or put a good file in its place by a rename",
+                info.get("file").unwrap_or("its file"),
+                info.get("blocks").unwrap_or("?")
+            ),
+        },
         Some("changed") => bail!(
             "{name}: {} was changed where it lies: bake it anew, or put a good file in its place by a rename",
             info.get("file").unwrap_or("its file")

@@ -3,6 +3,8 @@
 
 mod args;
 mod ask;
+mod batches;
+mod bench;
 mod canary;
 mod deadline;
 mod diff;
@@ -14,17 +16,22 @@ mod info;
 mod inspect;
 mod keys;
 mod output;
+mod ping;
+#[path = "../benchmarker/random.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod random;
 mod reload;
+mod rows;
+mod table;
 mod top;
 mod verify;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches, Subcommand, value_parser};
-use zero_kv::client::Client;
-use zero_kv::{DEFAULT_SOCKET, Store};
+use zero_kv::Store;
 
 use args::{Args, Command, FileCommand, ServerCommand};
 use output::{settle, unwritten};
@@ -53,24 +60,24 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<bool> {
-    let socket = args.socket.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
-    // By hand: clap overlooks a conflict of global options before and after the subcommand.
-    match (&args.command, &args.socket, &args.db) {
-        (Command::Ask(_), Some(_), Some(_)) => {
-            refuse("--socket and --db cannot be used together: ask one of them");
+    refuse_others(args);
+    let socket = &args.socket();
+    match (&args.command, &args.db) {
+        (Command::Ask(question), Some(file)) => settle_rows(ask::ask(&mut &Store::open(file)?, question)),
+        (Command::Ask(question), None) => settle_rows(ask::ask(&mut args.connect()?, question)),
+        (Command::Bench(bench), Some(file)) => {
+            let store = Store::open(file)?;
+            bench::bench(bench, || Ok(Box::new(&store)))
         }
-        (Command::File(_), Some(_), _) => refuse("--socket is not for this: name a file as an argument"),
-        (Command::File(_), _, Some(_)) => refuse("--db is not for this: name the file as an argument"),
-        (Command::Ask(question), _, Some(file)) => settle_rows(ask::ask_file(&Store::open(file)?, question)),
-        (Command::Server(_), _, Some(_)) => refuse("--db is not for this: ask a server, with --socket"),
-        (Command::Server(command), _, None) => match command {
-            ServerCommand::Info { json } => info::info(&mut Client::connect(socket)?, *json),
+        (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(args.connect()?))),
+        (Command::Server(command), _) => match command {
+            ServerCommand::Info { json } => info::info(&mut args.connect()?, *json),
+            ServerCommand::Ping => ping::ping(&mut args.connect()?),
             ServerCommand::Health(args) => health::health(socket, args),
             ServerCommand::Top(args) => top::top(socket, args),
             ServerCommand::Reload(args) => reload::reload(socket, args),
         },
-        (Command::Ask(question), _, None) => settle_rows(ask::ask_server(&mut Client::connect(socket)?, question)),
-        (Command::File(command), None, None) => match command {
+        (Command::File(command), _) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),
             FileCommand::Verify { file } => verify::verify(file),
             FileCommand::Dump(args) => dump::dump(args),
@@ -80,22 +87,39 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     }
 }
 
+/// Ends the process if an option says whom to ask where nobody is asked, or somebody else. By hand: clap
+/// overlooks a conflict of global options before and after the subcommand.
+fn refuse_others(args: &Args) {
+    let socket = ("--socket", args.socket.is_some());
+    let (db, timeout) = (("--db", args.db.is_some()), ("--timeout", args.timeout.is_some()));
+    let (others, why) = match args.command {
+        Command::Ask(_) | Command::Bench(_) if db.1 => {
+            (&[socket, timeout][..], "and --db cannot be used together: ask one of them")
+        }
+        Command::Ask(_) | Command::Bench(_) => return,
+        Command::File(_) => (&[socket, db, timeout][..], "is not for this: name files as arguments"),
+        Command::Server(ServerCommand::Top(_)) => (&[db, timeout][..], "is not for this: name a server with --socket"),
+        Command::Server(_) => (&[db][..], "is not for this: name a server with --socket"),
+    };
+    if let Some((name, _)) = others.iter().find(|(_, is_given)| *is_given) {
+        command().error(ErrorKind::ArgumentConflict, format!("{name} {why}")).exit();
+    }
+}
+
 /// Where who reads closed the pipe, there was something to find.
 fn settle_rows(asked: anyhow::Result<bool>) -> anyhow::Result<bool> {
     settle(asked, true, unwritten)
 }
 
 /// What is done with files names them as arguments, and servers have no --db: the
-/// help does not offer what [`run`] refuses.
+/// help does not offer what [`refuse_others`] refuses.
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
+    let timeout = || Arg::new("timeout").long("timeout").value_parser(args::seconds).hide(true);
     Args::command().mut_subcommands(|command| match command.get_name() {
-        name if FileCommand::has_subcommand(name) => command.args(["socket", "db"].map(hidden)),
+        name if FileCommand::has_subcommand(name) => command.args(["socket", "db"].map(hidden)).arg(timeout()),
+        "top" => command.arg(hidden("db")).arg(timeout()),
         name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")),
         _ => command,
     })
-}
-
-fn refuse(message: &str) -> ! {
-    command().error(ErrorKind::ArgumentConflict, message).exit()
 }

@@ -34,30 +34,13 @@ pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, 
         Key::U64(key) => digits.format(key).as_bytes(),
         Key::Bytes(key) => key,
     };
-    output.write_record([key, value]).map_err(|error| match error.into_kind() {
+    output.write_record([key, value]).map_err(csv_error)
+}
+
+pub(crate) fn csv_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         fault => io::Error::other(format!("{fault:?}")),
-    })
-}
-
-/// Rows on their way to standard output.
-#[derive(Default)]
-pub(crate) struct RowWriter {
-    /// Once there is a row.
-    output: Option<csv::Writer<io::Stdout>>,
-}
-
-impl RowWriter {
-    pub(crate) fn write(&mut self, key: Key<'_>, value: &[u8]) -> anyhow::Result<()> {
-        let output = self.output.get_or_insert_with(|| csv_writer(io::stdout(), b',', key));
-        Ok(write_record(output, key, value)?)
-    }
-
-    /// Whether there were any.
-    pub(crate) fn finish(self) -> anyhow::Result<bool> {
-        let Some(mut output) = self.output else { return Ok(false) };
-        output.flush()?;
-        Ok(true)
     }
 }
 
