@@ -17,7 +17,7 @@ fn keys_come_from_standard_input_one_a_line_or_with_a_null_behind_each() {
     assert(&["get", "-"], b"bee", 0, "bee,22\n");
     assert(&["get", "-"], b"bee\ncat\nant", 1, "bee,22\nant,1\n");
     assert(&["get", "-"], b"", 0, "");
-    assert(&["get", "-", "-z", "-f", "raw", "--only", "values"], b"two\nlines\0ant\0", 0, "3\01\0");
+    assert(&["get", "-", "-z", "-f", "raw", "--only", "values"], b"two\nlines\0ant\0", 0, "3\x001\0");
     assert(&["get", "-", "--escapes", "-f", "escaped"], b"two\\nlines\n\\x61nt\n", 0, "two\\nlines\t3\nant\t1\n");
     assert(&["exists", "-"], b"bee\nant\n", 0, "");
     assert(&["exists", "-"], b"bee\ncat\n", 1, "");
