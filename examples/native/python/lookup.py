@@ -1,0 +1,79 @@
+"""python3 lookup.py SOCKET KEY...: looks keys up in a Zero-KV server; exit status 0 found, 1 not found, 2 error."""
+
+import socket
+import struct
+import sys
+import threading
+
+GET, EXISTS, FLOOR, INFO, LONG, OK, NOT_FOUND, ERROR = 0, 1, 2, 6, 1 << 16, 0, 1, 2
+LEN_MAX_BYTES = {GET: 1 << 30, EXISTS: 0, FLOOR: 1_073_811_464, INFO: 1 << 16}
+
+
+def request(op, key):
+    if isinstance(key, int):
+        return struct.pack(">IIQ", op, 0, key)
+    return struct.pack(">II", LONG | op, len(key)) + key + bytes(-(8 + len(key)) % 16)
+
+
+def read_answer(stream, op):
+    """The value, or None if there is no such row."""
+    header = stream.read(8)
+    if len(header) < 8:
+        raise ConnectionError(f"the connection ended before the answer to op {op}")
+    status, len_bytes = struct.unpack(">II", header)
+    if status > ERROR or len_bytes > (LEN_MAX_BYTES[op] if status == OK else 0):
+        raise ValueError(f"status {status} and {len_bytes} bytes are no answer to op {op}: is this a kv_store?")
+    if status == ERROR:
+        raise LookupError(f"the server answers op {op} with an error: see its log")
+    value = stream.read(len_bytes)
+    if len(value) < len_bytes:
+        raise ConnectionError(f"the connection ended after {len(value)} of {len_bytes} bytes of a value")
+    return value if status == OK else None
+
+
+def only_row(page):
+    """The key and the value in the answer to FLOOR, a page of one row."""
+    rows, kind = struct.unpack_from(">IB", page)
+    key_at, key_len = (8, 8) if kind == 1 else (10, int.from_bytes(page[8:10], "little"))
+    key, at = page[key_at : key_at + key_len], (key_at + key_len + 7) // 8 * 8
+    value_len = int.from_bytes(page[at + 4 : at + 8], "big")
+    if rows != 1 or at + 8 + value_len > len(page):
+        raise ValueError(f"{len(page)} bytes are no page of one row: is this a kv_store?")
+    return int.from_bytes(key, "little") if kind == 1 else key, page[at + 8 : at + 8 + value_len]
+
+
+def ask(server, questions):
+    """The answers to pairs of op and key, in their order."""
+    requests = b"".join(request(op, key) for op, key in questions)
+    if len(requests) <= 16384:
+        server.sendall(requests)
+    else:  # More than fits into the socket's buffer: send while the answers are read, or both sides wait for ever.
+        threading.Thread(target=server.sendall, args=[requests], daemon=True).start()
+    with server.makefile("rb") as stream:
+        return [read_answer(stream, op) for op, _ in questions]
+
+
+def main(path="", *keys):
+    if not keys:
+        raise ValueError(__doc__)
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(path)
+    about = ask(server, [(INFO, 0)])[0].decode().split("\n")
+    parse, show = (int, b"%d".__mod__) if "keys u64" in about else (str.encode, bytes)
+    questions = [(op, parse(key)) for key in keys for op in (GET, EXISTS, FLOOR)]
+    answers = ask(server, questions)
+    for (op, key), value in zip(questions, answers):
+        said = b"not found" if value is None else b"yes" if op == EXISTS else value
+        if op == FLOOR and value is not None:
+            below, value = only_row(value)
+            said = show(below) + b" " + value
+        sys.stdout.buffer.write(b"%s %s: %s\n" % ((b"get", b"exists", b"floor")[op], show(key), said))
+    return 1 if None in answers else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except (OSError, ValueError, LookupError, struct.error) as error:
+        print(f"lookup.py: {error}", file=sys.stderr)
+        sys.exit(2)
