@@ -9,17 +9,24 @@ def main(path="", *keys):
     if not keys:
         raise ValueError(__doc__)
     table = redis.Redis(unix_socket_path=path)
-    # One pipeline for all questions. Without a transaction, for there is no MULTI.
-    with table.pipeline(transaction=False) as pipeline:
-        for key in keys:
-            pipeline.get(key).exists(key).execute_command("ZKV.FLOOR", key)
-        answers = iter(pipeline.execute())
-    status = 0
+    answers = []
+    # redis-py reads no answer before all is sent, so that a batch must fit into the socket's buffer. There is no MULTI.
+    for start in range(0, len(keys), 256):
+        with table.pipeline(transaction=False) as pipeline:
+            for key in keys[start : start + 256]:
+                pipeline.get(key).exists(key).execute_command("ZKV.FLOOR", key)
+            answers += pipeline.execute()
+    answers = iter(answers)
+    missing = False
     for key, value, exists, row in zip(keys, answers, answers, answers):
-        said = b"not found" if value is None else value
-        below = b" ".join(row) if row else b"not found"
-        ...
-    return status
+        missing |= not exists
+        for name, said in [
+            ("get", b"not found" if value is None else value),
+            ("exists", b"yes" if exists else b"not found"),
+            ("floor", b" ".join(row) if row else b"not found"),
+        ]:
+            sys.stdout.buffer.write(f"{name} {key}: ".encode() + said + b"\n")
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+// Looks keys up in a Zero-KV server: go run . SOCKET KEY...; exit status 0 found, 1 not found, 2 error.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func check(err error) {
+	if err != nil && !errors.Is(err, redis.Nil) {
+		fmt.Fprintln(os.Stderr, "lookup:", err)
+		os.Exit(2)
+	}
+}
+
+func main() {
+	if len(os.Args) < 3 {
+		check(errors.New("usage: lookup SOCKET KEY..."))
+	}
+	ctx := context.Background()
+	table := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Args[1]})
+	status := 0
+	// go-redis reads no answer before all is sent: so many commands fit into the socket's buffer.
+	for batch := range slices.Chunk(os.Args[2:], 256) {
+		pipeline := table.Pipeline()
+		for _, key := range batch {
+			pipeline.Get(ctx, key)
+			pipeline.Exists(ctx, key)
+			pipeline.Do(ctx, "ZKV.FLOOR", key)
+		}
+		answers, err := pipeline.Exec(ctx) // the first error of any, which may be that a key is not found
+		check(err)
+		for i, key := range batch {
+			value, exists, floor := "not found", "not found", "not found"
+			if err := answers[3*i].Err(); err == nil {
+				value = answers[3*i].(*redis.StringCmd).Val()
+			}
+			if answers[3*i+1].(*redis.IntCmd).Val() == 1 {
+				exists = "yes"
+			} else {
+				status = 1
+			}
+			if row, err := answers[3*i+2].(*redis.Cmd).StringSlice(); err == nil {
+				floor = row[0] + " " + row[1]
+			}
+			fmt.Printf("get %s: %s\nexists %s: %s\nfloor %s: %s\n", key, value, key, exists, key, floor)
+		}
+	}
+	os.Exit(status)
+}
