@@ -213,7 +213,7 @@ impl<'p> Feed<'p> {
     ) -> Result<(), Stop> {
         let name = input.name().to_owned();
         let opened = match input.open()? {
-            Opened::Bytes(opened) => opened,
+            Opened::Bytes(opened) => *opened,
             Opened::Rows(fill) => return self.rows(fill, name, origins, progress),
         };
         let format = self.context.options.format.of(&name, opened.starts_with(PARQUET_MAGIC));

@@ -117,7 +117,7 @@ impl<'a> Input<'a> {
             }
         });
         match opened {
-            Ok((stream, head)) => Ok(Opened::Bytes(OpenInput { name, head, stream })),
+            Ok((stream, head)) => Ok(Opened::Bytes(Box::new(OpenInput { name, head, stream }))),
             Err(error) => Err(BakeError::Input { input: name, error }),
         }
     }
@@ -131,7 +131,7 @@ impl fmt::Debug for Input<'_> {
 
 /// An input that is about to be read.
 pub(super) enum Opened<'a> {
-    Bytes(OpenInput<'a>),
+    Bytes(Box<OpenInput<'a>>),
     Rows(FillRows<'a>),
 }
 

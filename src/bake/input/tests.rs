@@ -32,7 +32,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 /// Begins to read an input of bytes.
 fn open(input: Input<'_>) -> Result<OpenInput<'_>, BakeError> {
     match input.open()? {
-        Opened::Bytes(open) => Ok(open),
+        Opened::Bytes(open) => Ok(*open),
         Opened::Rows(_) => panic!("rows in memory"),
     }
 }
