@@ -3,7 +3,7 @@
 //! In: what fences have of their keys. Out: how many are below a bound. Each
 //! level has every sixteenth head of the level below it, so that a search looks
 //! at a few lines on each, and those of the upper levels stay in the processor's
-//! cache. It is made when a file is opened, and takes up half a byte for each
+//! cache. It takes up half a byte for each
 //! fence.
 
 use super::machine::prefetch;

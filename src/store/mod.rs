@@ -24,6 +24,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::OFlags;
 use thiserror::Error;
@@ -155,7 +156,8 @@ pub struct Store {
     typical_len_bytes: usize,
     /// What all keys begin with; nothing if they are numbers.
     common: Box<[u8]>,
-    directory: Directory,
+    /// Made when the file is opened, or when it is first needed.
+    directory: OnceLock<Directory>,
 }
 
 impl Store {
@@ -454,6 +456,11 @@ impl Store {
 
     fn fences(&self) -> &[Fence] {
         typed(self.section(&self.layout.fences))
+    }
+
+    #[inline]
+    fn directory(&self) -> &Directory {
+        self.directory.get_or_init(|| Directory::of(self.fences()))
     }
 
     pub(crate) fn record_align_bytes(&self) -> usize {

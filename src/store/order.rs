@@ -232,8 +232,8 @@ impl Store {
             Ordering::Equal => {}
         }
         let head = key.head(self.common.len());
-        let below = || self.directory.below(fences, head);
-        let not_above = || head.checked_add(1).map_or(fences.len(), |bound| self.directory.below(fences, bound));
+        let below = || self.directory().below(fences, head);
+        let not_above = || head.checked_add(1).map_or(fences.len(), |bound| self.directory().below(fences, bound));
         if self.key_kind() == KeyKind::U64 {
             return Ok(match side {
                 Side::Before => below(),

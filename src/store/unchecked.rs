@@ -4,15 +4,16 @@
 //! and, if all is well, a [`Store`]. It looks nothing up.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::blocks::Blocks;
-use super::directory::Directory;
 use super::map::Map;
 use super::memory::{self, OpenOptions, Verify};
 use super::{PREFETCH_MAX_BYTES, Store, StoreError, check};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
 use crate::format::header::{Layout, SectionKind};
+use crate::format::key::KeyKind;
 
 /// A baked file of which only the header has been read and checked: the first
 /// half of [`Store::open`], for programs that tell what a damaged file still
@@ -75,7 +76,7 @@ impl Unchecked {
         let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
         let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
         let blocks = Blocks::new((layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES));
-        let (common, directory) = (Box::default(), Directory::default());
+        let (common, directory) = (Box::default(), OnceLock::new());
         Ok(Unchecked { store: Store { map, layout, blocks, typical_len_bytes, common, directory }, path })
     }
 
@@ -102,19 +103,21 @@ impl Unchecked {
 
     /// Checks as much of the rest as is to be checked now.
     pub(super) fn check_as(self, verify: Verify) -> Result<Store, StoreError> {
-        let mut store = match verify {
+        let store = match verify {
             Verify::Full => self.check_by(&check::Plan::default(), &mut |_| ())?,
             Verify::Touch => self.check_with(check::index_and_ends)?,
         };
-        store.directory = Directory::of(store.fences());
+        store.directory();
         Ok(store)
     }
 
-    /// Believes the index, and checks records when they are first touched.
+    /// Believes the index, and checks records when they are first touched. Reads next to
+    /// nothing of the file.
     pub(super) fn trust_index(self) -> Result<Store, StoreError> {
-        let mut store = self.check_with(check::ends)?;
-        store.directory = Directory::of(store.fences());
-        Ok(store)
+        match self.store.key_kind() {
+            KeyKind::U64 => Ok(self.store),
+            KeyKind::Bytes => self.check_with(check::ends),
+        }
     }
 
     /// Checks the rest as a plan says. The store that is given lacks what lookups by order need.

@@ -33,7 +33,7 @@ const TRIES: u32 = 100;
 
 /// A connection over which tables are handed over.
 pub(super) struct Connection {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     /// The page that the server handed over first: it has only one.
     notice: Option<Arc<Notice>>,
 }
@@ -44,12 +44,12 @@ impl Connection {
         let io = |error| ClientError::Io { path: path.to_path_buf(), phase: Phase::Connect, error };
         stream.set_read_timeout(options.client.call_timeout).map_err(io)?;
         stream.set_write_timeout(options.client.call_timeout).map_err(io)?;
-        Ok(Connection { stream, notice: None })
+        Ok(Connection { stream: Arc::new(stream), notice: None })
     }
 
     /// What tells that the server is gone: nothing comes from it without being asked
     /// for.
-    pub(super) fn stream(&self) -> &UnixStream {
+    pub(super) fn stream(&self) -> &Arc<UnixStream> {
         &self.stream
     }
 
@@ -87,25 +87,29 @@ impl Connection {
     fn receive(&mut self, path: &Path) -> Result<(OpenHeader, File, File), ClientError> {
         let started = Instant::now();
         let failed = |phase, error| failed(path, phase, started.elapsed(), error);
-        self.stream.write_all(Request::new(Op::Open, 0).as_bytes()).map_err(|error| failed(Phase::Send, error))?;
+        (&*self.stream).write_all(Request::new(Op::Open, 0).as_bytes()).map_err(|error| failed(Phase::Send, error))?;
         let mut descriptors = Vec::new();
         let mut answer = [0; RESPONSE_HEADER_LEN_BYTES + OPEN_LEN_BYTES];
-        let (mut arrived_bytes, mut expected_bytes) = (0, RESPONSE_HEADER_LEN_BYTES);
-        while arrived_bytes < expected_bytes {
-            let room = &mut answer[arrived_bytes..expected_bytes];
+        let (mut arrived_bytes, mut is_announced) = (0, false);
+        while arrived_bytes < answer.len() {
+            let room = &mut answer[arrived_bytes..];
             let (len_bytes, is_cut) =
                 receive_some(&self.stream, room, &mut descriptors).map_err(|error| failed(Phase::Receive, error))?;
             if is_cut {
                 return Err(refused(path, "this process has no descriptors left: raise the limit (ulimit -n)"));
             }
             if len_bytes == 0 {
-                let part =
-                    if arrived_bytes < RESPONSE_HEADER_LEN_BYTES { AnswerPart::Header } else { AnswerPart::Value };
-                return Err(ClientError::Closed { path: path.to_path_buf(), part, arrived_bytes, expected_bytes });
+                let (part, before_bytes, expected_bytes) = match is_announced {
+                    true => (AnswerPart::Value, RESPONSE_HEADER_LEN_BYTES, OPEN_LEN_BYTES),
+                    false => (AnswerPart::Header, 0, RESPONSE_HEADER_LEN_BYTES),
+                };
+                let (path, arrived_bytes) = (path.to_path_buf(), arrived_bytes - before_bytes);
+                return Err(ClientError::Closed { path, part, arrived_bytes, expected_bytes });
             }
             arrived_bytes += len_bytes;
-            if arrived_bytes == RESPONSE_HEADER_LEN_BYTES && expected_bytes == arrived_bytes {
-                expected_bytes += announced(path, &answer)?;
+            if !is_announced && arrived_bytes >= RESPONSE_HEADER_LEN_BYTES {
+                check_announced(path, &answer)?;
+                is_announced = true;
             }
         }
         let (header, _) = OpenHeader::read_from_prefix(&answer[RESPONSE_HEADER_LEN_BYTES..]).expect("a checked length");
@@ -116,12 +120,12 @@ impl Connection {
     }
 }
 
-/// Length of the value behind a header.
-fn announced(path: &Path, answer: &[u8]) -> Result<usize, ClientError> {
+/// Whether a header announces the table.
+fn check_announced(path: &Path, answer: &[u8]) -> Result<(), ClientError> {
     let violation = |error: Violation| ClientError::Protocol { path: path.to_path_buf(), error };
     let (header, _) = ResponseHeader::read_from_prefix(answer).expect("as long as a header");
     match Announced::check(Op::Open, &header).map_err(violation)? {
-        Announced::Found { value_len_bytes } => Ok(value_len_bytes),
+        Announced::Found { .. } => Ok(()),
         _ => Err(refused(
             path,
             "the server does not hand its file over: it runs with --no-direct or --memory copy (--memory sealed is one \

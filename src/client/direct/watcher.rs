@@ -123,7 +123,7 @@ impl Shared {
             let updated = {
                 let mut connection = self.connection();
                 let updated = self.update(&mut connection);
-                let stream = connection.as_ref().and_then(|connection| connection.stream().try_clone().ok());
+                let stream = connection.as_ref().map(|connection| Arc::clone(connection.stream()));
                 updated.map(|()| stream)
             };
             pause = match &updated {
@@ -132,7 +132,7 @@ impl Shared {
             };
             // Behind a failed attempt, the next one has its time: however many lookups see that there is need of it.
             let wakers = if pause.is_none() { updated.ok().flatten() } else { None };
-            if !wait(door, wakers.as_ref(), pause.unwrap_or(LOOK_EVERY), pause.is_none()) {
+            if !wait(door, wakers.as_deref(), pause.unwrap_or(LOOK_EVERY), pause.is_none()) {
                 return;
             }
             self.is_rung.store(false, Ordering::Relaxed);
