@@ -25,6 +25,8 @@ use super::question::{
 };
 use super::retry::{Deadline, Retry};
 use super::socket::connect_now;
+#[cfg(feature = "pool")]
+use super::socket::is_quiet;
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 
@@ -35,7 +37,7 @@ const QUEUE_PAUSE: Duration = Duration::from_millis(2);
 ///
 /// It has the questions, time-outs, retries and errors of a [`Client`](super::Client),
 /// and asks one at a time: tasks that ask at once share an
-/// `AsyncPool`. A future that is dropped before its answer has come drops the
+/// `AsyncPool` (feature `pool`). A future that is dropped before its answer has come drops the
 /// connection, and the next call connects anew.
 ///
 /// # Example
@@ -77,9 +79,15 @@ impl AsyncClient {
     /// # Errors
     /// Those of [`AsyncClient::connect`].
     pub async fn connect_with(path: impl AsRef<Path>, options: &Options) -> Result<AsyncClient, ClientError> {
-        let (path, options) = (path.as_ref().to_path_buf(), options.clone());
-        let connection = Some(Connection::new(&path, &options, Deadline::after(None)).await?);
-        Ok(AsyncClient { path, options, connection })
+        let mut client = AsyncClient::unconnected(path.as_ref(), options);
+        client.connect_now().await?;
+        Ok(client)
+    }
+
+    /// Connects, at once or not at all.
+    pub(super) async fn connect_now(&mut self) -> Result<(), ClientError> {
+        self.connection = Some(Connection::new(&self.path, &self.options, Deadline::after(None)).await?);
+        Ok(())
     }
 
     /// The value of a key, or `None` if the key is not in the table.
@@ -321,6 +329,24 @@ impl AsyncClient {
         }))
         .await?;
         Ok(answer.expect("an exchange that ends well has one answer"))
+    }
+
+    /// One that connects when it is first asked.
+    pub(super) fn unconnected(path: &Path, options: &Options) -> Self {
+        AsyncClient { path: path.to_path_buf(), options: options.clone(), connection: None }
+    }
+
+    /// Whether it has a connection, which is then in step.
+    #[cfg(feature = "pool")]
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Drops a connection that the server has closed, or on which bytes came that
+    /// nobody asked for.
+    #[cfg(feature = "pool")]
+    pub(super) fn drop_if_closed(&mut self) {
+        self.connection.take_if(|connection| !is_quiet(&connection.stream));
     }
 
     /// Asks all of a batch, on a new connection if the one there is fails.

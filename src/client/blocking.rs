@@ -26,7 +26,7 @@ use super::question::{
 };
 use super::retry::{Deadline, Retry};
 use super::rows::Rows;
-use super::socket::{connect_within, set_timeout};
+use super::socket::{connect_within, is_quiet, set_timeout};
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 
@@ -88,7 +88,7 @@ impl Client {
     /// # Errors
     /// Those of [`Client::connect`].
     pub fn connect_with(path: impl AsRef<Path>, options: &Options) -> Result<Client, ClientError> {
-        let mut client = Client { path: path.as_ref().to_path_buf(), options: options.clone(), connection: None };
+        let mut client = Client::unconnected(path.as_ref(), options);
         client.connection = Some(Connection::new(&client.path, options, Deadline::after(None))?);
         Ok(client)
     }
@@ -403,6 +403,22 @@ impl Client {
             Ok(())
         }))?;
         Ok(answer.expect("an exchange that ends well has one answer"))
+    }
+
+    /// One that connects when it is first asked.
+    pub(super) fn unconnected(path: &Path, options: &Options) -> Self {
+        Client { path: path.to_path_buf(), options: options.clone(), connection: None }
+    }
+
+    /// Whether it has a connection, which is then in step.
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Drops a connection that the server has closed, or on which bytes came that
+    /// nobody asked for.
+    pub(super) fn drop_if_closed(&mut self) {
+        self.connection.take_if(|connection| !is_quiet(&connection.socket));
     }
 
     /// Asks all of a batch, on a new connection if the one there is fails.

@@ -147,6 +147,8 @@ pub enum Phase {
     Send,
     /// Waiting for an answer.
     Receive,
+    /// Waiting for a connection of a pool's, all of which were in use.
+    Turn,
 }
 
 impl fmt::Display for Phase {
@@ -155,6 +157,7 @@ impl fmt::Display for Phase {
             Phase::Connect => "connecting",
             Phase::Send => "sending requests",
             Phase::Receive => "waiting for an answer",
+            Phase::Turn => "waiting for a connection of the pool, all of which were in use",
         })
     }
 }

@@ -1,5 +1,6 @@
 //! How long a client waits, and how often it tries.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::protocol::native::VALUE_LEN_MAX_BYTES;
@@ -42,6 +43,36 @@ impl Default for Options {
             retries: 1,
             reconnect_timeout: Duration::from_secs(2),
             value_len_max_bytes: VALUE_LEN_MAX_BYTES,
+        }
+    }
+}
+
+/// How many connections a pool has, and how long one is waited for.
+///
+/// # Example
+/// ```no_run
+/// use zero_kv::client::{Pool, PoolOptions};
+///
+/// let options = PoolOptions { connections_max: 4.try_into()?, ..PoolOptions::default() };
+/// let pool = Pool::connect_with("/tmp/zero-kv.sock", &options)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Connections at most. They are made when they are needed. 8 unless told.
+    pub connections_max: NonZeroUsize,
+    /// How long one is waited for, if all are in use. 5 s unless told.
+    pub wait_timeout: Duration,
+    /// What each of them is like.
+    pub client: Options,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        PoolOptions {
+            connections_max: const { NonZeroUsize::new(8).unwrap() },
+            wait_timeout: Duration::from_secs(5),
+            client: Options::default(),
         }
     }
 }

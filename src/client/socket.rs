@@ -2,14 +2,14 @@
 //!
 //! In: a path and how long to wait. Out: a descriptor, or why there is none.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with};
 
 use super::error::{ClientError, Phase};
 use super::retry::Deadline;
@@ -50,6 +50,11 @@ pub(super) fn connect_now(path: &Path) -> Result<Option<OwnedFd>, ClientError> {
         Err(Errno::AGAIN) => Ok(None),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Whether a connection is open, and nothing has come on it.
+pub(super) fn is_quiet(socket: impl AsFd) -> bool {
+    recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(Errno::AGAIN)
 }
 
 /// The address that a path stands for: one that begins with an `@` is the abstract

@@ -13,6 +13,8 @@ mod cancel;
 #[cfg(feature = "cli")]
 mod hostile;
 mod pages;
+#[cfg(all(feature = "cli", feature = "pool"))]
+mod pools;
 #[cfg(feature = "cli")]
 mod restarts;
 #[cfg(feature = "cli")]
