@@ -11,6 +11,7 @@ use zero_kv::{LookupError, StoreError};
 import_exception!(zero_kv.errors, BakeFailed);
 import_exception!(zero_kv.errors, Closed);
 import_exception!(zero_kv.errors, Damaged);
+import_exception!(zero_kv.errors, DirectRefused);
 import_exception!(zero_kv.errors, KeyKind);
 import_exception!(zero_kv.errors, NotRunning);
 import_exception!(zero_kv.errors, ProtocolError);
@@ -53,6 +54,7 @@ pub(crate) fn of_client(error: &ClientError) -> PyErr {
         ClientError::TimedOut { .. } => TimedOut::new_err(message),
         ClientError::Closed { .. } => Closed::new_err(message),
         ClientError::Protocol { .. } => ProtocolError::new_err(message),
+        ClientError::Direct { .. } => DirectRefused::new_err(message),
         ClientError::KeyLen { .. } => PyValueError::new_err(message),
         ClientError::MixedKeys { .. } => KeyKind::new_err(message),
         ClientError::Io { error, .. } => of_io(error, message),

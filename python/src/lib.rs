@@ -1,14 +1,15 @@
 //! Zero-KV for Python: what of `zero_kv` is compiled.
 //!
 //! In: Python's objects. Out: Python's objects, and exceptions of `zero_kv.errors`.
-//! `key` and `errors` translate, `table` and `rows` look up in a file, `client` asks a
-//! server, `question` has the bytes for whoever asks by himself, `many` looks up many
-//! keys, `view` lends the mapping's memory to Python, `bake` makes files. Whatever
-//! waits, reads a file or goes through many rows does so while other threads of Python
-//! run.
+//! `key` and `errors` translate. `table` and `rows` look up in a file, `direct` in what
+//! a server hands over; `client` asks a server, `question` has the bytes for whoever
+//! asks in his own way. `many` is about many keys, `view` lends the mapping's memory to
+//! Python, `bake` makes files. Whatever waits, reads a file or goes through many rows
+//! does so while other threads of Python run.
 
 mod bake;
 mod client;
+mod direct;
 mod errors;
 mod key;
 mod many;
@@ -24,6 +25,8 @@ mod _native {
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
     use super::client::{Client, ClientRowIterator, ClientRows};
+    #[pymodule_export]
+    use super::direct::{Direct, forked};
     #[pymodule_export]
     use super::many::{fill_arrow, fill_fixed};
     #[pymodule_export]

@@ -121,35 +121,31 @@ impl<'py> Keys<'py> {
         })
     }
 
-    /// Looks all keys up and makes something of the values, while other threads of Python run.
-    fn look_up<'s, T: Send>(
-        &self,
-        py: Python<'py>,
-        table: &'s Store,
-        make: impl FnOnce(Vec<Option<&'s [u8]>>) -> T + Send,
-    ) -> PyResult<T> {
-        let made = match self {
+    /// Looks all keys up, while other threads of Python run.
+    fn look_up<'s>(&self, py: Python<'py>, table: &'s Store) -> Result<Vec<Option<&'s [u8]>>, PyErr> {
+        let values = match self {
             // No key is of no kind.
-            _ if self.len() == 0 => Ok(make(Vec::new())),
-            Keys::Numbers(numbers) => apart(py, numbers.len(), || find(table, numbers).map(make)),
+            _ if self.len() == 0 => Ok(Vec::new()),
+            Keys::Numbers(numbers) => apart(py, numbers.len(), || find(table, numbers)),
             _ => {
                 let slices = self.slices()?;
-                apart(py, slices.len(), || find(table, &slices).map(make))
+                apart(py, slices.len(), || find(table, &slices))
             }
         };
-        made.map_err(of_lookup)
+        values.map_err(of_lookup)
     }
 
     /// Asks a server for all keys, while other threads of Python run.
     fn fetch(&self, py: Python<'py>, client: &Client) -> PyResult<Fetched> {
         let mut fetched = Fetched { bytes: Vec::new(), places: Vec::with_capacity(self.len()) };
+        let numbers = if let Keys::Numbers(numbers) = self { Some(&numbers[..]) } else { None };
         let slices = self.slices()?;
         client.call(py, |client| {
             // A call that is made once more begins anew.
             let visit = |position, value: Option<&[u8]>| fetched.put(position, value);
-            match self {
-                Keys::Numbers(numbers) => client.get_many_with(numbers, visit),
-                _ => client.get_many_with(&slices, visit),
+            match numbers {
+                Some(numbers) => client.get_many_with(numbers, visit),
+                None => client.get_many_with(&slices, visit),
             }
         })?;
         Ok(fetched)
@@ -202,7 +198,10 @@ impl<'py> Source<'py> {
         make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
     ) -> PyResult<T> {
         match self {
-            Source::Table(table) => keys.look_up(py, &table.get().snapshot(), make),
+            Source::Table(table) => table.get().read(py, |table| {
+                let values = keys.look_up(py, table)?;
+                Ok(apart(py, keys.len(), || make(values)))
+            }),
             Source::Client(client) => {
                 let fetched = keys.fetch(py, client.get())?;
                 Ok(apart(py, keys.len(), || make(fetched.values())))
@@ -244,10 +243,7 @@ pub(crate) fn get_many<'py>(
     }
     let keys = Keys::of(keys)?;
     match source {
-        Source::Table(table) => {
-            let table = table.get().snapshot();
-            list(py, keys.look_up(py, &table, |values| values)?)
-        }
+        Source::Table(table) => table.get().read(py, |table| list(py, keys.look_up(py, table)?)),
         Source::Client(client) => list(py, keys.fetch(py, client.get())?.values()),
     }
 }

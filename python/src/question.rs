@@ -109,7 +109,7 @@ impl Part {
         Ok(match self {
             Part::Get(key) => {
                 let value = Get::new(key.as_key()).expect(CHECKED).read_borrowed(answer)?;
-                value.map(|value| PyBytes::new(py, value)).into_pyobject(py).map(|value| value.into_any().unbind())
+                Ok(value.map_or_else(|| py.None(), |value| PyBytes::new(py, value).into_any().unbind()))
             }
             Part::Exists(key) => {
                 let is_there = Exists::new(key.as_key()).expect(CHECKED).read(answer)?;

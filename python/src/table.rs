@@ -1,17 +1,20 @@
 //! A table as a mapping.
 //!
-//! In: a path, then keys. Out: values, copied or lent.
+//! In: a path, then keys. Out: values, copied or lent. That a file was changed in place
+//! while it was read is an exception, and never a wrong byte.
 
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
+use zero_kv::client;
 use zero_kv::store::{self, Memory as Held, OpenOptions, Verify};
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
+use crate::direct::Served;
 use crate::errors::{of_lookup, of_store};
 use crate::key::{key_of, missing, prefix_bytes, to_python};
 use crate::many::{self, Source};
@@ -20,52 +23,82 @@ use crate::view::Memory;
 
 /// A table that stays as it is as long as anybody has it.
 #[derive(Clone)]
-pub(crate) struct Snapshot(Arc<Store>);
+pub(crate) enum Snapshot {
+    /// Of a file that was opened.
+    File(Arc<Store>),
+    /// Of one that a server handed over.
+    Served(client::Snapshot),
+}
 
 impl Deref for Snapshot {
     type Target = Store;
 
     #[inline]
     fn deref(&self) -> &Store {
-        &self.0
+        match self {
+            Snapshot::File(table) => table,
+            Snapshot::Served(table) => table,
+        }
     }
 }
 
+impl Snapshot {
+    /// Reads, and makes sure that nobody changed the file meanwhile.
+    fn read<T>(&self, read: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
+        let epoch = self.epoch();
+        let made = read(self)?;
+        let is_unchanged = match self {
+            Snapshot::File(table) => table.is_unchanged_since(epoch),
+            Snapshot::Served(table) => table.is_unchanged(),
+        };
+        if is_unchanged { Ok(made) } else { Err(of_lookup(LookupError::Damaged)) }
+    }
+}
+
+/// Where a table comes from.
+pub(crate) enum Origin {
+    /// One table, whose path is that of its file or of the server that handed it over.
+    Fixed {
+        table: Snapshot,
+        path: PathBuf,
+        opened: Option<Opened>,
+    },
+    Server(Served),
+}
+
 /// How a file was opened, to open it again in another process.
-#[derive(Clone)]
-struct Opened {
-    path: PathBuf,
+pub(crate) struct Opened {
     verify: String,
     memory: String,
 }
 
-#[pyclass(frozen, mapping, module = "zero_kv")]
-pub(crate) struct Table {
-    table: Snapshot,
-    opened: Opened,
-}
+#[pyclass(frozen, mapping, subclass, module = "zero_kv")]
+pub(crate) struct Table(pub(crate) Origin);
 
 #[pyfunction]
 #[pyo3(signature = (path, *, verify = "full", memory = "map"))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) -> PyResult<Table> {
-    let options = OpenOptions {
-        verify: match verify {
-            "full" => Verify::Full,
-            "touch" => Verify::Touch,
-            _ => return Err(unknown("verify", verify, "\"full\" or \"touch\"")),
-        },
-        memory: match memory {
-            "map" => Held::Map,
-            "copy" => Held::Copy,
-            _ => return Err(unknown("memory", memory, "\"map\" or \"copy\"")),
-        },
-        ..OpenOptions::default()
+    let verified = match verify {
+        "full" => Verify::Full,
+        "touch" => Verify::Touch,
+        _ => return Err(unknown("verify", verify, "\"full\" or \"touch\"")),
     };
+    let options = OpenOptions { verify: verified, memory: held(memory)?, ..OpenOptions::default() };
     // A file that is cut off is an exception then, and not the end of the process.
     store::survive_bus_errors()?;
     let opened = py.detach(|| Store::open_with(&path, &options, &mut |_| ()));
-    let table = Snapshot(Arc::new(opened.map_err(|error| of_store(&error))?));
-    Ok(Table { table, opened: Opened { path, verify: verify.to_owned(), memory: memory.to_owned() } })
+    let table = Snapshot::File(Arc::new(opened.map_err(|error| of_store(&error))?));
+    let opened = Some(Opened { verify: verify.to_owned(), memory: memory.to_owned() });
+    Ok(Table(Origin::Fixed { table, path, opened }))
+}
+
+/// Where the bytes of a table are to lie.
+pub(crate) fn held(memory: &str) -> PyResult<Held> {
+    match memory {
+        "map" => Ok(Held::Map),
+        "copy" => Ok(Held::Copy),
+        _ => Err(unknown("memory", memory, "\"map\" or \"copy\"")),
+    }
 }
 
 pub(crate) fn unknown(argument: &str, found: &str, expected: &str) -> PyErr {
@@ -74,20 +107,41 @@ pub(crate) fn unknown(argument: &str, found: &str, expected: &str) -> PyErr {
 
 impl Table {
     /// The table as it is now.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.table.clone()
+    pub(crate) fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        match &self.0 {
+            Origin::Fixed { table, .. } => Ok(table.clone()),
+            Origin::Server(served) => Ok(Snapshot::Served(served.direct(py)?.snapshot())),
+        }
     }
 
-    fn rows(&self, range: Range<'_>, shows: Shows) -> PyResult<Rows> {
-        Rows::of(self.snapshot(), range, shows).map_err(of_lookup)
+    /// Reads of the table as it is now.
+    #[inline]
+    pub(crate) fn read<T>(&self, py: Python<'_>, read: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
+        match &self.0 {
+            Origin::Fixed { table, .. } => table.read(read),
+            Origin::Server(_) => self.snapshot(py)?.read(read),
+        }
+    }
+
+    /// The value of a key.
+    #[inline]
+    fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let (py, asked) = (key.py(), key_of(key)?);
+        self.read(py, |table| {
+            let value = table.get(asked).map_err(of_lookup)?;
+            Ok(value.map(|value| PyBytes::new(py, value)))
+        })
+    }
+
+    fn rows(&self, py: Python<'_>, range: Range<'_>, shows: Shows) -> PyResult<Rows> {
+        Rows::of(self.snapshot(py)?, range, shows).map_err(of_lookup)
     }
 }
 
 #[pymethods]
 impl Table {
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let value = self.table.get(key_of(key)?).map_err(of_lookup)?;
-        value.map(|value| PyBytes::new(key.py(), value)).ok_or_else(|| missing(key))
+        self.value(key)?.ok_or_else(|| missing(key))
     }
 
     #[pyo3(signature = (key, default = None, /))]
@@ -96,69 +150,71 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let value = self.table.get(key_of(key)?).map_err(of_lookup)?;
-        Ok(value.map(|value| PyBytes::new(key.py(), value).into_any()).or(default))
+        Ok(self.value(key)?.map(Bound::into_any).or(default))
     }
 
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
-        let asked = key_of(key)?;
-        let value = Memory::of_value(self.snapshot(), |table| table.get(asked)).map_err(of_lookup)?;
-        value.ok_or_else(|| missing(key))?.into_view(key.py())
+        let (py, asked) = (key.py(), key_of(key)?);
+        let value = Memory::of_value(self.snapshot(py)?, |table| table.get(asked)).map_err(of_lookup)?;
+        value.ok_or_else(|| missing(key))?.into_view(py)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.table.contains(key_of(key)?).map_err(of_lookup)
+        let asked = key_of(key)?;
+        self.read(key.py(), |table| table.contains(asked).map_err(of_lookup))
     }
 
-    fn __len__(&self) -> usize {
-        self.table.len()
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.snapshot(py)?.len())
     }
 
-    fn __iter__(&self) -> PyResult<RowIterator> {
-        Ok(self.rows(Range::ALL, Shows::Keys)?.iterate(false))
+    fn __iter__(&self, py: Python<'_>) -> PyResult<RowIterator> {
+        Ok(self.rows(py, Range::ALL, Shows::Keys)?.iterate(false))
     }
 
-    fn __reversed__(&self) -> PyResult<RowIterator> {
-        Ok(self.rows(Range::ALL, Shows::Keys)?.iterate(true))
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<RowIterator> {
+        Ok(self.rows(py, Range::ALL, Shows::Keys)?.iterate(true))
     }
 
-    fn keys(&self) -> PyResult<Rows> {
-        self.rows(Range::ALL, Shows::Keys)
+    fn keys(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, Range::ALL, Shows::Keys)
     }
 
-    fn values(&self) -> PyResult<Rows> {
-        self.rows(Range::ALL, Shows::Values)
+    fn values(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, Range::ALL, Shows::Values)
     }
 
-    fn items(&self) -> PyResult<Rows> {
-        self.rows(Range::ALL, Shows::Both)
+    fn items(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, Range::ALL, Shows::Both)
     }
 
     #[pyo3(signature = (start = None, end = None))]
-    fn range(&self, start: Option<Bound<'_, PyAny>>, end: Option<Bound<'_, PyAny>>) -> PyResult<Rows> {
+    fn range(&self, py: Python<'_>, start: Option<Bound<'_, PyAny>>, end: Option<Bound<'_, PyAny>>) -> PyResult<Rows> {
         let start = start.as_ref().map(key_of).transpose()?;
         let end = end.as_ref().map(key_of).transpose()?;
-        self.rows(Range::Between(start, end), Shows::Both)
+        self.rows(py, Range::Between(start, end), Shows::Both)
     }
 
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        self.rows(Range::Prefix(prefix_bytes(prefix)?), Shows::Both)
+        self.rows(prefix.py(), Range::Prefix(prefix_bytes(prefix)?), Shows::Both)
     }
 
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(key.py(), self.table.floor(key_of(key)?))
+        let (py, asked) = (key.py(), key_of(key)?);
+        self.read(py, |table| row(py, table.floor(asked)))
     }
 
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(key.py(), self.table.ceiling(key_of(key)?))
+        let (py, asked) = (key.py(), key_of(key)?);
+        self.read(py, |table| row(py, table.ceiling(asked)))
     }
 
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.table.first())
+        self.read(py, |table| row(py, table.first()))
     }
 
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.table.last())
+        self.read(py, |table| row(py, table.last()))
     }
 
     #[pyo3(signature = (keys, *, dtype = None))]
@@ -171,31 +227,41 @@ impl Table {
     }
 
     #[getter]
-    fn key_kind(&self) -> &'static str {
-        kind_name(self.table.key_kind())
+    fn key_kind(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(kind_name(self.snapshot(py)?.key_kind()))
     }
 
     #[getter]
-    fn digest(&self) -> String {
-        format!("{:032x}", self.table.digest())
+    fn digest(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("{:032x}", self.snapshot(py)?.digest()))
     }
 
     #[getter]
-    fn file_len_bytes(&self) -> u64 {
-        self.table.file_len_bytes()
+    fn file_len_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.snapshot(py)?.file_len_bytes())
     }
 
-    fn __repr__(&self) -> String {
-        let (rows, kind) = (self.table.len(), kind_name(self.table.key_kind()));
-        format!("<zero_kv.Table {:?}, {rows} rows, keys {kind}>", self.opened.path)
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let table = self.snapshot(py)?;
+        let (name, path) = match &self.0 {
+            Origin::Fixed { path, .. } => ("Table", path.as_path()),
+            Origin::Server(served) => ("Direct", served.path()),
+        };
+        Ok(format!("<zero_kv.{name} {path:?}, {} rows, keys {}>", table.len(), kind_name(table.key_kind())))
     }
 
     /// Tables are handed to other processes by their path.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let Opened { path, verify, memory } = &self.opened;
-        let reopen = py.import("zero_kv")?.getattr("_reopen")?;
-        let path = std::path::absolute(path)?;
-        (reopen, (path, verify, memory)).into_pyobject(py)
+        let again = |name: &str| py.import("zero_kv")?.getattr(name);
+        match &self.0 {
+            Origin::Fixed { path, opened: Some(Opened { verify, memory }), .. } => {
+                (again("_reopen")?, (std::path::absolute(path)?, verify, memory)).into_pyobject(py)
+            }
+            Origin::Fixed { .. } => {
+                Err(PyTypeError::new_err("a snapshot of a Direct stays in its process: hand the Direct over"))
+            }
+            Origin::Server(served) => (again("_redirect")?, served.arguments()).into_pyobject(py),
+        }
     }
 }
 

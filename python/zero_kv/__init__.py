@@ -1,14 +1,23 @@
 """Zero-KV: read-only lookup tables, shared by all processes of a machine.
 
-`bake` makes a table of rows, `open` looks up in its file.
+`bake` makes a table of rows, and `open` looks up in its file. Where a server serves it, `Client` and `AsyncClient` ask
+the server, and `Direct` looks up in the served table itself, in this process; both follow when a new table is baked.
 """
 
+import os as _os
+from collections.abc import Mapping as _Mapping
+from typing import Any as _Any
+from typing import Literal as _Literal
+
+from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
-from zero_kv._native import Report, Rows, Table, open
+from zero_kv._native import Client, ClientRows, Direct, Report, Rows, Table, open
+from zero_kv._native import forked as _forked
 from zero_kv.errors import (
     BakeFailed,
     Closed,
     Damaged,
+    DirectRefused,
     Error,
     KeyKind,
     NotRunning,
@@ -19,9 +28,14 @@ from zero_kv.errors import (
 )
 
 __all__ = [
+    "AsyncClient",
     "BakeFailed",
+    "Client",
+    "ClientRows",
     "Closed",
     "Damaged",
+    "Direct",
+    "DirectRefused",
     "Error",
     "KeyKind",
     "NotRunning",
@@ -37,5 +51,20 @@ __all__ = [
 ]
 
 
-def _reopen(path: str, verify: str, memory: str) -> Table:
-    return open(path, verify=verify, memory=memory)  # type: ignore[arg-type]
+_Mapping.register(Table)
+_os.register_at_fork(after_in_child=_forked)
+
+
+def _reopen(path: str, verify: _Literal["full", "touch"], memory: _Literal["map", "copy"]) -> Table:
+    """A table that comes from another process."""
+    return open(path, verify=verify, memory=memory)
+
+
+def _redirect(path: str, memory: _Literal["map", "copy"], connect_timeout: float, timeout: float | None) -> Direct:
+    """A Direct that comes from another process."""
+    return Direct(path, memory=memory, connect_timeout=connect_timeout, timeout=timeout)
+
+
+def _reconnect(path: str, options: dict[str, _Any]) -> Client:
+    """A client that comes from another process."""
+    return Client(path, **options)

@@ -25,6 +25,10 @@ class Refused(Error, ConnectionError):
     """The server is there, and this client may not ask it."""
 
 
+class DirectRefused(Refused):
+    """The server does not hand its table over, or what it hands over cannot be looked up in."""
+
+
 class TimedOut(Error, TimeoutError):
     """Connecting or a call took longer than it may."""
 
