@@ -1,6 +1,7 @@
 // Looks keys up in a Zero-KV server: ./lookup SOCKET KEY...; exit status 0 found, 1 not found, 2 error.
 #include <endian.h>
 #include <err.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +38,7 @@ static void *answer(FILE *in, uint32_t op, uint32_t *len) {
     return value;
 }
 
-// Prints the key and the value in the answer to FLOOR, a page of one row.
-static void print_row(const char *page, size_t len) {
+static void print_row(const char *page, size_t len) {  // a page of one row, the answer to FLOOR
     int is_number = len >= 24 && page[4] == 1;
     size_t key_len = len < 24 ? len : is_number ? 6 : le16toh(*(uint16_t *)(page + 8)), value_len;
     size_t value_at = (10 + key_len + 7) / 8 * 8 + 8;
@@ -62,8 +62,8 @@ int main(int argc, char **argv) {
     for (int asked = 0, answered = 0, all = 3 * (argc - 2); answered < all;) {
         for (size_t unread = 0; asked < all && unread < 16384; asked++) {  // So much fits into the socket's buffer.
             char *key = argv[2 + asked / 3];
-            uint64_t number = htobe64(strtoull(key, &end, 10));
-            if (kind != LONG && (*end || *key == '-')) errx(2, "%s: this table's keys are numbers", key);
+            uint64_t number = (errno = 0, htobe64(strtoull(key, &end, 10)));
+            if (kind != LONG && (errno || *end || *key == '-')) errx(2, "%s: this table's keys are numbers", key);
             unread += ask(out, kind | asked % 3, kind == LONG ? (void *)key : &number, kind == LONG ? strlen(key) : 8);
         }
         for (fflush(out); answered < asked; answered++) {

@@ -1,0 +1,163 @@
+//! The programs of `examples/native` and `examples/redis`: each is built as its head
+//! says, and looks keys up as the model does. Tools that are missing are skipped.
+
+#![cfg(feature = "cli")]
+
+#[path = "../clients/mod.rs"]
+mod clients;
+#[path = "../common/mod.rs"]
+mod common;
+
+mod answering;
+mod tools;
+mod vectors;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Server, random};
+use tools::Program;
+use zero_kv::bake::{self, Keys, Options};
+
+const SEED: u64 = 7;
+
+/// A key as it is written on a command line, and its value.
+type Row = (String, Vec<u8>);
+
+/// What a program says about these keys. The rows are in the order of their table.
+fn expected(rows: &[Row], keys: &[String], is_below: impl Fn(&str, &str) -> bool) -> Vec<u8> {
+    let values: BTreeMap<&str, &[u8]> = rows.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    let mut lines = Vec::new();
+    for key in keys {
+        let value = values.get(&key[..]).copied();
+        let at = rows.partition_point(|(row, _)| row == key || is_below(row, key));
+        let floor = at.checked_sub(1).map(|at| [rows[at].0.as_bytes(), b" ", &rows[at].1].concat());
+        let lines_of_key = [
+            ("get", value.unwrap_or(b"not found")),
+            ("exists", value.map_or(&b"not found"[..], |_| b"yes")),
+            ("floor", floor.as_deref().unwrap_or(b"not found")),
+        ];
+        for (name, said) in lines_of_key {
+            lines.extend([name.as_bytes(), b" ", key.as_bytes(), b": ", said, b"\n"].concat());
+        }
+    }
+    lines
+}
+
+/// A running server of these rows, and a folder that it is in.
+fn serve(rows: &[Row], keys: Keys) -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
+    let mut options = Options::default();
+    options.keys = keys;
+    let quoted = |(key, value): &Row| [key.as_bytes(), b",\"", value, b"\"\n"].concat();
+    let csv: Vec<u8> = rows.iter().flat_map(quoted).collect();
+    bake::bake_csv(&csv[..], &db, &options, &mut |_| ()).unwrap();
+    (Server::start(&db, &socket), folder)
+}
+
+/// Runs a program, and compares what it says and its exit status with what is expected.
+#[track_caller]
+fn assert_says(program: &Program, socket: &Path, keys: &[String], expected: &[u8], status: i32) {
+    let output = program.command().arg(socket).args(keys).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{program:?}: {error}");
+    let at = output.stdout.iter().zip(expected).position(|(found, expected)| found != expected);
+    let at = at.unwrap_or(output.stdout.len().min(expected.len()));
+    let around = |bytes: &[u8]| bytes[at.saturating_sub(40).min(bytes.len())..bytes.len().min(at + 40)].to_vec();
+    let (found, wanted) = (around(&output.stdout), around(expected));
+    assert!(output.stdout == expected, "{program:?}: {:?}, not {:?}", found.escape_ascii(), wanted.escape_ascii());
+}
+
+fn numbers() -> Vec<Row> {
+    let mut next = random(SEED);
+    let mut keys: Vec<u64> = (0..500).map(|_| next() >> (next() % 60)).chain([7, 10, u64::MAX]).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    // Empty values are among them.
+    keys.iter().map(|key| (key.to_string(), vec![b'v'; (key % 300) as usize])).collect()
+}
+
+fn strings() -> Vec<Row> {
+    let mut next = random(SEED);
+    let word = |number: u64| "abcdefgh"[..(number % 8 + 1) as usize].repeat((number % 5 + 1) as usize);
+    let mut rows: Vec<String> = (0..500).map(|_| format!("{}{}", word(next()), next() % 100)).collect();
+    rows.extend(["7".to_owned(), "été".to_owned(), "k".repeat(65_535)]);
+    rows.sort_unstable();
+    rows.dedup();
+    // An empty one among the values, and line ends in them.
+    let value = |i: usize, key: &str| if i % 9 == 0 { Vec::new() } else { format!("{}\nbytes", key.len()).into() };
+    rows.iter().enumerate().map(|(i, key)| (key.clone(), value(i, key))).collect()
+}
+
+#[test]
+fn every_program_looks_numbers_up() {
+    println!("seed {SEED}");
+    let rows = numbers();
+    let (_server, folder) = serve(&rows, Keys::U64);
+    let socket = folder.path().join("s.sock");
+    let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
+    let there = ["7".to_owned(), rows[3].0.clone()];
+    let missing = ["0".to_owned(), "8".to_owned(), (u64::MAX - 1).to_string(), u64::MAX.to_string()];
+    for program in tools::programs() {
+        assert_says(program, &socket, &there, &expected(&rows, &there, is_below), 0);
+        assert_says(program, &socket, &missing, &expected(&rows, &missing, is_below), 1);
+        for refused in [&["x"][..], &["-1"], &["18446744073709551616"], &[]] {
+            let output = program.command().arg(&socket).args(refused).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{program:?} {refused:?}");
+            assert!(!output.stderr.is_empty(), "{program:?} {refused:?} says what went wrong");
+        }
+    }
+}
+
+#[test]
+fn every_program_looks_bytes_up() {
+    println!("seed {SEED}");
+    let rows = strings();
+    let (_server, folder) = serve(&rows, Keys::Bytes);
+    let socket = folder.path().join("s.sock");
+    let keys = [rows[4].0.clone(), "été".into(), "7".into(), "zz".into(), "-".into(), "k".repeat(65_535)];
+    for program in tools::programs().iter().filter(|program| program.speaks_bytes) {
+        assert_says(program, &socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
+    }
+}
+
+/// More requests than a socket holds, with longer answers: whoever sends them all before
+/// it reads waits for ever.
+#[test]
+fn no_program_waits_for_ever_in_a_long_pipeline() {
+    let rows: Vec<Row> = (0..20_000).map(|key| (key.to_string(), vec![b'v'; 100])).collect();
+    let (_server, folder) = serve(&rows, Keys::U64);
+    let socket = folder.path().join("s.sock");
+    let keys: Vec<String> = rows.iter().map(|(key, _)| key.clone()).collect();
+    let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
+    let expected = expected(&rows, &keys, is_below);
+    for program in tools::programs() {
+        assert_says(program, &socket, &keys, &expected, 0);
+    }
+}
+
+#[test]
+fn every_program_says_that_there_is_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    for program in tools::programs() {
+        let output = program.command().arg(folder.path().join("s.sock")).arg("7").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{program:?}");
+        assert!(!output.stderr.is_empty(), "{program:?} says what went wrong");
+    }
+}
+
+#[test]
+fn no_program_is_longer_than_79_lines() {
+    for program in tools::SOURCES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(program);
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines < 80, "{program} has {lines} lines");
+    }
+}
+
+/// What the tools write of themselves.
+fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
