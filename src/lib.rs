@@ -69,7 +69,15 @@ pub const DEFAULT_FILE: &str = "storage.db";
 /// Where the binaries serve and look for a server, unless they are told.
 pub const DEFAULT_SOCKET: &str = "/tmp/zero-kv.sock";
 
-/// Holds the README's program to the library.
+/// Holds the programs of documents to the library.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/cookbook/ip-to-country.md")]
+    struct IpToCountry;
+    #[doc = include_str!("../docs/cookbook/features.md")]
+    struct Features;
+    #[doc = include_str!("../docs/cookbook/configuration.md")]
+    struct Configuration;
+}

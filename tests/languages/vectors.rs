@@ -27,10 +27,11 @@ fn bytes(digits: &Value) -> Vec<u8> {
 
 /// A key as it is written on a command line, if it can be.
 fn argument(key: &Value, numbers: bool) -> Option<String> {
-    match numbers {
-        true => Some(key.as_str()?.to_owned()),
-        false => String::from_utf8(bytes(key)).ok().filter(|key| !key.is_empty() && !key.contains('\0')),
+    let written = key.as_str()?;
+    if numbers {
+        return Some(written.to_owned());
     }
+    String::from_utf8(bytes(key)).ok().filter(|key| !key.is_empty() && !key.contains('\0'))
 }
 
 /// What a program says of the answer.

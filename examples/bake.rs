@@ -1,0 +1,17 @@
+//! Bakes rows that a program has in memory: `cargo run --example bake -- squares.db`.
+//!
+//! It says how many rows the file has. A file of that name is replaced whole, or not at
+//! all, while others read it.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use zero_kv::bake::{self, Options};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let file = std::env::args_os().nth(1).map(PathBuf::from).ok_or("usage: bake FILE")?;
+    let rows = (0..100_000_u64).map(|number| (number, (number * number).to_string()));
+    let report = bake::bake_rows(rows, &file, &Options::default(), &mut |_| ())?;
+    println!("{}: {} rows, {} bytes", file.display(), report.rows, report.file_len_bytes);
+    Ok(())
+}

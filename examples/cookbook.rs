@@ -1,0 +1,142 @@
+//! The figures of `docs/cookbook`: `cargo run --release --example cookbook`, in the repository.
+//!
+//! For each of its pages in Rust a line or two, of what one thread does with the page's
+//! table on this machine: the median of five rounds.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use zero_kv::Store;
+use zero_kv::bake::{self, Keys, Options};
+use zero_kv::client::Client;
+use zero_kv::server::{Config, Server};
+
+const LOOKUPS: usize = 1_000_000;
+const BATCH: usize = 256;
+const WIDTH: usize = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    ip_to_country(&folder.path().join("ip-ranges.db"))?;
+    features(&folder.path().join("features.db"))?;
+    configuration(&folder.path().join("settings.db"), &folder.path().join("s.sock"))
+}
+
+/// Nanoseconds for each of so many, as the median of five rounds.
+fn each_ns(count: usize, mut round: impl FnMut()) -> f64 {
+    let mut rounds: Vec<Duration> = (0..5)
+        .map(|_| {
+            let started = Instant::now();
+            round();
+            started.elapsed()
+        })
+        .collect();
+    rounds.sort_unstable();
+    rounds[2].as_secs_f64() * 1e9 / count as f64
+}
+
+/// Numbers that look random (SplitMix64), below a limit.
+fn random(limit: u64) -> impl FnMut() -> u64 {
+    let mut state = 1_u64;
+    move || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+fn ip_to_country(file: &Path) -> Result<(), Box<dyn Error>> {
+    let rows = std::fs::File::open("datasets/ip-ranges.csv")?;
+    bake::bake_csv(rows, file, &Options::default(), &mut |_| ())?;
+    let ranges = Store::open(file)?;
+    let (first, last) = (ranges.first()?.ok_or("no ranges")?.0, ranges.last()?.ok_or("no ranges")?.0);
+    let (first, last) = (first.as_u64().ok_or("numbers")?, last.as_u64().ok_or("numbers")?);
+    let mut next = random(last - first);
+    let addresses: Vec<u64> = (0..LOOKUPS).map(|_| first + next()).collect();
+    let is_in_range = |address: u64| {
+        let value = ranges.floor(address).ok()??.1;
+        let (last, _country) = std::str::from_utf8(value).ok()?.split_once(',')?;
+        (address <= last.parse().ok()?).then_some(())
+    };
+    let found = addresses.iter().filter(|address| is_in_range(**address).is_some()).count();
+    let ns = each_ns(LOOKUPS, || {
+        addresses.iter().for_each(|address| {
+            black_box(is_in_range(*address));
+        });
+    });
+    println!("ip-to-country: {ns:.0} ns an address, {found} of {LOOKUPS} in one of {} ranges", ranges.len());
+    Ok(())
+}
+
+fn features(file: &Path) -> Result<(), Box<dyn Error>> {
+    let items = 100_000;
+    let rows = (0..items).map(|item| (item, [item as f32; WIDTH].map(f32::to_le_bytes).concat()));
+    bake::bake_rows(rows, file, &Options::default(), &mut |_| ())?;
+    let table = Store::open(file)?;
+    let mut next = random(items);
+    let asked: Vec<u64> = (0..LOOKUPS).map(|_| next()).collect();
+    let mut matrix = vec![0_f32; BATCH * WIDTH];
+    let mut fill = |items: &[u64]| {
+        table.get_many(items, |position, value| {
+            let row = &mut matrix[position * WIDTH..(position + 1) * WIDTH];
+            for (cell, bytes) in row.iter_mut().zip(value.unwrap_or_default().as_chunks().0) {
+                *cell = f32::from_le_bytes(*bytes);
+            }
+        })
+    };
+    let ns = each_ns(LOOKUPS, || asked.chunks(BATCH).for_each(|items| fill(items).expect("a good file")));
+    let mb = std::fs::metadata(file)?.len() as f64 / 1e6;
+    println!("features: {ns:.0} ns a vector of {WIDTH} float32, by {BATCH}; {items} of them in {mb:.1} MB");
+    let ns = each_ns(LOOKUPS, || asked.iter().for_each(|item| fill(&[*item]).expect("a good file")));
+    println!("features: {ns:.0} ns a vector, one after the other");
+    Ok(())
+}
+
+fn configuration(file: &Path, socket: &Path) -> Result<(), Box<dyn Error>> {
+    let mut options = Options::default();
+    options.keys = Keys::Bytes;
+    let names: Vec<String> = (0..1000).map(|setting| format!("setting.{setting}")).collect();
+    let bake = |value: &str| bake::bake_rows(names.iter().map(|name| (name, value)), file, &options, &mut |_| ());
+    bake("1")?;
+    let server = Server::bind(file, &Config { socket: socket.to_path_buf(), ..Config::default() })?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run(async { stopped.await.unwrap_or_default() }));
+        let direct = Client::connect(socket)?.direct()?;
+        let ns = each_ns(LOOKUPS, || (0..LOOKUPS).for_each(|_| drop(black_box(direct.snapshot()))));
+        println!("configuration: {ns:.0} ns a snapshot");
+        let table = direct.snapshot();
+        let ns = each_ns(LOOKUPS, || {
+            (0..LOOKUPS).for_each(|i| {
+                black_box(table.get(&names[i % names.len()]).expect("a good file"));
+            });
+        });
+        println!("configuration: {ns:.0} ns a setting, of {}", table.len());
+
+        let mut seen: Vec<Duration> = Vec::new();
+        for round in 0..21 {
+            let before = direct.generation();
+            bake(&round.to_string())?;
+            let baked = Instant::now();
+            while direct.snapshot().generation() == before {
+                std::thread::yield_now();
+            }
+            seen.push(baked.elapsed());
+        }
+        seen.sort_unstable();
+        println!(
+            "configuration: {:.1} ms from the end of a bake until it is seen, at most {:.1}",
+            ms(seen[10]),
+            ms(seen[20])
+        );
+        drop(stop);
+        Ok(())
+    })
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,26 @@
+//! Serves a file from within a program: `cargo run --example serve -- squares.db /tmp/squares.sock`.
+//!
+//! It says where it serves, answers `client` and all other clients, and stops at the end
+//! of its input (Ctrl-D). A new file of that name is served as soon as it is there.
+
+use std::error::Error;
+use std::io::Read;
+
+use tokio::sync::oneshot;
+use zero_kv::server::{Config, Server};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(file), Some(socket)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: serve FILE SOCKET".into());
+    };
+    let server = Server::bind(file, &Config { socket: socket.clone().into(), ..Config::default() })?;
+    println!("serving on {}", socket.display());
+    let (stop, stopped) = oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = stop.send(());
+    });
+    server.run(async { stopped.await.unwrap_or_default() })?;
+    Ok(())
+}
