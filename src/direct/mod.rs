@@ -29,6 +29,11 @@ const FLAGS: u64 = LEASED | CHANGED;
 const GENERATION: u64 = u32::MAX as u64;
 
 impl State {
+    /// What a client says that it has: the word without its flags.
+    pub(crate) fn known(self) -> u64 {
+        self.0 & !FLAGS
+    }
+
     /// Whether this is about the generation with a number.
     pub(crate) fn is_of(self, generation: u64) -> bool {
         (self.0 ^ generation) & GENERATION == 0

@@ -6,9 +6,11 @@
 
 use std::fs::File;
 use std::io;
-#[cfg(feature = "server")]
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(feature = "server")]
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "server")]
+use std::task::Waker;
 
 use memmap2::{MmapOptions, MmapRaw};
 #[cfg(feature = "server")]
@@ -53,6 +55,8 @@ struct Shared {
     page: Page,
     /// Only to read, and opened by itself: what is handed to others.
     file: File,
+    /// Who wait until something has become of what is served.
+    waiting: Mutex<Vec<Waker>>,
 }
 
 #[cfg(feature = "server")]
@@ -68,7 +72,8 @@ impl Board {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
-        Ok(Board(Arc::new(Shared { page, file: crate::store::reopened(&file)? })))
+        let (file, waiting) = (crate::store::reopened(&file)?, Mutex::default());
+        Ok(Board(Arc::new(Shared { page, file, waiting })))
     }
 
     /// What other processes read it by.
@@ -95,7 +100,29 @@ impl Board {
         let state = self.0.page.at(STATE_AT_BYTES);
         let change = |word| change(State(word)).map(|state| state.0);
         // Nothing is to be said if nothing changes.
-        let _ = state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
+        if state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok() {
+            std::mem::take(&mut *self.waiting()).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Whether what a client knows is what is served.
+    pub(crate) fn is_known(&self, known: u64) -> bool {
+        State(self.0.page.at(STATE_AT_BYTES).load(Ordering::SeqCst)).known() == known
+    }
+
+    /// The same; and if it is, has the task woken when it is no more.
+    pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
+        let mut waiting = self.waiting();
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        drop(waiting);
+        // Asked last: who changes it then finds the waker.
+        self.is_known(known)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

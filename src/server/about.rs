@@ -27,7 +27,7 @@ pub(super) fn answer(
     tally: &mut Tally,
 ) -> (usize, RunEnd) {
     let mut len_bytes = 0;
-    for request in requests {
+    for (at, request) in requests.iter().enumerate() {
         let Some(op @ (Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping)) = Op::from_code(request.op_code())
         else {
             break;
@@ -35,6 +35,9 @@ pub(super) fn answer(
         // Descriptors go out with the first byte of an answer: it has a pass for itself.
         if answers.is_full() || op == Op::Open && answers.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);
+        }
+        if op == Op::Open && at + 1 == requests.len() && waits(client, generation, request.key()) {
+            return (len_bytes, RunEnd::Wait(request.key()));
         }
         if tally.about_server() == PASS_MAX {
             return (len_bytes, RunEnd::Much);
@@ -60,7 +63,7 @@ fn answer_one(client: &Client, generation: &Generation, op: Op, answers: &mut An
         Op::Info => push(Snapshot::of(serving).info().as_bytes()),
         Op::Reload if peer.is_admin() => push(&serving.control.reload().to_be_bytes()),
         Op::Rollback if peer.is_admin() => push(&serving.control.rollback().to_be_bytes()),
-        Op::Open if peer.is_unix() && serving.hands_over(generation) && generation.store.is_trusted() => {
+        Op::Open if is_open(client, generation) => {
             answers.hands_over = true;
             answers.push(ResponseHeader::of_page(OPEN_LEN_BYTES).as_bytes());
             answers.push(open_header(generation).as_bytes());
@@ -69,6 +72,17 @@ fn answer_one(client: &Client, generation: &Generation, op: Op, answers: &mut An
         Op::Ping => bare(Status::Ok, answers),
         _ => bare(Status::Error, answers),
     }
+}
+
+fn is_open(client: &Client, generation: &Generation) -> bool {
+    client.peer.is_unix() && client.shared.serving.hands_over(generation) && generation.store.is_trusted()
+}
+
+/// Whether an Open is only to be answered when something has become of what the client
+/// knows.
+fn waits(client: &Client, generation: &Generation, known: u64) -> bool {
+    let board = &client.shared.serving.board;
+    board.as_ref().is_some_and(|board| board.is_known(known)) && is_open(client, generation)
 }
 
 fn bare(status: Status, answers: &mut Answers) -> Status {

@@ -171,6 +171,7 @@ impl<S: Stream> Connection<S> {
     fn waits(&self) -> Waits {
         match &self.unsent {
             Some(unsent) if !unsent.is_empty() => Waits::Client(unsent.len_bytes()),
+            _ if matches!(self.then, Then::Wait(_)) => Waits::Request,
             _ if self.then != Then::Read => Waits::Turn,
             _ if self.held.is_empty() => Waits::Request,
             _ => Waits::Rest(self.held.len()),
@@ -193,7 +194,11 @@ impl<S: Stream> Connection<S> {
                     ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
                     continue;
                 }
-                Then::Read => self.owes_no_more(),
+                Then::Wait(known) if !self.client.waits(known, cx.waker()) => {
+                    self.then = Then::Answer;
+                    continue;
+                }
+                Then::Read | Then::Wait(_) => self.owes_no_more(),
             }
             if self.client.shared.is_stopping() {
                 return Poll::Ready(Ok(()));

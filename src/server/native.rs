@@ -60,6 +60,7 @@ fn pass(client: &Client, generation: &Generation, input: &[u8], answers: &mut An
             RunEnd::Here => {}
             RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },
             RunEnd::Much => return Pass { taken_bytes, then: Then::Yield },
+            RunEnd::Wait(known) => return Pass { taken_bytes, then: Then::Wait(known) },
             RunEnd::TooLong => {
                 tally.count(None, Status::Error);
                 answers.push(ERROR.as_bytes());
@@ -102,6 +103,8 @@ pub(super) enum RunEnd {
     Full,
     /// Others come first.
     Much,
+    /// The next request is the last, and waits for another state than this.
+    Wait(u64),
     /// The next request is longer than any may be.
     TooLong,
 }

@@ -18,6 +18,9 @@ pub(super) enum Then {
     Answer,
     /// The same, but there is much to do: other connections come first.
     Yield,
+    /// More input, or another state of what is served than this: until then, what is left
+    /// is an Open that waits for it.
+    Wait(u64),
     /// The end of the connection.
     Close,
 }

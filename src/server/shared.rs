@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -166,6 +167,12 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// Whether what a client knows of the state is what is served. If so, the task is
+    /// woken when it is no more.
+    pub(super) fn waits(&self, known: u64, waker: &Waker) -> bool {
+        self.shared.serving.board.as_ref().is_some_and(|board| board.wait(known, waker))
+    }
+
     /// What goes out with an answer that hands a generation over.
     #[inline]
     pub(super) fn descriptors<'a>(&'a self, of: &'a Generation, hands_over: bool) -> Option<Descriptors<'a>> {

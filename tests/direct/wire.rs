@@ -113,6 +113,74 @@ fn a_client_that_asks_for_many_and_reads_late_gets_them_all() {
     eventually("the server has the descriptors that it had", || served.descriptors() <= before);
 }
 
+/// The state's word, and a request for what comes after it.
+fn next_of(page: &File) -> (u64, [u8; 16]) {
+    let mut word = [0; 8];
+    page.read_exact_at(&mut word, 128).unwrap();
+    let word = u64::from_ne_bytes(word);
+    (word, request(OPEN, word & !(3 << 62)))
+}
+
+#[test]
+fn a_client_that_knows_the_state_is_answered_when_there_is_another() {
+    for memory in ["map", "sealed"] {
+        let (scene, served, _direct) = direct(&["--memory", memory]);
+        let mut streams: Vec<UnixStream> = (0..5).map(|_| served.connect()).collect();
+        let mut page = None;
+        for stream in &mut streams {
+            stream.write_all(&request(OPEN, 0)).unwrap();
+            let (_, mut files) = receive(stream, 40);
+            let (word, next) = next_of(&files[1]);
+            assert_eq!(word as u32, 1, "the generation");
+            stream.write_all(&next).unwrap();
+            page = files.pop();
+        }
+        let asked = served.number("requests_open");
+        crate::put(&scene, 2);
+        for stream in &streams {
+            let (bytes, files) = receive(stream, 40);
+            assert_eq!((&bytes[..16], files.len()), (&[0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 2][..], 2));
+        }
+        assert_eq!(next_of(&page.unwrap()).0 as u32, 2, "the page is the same for all generations");
+        assert!(served.number("requests_open") >= asked + 5, "none was answered before");
+    }
+}
+
+#[test]
+fn whatever_follows_ends_the_wait() {
+    let (_scene, served, _direct) = direct(&["--memory", "sealed"]);
+    let mut stream = served.connect();
+    stream.write_all(&request(OPEN, 0)).unwrap();
+    let (_, files) = receive(&stream, 40);
+    let (_, next) = next_of(&files[1]);
+    stream.write_all(&[next, next, request(GET, 7), next, request(PING, 0)].concat()).unwrap();
+    let (bytes, files) = receive(&stream, 40 + 40 + 8 + SHAPE.value(1, 7).unwrap().len() + 40 + 8);
+    assert_eq!((files.len(), &bytes[80..88]), (6, &answer(0, &SHAPE.value(1, 7).unwrap())[..8]));
+    // In pieces, byte by byte.
+    for byte in [next, request(PING, 0)].concat() {
+        stream.write_all(&[byte]).unwrap();
+    }
+    let (_, files) = receive(&stream, 48);
+    assert_eq!(files.len(), 2);
+}
+
+#[test]
+fn a_client_that_goes_while_it_waits_is_noticed() {
+    let (_scene, served, _direct) = direct(&["--stall-timeout", "1"]);
+    let before = served.number("connections");
+    let mut streams: Vec<UnixStream> = (0..20).map(|_| served.connect()).collect();
+    for stream in &mut streams {
+        stream.write_all(&request(OPEN, 0)).unwrap();
+        let (_, files) = receive(stream, 40);
+        stream.write_all(&next_of(&files[1]).1).unwrap();
+    }
+    // Info comes over a connection of its own. Who waits stalls nothing, and is not cut off.
+    served.wait_for("uptime_s", 3);
+    assert_eq!((served.number("connections"), served.number("connections_cut_stalled")), (before + 20, 0));
+    drop(streams);
+    eventually("they are gone", || served.number("connections") <= before);
+}
+
 #[test]
 fn a_client_that_does_not_take_descriptors_gets_the_bytes() {
     let (scene, served, _direct) = direct(&[]);

@@ -33,7 +33,7 @@ const TRIES: u32 = 100;
 
 /// A connection over which tables are handed over.
 pub(super) struct Connection {
-    stream: Arc<UnixStream>,
+    stream: UnixStream,
     /// The page that the server handed over first: it has only one.
     notice: Option<Arc<Notice>>,
 }
@@ -44,22 +44,33 @@ impl Connection {
         let io = |error| ClientError::Io { path: path.to_path_buf(), phase: Phase::Connect, error };
         stream.set_read_timeout(options.client.call_timeout).map_err(io)?;
         stream.set_write_timeout(options.client.call_timeout).map_err(io)?;
-        Ok(Connection { stream: Arc::new(stream), notice: None })
+        Ok(Connection { stream, notice: None })
     }
 
-    /// What tells that the server is gone: nothing comes from it without being asked
-    /// for.
-    pub(super) fn stream(&self) -> &Arc<UnixStream> {
+    /// Where an answer comes, or the end of the server is seen.
+    pub(super) fn stream(&self) -> &UnixStream {
         &self.stream
     }
 
     /// Has the table handed over that is served now.
     pub(super) fn ask(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+        self.put(path, 0)?;
+        self.take(path, options)
+    }
+
+    /// Asks for the table that comes after a state.
+    pub(super) fn ask_for_next(&mut self, path: &Path, state: State) -> Result<(), ClientError> {
+        self.put(path, state.known())
+    }
+
+    /// Takes the table that was asked for.
+    pub(super) fn take(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
         for _ in 1..TRIES {
             if let Some(generation) = self.try_once(path, options)? {
                 return Ok(generation);
             }
             thread::sleep(AGAIN_AFTER);
+            self.put(path, 0)?;
         }
         Err(refused(path, "the server hands over another generation than it says it serves, again and again"))
     }
@@ -84,10 +95,16 @@ impl Connection {
         Ok(generation.is_current().then_some(generation))
     }
 
+    /// Asks for what is served when that is another state than the one known; 0 is none.
+    fn put(&mut self, path: &Path, known: u64) -> Result<(), ClientError> {
+        let (request, started) = (Request::new(Op::Open, known), Instant::now());
+        let sent = self.stream.write_all(request.as_bytes());
+        sent.map_err(|error| failed(path, Phase::Send, started.elapsed(), error))
+    }
+
     fn receive(&mut self, path: &Path) -> Result<(OpenHeader, File, File), ClientError> {
         let started = Instant::now();
         let failed = |phase, error| failed(path, phase, started.elapsed(), error);
-        (&*self.stream).write_all(Request::new(Op::Open, 0).as_bytes()).map_err(|error| failed(Phase::Send, error))?;
         let mut descriptors = Vec::new();
         let mut answer = [0; RESPONSE_HEADER_LEN_BYTES + OPEN_LEN_BYTES];
         let (mut arrived_bytes, mut is_announced) = (0, false);

@@ -1,10 +1,10 @@
 //! Lookups in the served file itself, in this process.
 //!
 //! In: keys. Out: answers, from a mapping that the server has handed over, without
-//! asking it. The socket stays open, to learn when the server is gone; a word of
-//! shared memory tells when it serves another generation. A thread of its own, in
-//! `watcher`, then has that one handed over, which `handover` asks for; lookups go
-//! on meanwhile, and never wait.
+//! asking it. A thread, in `watcher`, has the next generation handed over when there
+//! is one, which `handover` asks for, and finds the next server when this one is
+//! gone; lookups go on meanwhile, and never wait. A word of shared memory tells them
+//! whether what they found is what is served.
 
 mod generation;
 mod handover;
@@ -29,10 +29,10 @@ pub use options::DirectOptions;
 /// memory.
 ///
 /// The server hands over the file, read-only, and with it a page of memory by which
-/// each lookup sees whether that is still what is served. When it is not, a thread
-/// has the new generation handed over; until it has, some tenths of a millisecond
+/// each lookup sees whether that is still what is served. When another generation is,
+/// the server hands that over to a thread; until it has, some tenths of a millisecond
 /// later, lookups go on in the old one. If the server ends, they go on in what is
-/// there, and that thread connects again as soon as there is a server.
+/// there, and the thread connects again as soon as there is a server.
 ///
 /// Clones share the mapping and the thread; any number of threads may look up at the
 /// same time. A process that forks does not take the thread along: open another in
@@ -179,9 +179,7 @@ impl Direct {
     /// The generation that is mapped now, for as long as it is held: all that a
     /// [`Store`] can be asked, answered without a copy.
     pub fn snapshot(&self) -> Snapshot {
-        let generation = self.0.shared.current.load_full();
-        self.watch(&generation);
-        Snapshot(generation)
+        Snapshot(self.0.shared.current.load_full())
     }
 
     /// The number of the generation that is mapped.
@@ -206,27 +204,13 @@ impl Direct {
     #[inline]
     fn look_up<T>(&self, ask: impl FnOnce(&Store) -> Result<T, LookupError>) -> Result<T, LookupError> {
         let generation = self.0.shared.current.load();
-        self.watch(&generation);
         let epoch = generation.store.epoch();
         let answer = ask(&generation.store)?;
         if generation.is_unchanged_since(epoch) {
             return Ok(answer);
         }
-        self.ring();
-        Err(LookupError::Damaged)
-    }
-
-    /// Has a newer generation handed over, if there is one.
-    #[inline(always)]
-    fn watch(&self, generation: &Generation) {
-        if !generation.is_current() {
-            self.ring();
-        }
-    }
-
-    #[cold]
-    fn ring(&self) {
         self.0.shared.ring(&self.0.bell);
+        Err(LookupError::Damaged)
     }
 }
 

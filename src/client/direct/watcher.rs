@@ -1,8 +1,7 @@
 //! The thread that keeps the mapping up to date.
 //!
-//! It sleeps until a lookup has seen that another generation is served, the server
-//! is gone, or a second is over, after which an idle process too gives the memory of
-//! an old generation back.
+//! It has always asked the server for the next generation, and sleeps until that is
+//! handed over, the server is gone, or a lookup has found that the file was changed.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,8 +19,6 @@ use super::generation::Generation;
 use super::handover::Connection;
 use crate::client::ClientError;
 
-/// How long an old generation is kept that is not asked.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The pauses between attempts that fail: from the first to the last, doubled each
 /// time.
 const RETRY_FIRST: Duration = Duration::from_millis(10);
@@ -32,8 +29,8 @@ pub(super) struct Shared {
     path: PathBuf,
     options: DirectOptions,
     pub(super) current: ArcSwap<Generation>,
-    /// `None` if the server was found to be gone.
-    connection: Mutex<Option<Connection>>,
+    /// Locked by who puts another generation there.
+    replacing: Mutex<()>,
     is_connected: AtomicBool,
     /// Whether the thread was woken and has not looked yet.
     is_rung: AtomicBool,
@@ -45,11 +42,12 @@ impl Shared {
     pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<Shared>, UnixStream), ClientError> {
         let mut connection = Connection::new(path, options)?;
         let generation = connection.ask(path, options)?;
+        connection.ask_for_next(path, generation.state)?;
         let shared = Arc::new(Shared {
             path: path.to_path_buf(),
             options: options.clone(),
             current: ArcSwap::from_pointee(generation),
-            connection: Mutex::new(Some(connection)),
+            replacing: Mutex::new(()),
             is_connected: AtomicBool::new(true),
             is_rung: AtomicBool::new(false),
         });
@@ -58,7 +56,9 @@ impl Shared {
             let (bell, door) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             door.set_nonblocking(true)?;
-            thread::Builder::new().name("zero-kv-direct".to_owned()).spawn(move || of_thread.watch(&door))?;
+            thread::Builder::new()
+                .name("zero-kv-direct".to_owned())
+                .spawn(move || of_thread.watch(&door, connection))?;
             Ok(bell)
         };
         let bell = start().map_err(|error| ClientError::Direct {
@@ -82,89 +82,99 @@ impl Shared {
 
     /// Has the generation handed over that is served, unless it is the current one.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
-        self.update(&mut self.connection())
-    }
-
-    fn connection(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn update(&self, connection: &mut Option<Connection>) -> Result<(), ClientError> {
-        let is_new = connection.as_ref().is_none_or(|connection| is_gone(connection.stream()));
-        if !is_new && !self.current.load().is_to_be_replaced() {
-            return Ok(());
+        let _replacing = self.replacing();
+        if !self.is_connected() || self.current.load().is_to_be_replaced() {
+            self.replace(&mut Connection::new(&self.path, &self.options)?, Connection::ask)?;
         }
-        if is_new {
-            *connection = None;
-        }
-        let updated = self.ask(connection);
-        // In what order its next answer comes nobody knows, unless it has only refused.
-        if updated.as_ref().is_err_and(|error| !matches!(error, ClientError::Direct { .. })) {
-            *connection = None;
-        }
-        self.is_connected.store(connection.is_some(), Ordering::Relaxed);
-        updated
-    }
-
-    fn ask(&self, connection: &mut Option<Connection>) -> Result<(), ClientError> {
-        let connection = match connection {
-            Some(connection) => connection,
-            None => connection.insert(Connection::new(&self.path, &self.options)?),
-        };
-        let generation = connection.ask(&self.path, &self.options)?;
-        // The last of its borrowers lets go of the one before.
-        self.current.store(Arc::new(generation));
         Ok(())
     }
 
-    fn watch(&self, door: &UnixStream) {
-        let mut pause = None;
+    fn replacing(&self) -> MutexGuard<'_, ()> {
+        self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts in place what a connection gives. The last of its borrowers lets go of the
+    /// one before.
+    fn replace(
+        &self,
+        connection: &mut Connection,
+        take: impl FnOnce(&mut Connection, &Path, &DirectOptions) -> Result<Generation, ClientError>,
+    ) -> Result<(), ClientError> {
+        self.current.store(Arc::new(take(connection, &self.path, &self.options)?));
+        Ok(())
+    }
+
+    fn watch(&self, door: &UnixStream, connection: Connection) {
+        let (mut connection, mut pause) = (Some(connection), RETRY_FIRST);
         loop {
-            let updated = {
-                let mut connection = self.connection();
-                let updated = self.update(&mut connection);
-                let stream = connection.as_ref().map(|connection| Arc::clone(connection.stream()));
-                updated.map(|()| stream)
-            };
-            pause = match &updated {
-                Ok(_) => None,
-                Err(_) => Some(pause.map_or(RETRY_FIRST, |pause: Duration| (2 * pause).min(RETRY_LAST))),
-            };
-            // Behind a failed attempt, the next one has its time: however many lookups see that there is need of it.
-            let wakers = if pause.is_none() { updated.ok().flatten() } else { None };
-            if !wait(door, wakers.as_deref(), pause.unwrap_or(LOOK_EVERY), pause.is_none()) {
+            let woken = wait(door, connection.as_ref().map(Connection::stream), pause);
+            if let Wake::End = woken {
                 return;
             }
             self.is_rung.store(false, Ordering::Relaxed);
+            connection = match (connection, woken) {
+                (Some(connection), Wake::Server) => self.take_next(connection).ok(),
+                (Some(connection), Wake::Time) => Some(connection),
+                // What a lookup found is not so any more.
+                (Some(connection), Wake::Bell) if self.current.load().store.is_trusted() => Some(connection),
+                _ => self.begin_anew().ok(),
+            };
+            pause = if connection.is_some() { RETRY_FIRST } else { (2 * pause).min(RETRY_LAST) };
+            self.is_connected.store(connection.is_some(), Ordering::Relaxed);
         }
+    }
+
+    fn take_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
+        let _replacing = self.replacing();
+        self.replace(&mut connection, Connection::take)?;
+        connection.ask_for_next(&self.path, self.current.load().state)?;
+        Ok(connection)
+    }
+
+    fn begin_anew(&self) -> Result<Connection, ClientError> {
+        let _replacing = self.replacing();
+        let mut connection = Connection::new(&self.path, &self.options)?;
+        self.replace(&mut connection, Connection::ask)?;
+        connection.ask_for_next(&self.path, self.current.load().state)?;
+        Ok(connection)
     }
 }
 
-/// Waits for the bell, the end of the server's stream, or the end of a time. Tells
-/// whether the thread is to go on.
-fn wait(door: &UnixStream, server: Option<&UnixStream>, time: Duration, hears_bell: bool) -> bool {
-    let bell = if hears_bell { PollFlags::IN } else { PollFlags::empty() };
-    let mut wakers = vec![PollFd::new(door, bell)];
-    wakers.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));
-    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+/// What the thread was woken by.
+enum Wake {
+    /// Nobody looks up any more.
+    End,
+    /// A lookup.
+    Bell,
+    /// An answer, or the end of the server.
+    Server,
+    /// The end of a pause.
+    Time,
+}
+
+/// Waits for the bell, or the server; without one, for the end of a pause.
+fn wait(door: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> Wake {
+    let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+    // However many lookups find that there is need of an attempt, the next one has its time. Only the end is heard before.
+    let heard = if server.is_some() { PollFlags::IN } else { PollFlags::empty() };
+    let mut polled = vec![PollFd::new(door, heard)];
+    polled.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));
     // A signal ends the wait early, which does no harm.
-    let _ = poll(&mut wakers, Some(&time));
+    let _ = poll(&mut polled, server.is_none().then_some(&pause));
+    let has_server = polled.get(1).is_some_and(|server| !server.revents().is_empty());
     let mut rings = [0; 64];
+    let mut is_rung = false;
     loop {
         match (&mut &*door).read(&mut rings) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) => {
-                return error.kind() == io::ErrorKind::WouldBlock || error.kind() == io::ErrorKind::Interrupted;
-            }
+            Ok(0) => return Wake::End,
+            Ok(_) => is_rung = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
         }
     }
-}
-
-/// Whether a server has closed a connection: nothing else comes from it without being
-/// asked for.
-fn is_gone(stream: &UnixStream) -> bool {
-    let mut polled = [PollFd::new(stream, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+    match (has_server, is_rung) {
+        (true, _) => Wake::Server,
+        (false, true) => Wake::Bell,
+        (false, false) => Wake::Time,
+    }
 }
