@@ -28,13 +28,21 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 /// What was baked.
 #[pyclass(frozen, get_all, module = "zero_kv")]
 pub(crate) struct Report {
+    /// Rows in the file.
     rows: u64,
+    /// Rows that came.
     rows_read: u64,
+    /// Of these, rows that gave way to another with the same key.
     duplicates_dropped: u64,
+    /// What the keys are: `"u64"` or `"bytes"`.
     key_kind: &'static str,
+    /// The file's length.
     file_len_bytes: u64,
+    /// The lengths of all values together.
     values_len_bytes: u64,
+    /// What tells this table from every other: files with the same digest hold the same bytes.
     digest: String,
+    /// How long it took, in seconds.
     elapsed_s: f64,
 }
 
@@ -49,7 +57,7 @@ impl Report {
 /// Bakes the pairs that an iterator gives.
 #[pyfunction]
 #[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads))]
-#[expect(clippy::too_many_arguments, reason = "one for each option; zero_kv/_bake.py names them")]
+#[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py names them")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
     rows: &Bound<'_, PyIterator>,

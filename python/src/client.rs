@@ -23,6 +23,13 @@ use crate::question::Span;
 /// Connections that are kept for the next calls.
 const IDLE_MAX: usize = 64;
 
+/// Questions to a server on its Unix socket; an `@` begins an abstract name.
+///
+/// Threads share it, each with a connection of its own while it waits; other threads run meanwhile. A child process
+/// connects anew. A call whose connection fails, because the server was restarted, is made `retries` times more, and
+/// the server is waited for up to `reconnect_timeout`. Times are in seconds. Ctrl-C is seen when the call ends.
+///
+/// Raises `NotRunning`, `Refused`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
     path: PathBuf,
@@ -112,6 +119,7 @@ impl Client {
         Ok(client)
     }
 
+    /// The value of a key, or `default` if the key is not in the table.
     #[pyo3(signature = (key, default = None, /))]
     fn get<'py>(
         &self,
@@ -123,6 +131,7 @@ impl Client {
         Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
     }
 
+    /// The values of many keys, in their order, sent without waiting for each answer: see `Table.get_many`.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
@@ -132,52 +141,63 @@ impl Client {
         many::get_many(&Source::Client(slf.clone()), keys, dtype.as_ref())
     }
 
+    /// Whether a key is in the table.
     fn exists(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let asked = key_of(key)?;
         self.call(key.py(), |client| client.exists(asked))
     }
 
+    /// The row with the largest key that is not above `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let asked = key_of(key)?;
         row(key.py(), self.call(key.py(), |client| client.floor(asked))?)
     }
 
+    /// The row with the smallest key that is not below `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let asked = key_of(key)?;
         row(key.py(), self.call(key.py(), |client| client.ceiling(asked))?)
     }
 
+    /// The row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         row(py, self.call(py, client::Client::first)?)
     }
 
+    /// The row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         row(py, self.call(py, client::Client::last)?)
     }
 
+    /// The rows from `start` on and before `end`, like a slice: `end` is not among them.
     #[pyo3(signature = (start = None, end = None))]
     fn range(slf: Py<Self>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
         Ok(ClientRows { client: slf, span: Span::between(start, end)? })
     }
 
+    /// The rows whose keys begin with `prefix`.
     fn prefix(slf: Py<Self>, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
         Ok(ClientRows { client: slf, span: Span::prefix(prefix)? })
     }
 
+    /// How many keys there are from `start` on and before `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn count(&self, py: Python<'_>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         let span = Span::between(start, end)?;
         self.call(py, |client| client.count(span.bounds()))
     }
 
+    /// What the server says of itself.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         info(py, &self.call(py, client::Client::info)?)
     }
 
+    /// Return if the server answers.
     fn ping(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, client::Client::ping)
     }
 
+    /// Close the connections. Calls fail with `Closed` from here on.
     fn close(&self) {
         self.connections().idle = None;
     }
@@ -224,7 +244,9 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &client::Info) -> PyResult<Bound<
     Ok(facts)
 }
 
-/// The rows of a range, asked for when they are wanted.
+/// The rows of a range in key order, asked for page by page as they are wanted, anew by each loop.
+///
+/// Pages that are asked for before and after a new table was baked are of different tables.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClientRows {
     client: Py<Client>,

@@ -84,6 +84,15 @@ impl Mapped {
     }
 }
 
+/// The table that a server serves, looked up in this process: no question is sent, and no value copied twice.
+///
+/// The server hands its file over, and all processes share that one copy. When it serves a new table, lookups are in
+/// that within milliseconds; while there is no server, in what is there. Threads share it; a child process has the
+/// table handed over to itself when it first looks up.
+///
+/// With `memory="copy"` the process has a copy, which nobody can change in place.
+///
+/// Raises `DirectRefused` if the server does not hand its table over, and what `Client` raises.
 #[pyclass(frozen, extends = Table, module = "zero_kv")]
 pub(crate) struct Direct;
 
@@ -120,22 +129,25 @@ impl Direct {
         Ok(PyClassInitializer::from(Table(Origin::Server(served))).add_subclass(Direct))
     }
 
-    /// The server's number of the table.
+    /// The server's number of the table that is looked up in.
     #[getter]
     fn generation(slf: &Bound<'_, Self>) -> PyResult<u64> {
         Ok(Self::served(slf).direct(slf.py())?.generation())
     }
 
+    /// Whether there is a server.
     #[getter]
     fn is_connected(slf: &Bound<'_, Self>) -> PyResult<bool> {
         Ok(Self::served(slf).direct(slf.py())?.is_connected())
     }
 
+    /// Have what is served now handed over, if it is another table, and wait for it.
     fn refresh(slf: &Bound<'_, Self>) -> PyResult<()> {
         let direct = Self::served(slf).direct(slf.py())?;
         slf.py().detach(|| direct.refresh()).map_err(|error| of_client(&error))
     }
 
+    /// The table as it is now, which stays as it is: several lookups in one and the same.
     fn snapshot(slf: &Bound<'_, Self>) -> PyResult<Table> {
         let served = Self::served(slf);
         let table = Snapshot::Served(served.direct(slf.py())?.snapshot());

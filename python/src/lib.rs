@@ -18,7 +18,7 @@ mod rows;
 mod table;
 mod view;
 
-/// Declared here, documented in `zero_kv/_native.pyi`.
+/// Declared here, documented in `lib/zero_kv/_native.pyi`.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]

@@ -2,7 +2,7 @@
 //!
 //! In: keys in a list, in a NumPy array or in the buffers of an Arrow array, and who is
 //! asked: a table, or a server's client. Out: a list of values, or memory that
-//! `zero_kv/_arrays.py` makes arrays of. Keys are copied or held first, so that nobody
+//! `lib/zero_kv/_arrays.py` makes arrays of. Keys are copied or held first, so that nobody
 //! changes them while other threads of Python run.
 
 use pyo3::buffer::PyBuffer;

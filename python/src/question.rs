@@ -1,7 +1,7 @@
 //! Questions for clients that send and receive by themselves.
 //!
 //! In: what is asked, then bytes as they arrive. Out: requests' bytes, and answers for
-//! whoever waits for them, in order. It knows no socket: `zero_kv/_aio.py` has that.
+//! whoever waits for them, in order. It knows no socket: `lib/zero_kv/_aio.py` has that.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -37,6 +37,9 @@ pub(crate) enum Shows {
     Both,
 }
 
+/// Rows of a table in key order, read as they are wanted.
+///
+/// They are those of the table as it was when they were asked for, also when a newer one is served by now.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Rows {
     table: Snapshot,

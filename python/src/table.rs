@@ -72,9 +72,19 @@ pub(crate) struct Opened {
     memory: String,
 }
 
+/// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
+///
+/// Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A file that was changed in place
+/// or cut off is `Damaged`, and never a wrong byte; put new files in place by rename, as `bake` does.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table(pub(crate) Origin);
 
+/// Open a baked file, without a server.
+///
+/// With `verify="full"` all of it is checked first; with `"touch"` each block when a lookup first touches it, so that
+/// it opens at once. With `memory="copy"` it is copied, and may be changed or removed.
+///
+/// Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
 #[pyfunction]
 #[pyo3(signature = (path, *, verify = "full", memory = "map"))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) -> PyResult<Table> {
@@ -140,10 +150,12 @@ impl Table {
 
 #[pymethods]
 impl Table {
+    /// The value of a key; `KeyError` if the table does not have it.
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         self.value(key)?.ok_or_else(|| missing(key))
     }
 
+    /// The value of a key, or `default` if the table does not have it.
     #[pyo3(signature = (key, default = None, /))]
     fn get<'py>(
         &self,
@@ -153,6 +165,10 @@ impl Table {
         Ok(self.value(key)?.map(Bound::into_any).or(default))
     }
 
+    /// The value of a key where it lies in the file's mapping, without a copy; `KeyError` if there is none.
+    ///
+    /// The view keeps its table in memory, also when a newer one is served. It shows what is in the file: somebody
+    /// who changes that in place, which `bake` never does, changes what it shows.
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let (py, asked) = (key.py(), key_of(key)?);
         let value = Memory::of_value(self.snapshot(py)?, |table| table.get(asked)).map_err(of_lookup)?;
@@ -176,18 +192,24 @@ impl Table {
         Ok(self.rows(py, Range::ALL, Shows::Keys)?.iterate(true))
     }
 
+    /// All keys in their order.
     fn keys(&self, py: Python<'_>) -> PyResult<Rows> {
         self.rows(py, Range::ALL, Shows::Keys)
     }
 
+    /// All values, in the order of their keys.
     fn values(&self, py: Python<'_>) -> PyResult<Rows> {
         self.rows(py, Range::ALL, Shows::Values)
     }
 
+    /// All rows, in the order of their keys.
     fn items(&self, py: Python<'_>) -> PyResult<Rows> {
         self.rows(py, Range::ALL, Shows::Both)
     }
 
+    /// The rows from `start` on and before `end`, like a slice: `end` is not among them.
+    ///
+    /// Their number, `len`, is known before any is read.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, py: Python<'_>, start: Option<Bound<'_, PyAny>>, end: Option<Bound<'_, PyAny>>) -> PyResult<Rows> {
         let start = start.as_ref().map(key_of).transpose()?;
@@ -195,28 +217,42 @@ impl Table {
         self.rows(py, Range::Between(start, end), Shows::Both)
     }
 
+    /// The rows whose keys begin with `prefix`.
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Rows> {
         self.rows(prefix.py(), Range::Prefix(prefix_bytes(prefix)?), Shows::Both)
     }
 
+    /// The row with the largest key that is not above `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, asked) = (key.py(), key_of(key)?);
         self.read(py, |table| row(py, table.floor(asked)))
     }
 
+    /// The row with the smallest key that is not below `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, asked) = (key.py(), key_of(key)?);
         self.read(py, |table| row(py, table.ceiling(asked)))
     }
 
+    /// The row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.read(py, |table| row(py, table.first()))
     }
 
+    /// The row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.read(py, |table| row(py, table.last()))
     }
 
+    /// The values of many keys, in their order, all of one table: several times faster than one by one.
+    ///
+    /// A list, another iterable or a NumPy array of keys gives a list, with `None` where a key is not in the table. A
+    /// pyarrow array, or a Series of Polars, gives a pyarrow array of binary, with nulls.
+    ///
+    /// With `dtype`, all values must have its length: the result is a NumPy array of it, zeros where a key is not in
+    /// the table, and an array that says where it is. `dtype=(numpy.float32, 64)` gives rows of 64 floats.
+    ///
+    /// Other threads run meanwhile, from 64 keys on.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
@@ -226,16 +262,19 @@ impl Table {
         many::get_many(&Source::Table(slf.clone()), keys, dtype.as_ref())
     }
 
+    /// What the keys are.
     #[getter]
     fn key_kind(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(kind_name(self.snapshot(py)?.key_kind()))
     }
 
+    /// What tells this table from every other: files with the same digest hold the same bytes.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("{:032x}", self.snapshot(py)?.digest()))
     }
 
+    /// The file's length.
     #[getter]
     fn file_len_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.snapshot(py)?.file_len_bytes())

@@ -2,7 +2,7 @@ import os
 from asyncio import Future
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, final, overload
 
 import numpy
 import numpy.typing
@@ -16,7 +16,8 @@ Key: TypeAlias = int | bytes | str
 _Keys: TypeAlias = Iterable[int] | Iterable[bytes | str]
 _Row: TypeAlias = tuple[Any, bytes]
 
-class Rows(Protocol[_T]):
+@final
+class Rows(Generic[_T]):
     """Rows of a table in key order, read as they are wanted.
 
     They are those of the table as it was when they were asked for, also when a newer one is served by now.
@@ -26,7 +27,8 @@ class Rows(Protocol[_T]):
     def __iter__(self) -> Iterator[_T]: ...
     def __reversed__(self) -> Iterator[_T]: ...
 
-class ClientRows(Protocol):
+@final
+class ClientRows:
     """The rows of a range in key order, asked for page by page as they are wanted, anew by each loop.
 
     Pages that are asked for before and after a new table was baked are of different tables.

@@ -1,0 +1,211 @@
+"""Lookups a second from Python: Zero-KV in its ways, redis-py, lmdb and a dict, all on the same rows.
+
+    cargo build --release && pip install ./python[test] && python python/bench.py
+
+Each way is asked for the same random keys, all of them in the table; the ways take turns, and the best of their rounds counts. What
+is timed is the whole call in Python, the values' objects included, in one process and one thread; servers are other processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import pathlib
+import platform
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import lmdb
+import numpy
+import pyarrow
+import redis
+
+import zero_kv
+
+BATCH_KEYS = 256
+Way = Callable[[list[int]], int]
+"""Asks for keys, and gives how many of them."""
+
+
+@contextmanager
+def served(command: list[str], path: str) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while True:
+            assert process.poll() is None, f"{command[0]} ended"
+            try:
+                redis.Redis(unix_socket_path=path).ping()
+                break
+            except redis.ConnectionError:
+                time.sleep(0.01)
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def each(get: Callable[[Any], Any]) -> Way:
+    def ask(keys: list[Any]) -> int:
+        for key in keys:
+            get(key)
+        return len(keys)
+
+    return ask
+
+
+def batches(get_many: Callable[[Any], Any], length: int = BATCH_KEYS, of: Callable[[list[int]], Any] = list) -> Way:
+    parts: dict[int, list[Any]] = {}
+
+    def ask(keys: list[int]) -> int:
+        if id(keys) not in parts:
+            parts[id(keys)] = [of(keys[start : start + length]) for start in range(0, len(keys), length)]
+        for part in parts[id(keys)]:
+            get_many(part)
+        return len(keys)
+
+    return ask
+
+
+def few(way: Way, count: int) -> Way:
+    """Asks for fewer keys, where each takes long."""
+    some: list[list[int]] = []
+
+    def ask(keys: list[int]) -> int:
+        if not some:
+            some.append(keys[:count])
+        return way(some[0])
+
+    return ask
+
+
+def awaited(client: zero_kv.AsyncClient, loop: asyncio.AbstractEventLoop, tasks: int) -> Way:
+    async def some(keys: list[int]) -> None:
+        for key in keys:
+            await client.get(key)
+
+    async def all_of(keys: list[int]) -> None:
+        await asyncio.gather(*(some(keys[task::tasks]) for task in range(tasks)))
+
+    def ask(keys: list[int]) -> int:
+        loop.run_until_complete(all_of(keys))
+        return len(keys)
+
+    return ask
+
+
+def zero_kv_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes], programs: pathlib.Path) -> dict[str, Way]:
+    path, value_len = str(folder / "zero-kv.sock"), len(next(iter(rows.values())))
+    zero_kv.bake(rows, folder / "table.db")
+    stack.enter_context(served([str(programs / "kv_store"), "--db", str(folder / "table.db"), "--socket", path], path))
+    direct, client = zero_kv.Direct(path), stack.enter_context(zero_kv.Client(path))
+    loop = asyncio.new_event_loop()
+    stack.callback(loop.close)
+    aio = zero_kv.AsyncClient(path)
+    stack.callback(lambda: loop.run_until_complete(aio.close()))
+
+    def array(keys: list[int]) -> Any:
+        return numpy.array(keys, numpy.uint64)
+
+    def fixed(keys: Any) -> Any:
+        return direct.get_many(keys, dtype=f"V{value_len}")
+
+    return {
+        "Direct: table[key]": each(direct.__getitem__),
+        "Direct: get_many, list of 256": batches(direct.get_many),
+        "Direct: get_many, NumPy to list, 256": batches(direct.get_many, of=array),
+        "Direct: get_many, NumPy to NumPy, 256": batches(fixed, of=array),
+        "Direct: get_many, NumPy to NumPy, 10,000": batches(fixed, 10_000, of=array),
+        "Direct: get_many, Arrow to Arrow, 10,000": batches(
+            direct.get_many, 10_000, of=lambda keys: pyarrow.array(keys, pyarrow.uint64())
+        ),
+        "open(file)[key]": each(zero_kv.open(folder / "table.db").__getitem__),
+        "Client: get": few(each(client.get), 20_000),
+        "Client: get_many of 256": batches(client.get_many),
+        "AsyncClient: get, 100 tasks": few(awaited(aio, loop, 100), 20_000),
+        **redis_ways("kv_store", path, str),
+    }
+
+
+def redis_ways(server: str, path: str, name: Callable[[int], str]) -> dict[str, Way]:
+    client = redis.Redis(unix_socket_path=path)
+
+    def pipelined(keys: list[int]) -> None:
+        pipeline = client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.get(name(key))
+        pipeline.execute()
+
+    return {
+        f"redis-py to {server}: get": few(each(lambda key: client.get(name(key))), 10_000),
+        f"redis-py to {server}: pipeline of 256": few(batches(pipelined), 50_000),
+        f"redis-py to {server}: mget of 256": batches(lambda keys: client.mget([name(key) for key in keys])),
+    }
+
+
+def redis_server_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes]) -> dict[str, Way]:
+    program = shutil.which("redis-server")
+    if program is None:
+        return {}
+    path = str(folder / "redis.sock")
+    stack.enter_context(served([program, "--port", "0", "--unixsocket", path, "--save", ""], path))
+    client = redis.Redis(unix_socket_path=path)
+    client.mset({str(key): value for key, value in rows.items()})
+    return redis_ways("redis-server", path, str)
+
+
+def lmdb_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes]) -> dict[str, Way]:
+    environment = stack.enter_context(lmdb.open(str(folder / "lmdb"), map_size=1 << 30))
+    with environment.begin(write=True) as transaction:
+        for key, value in sorted(rows.items()):
+            transaction.put(key.to_bytes(8, "big"), value)
+    transaction = stack.enter_context(environment.begin(buffers=False))
+    cursor = transaction.cursor()
+    return {
+        "lmdb: get in one transaction": each(lambda key: transaction.get(key.to_bytes(8, "big"))),
+        "lmdb: getmulti of 256": batches(lambda keys: cursor.getmulti([key.to_bytes(8, "big") for key in keys])),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--value-bytes", type=int, default=26)
+    parser.add_argument("--lookups", type=int, default=100_000, help="of each way, in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    default = pathlib.Path(__file__).resolve().parents[1] / "target" / "release"
+    parser.add_argument("--programs", type=pathlib.Path, default=os.environ.get("ZERO_KV_BIN", default))
+    options = parser.parse_args()
+
+    rng = random.Random(options.seed)
+    rows = {rng.getrandbits(64): rng.randbytes(options.value_bytes) for _ in range(options.rows)}
+    asked = rng.choices(list(rows), k=options.lookups)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = pathlib.Path(name)
+        ways: dict[str, Way] = {
+            **zero_kv_ways(stack, folder, rows, pathlib.Path(options.programs)),
+            **redis_server_ways(stack, folder, rows),
+            **lmdb_ways(stack, folder, rows),
+            "dict: get": each(rows.get),
+        }
+        best = dict.fromkeys(ways, 0.0)
+        for _ in range(options.rounds):
+            for way, ask in ways.items():
+                began = time.perf_counter()
+                count = ask(asked)
+                best[way] = max(best[way], count / (time.perf_counter() - began))
+    python = f"Python {platform.python_version()}, {os.cpu_count()} cores"
+    print(f"{python}, {options.rows:,} rows of {options.value_bytes} bytes, best of {options.rounds} rounds\n")
+    print("| way | lookups a second |\n| --- | ---: |")
+    for way, rate in best.items():
+        print(f"| {way} | {rate:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""A server for tests, and rows that are random from a seed that is told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target" / "debug"))
+
+
+class Server:
+    """A `kv_store` of a file, on a socket beside it."""
+
+    def __init__(self, file: pathlib.Path, *arguments: str) -> None:
+        self.file = file
+        self.path = str(file.with_suffix(".sock"))
+        self._arguments = arguments
+        self.start()
+
+    def start(self) -> None:
+        program = PROGRAMS / "kv_store"
+        assert program.exists(), f"{program} is missing: cargo build, or name its folder in ZERO_KV_BIN"
+        command = [program, "--db", self.file, "--socket", self.path, *self._arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        seen = []
+        for line in self.process.stderr:
+            seen.append(line)
+            if "ready on" in line:
+                return
+        raise AssertionError(f"kv_store ended: {''.join(seen)}")
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        self.process.send_signal(how)
+        self.process.communicate()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """It lives, and answers nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def serving(file: pathlib.Path, *arguments: str) -> Iterator[Server]:
+    server = Server(file, *arguments)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop(signal.SIGKILL)
+
+
+def seeded(name: str) -> random.Random:
+    """Random numbers, other ones in each run, unless ZERO_KV_SEED says which."""
+    seed = os.environ.get("ZERO_KV_SEED") or str(random.SystemRandom().getrandbits(64))
+    print(f"{name}: ZERO_KV_SEED={seed}")
+    return random.Random(f"{name} {seed}")
+
+
+def number_rows(rng: random.Random, count: int) -> dict[int, bytes]:
+    """Keys all over their range, and values of 0 to 40 bytes."""
+    keys = {rng.getrandbits(rng.choice((8, 32, 64))) for _ in range(count)} | {0, 2**64 - 1}
+    return {key: rng.randbytes(rng.randrange(41)) for key in keys}
+
+
+def text_rows(rng: random.Random, count: int) -> dict[bytes, bytes]:
+    keys = {rng.randbytes(rng.randrange(1, 12)) for _ in range(count)} | {b"\x00", b"\xff", b"\xff\xff"}
+    return {key: rng.randbytes(rng.randrange(41)) for key in keys}

@@ -1,0 +1,179 @@
+"""What `AsyncClient` promises, with a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import zero_kv
+from conftest import ROWS
+from support import Server, number_rows, seeded, serving, text_rows
+
+Test = Callable[..., None]
+
+
+def with_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Test:
+    import functools
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        asyncio.run(test(*arguments, **named))
+
+    return run
+
+
+@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
+@with_asyncio
+async def test_it_answers_as_the_file_does(rows_of: Any, tmp_path: pathlib.Path) -> None:
+    rng = seeded(f"aio {rows_of.__name__}")
+    rows = rows_of(rng, 3000)
+    zero_kv.bake(rows, tmp_path / "table.db")
+    table = zero_kv.open(tmp_path / "table.db")
+    asked = rng.choices([*rows, *rows_of(rng, 3000)], k=5000)
+    with serving(tmp_path / "table.db") as server:
+        async with zero_kv.AsyncClient(server.path) as client:
+            assert await client.get_many(asked) == table.get_many(asked)
+            assert await client.get_many([]) == []
+            for key in asked[:100]:
+                answers = await asyncio.gather(
+                    client.get(key), client.exists(key), client.floor(key), client.ceiling(key), client.get(key, 7)
+                )
+                assert answers == [table.get(key), key in table, table.floor(key), table.ceiling(key), table.get(key, 7)]
+            assert (await client.first(), await client.last()) == (table.first(), table.last())
+            for _ in range(20):
+                start, end = rng.choice([None, *asked]), rng.choice([None, *asked])
+                expected = list(table.range(start, end))
+                assert [row async for row in client.range(start, end)] == expected
+                assert await client.count(start, end) == len(expected)
+            if rows_of is text_rows:
+                assert [row async for row in client.prefix(b"\x07")] == list(table.prefix(b"\x07"))
+            assert (await client.info())["digest"] == table.digest
+            await client.ping()
+
+
+@with_asyncio
+async def test_many_tasks_share_one_connection(server: Server) -> None:
+    async with zero_kv.AsyncClient(server.path) as client:
+        values = await asyncio.gather(*(client.get(key % 4000) for key in range(20_000)))
+        assert values == [ROWS.get(key % 4000) for key in range(20_000)]
+        assert int((await client.info())["connections"]) == 1
+
+
+@with_asyncio
+async def test_a_cancelled_call_takes_nothing_from_the_others(server: Server) -> None:
+    rng = seeded("cancelled")
+    async with zero_kv.AsyncClient(server.path) as client:
+        for _ in range(50):
+            tasks = {key: asyncio.create_task(client.get(key)) for key in rng.sample(range(4000), 100)}
+            gone = set(rng.sample(sorted(tasks), 50))
+            # Some are cancelled before they are sent, others while they wait.
+            for _ in range(rng.randrange(4)):
+                await asyncio.sleep(0)
+            for key in gone:
+                tasks[key].cancel()
+            results = await asyncio.gather(*tasks.values(), return_exceptions=True)
+            for key, result in zip(tasks, results, strict=True):
+                assert result == ROWS.get(key) or (key in gone and isinstance(result, asyncio.CancelledError))
+
+
+@with_asyncio
+async def test_each_failure_has_its_class(server: Server, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(zero_kv.NotRunning, match="is kv_store running, and on this socket?"):
+        await zero_kv.AsyncClient(tmp_path / "no.sock").get(1)
+    async with zero_kv.AsyncClient(server.path, timeout=0.05) as client:
+        answers = await asyncio.gather(client.get("seven"), client.get(2), return_exceptions=True)
+        assert isinstance(answers[0], zero_kv.ServerError) and answers[1] == ROWS[2]
+        with pytest.raises(zero_kv.ServerError, match='the server answered key "a" with an error'):
+            await client.get_many(["a", "b"])
+        assert await client.get(4) == ROWS[4]
+        with pytest.raises(ValueError, match="a key of 0 bytes"):
+            await client.get("")
+        with server.paused(), pytest.raises(zero_kv.TimedOut, match="timed out after 0.05 s waiting for an answer"):
+            await client.get(2)
+        # The answer that came too late is not the next one's.
+        assert await client.get(6) == ROWS[6]
+    with pytest.raises(zero_kv.Closed, match="the client is closed"):
+        await client.get(2)
+
+
+@with_asyncio
+async def test_a_time_out_of_the_caller_stays_the_callers(server: Server) -> None:
+    async with zero_kv.AsyncClient(server.path) as client:
+        with server.paused():
+            with pytest.raises(TimeoutError) as raised:
+                async with asyncio.timeout(0.05):
+                    await client.get(2)
+            assert not isinstance(raised.value, zero_kv.Error)
+        assert await client.get(4) == ROWS[4]
+
+
+@with_asyncio
+async def test_a_peer_that_is_no_server_is_a_protocol_error(tmp_path: pathlib.Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(16)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n")
+        writer.close()
+
+    path = str(tmp_path / "other.sock")
+    async with await asyncio.start_unix_server(answer, path):
+        client = zero_kv.AsyncClient(path)
+        answers = await asyncio.gather(client.get(1), client.get(2), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [zero_kv.ProtocolError] * 2
+
+
+@with_asyncio
+async def test_calls_outlive_a_restart_of_the_server(server: Server) -> None:
+    async with zero_kv.AsyncClient(server.path, reconnect_timeout=30) as client:
+        for how in (signal.SIGKILL, signal.SIGTERM) * 3:
+            assert await client.get(2) == ROWS[2]
+            server.stop(how)
+            threading.Thread(target=server.start).start()
+            values = await asyncio.gather(*(client.get(key) for key in range(100)), client.get_many([4, 5]))
+            assert values == [*(ROWS.get(key) for key in range(100)), [ROWS[4], None]]
+
+
+@with_asyncio
+async def test_a_server_that_ends_in_mid_answer_is_told(tmp_path: pathlib.Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(16)
+        writer.write(bytes(4) + b"\0\0\0\7" + b"sev")
+        writer.close()
+
+    path = str(tmp_path / "other.sock")
+    async with await asyncio.start_unix_server(answer, path):
+        with pytest.raises(zero_kv.Closed, match="after 3 of 7 bytes of the answer's value"):
+            await zero_kv.AsyncClient(path, retries=0).get(1)
+
+
+def test_each_event_loop_and_child_process_has_a_connection_of_its_own(server: Server) -> None:
+    client = zero_kv.AsyncClient(server.path)
+    for _ in range(3):
+        assert asyncio.run(client.get(2)) == ROWS[2]
+
+    async def forking() -> None:
+        assert await client.get(2) == ROWS[2]
+        child = os.fork()
+        if child == 0:
+            asyncio.events._set_running_loop(None)
+            os._exit(0 if asyncio.run(client.get(4)) == ROWS[4] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert await client.get(6) == ROWS[6]
+
+    asyncio.run(forking())
+
+
+@with_asyncio
+async def test_long_values_come_whole(tmp_path: pathlib.Path) -> None:
+    rng = seeded("aio long values")
+    rows = {key: rng.randbytes(rng.choice((0, 1, 100_000, 5_000_000))) for key in range(30)}
+    zero_kv.bake(rows, tmp_path / "table.db")
+    with serving(tmp_path / "table.db") as server:
+        async with zero_kv.AsyncClient(server.path) as client:
+            assert await client.get_many(list(rows) * 3) == list(rows.values()) * 3

@@ -1,0 +1,104 @@
+"""Arrays in, arrays out."""
+
+from __future__ import annotations
+
+import array
+import pathlib
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import zero_kv
+from support import number_rows, seeded, serving, text_rows
+
+pyarrow = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(params=["open", "client"])
+def features(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
+    """Four floats for each even number below 2000."""
+    rows = {key: struct.pack("<4f", *(key + i for i in range(4))) for key in range(0, 2000, 2)}
+    zero_kv.bake(rows, tmp_path / "features.db")
+    if request.param == "open":
+        yield zero_kv.open(tmp_path / "features.db")
+    else:
+        with serving(tmp_path / "features.db") as server, zero_kv.Client(server.path) as client:
+            yield client
+
+
+def test_a_dtype_makes_rows_of_an_array_and_a_mask(features: Any) -> None:
+    keys = numpy.arange(0, 1000, dtype=numpy.uint64)
+    values, found = features.get_many(keys, dtype=(numpy.float32, 4))
+    assert values.shape == (1000, 4) and values.dtype == numpy.float32 and found.dtype == numpy.bool_
+    assert (found == (keys % 2 == 0)).all()
+    assert (values[found] == keys[found].astype(numpy.float32)[:, None] + numpy.arange(4)).all()
+    assert not values[~found].any()
+    values[0] = 7  # The array is the caller's.
+    named, _ = features.get_many([2, 4], dtype=[("a", "<f4"), ("b", "<f4", 3)])
+    assert named["a"].tolist() == [2, 4] and named["b"].tolist() == [[3, 4, 5], [5, 6, 7]]
+    empty, found = features.get_many([], dtype=(numpy.float32, 4))
+    assert empty.shape == (0, 4) and found.shape == (0,)
+
+
+def test_values_of_another_length_than_the_dtypes_are_refused(features: Any) -> None:
+    with pytest.raises(ValueError, match="the value of key 1 has 16 bytes, where the dtype has 4"):
+        features.get_many([1, 2], dtype=numpy.float32)
+    with pytest.raises(TypeError, match="dtype is object, where one of a fixed length was expected"):
+        features.get_many([1, 2], dtype=object)
+
+
+def test_arrays_of_every_integer_type_are_keys(features: Any) -> None:
+    expected = features.get_many([2, 3, 4])
+    assert expected[1] is None and expected[0] is not None
+    for kind in ("u8", "i8", "u4", "i4", "u2", "i2", "u1", "i1"):
+        assert features.get_many(numpy.array([2, 3, 4], dtype=kind)) == expected
+        assert features.get_many(numpy.array([2, 0, 3, 0, 4], dtype=kind)[::2]) == expected, "not contiguous"
+        assert features.get_many(pyarrow.array([2, 3, 4], pyarrow.from_numpy_dtype(numpy.dtype(kind)))).to_pylist() == expected
+    assert features.get_many(array.array("Q", [2, 3, 4])) == expected
+    assert features.get_many(range(2, 5)) == expected
+    with pytest.raises(OverflowError, match="key 1 is -3"):
+        features.get_many(numpy.array([2, -3]))
+    with pytest.raises(ValueError, match="keys have 2 dimensions"):
+        features.get_many(numpy.zeros((2, 2), numpy.uint64))
+    with pytest.raises(TypeError, match="the key is of type float"):
+        features.get_many(numpy.array([2.0]))
+
+
+@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
+def test_arrow_arrays_give_arrow_arrays_with_nulls(rows_of: Any, tmp_path: pathlib.Path) -> None:
+    rng = seeded(f"arrow {rows_of.__name__}")
+    rows = rows_of(rng, 1000)
+    zero_kv.bake(rows, tmp_path / "table.db")
+    table = zero_kv.open(tmp_path / "table.db")
+    pool = [*rows, *rows_of(rng, 1000), None, None]
+    kind = pyarrow.uint64() if rows_of is number_rows else pyarrow.binary()
+    for count in (0, 1, 7, 8, 9, 1000):
+        asked = rng.choices(pool, k=count)
+        expected = [None if key is None else rows.get(key) for key in asked]
+        keys = pyarrow.array(asked, kind)
+        found = table.get_many(keys)
+        found.validate(full=True)
+        assert found.type == pyarrow.binary() and found.to_pylist() == expected
+        start = rng.randrange(count + 1)
+        assert table.get_many(keys[start:]).to_pylist() == expected[start:]
+        chunked = table.get_many(pyarrow.chunked_array([keys[:start], keys[start:]]))
+        assert isinstance(chunked, pyarrow.ChunkedArray) and chunked.to_pylist() == expected
+        assert table.get_many(keys.dictionary_encode()).to_pylist() == expected
+
+
+def test_arrow_text_and_polars_are_keys(tmp_path: pathlib.Path) -> None:
+    zero_kv.bake({"a": "1", "b": "2"}, tmp_path / "table.db")
+    table = zero_kv.open(tmp_path / "table.db")
+    for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()):
+        assert table.get_many(pyarrow.array(["b", None, "c", "a"], kind)).to_pylist() == [b"2", None, None, b"1"]
+    polars = pytest.importorskip("polars")
+    assert table.get_many(polars.Series(["b", "c"])).to_pylist() == [b"2", None]
+    pandas = pytest.importorskip("pandas")
+    assert table.get_many(pandas.Series(["b", "c"])) == [b"2", None]
+
+
+def test_numpy_scalars_and_text_are_keys(features: Any) -> None:
+    assert features.get(numpy.uint64(2)) == features.get(numpy.int8(2)) == features.get(2) is not None

@@ -1,0 +1,197 @@
+"""What a bake promises."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy
+import pytest
+
+import zero_kv
+from support import PROGRAMS, number_rows, seeded, text_rows
+
+
+@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
+def test_any_bytes_come_back_as_they_went_in(rows_of: Any, tmp_path: pathlib.Path) -> None:
+    rows = rows_of(seeded(f"bake {rows_of.__name__}"), 20_000)
+    rows.update({key: b'"quoted", and\r\nmore\0' for key in list(rows)[:100]})
+    report = zero_kv.bake(rows, tmp_path / "table.db")
+    assert report.rows == report.rows_read == len(rows)
+    assert report.values_len_bytes == sum(map(len, rows.values()))
+    table = zero_kv.open(tmp_path / "table.db")
+    assert dict(table.items()) == rows
+    assert (report.digest, report.key_kind) == (table.digest, table.key_kind)
+    assert report.file_len_bytes == (tmp_path / "table.db").stat().st_size
+
+
+def test_it_is_the_file_that_the_command_bakes(tmp_path: pathlib.Path) -> None:
+    rows = {key: f"value {key}" for key in range(0, 30_000, 3)}
+    (tmp_path / "rows.csv").write_text("".join(f"{key},{value}\n" for key, value in rows.items()))
+    subprocess.run([PROGRAMS / "baker", "-o", tmp_path / "a.db", tmp_path / "rows.csv"], check=True, capture_output=True)
+    zero_kv.bake(rows, tmp_path / "b.db")
+    assert (tmp_path / "a.db").read_bytes() == (tmp_path / "b.db").read_bytes()
+
+
+def test_rows_of_every_shape_give_the_same_table(tmp_path: pathlib.Path) -> None:
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    rows = {f"key {number}": b"value %d" % number for number in range(20_000)}
+    columns = {"other": list(range(20_000)), "id": list(rows), "bytes": list(rows.values())}
+    arrow = pyarrow.table(columns)
+    named = {"key": "id", "value": "bytes"}
+    shapes: list[tuple[Any, dict[str, Any]]] = [
+        (rows, {}),
+        (rows.items(), {}),
+        (list(map(list, rows.items())), {}),
+        (((key, memoryview(value)) for key, value in rows.items()), {}),
+        (pandas.DataFrame(columns), named),
+        (pandas.DataFrame(columns)[["id", "bytes"]], {}),
+        (pandas.DataFrame(columns)[["bytes", "id"]], {"key": "id"}),
+        (pandas.Series(list(rows.values()), index=list(rows)), {}),
+        (polars.DataFrame(columns), named),
+        (arrow, named),
+        (arrow.to_batches()[0], named),
+        (arrow.select(["id", "bytes"]).to_reader(1000), {"value": "bytes"}),
+    ]
+    digests = {zero_kv.bake(shape, tmp_path / "table.db", **options).digest for shape, options in shapes}
+    assert len(digests) == 1
+    assert dict(zero_kv.open(tmp_path / "table.db").items()) == {key.encode(): value for key, value in rows.items()}
+
+
+def test_rows_of_arrays_are_their_bytes(tmp_path: pathlib.Path) -> None:
+    keys = numpy.arange(1000, dtype=numpy.uint64)
+    vectors = numpy.arange(8000, dtype=numpy.float32).reshape(1000, 8)
+    zero_kv.bake(zip(keys, vectors, strict=True), tmp_path / "table.db")
+    values, found = zero_kv.open(tmp_path / "table.db").get_many(keys, dtype=(numpy.float32, 8))
+    assert found.all() and (values == vectors).all()
+    # Numbers of NumPy are eight bytes, not so many zeros; every other item is not a part of the bytes.
+    zero_kv.bake([(1, numpy.int64(5)), (2, vectors[0, ::2])], tmp_path / "table.db")
+    table = zero_kv.open(tmp_path / "table.db")
+    assert table[1] == (5).to_bytes(8, sys.byteorder) and table[2] == vectors[0, ::2].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "message"),
+    [
+        ((7.5, b""), TypeError, "the key is of type float, where int, bytes or str was expected"),
+        (("7", b""), zero_kv.KeyKind, "the key is one of bytes, where one of unsigned 64-bit numbers was expected"),
+        ((-7, b""), OverflowError, "the key is -7, where 0 to"),
+        ((7, 7), TypeError, "the value is of type int, where bytes, str or"),
+        ((7, None), TypeError, "the value is of type NoneType"),
+        ((7,), TypeError, "the row has 1 items, where a key and a value were expected"),
+        ("ab", TypeError, "the row is of type str, where a pair was expected"),
+        ((3, b""), zero_kv.BakeFailed, "key 3 is already on row 4"),
+    ],
+)
+def test_bad_rows_are_told_with_their_number_and_nothing_is_put_in_place(
+    row: Any, kind: type[Exception], message: str, tmp_path: pathlib.Path
+) -> None:
+    rows: list[Any] = [(number, b"value") for number in range(10_000)]
+    rows[7000] = row
+    with pytest.raises(kind, match=f"rows:7001: {message}"):
+        zero_kv.bake(rows, tmp_path / "table.db")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_exception_of_the_rows_is_raised_as_it_is(tmp_path: pathlib.Path) -> None:
+    class Broken(Exception):
+        pass
+
+    def rows() -> Any:
+        for number in range(10_000):
+            yield number, b""
+        raise Broken("no more")
+
+    with pytest.raises(Broken, match="no more"):
+        zero_kv.bake(rows(), tmp_path / "table.db")
+    assert os.listdir(tmp_path) == []
+
+
+def test_duplicates_are_refused_or_chosen_of(tmp_path: pathlib.Path) -> None:
+    path, rows = tmp_path / "table.db", [(1, "first"), (2, "other"), (1, "last")]
+    with pytest.raises(zero_kv.BakeFailed, match="rows:3: key 1 is already on row 1"):
+        zero_kv.bake(rows, path)
+    for which in ("first", "last"):
+        assert zero_kv.bake(rows, path, duplicates=which).duplicates_dropped == 1
+        assert zero_kv.open(path)[1] == which.encode()
+    with pytest.raises(ValueError, match='duplicates is "any", where "error", "first" or "last" was expected'):
+        zero_kv.bake(rows, path, duplicates="any")
+
+
+def test_keys_can_be_decimals_and_an_old_table_can_be_added_to(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "table.db"
+    zero_kv.bake([("07", "seven"), (b"8", "eight"), (9, "nine")], path, keys="u64")
+    assert list(zero_kv.open(path)) == [7, 8, 9]
+    zero_kv.bake({8: "acht", 10: "zehn"}, path, base=path)
+    assert dict(zero_kv.open(path).items()) == {7: b"seven", 8: b"acht", 9: b"nine", 10: b"zehn"}
+    zero_kv.bake([], path)
+    assert len(zero_kv.open(path)) == 0
+    with pytest.raises(zero_kv.BakeFailed, match='rows:2: the key is "seven" where an unsigned'):
+        zero_kv.bake([("7", ""), ("seven", "")], path, keys="u64")
+
+
+def test_columns_that_are_not_clear_are_asked_for(tmp_path: pathlib.Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1], "b": ["x"], "c": ["y"]})
+    for options, message in [
+        ({}, r"the columns are \['a', 'b', 'c'\]: choose with key and value"),
+        ({"key": "a"}, "choose with key and value"),
+        ({"key": "d", "value": "b"}, "key is 'd', where one of the columns was expected"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            zero_kv.bake(frame, tmp_path / "table.db", **options)
+    with pytest.raises(TypeError, match="key and value name columns, which an object of type dict does not have"):
+        zero_kv.bake({1: b""}, tmp_path / "table.db", key="a")
+    with pytest.raises(TypeError, match="rows are a path"):
+        zero_kv.bake("table.csv", tmp_path / "table.db")
+    with pytest.raises(FileNotFoundError):
+        zero_kv.bake({1: b""}, tmp_path / "no" / "table.db")
+
+
+def test_other_threads_run_during_a_bake(tmp_path: pathlib.Path) -> None:
+    """Where no row is taken, the bake is done with Python detached: another thread goes on meanwhile."""
+    rows = [(number, b"value" * 8) for number in range(200_000)]
+    begun, ended, seen = threading.Event(), threading.Event(), 0
+
+    def given() -> Any:
+        yield from rows
+        begun.set()
+
+    def bake() -> None:
+        zero_kv.bake(given(), tmp_path / "table.db")
+        ended.set()
+
+    thread = threading.Thread(target=bake)
+    thread.start()
+    begun.wait()
+    while not ended.is_set():
+        seen += 1
+    thread.join()
+    assert seen > 1000
+
+
+def test_ctrl_c_stops_a_bake(tmp_path: pathlib.Path) -> None:
+    """With a signal in the midst of rows that never end."""
+    script = """
+import itertools, sys, zero_kv
+def rows():
+    for number in itertools.count():
+        if number == 50_000:
+            print("begun", flush=True)
+        yield number, b"value"
+try:
+    zero_kv.bake(rows(), sys.argv[1])
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    command = [sys.executable, "-c", script, tmp_path / "table.db"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "stopped\n"
+    assert process.returncode == 0 and os.listdir(tmp_path) == []

@@ -1,0 +1,184 @@
+"""What `Client` promises, with a real server."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import pickle
+import random
+import signal
+import socket
+import threading
+
+import pytest
+
+import zero_kv
+from conftest import ROWS
+from support import Server, number_rows, seeded, serving, text_rows
+
+
+@pytest.mark.parametrize("rows_of", [number_rows, text_rows])
+def test_a_client_answers_as_the_file_does(rows_of: object, tmp_path: pathlib.Path) -> None:
+    assert callable(rows_of)
+    rng = seeded(f"client {rows_of.__name__}")
+    rows = rows_of(rng, 3000)
+    zero_kv.bake(rows, tmp_path / "table.db")
+    table = zero_kv.open(tmp_path / "table.db")
+    asked = rng.choices([*rows, *rows_of(rng, 3000)], k=5000)
+    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
+        assert client.get_many(asked) == table.get_many(asked)
+        assert client.get_many([]) == []
+        for key in asked[:300]:
+            assert client.get(key) == table.get(key) and client.exists(key) == (key in table)
+            assert client.floor(key) == table.floor(key) and client.ceiling(key) == table.ceiling(key)
+            assert client.get(key, 7) == table.get(key, 7)
+        assert (client.first(), client.last()) == (table.first(), table.last())
+        for _ in range(20):
+            start, end = rng.choice([None, *asked]), rng.choice([None, *asked])
+            expected = list(table.range(start, end))
+            assert list(client.range(start, end)) == expected
+            assert list(reversed(client.range(start, end))) == expected[::-1]
+            assert client.count(start, end) == len(expected)
+        assert client.info()["rows"] == str(len(table)) and client.info()["digest"] == table.digest
+        client.ping()
+        if rows_of is text_rows:
+            assert list(client.prefix(b"\x07")) == list(table.prefix(b"\x07"))
+
+
+def test_values_longer_than_all_buffers_come_whole(tmp_path: pathlib.Path) -> None:
+    rng = seeded("long values")
+    rows = {key: rng.randbytes(rng.choice((0, 1, 100_000, 5_000_000))) for key in range(30)}
+    zero_kv.bake(rows, tmp_path / "table.db")
+    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
+        assert client.get_many(list(rows) * 3) == list(rows.values()) * 3
+        assert all(client.get(key) == value for key, value in rows.items())
+
+
+def test_each_failure_has_its_class(server: Server, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(zero_kv.NotRunning, match="cannot connect: .*is kv_store running, and on this socket?") as raised:
+        zero_kv.Client(tmp_path / "no.sock")
+    assert isinstance(raised.value, ConnectionError) and isinstance(raised.value, zero_kv.Error)
+    client = zero_kv.Client(server.path, timeout=0.05)
+    with pytest.raises(zero_kv.ServerError, match='the server answered key "seven" with an error'):
+        client.get("seven")
+    assert client.get(2) == ROWS[2], "the connection goes on"
+    with pytest.raises(ValueError, match="a key of 0 bytes, where 1 to 65535 are possible"):
+        client.get("")
+    with pytest.raises(zero_kv.KeyKind, match="both must be of one kind"):
+        client.count(1, "b")
+    with pytest.raises(ValueError, match="timeout is -1"):
+        zero_kv.Client(server.path, timeout=-1)
+    with server.paused(), pytest.raises(zero_kv.TimedOut, match="timed out after .* waiting for an answer") as timed_out:
+        client.get(2)
+    assert isinstance(timed_out.value, TimeoutError)
+    assert client.get(2) == ROWS[2], "a new connection is made"
+    client.close()
+    with pytest.raises(zero_kv.Closed, match="the client is closed"):
+        client.get(2)
+
+
+def test_a_peer_that_is_no_server_is_a_protocol_error(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "other.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def answer() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n")
+                peer.recv(1000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with zero_kv.Client(path) as client, pytest.raises(zero_kv.ProtocolError, match="status code"):
+            client.get(1)
+        thread.join()
+
+
+def test_calls_outlive_a_restart_of_the_server(server: Server) -> None:
+    with zero_kv.Client(server.path, reconnect_timeout=30) as client:
+        for how in (signal.SIGKILL, signal.SIGTERM) * 3:
+            assert client.get(2) == ROWS[2]
+            server.stop(how)
+            threading.Thread(target=server.start).start()
+            # The socket may be there and nobody behind it, or nothing at all.
+            assert client.get_many([4, 5, 6]) == [ROWS[4], None, ROWS[6]]
+
+
+def test_threads_share_a_client(server: Server) -> None:
+    """While one of them waits for a server that is paused, another runs."""
+    with zero_kv.Client(server.path) as client:
+        wrong: list[object] = []
+
+        def ask(seed: int) -> None:
+            rng = random.Random(seed)
+            for _ in range(200):
+                keys = [rng.randrange(4000) for _ in range(rng.choice((1, 5, 300)))]
+                if client.get_many(keys) != [ROWS.get(key) for key in keys] or client.get(keys[0]) != ROWS.get(keys[0]):
+                    wrong.append(keys)
+
+        threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
+        with server.paused():
+            for thread in threads:
+                thread.start()
+            assert all(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+
+def test_a_child_process_connects_anew(server: Server) -> None:
+    """Both ask at the same time, on connections of their own, also when the fork is in the midst of calls."""
+    with zero_kv.Client(server.path) as client:
+        stop = threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                client.get_many(range(0, 1000))
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(20):
+                child = os.fork()
+                if child == 0:
+                    are_right = all(client.get(key) == ROWS[key] for key in range(0, 200, 2))
+                    os._exit(0 if are_right else 1)
+                assert all(client.get(key) == ROWS[key] for key in range(1000, 1200, 2))
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_clients_and_tables_go_to_worker_processes(server: Server, numbers: pathlib.Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as workers, zero_kv.Client(server.path, timeout=7) as client:
+        for table in (client, zero_kv.Direct(server.path), zero_kv.open(numbers)):
+            assert workers.map(table.get, range(10)) == [ROWS.get(key) for key in range(10)]
+    assert repr(pickle.loads(pickle.dumps(client))) == f'<zero_kv.Client "{server.path}">'
+
+
+def test_a_client_sees_what_is_baked_over_the_file(server: Server) -> None:
+    with zero_kv.Client(server.path) as client:
+        assert client.get(2) == ROWS[2]
+        zero_kv.bake({2: "new"}, server.file)
+        while client.get(2) == ROWS[2]:
+            pass
+        assert (client.get(2), client.count()) == (b"new", 1)
+
+
+def test_redis_py_asks_the_same_socket(server: Server) -> None:
+    redis = pytest.importorskip("redis")
+    with redis.Redis(unix_socket_path=server.path) as client:
+        assert client.get(2) == ROWS[2] and client.get(3) is None
+        assert client.mget([2, 3, 4]) == [ROWS[2], None, ROWS[4]]
+        assert client.exists(2) == 1
+        with client.pipeline(transaction=False) as pipeline:
+            for key in range(100):
+                pipeline.get(key)
+            assert pipeline.execute() == [ROWS.get(key) for key in range(100)]

@@ -1,0 +1,146 @@
+"""What `Direct` promises beyond `Table`: see test_table.py for that."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import zero_kv
+from conftest import ROWS
+from support import Server, serving
+
+
+def test_a_new_table_is_seen(server: Server) -> None:
+    direct = zero_kv.Direct(server.path)
+    assert isinstance(direct, zero_kv.Table) and direct.generation == 1 and direct.is_connected
+    old = direct.snapshot()
+    rows, view = direct.range(0, 10), direct.view(2)
+    for number in range(2, 12):
+        zero_kv.bake({2: f"generation {number}"}, server.file)
+        while direct[2] != f"generation {number}".encode():
+            pass
+    assert (len(direct), direct.get(4), direct.generation) == (1, None, 11)
+    # What was taken of the old one stays.
+    assert len(old) == len(ROWS) and old[4] == ROWS[4] and view == ROWS[2]
+    assert list(rows) == [(key, ROWS[key]) for key in range(0, 10, 2)]
+
+
+def test_refresh_waits_for_what_is_served(server: Server) -> None:
+    direct = zero_kv.Direct(server.path)
+    with zero_kv.Client(server.path) as client:
+        zero_kv.bake({2: "new"}, server.file)
+        while client.get(2) == ROWS[2]:
+            pass
+    direct.refresh()
+    assert direct[2] == b"new"
+
+
+def test_many_keys_are_answered_of_one_table(server: Server) -> None:
+    zero_kv.bake(((key, "0") for key in range(1000)), server.file)
+    direct, stop, mixed = zero_kv.Direct(server.path), threading.Event(), set()
+
+    def ask() -> None:
+        while not stop.is_set():
+            found = set(direct.get_many(range(1000)))
+            if len(found) != 1:
+                mixed.add(frozenset(found))
+
+    direct.refresh()
+    while len(direct) != 1000:
+        pass
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        zero_kv.bake(((key, str(number)) for key in range(1000)), server.file)
+        while direct[0] != str(number).encode():
+            pass
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not mixed
+
+
+def test_lookups_go_on_without_a_server_and_follow_the_next(server: Server) -> None:
+    direct = zero_kv.Direct(server.path)
+    server.stop(signal.SIGKILL)
+    while direct.is_connected:
+        assert direct[2] == ROWS[2]
+    zero_kv.bake({2: "new"}, server.file)
+    assert direct[2] == ROWS[2]
+    server.start()
+    while direct[2] == ROWS[2]:
+        pass
+    assert direct[2] == b"new"
+
+
+def test_a_child_process_follows_by_itself(server: Server) -> None:
+    direct = zero_kv.Direct(server.path)
+    assert direct[2] == ROWS[2]
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(tell)
+        assert direct[2] == ROWS[2]
+        os.read(told, 1)
+        while direct[2] == ROWS[2]:
+            pass
+        os._exit(0 if direct[2] == b"new" else 1)
+    os.close(told)
+    zero_kv.bake({2: "new"}, server.file)
+    while direct[2] == ROWS[2]:
+        pass
+    os.close(tell)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_server_that_hands_nothing_over_is_told(numbers: pathlib.Path) -> None:
+    with serving(numbers, "--no-direct") as server:
+        with pytest.raises(zero_kv.DirectRefused):
+            zero_kv.Direct(server.path)
+        with pytest.raises(zero_kv.NotRunning):
+            zero_kv.Direct(str(numbers) + ".no.sock")
+
+
+def test_a_copy_needs_no_file(server: Server) -> None:
+    direct = zero_kv.Direct(server.path, memory="copy")
+    os.truncate(server.file, 0)
+    assert direct.snapshot()[2] == ROWS[2]
+
+
+def test_two_threads_look_up_at_the_same_time(server: Server) -> None:
+    """Both come through batches while the other is in one: neither waits for the other to end."""
+    direct = zero_kv.Direct(server.path)
+    keys = list(range(4000)) * 25
+    done = [0, 0]
+    meet = threading.Barrier(2)
+
+    def ask(thread: int) -> None:
+        meet.wait()
+        while min(done) < 3:
+            direct.get_many(keys, dtype="S14")
+            done[thread] += 1
+
+    zero_kv.bake(((key, b"14 bytes, all.") for key in range(4000)), server.file)
+    direct.refresh()
+    while direct[1 if 1 in direct else 0] != b"14 bytes, all.":
+        pass
+    threads = [threading.Thread(target=ask, args=(thread,)) for thread in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert min(done) >= 3
+
+
+def test_a_process_ends_with_a_direct(server: Server) -> None:
+    """Its thread does not hold it up."""
+    script = "import sys, zero_kv; direct = zero_kv.Direct(sys.argv[1]); print(direct[2].decode())"
+    ran = subprocess.run([sys.executable, "-c", script, server.path], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "value of 2\n", "")

@@ -1,0 +1,91 @@
+"""The types and docstrings that the package tells."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import zero_kv
+from support import HERE
+
+STUB = HERE.parent / "lib" / "zero_kv" / "_native.pyi"
+
+USE = """
+import numpy
+import zero_kv
+
+def use(path: str) -> None:
+    report = zero_kv.bake({1: b"one", 2: "two"}, path, duplicates="last")
+    rows: int = report.rows
+    table: zero_kv.Table = zero_kv.open(path, verify="touch")
+    value: bytes = table[1]
+    maybe: bytes | None = table.get(2)
+    either: bytes | str = table.get(2, "none")
+    for key, found in table.range(1, 5):
+        assert found
+    number: int = len(table.range(1))
+    many: list[bytes | None] = table.get_many([1, 2])
+    same: list[bytes | None] = table.get_many(numpy.arange(3))
+    values, mask = table.get_many([1, 2], dtype=numpy.float32)
+    mask.any()
+    direct: zero_kv.Table = zero_kv.Direct(timeout=None)
+    with zero_kv.Client(path, retries=2) as client:
+        client.ping()
+
+async def ask(path: str) -> None:
+    async with zero_kv.AsyncClient(path) as client:
+        values: list[bytes | None] = await client.get_many([1, 2])
+        async for key, value in client.range(1, 2):
+            print(key, value)
+"""
+
+MISUSE = """
+import zero_kv
+zero_kv.open("a", verify="never")
+zero_kv.open("a")[1.5]
+value: str = zero_kv.open("a")[1]
+zero_kv.Client(port=6379)
+"""
+
+
+def check(program: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", program.parent / "cache", program],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_types_are_told_to_mypy(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "use.py").write_text(USE)
+    checked = check(tmp_path / "use.py")
+    assert checked.returncode == 0, checked.stdout
+    (tmp_path / "misuse.py").write_text(MISUSE)
+    wrong = check(tmp_path / "misuse.py").stdout
+    assert [line in wrong for line in (":3: error", ":4: error", ":5: error", ":6: error")] == [True] * 4, wrong
+
+
+def test_all_that_is_public_has_a_docstring_and_that_of_its_stub() -> None:
+    documented: dict[str, str] = {}
+    for node in ast.parse(STUB.read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            inner = [(f"{node.name}.", item) for item in getattr(node, "body", []) if isinstance(item, ast.FunctionDef)]
+            for prefix, item in [("", node), *inner]:
+                text = ast.get_docstring(item)
+                if text:
+                    documented[prefix + item.name] = text
+    for name in zero_kv.__all__:
+        public = getattr(zero_kv, name)
+        assert inspect.getdoc(public), name
+        for member, held in vars(public).items() if inspect.isclass(public) else ():
+            if not member.startswith("_"):
+                text = inspect.getdoc(held)
+                assert text, f"{name}.{member}"
+                assert text == documented.get(f"{name}.{member}", text), f"{name}.{member}"
+        assert inspect.getdoc(public) == documented.get(name, inspect.getdoc(public)), name
