@@ -1,5 +1,7 @@
 //! `zkv bench` and `zkv ping`.
 
+use std::ffi::OsStr;
+
 use super::both::Both;
 use super::*;
 use crate::peer::ERROR;
@@ -11,7 +13,12 @@ fn a_server_and_a_file_are_measured_with_keys_of_their_own() {
         let table = Both::new(keys, csv.as_bytes());
         let args = ["bench", "--seconds", "0.05", "--batch", "7", "--threads", "2"];
         let (file, socket) = (table.path("table.db"), table.path("s.sock"));
-        for whom in [["--db".as_ref(), file.as_os_str()], ["--socket".as_ref(), socket.as_os_str()]] {
+        let whom: [&[&OsStr]; 3] = [
+            &["--db".as_ref(), file.as_os_str()],
+            &["--socket".as_ref(), socket.as_os_str()],
+            &["--direct".as_ref(), "--socket".as_ref(), socket.as_os_str()],
+        ];
+        for whom in whom {
             let output = zkv().args(args).args(whom).arg("--json").output().unwrap();
             assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
             let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -9,7 +9,7 @@ use super::*;
 /// Exit status, standard output and standard error.
 type Outcome = (Option<i32>, Vec<u8>, String);
 
-/// A table, asked as a file and over a socket.
+/// A table, asked as a file, over a socket, and in what the server hands over.
 pub(super) struct Both {
     folder: TempDir,
     _server: common::Server,
@@ -37,13 +37,17 @@ impl Both {
     /// The same with this on standard input.
     #[track_caller]
     pub(super) fn ask_with<S: AsRef<OsStr>>(&self, question: &[S], input: &[u8]) -> Outcome {
-        let [file, server] = [("--db", "table.db"), ("--socket", "s.sock")].map(|(option, name)| {
+        let ways: [(&[&str], &str); 3] =
+            [(&["--db"], "table.db"), (&["--socket"], "s.sock"), (&["--direct", "--socket"], "s.sock")];
+        let [file, server, direct] = ways.map(|(options, name)| {
             let mut command = zkv();
-            command.arg(option).arg(self.path(name)).args(question);
+            command.args(options).arg(self.path(name)).args(question);
             let output = output_with(command, input);
             (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
         });
-        assert_eq!((&file.0, &file.1), (&server.0, &server.1), "{} {}", file.2, server.2);
+        for other in [&file, &direct] {
+            assert_eq!((&other.0, &other.1), (&server.0, &server.1), "{} {}", other.2, server.2);
+        }
         server
     }
 

@@ -50,6 +50,8 @@ fn a_server_that_does_not_answer_in_time_is_an_error() {
         assert_error(&output.unwrap(), &["peer.sock: timed out after "]);
     }
     let (_folder, db) = baked();
+    assert_usage_error(&ask_file(&db, &["get", "7", "--direct"]), "--direct and --db cannot be used together");
+    assert_usage_error(&zkv().args(["info", "--direct"]).output().unwrap(), "--direct is not for this");
     let said = "--timeout and --db cannot be used together";
     assert_usage_error(&ask_file(&db, &["get", "7", "--timeout", "1"]), said);
     assert_usage_error(

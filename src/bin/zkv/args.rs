@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
-use zero_kv::client::{Client, ClientError, Options};
+use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options};
 use zero_kv::format::header::MAGIC;
 
 /// Names the socket where --socket does not. Not by clap, to which it would be in conflict with --db.
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// How long to wait for a server, and for each batch of its answers [default: 30]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
+    /// Have the server hand over its file, and look up in that, in this process
+    #[arg(long, global = true)]
+    pub(crate) direct: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -65,11 +68,20 @@ impl Args {
 
     /// A connection to the server. It is not made anew: what fails is told as it happens.
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect_with(self.socket(), &self.client_options())
+    }
+
+    /// The server's file.
+    pub(crate) fn connect_direct(&self) -> Result<Direct, ClientError> {
+        self.connect()?.direct_with(&DirectOptions { client: self.client_options(), ..DirectOptions::default() })
+    }
+
+    fn client_options(&self) -> Options {
         let mut options = Options { retries: 0, ..Options::default() };
         if let Some(timeout) = self.timeout {
             (options.connect_timeout, options.call_timeout) = (timeout, Some(timeout));
         }
-        Client::connect_with(self.socket(), &options)
+        options
     }
 }
 

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Arg, CommandFactory, FromArgMatches, Subcommand, value_parser};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::Store;
 
 use args::{Args, Command, FileCommand, ServerCommand};
@@ -64,10 +64,15 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     let socket = &args.socket();
     match (&args.command, &args.db) {
         (Command::Ask(question), Some(file)) => settle_rows(ask::ask(&mut &Store::open(file)?, question)),
+        (Command::Ask(question), None) if args.direct => settle_rows(ask::ask(&mut args.connect_direct()?, question)),
         (Command::Ask(question), None) => settle_rows(ask::ask(&mut args.connect()?, question)),
         (Command::Bench(bench), Some(file)) => {
             let store = Store::open(file)?;
             bench::bench(bench, || Ok(Box::new(&store)))
+        }
+        (Command::Bench(bench), None) if args.direct => {
+            let direct = args.connect_direct()?;
+            bench::bench(bench, || Ok(Box::new(direct.clone())))
         }
         (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(args.connect()?))),
         (Command::Server(command), _) => match command {
@@ -91,15 +96,18 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 /// overlooks a conflict of global options before and after the subcommand.
 fn refuse_others(args: &Args) {
     let socket = ("--socket", args.socket.is_some());
-    let (db, timeout) = (("--db", args.db.is_some()), ("--timeout", args.timeout.is_some()));
+    let (db, direct) = (("--db", args.db.is_some()), ("--direct", args.direct));
+    let timeout = ("--timeout", args.timeout.is_some());
     let (others, why) = match args.command {
         Command::Ask(_) | Command::Bench(_) if db.1 => {
-            (&[socket, timeout][..], "and --db cannot be used together: ask one of them")
+            (&[socket, direct, timeout][..], "and --db cannot be used together: ask one of them")
         }
         Command::Ask(_) | Command::Bench(_) => return,
-        Command::File(_) => (&[socket, db, timeout][..], "is not for this: name files as arguments"),
-        Command::Server(ServerCommand::Top(_)) => (&[db, timeout][..], "is not for this: name a server with --socket"),
-        Command::Server(_) => (&[db][..], "is not for this: name a server with --socket"),
+        Command::File(_) => (&[socket, db, direct, timeout][..], "is not for this: name files as arguments"),
+        Command::Server(ServerCommand::Top(_)) => {
+            (&[db, direct, timeout][..], "is not for this: name a server with --socket")
+        }
+        Command::Server(_) => (&[db, direct][..], "is not for this: name a server with --socket"),
     };
     if let Some((name, _)) = others.iter().find(|(_, is_given)| *is_given) {
         command().error(ErrorKind::ArgumentConflict, format!("{name} {why}")).exit();
@@ -115,11 +123,14 @@ fn settle_rows(asked: anyhow::Result<bool>) -> anyhow::Result<bool> {
 /// help does not offer what [`refuse_others`] refuses.
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
+    let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);
     let timeout = || Arg::new("timeout").long("timeout").value_parser(args::seconds).hide(true);
     Args::command().mut_subcommands(|command| match command.get_name() {
-        name if FileCommand::has_subcommand(name) => command.args(["socket", "db"].map(hidden)).arg(timeout()),
-        "top" => command.arg(hidden("db")).arg(timeout()),
-        name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")),
+        name if FileCommand::has_subcommand(name) => {
+            command.args(["socket", "db"].map(hidden)).args([direct(), timeout()])
+        }
+        "top" => command.arg(hidden("db")).args([direct(), timeout()]),
+        name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")).arg(direct()),
         _ => command,
     })
 }
