@@ -12,7 +12,7 @@ use crate::output::settle_stdout;
 
 pub(crate) fn ping(client: &mut Client) -> anyhow::Result<bool> {
     let started = Instant::now();
-    client.info()?;
+    client.ping()?;
     let us = started.elapsed().as_nanos() as f64 / 1e3;
     let mut output = io::stdout().lock();
     settle_stdout(writeln!(output, "answered in {us:.1} µs").and_then(|()| output.flush()))?;
