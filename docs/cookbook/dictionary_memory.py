@@ -1,0 +1,77 @@
+"""What a table costs N worker processes: a dict in each, a dict from before a fork, or a Zero-KV file.
+
+python3 dictionary_memory.py --rows 1000000 --workers 8
+"""
+
+import argparse
+import multiprocessing
+import pathlib
+import pickle
+import random
+import tempfile
+import time
+
+import zero_kv
+
+LOOKUPS = 500_000
+inherited = None
+
+
+def rows(count):
+    return {key: b"value of the key %09d" % key for key in range(count)}
+
+
+def worker(kind, folder, count, barrier, results):
+    if kind == "dict":
+        table = pickle.loads((folder / "table.pickle").read_bytes())
+    else:
+        table = inherited if kind == "dict before fork" else zero_kv.open(folder / "table.db", verify="touch")
+    keys = random.Random(7).choices(range(count), k=LOOKUPS)
+    started = time.perf_counter()
+    for key in keys:
+        table[key]
+    one_by_one = LOOKUPS / (time.perf_counter() - started)
+    for key in range(count):  # as a worker does that lives for long
+        table[key]
+    barrier.wait()
+    lines = pathlib.Path("/proc/self/smaps_rollup").read_text().splitlines()
+    pss_kib = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    barrier.wait()
+    results.put((pss_kib / 1024, one_by_one))
+
+
+def measure(kind, folder, count, workers):
+    global inherited
+    context = multiprocessing.get_context("fork" if kind == "dict before fork" else "spawn")
+    inherited = rows(count) if kind == "dict before fork" else None
+    barrier, results = context.Barrier(workers), context.Queue()
+    arguments = (kind, folder, count, barrier, results)
+    processes = [context.Process(target=worker, args=arguments) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    pss, rates = zip(*(results.get() for _ in processes))
+    for process in processes:
+        process.join()
+    print(f"| {kind} | {sum(pss):.0f} | {sum(pss) / workers:.1f} | {sorted(rates)[workers // 2] / 1e6:.2f} |")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rows", type=int, default=1_000_000)
+    arguments.add_argument("--workers", type=int, default=8)
+    arguments = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        table = rows(arguments.rows)
+        (folder / "table.pickle").write_bytes(pickle.dumps(table))
+        zero_kv.bake(table, folder / "table.db")
+        del table
+        print(f"{arguments.rows} rows, {arguments.workers} workers\n")
+        print("| table | PSS of all, MiB | of each | million lookups a second of each, all at once |")
+        print("| --- | ---: | ---: | ---: |")
+        for kind in ["dict", "dict before fork", "zero_kv"]:
+            measure(kind, folder, arguments.rows, arguments.workers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The Python programs of docs/cookbook run as they stand there."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+PAGES = sorted((REPOSITORY / "docs" / "cookbook").glob("*.md"))
+PROGRAMS = {page.stem: re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S) for page in PAGES}
+KV_STORE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / "kv_store"
+
+
+@pytest.mark.parametrize("page", [page for page, programs in PROGRAMS.items() if programs])
+def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
+    if "import numpy" in "".join(PROGRAMS[page]):
+        pytest.importorskip("numpy")
+    monkeypatch.chdir(tmp_path)
+    server = None
+    try:
+        for program in PROGRAMS[page]:
+            served = re.search(r'zero_kv.Direct\("(.*).sock"\)', program)
+            if served:
+                if not KV_STORE.exists():
+                    pytest.skip(f"{KV_STORE} is not built")
+                name = served[1]
+                server = subprocess.Popen(
+                    [KV_STORE, "--db", f"{name}.db", "--socket", f"{name}.sock"], stderr=subprocess.PIPE, text=True
+                )
+                assert any("ready on" in line for line in server.stderr), "the server says that it is ready"
+            exec(compile(program, f"{page}.md", "exec"), {})
+    finally:
+        if server:
+            server.kill()
+            server.communicate()
+
+
+def test_pages_have_programs():
+    assert {"features", "python-dictionary"} <= {page for page, programs in PROGRAMS.items() if programs}
