@@ -11,7 +11,7 @@ use zero_kv::client::question::{Ceiling, Count, Exists, Floor, Get, PageOf, Unan
 use zero_kv::client::{OwnedKey, Page, Question, Row};
 use zero_kv::protocol::answer::Violation;
 use zero_kv::protocol::native::{Op, VALUE_LEN_MAX_BYTES};
-use zero_kv::protocol::reader::AnswerReader;
+use zero_kv::protocol::reader::{Answer, AnswerReader};
 
 use crate::{BYTES, NUMBERS, REFUSED, bytes, read, text};
 
@@ -32,8 +32,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A reader to which these bytes came.
-fn arrived(mut bytes: &[u8]) -> AnswerReader {
+/// What is made of the answer in these bytes, or why they are none.
+fn received<T>(op: Op, mut bytes: &[u8], take: impl FnOnce(Answer<'_>) -> T) -> Result<T, Violation> {
     let mut reader = AnswerReader::new(VALUE_LEN_MAX_BYTES);
     while !bytes.is_empty() {
         let room = reader.room();
@@ -41,15 +41,16 @@ fn arrived(mut bytes: &[u8]) -> AnswerReader {
         room[..len_bytes].copy_from_slice(&bytes[..len_bytes]);
         reader.received(len_bytes);
         bytes = &bytes[len_bytes..];
+        if let Some(answer) = reader.next(op)? {
+            return Ok(take(answer));
+        }
     }
-    reader
+    panic!("{op:?} has no whole answer")
 }
 
 /// Why the bytes are no answer to the question, or what they say.
 fn answered<Q: Question>(question: &Q, answer: &[u8]) -> Result<Q::Answer, Violation> {
-    let mut reader = arrived(answer);
-    let answer = reader.next(question.op())?.expect("a whole answer");
-    question.read(answer).map_err(|unanswered| match unanswered {
+    received(question.op(), answer, |answer| question.read(answer))?.map_err(|unanswered| match unanswered {
         Unanswered::Violation(violation) => violation,
         error => panic!("an answer, not {error:?}"),
     })
@@ -145,8 +146,8 @@ fn answers_that_are_none_are_refused() {
             "exists" => answered(&Exists::new(&key).unwrap(), &answer).is_err(),
             "floor" => answered(&Floor::new(&key).unwrap(), &answer).is_err(),
             "count" => answered(&Count::new(..).unwrap(), &answer).is_err(),
-            "info" => arrived(&answer).next(Op::Info).is_err(),
-            "ping" => arrived(&answer).next(Op::Ping).is_err(),
+            "info" => received(Op::Info, &answer, |_| ()).is_err(),
+            "ping" => received(Op::Ping, &answer, |_| ()).is_err(),
             op => panic!("{op} is among the refused"),
         };
         assert!(is_refused, "{}: {}", text(vector, "name"), text(vector, "why"));
