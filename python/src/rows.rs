@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zero_kv::{Key, LookupError};
 
-use crate::errors::Damaged;
+use crate::errors::of_lookup;
 use crate::key::to_python;
 use crate::table::Snapshot;
 
@@ -103,39 +103,33 @@ pub(crate) struct RowIterator {
 
 impl RowIterator {
     fn read_chunk(&mut self, py: Python<'_>) -> PyResult<()> {
-        let (mut len_bytes, left) = (0, self.end - self.next);
-        let mut rows = self.table.iter();
-        let (next, end) = (self.next, self.end);
-        let mut take = |row: Option<(Key<'_>, &[u8])>| {
-            let (key, value) =
-                row.ok_or_else(|| Damaged::new_err("the table is damaged: check it with `zkv verify`"))?;
-            let made = match self.shows {
-                Shows::Keys => to_python(py, key),
-                Shows::Values => PyBytes::new(py, value).into_any(),
-                Shows::Both => (to_python(py, key), PyBytes::new(py, value)).into_pyobject(py)?.into_any(),
-            };
-            self.chunk.push(made.unbind());
-            len_bytes += value.len();
-            Ok::<_, PyErr>(len_bytes < CHUNK_LEN_BYTES)
-        };
-        let mut count = 0;
-        while count < left.min(CHUNK_ROWS_MAX) {
-            let row = match (self.backward, count) {
-                (false, 0) => rows.nth(next),
-                (true, 0) => rows.nth_back(self.table.len() - end),
-                (false, _) => rows.next(),
-                (true, _) => rows.next_back(),
-            };
-            count += 1;
-            if !take(row)? {
-                break;
+        let (shows, backward, next, end) = (self.shows, self.backward, self.next, self.end);
+        let mut chunk = self.table.read(|table| {
+            let (mut chunk, mut len_bytes, mut rows) = (Vec::new(), 0, table.iter());
+            while chunk.len() < CHUNK_ROWS_MAX.min(end - next) && len_bytes < CHUNK_LEN_BYTES {
+                let row = match (backward, chunk.is_empty()) {
+                    (false, true) => rows.nth(next),
+                    (true, true) => rows.nth_back(table.len() - end),
+                    (false, false) => rows.next(),
+                    (true, false) => rows.next_back(),
+                };
+                let (key, value) = row.ok_or_else(|| of_lookup(LookupError::Damaged))?;
+                len_bytes += value.len();
+                let shown = match shows {
+                    Shows::Keys => to_python(py, key),
+                    Shows::Values => PyBytes::new(py, value).into_any(),
+                    Shows::Both => (to_python(py, key), PyBytes::new(py, value)).into_pyobject(py)?.into_any(),
+                };
+                chunk.push(shown.unbind());
             }
+            Ok(chunk)
+        })?;
+        match backward {
+            false => self.next += chunk.len(),
+            true => self.end -= chunk.len(),
         }
-        match self.backward {
-            false => self.next += count,
-            true => self.end -= count,
-        }
-        self.chunk.reverse();
+        chunk.reverse();
+        self.chunk = chunk;
         Ok(())
     }
 }

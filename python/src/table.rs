@@ -44,7 +44,7 @@ impl Deref for Snapshot {
 
 impl Snapshot {
     /// Reads, and makes sure that nobody changed the file meanwhile.
-    fn read<T>(&self, read: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
         let epoch = self.epoch();
         let made = read(self)?;
         let is_unchanged = match self {
@@ -171,7 +171,8 @@ impl Table {
     /// who changes that in place, which `bake` never does, changes what it shows.
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let (py, asked) = (key.py(), key_of(key)?);
-        let value = Memory::of_value(self.snapshot(py)?, |table| table.get(asked)).map_err(of_lookup)?;
+        let table = self.snapshot(py)?;
+        let value = table.read(|_| Memory::of_value(table.clone(), |table| table.get(asked)).map_err(of_lookup))?;
         value.ok_or_else(|| missing(key))?.into_view(py)
     }
 

@@ -8,7 +8,9 @@ import pathlib
 import random
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target" / "debug"))
@@ -59,6 +61,29 @@ def serving(file: pathlib.Path, *arguments: str) -> Iterator[Server]:
     finally:
         if server.process.poll() is None:
             server.stop(signal.SIGKILL)
+
+
+def longest_pause(call: Callable[[], object]) -> float:
+    """Makes a call in another thread, and gives for what part of it at most this one did not run."""
+    times: list[float] = []
+    begun = threading.Event()
+
+    def make() -> None:
+        begun.set()
+        times.append(time.perf_counter())
+        call()
+        times.append(time.perf_counter())
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    begun.wait()
+    pause, before = 0.0, time.perf_counter()
+    while len(times) < 2 and thread.is_alive():
+        now = time.perf_counter()
+        pause, before = max(pause, now - before), now
+    thread.join()
+    pause = max(pause, time.perf_counter() - before)
+    return pause / (times[1] - times[0])
 
 
 def seeded(name: str) -> random.Random:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import pathlib
 import subprocess
 import sys
@@ -89,3 +90,11 @@ def test_all_that_is_public_has_a_docstring_and_that_of_its_stub() -> None:
                 assert text, f"{name}.{member}"
                 assert text == documented.get(f"{name}.{member}", text), f"{name}.{member}"
         assert inspect.getdoc(public) == documented.get(name, inspect.getdoc(public)), name
+
+
+def test_the_package_itself_is_typed() -> None:
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "-p", "zero_kv"]
+    sources = {**os.environ, "MYPYPATH": str(HERE.parent / "lib")}
+    checked = subprocess.run(command, capture_output=True, text=True, env=sources)
+    assert checked.returncode == 0, checked.stdout

@@ -44,6 +44,7 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.is_open = False
+        self._wire.fail(Closed(f"{self._path}: the client is closed"))
         if self._transport is not None:
             self._transport.close()
 
@@ -226,8 +227,13 @@ class AsyncClient:
         connecting = self._connecting
         if connecting is None or connecting.done() or connecting.get_loop() is not loop:
             connecting = self._connecting = loop.create_task(self._attempt(loop))
-        # A task that is cancelled leaves the attempt to the others.
-        self._connection = await asyncio.shield(connecting)
+        try:
+            # A task that is cancelled leaves the attempt to the others.
+            self._connection = await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if self._is_closed and connecting.cancelled():
+                raise Closed(f"{self._path}: the client is closed") from None
+            raise
         return self._connection
 
     async def _attempt(self, loop: asyncio.AbstractEventLoop) -> _Connection:

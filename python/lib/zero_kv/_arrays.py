@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from zero_kv._native import Table, fill_arrow, fill_fixed
+from zero_kv._native import Client, Table, fill_arrow, fill_fixed
 
 
-def get_many(table: Table, keys: Any, dtype: Any) -> Any:
+def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
     """What `Table.get_many` does with a dtype, or with keys of pyarrow or Polars."""
     if type(keys).__module__.partition(".")[0] == "polars":
         keys = keys.to_arrow()
@@ -20,20 +20,20 @@ def get_many(table: Table, keys: Any, dtype: Any) -> Any:
     return _fixed(table, keys, dtype)
 
 
-def _fixed(table: Table, keys: Any, dtype: Any) -> Any:
+def _fixed(table: Table | Client, keys: Any, dtype: Any) -> Any:
     import numpy
 
     dtype = numpy.dtype(dtype)
     if dtype.hasobject or dtype.itemsize == 0:
         raise TypeError(f"dtype is {dtype}, where one of a fixed length was expected")
-    values, found = fill_fixed(table, keys, dtype.itemsize)
-    found = numpy.asarray(memoryview(found)).view(numpy.bool_)
+    values, marks = fill_fixed(table, keys, dtype.itemsize)
+    found = numpy.asarray(memoryview(marks)).view(numpy.bool_)
     shape = (len(found), *dtype.shape)
     return numpy.asarray(memoryview(values)).view(dtype.base).reshape(shape), found
 
 
-def _arrow(table: Table, keys: Any) -> Any:
-    import pyarrow
+def _arrow(table: Table | Client, keys: Any) -> Any:
+    import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
         chunks = [_arrow(table, chunk) for chunk in keys.chunks]
@@ -60,7 +60,7 @@ def _arrow(table: Table, keys: Any) -> Any:
     return pyarrow.Array.from_buffers(kind, len(keys), buffers, null_count)
 
 
-def _bytes(array: Any, buffer: int, item_len_bytes: int, code: str) -> memoryview:
+def _bytes(array: Any, buffer: int, item_len_bytes: int, code: Literal["B", "Q"]) -> memoryview:
     """The items of an Arrow array, without those before its offset."""
     held = array.buffers()[buffer]
     if held is None or len(array) == 0:

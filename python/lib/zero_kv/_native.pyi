@@ -2,11 +2,10 @@ import os
 from asyncio import Future
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
 import numpy
 import numpy.typing
-import pyarrow
 
 _T = TypeVar("_T")
 _Path: TypeAlias = str | os.PathLike[str]
@@ -15,6 +14,12 @@ Key: TypeAlias = int | bytes | str
 
 _Keys: TypeAlias = Iterable[int] | Iterable[bytes | str]
 _Row: TypeAlias = tuple[Any, bytes]
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
 class Rows(Generic[_T]):
@@ -61,13 +66,11 @@ class Table:
         """
 
     @overload
-    def get_many(self, keys: pyarrow.Array, *, dtype: None = None) -> pyarrow.Array: ...
-    @overload
-    def get_many(self, keys: pyarrow.ChunkedArray, *, dtype: None = None) -> pyarrow.ChunkedArray: ...
-    @overload
     def get_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
     ) -> list[bytes | None]: ...
+    @overload
+    def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
@@ -200,13 +203,11 @@ class Client:
         """The value of a key, or `default` if the key is not in the table."""
 
     @overload
-    def get_many(self, keys: pyarrow.Array, *, dtype: None = None) -> pyarrow.Array: ...
-    @overload
-    def get_many(self, keys: pyarrow.ChunkedArray, *, dtype: None = None) -> pyarrow.ChunkedArray: ...
-    @overload
     def get_many(
         self, keys: _Keys | numpy.typing.NDArray[numpy.integer[Any]], *, dtype: None = None
     ) -> list[bytes | None]: ...
+    @overload
+    def get_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> Any: ...
     @overload
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
