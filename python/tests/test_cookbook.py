@@ -1,16 +1,17 @@
 """The Python programs of docs/cookbook run as they stand there."""
 
-import os
 import pathlib
 import re
 import subprocess
 
 import pytest
 
+from support import PROGRAMS as BINARIES
+
 REPOSITORY = pathlib.Path(__file__).parents[2]
 PAGES = sorted((REPOSITORY / "docs" / "cookbook").glob("*.md"))
 PROGRAMS = {page.stem: re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S) for page in PAGES}
-KV_STORE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / "kv_store"
+KV_STORE = BINARIES / "kv_store"
 
 
 @pytest.mark.parametrize("page", [page for page, programs in PROGRAMS.items() if programs])
@@ -23,8 +24,6 @@ def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
         for program in PROGRAMS[page]:
             served = re.search(r'zero_kv.Direct\("(.*).sock"\)', program)
             if served:
-                if not KV_STORE.exists():
-                    pytest.skip(f"{KV_STORE} is not built")
                 name = served[1]
                 server = subprocess.Popen(
                     [KV_STORE, "--db", f"{name}.db", "--socket", f"{name}.sock"], stderr=subprocess.PIPE, text=True
