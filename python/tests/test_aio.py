@@ -140,6 +140,25 @@ async def test_calls_outlive_a_restart_of_the_server(server: Server) -> None:
 
 
 @with_asyncio
+async def test_a_server_that_closes_before_it_answers_is_told_and_asked_once_more(tmp_path: pathlib.Path) -> None:
+    connections = 0
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    path = str(tmp_path / "other.sock")
+    async with await asyncio.start_unix_server(answer, path):
+        with pytest.raises(zero_kv.Refused, match="closed it without an answer"):
+            await zero_kv.AsyncClient(path, retries=0).get(1)
+        assert connections == 1
+        with pytest.raises(zero_kv.Refused):
+            await zero_kv.AsyncClient(path, reconnect_timeout=0.05).get(1)
+        assert connections >= 3
+
+
+@with_asyncio
 async def test_a_server_that_ends_in_mid_answer_is_told(tmp_path: pathlib.Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(16)

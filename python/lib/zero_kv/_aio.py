@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
@@ -28,6 +29,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def ask(self, question: Question) -> asyncio.Future[Any]:
+        if not self.is_open:
+            raise self._wire.closed()
         future: asyncio.Future[Any] = self.loop.create_future()
         self._wire.ask(question, future)
         if not self._is_flushing:
@@ -191,16 +194,23 @@ class AsyncClient:
             raise TimedOut(message) from None
 
     async def _retried(self, question: Question) -> Any:
-        retries = self._retries
+        loop, retries, pause_s, until = asyncio.get_running_loop(), self._retries, _PAUSE_MIN_S, -math.inf
         connection = await self._connected(0.0)
         while True:
             try:
                 return await connection.ask(question)
-            except (Closed, Refused):
-                if retries <= 0 or self._is_closed:
+            except (Closed, Refused) as error:
+                if self._is_closed:
                     raise
-            retries -= 1
-            connection = await self._connected(self._reconnect_timeout)
+                # A server that restarts may take a connection and end before it reads from it.
+                if isinstance(error, Refused) and loop.time() < until:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+                elif retries > 0:
+                    retries, pause_s, until = retries - 1, _PAUSE_MIN_S, loop.time() + self._reconnect_timeout
+                else:
+                    raise
+            connection = await self._connected(max(0.0, until - loop.time()))
 
     async def _connected(self, patience_s: float) -> _Connection:
         """The connection, or a new one, for which a server that is not there is waited for so long."""
