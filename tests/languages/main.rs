@@ -87,7 +87,8 @@ fn strings() -> Vec<Row> {
     rows.sort_unstable();
     rows.dedup();
     // An empty one among the values, and line ends in them.
-    let value = |i: usize, key: &str| if i.is_multiple_of(9) { Vec::new() } else { format!("{}\nbytes", key.len()).into() };
+    let value =
+        |i: usize, key: &str| if i.is_multiple_of(9) { Vec::new() } else { format!("{}\nbytes", key.len()).into() };
     rows.iter().enumerate().map(|(i, key)| (key.clone(), value(i, key))).collect()
 }
 

@@ -77,9 +77,9 @@ fn output(source: &str) -> PathBuf {
     folder.join(source.replace('/', "-"))
 }
 
-/// Whether a tool is here, which `--version`, or what stands for it, tells.
-fn has(tool: &str, version: &str) -> bool {
-    let is_there = succeeds(Command::new(tool).arg(version));
+/// Whether a tool is here.
+fn has(tool: &str) -> bool {
+    let is_there = succeeds(Command::new(tool).arg("--version"));
     if !is_there {
         skip_tool(tool, &format!("{tool} is not installed"));
     }
@@ -96,7 +96,7 @@ fn build(command: &mut Command) {
 
 fn c(source: &str) -> Option<Vec<OsString>> {
     let is_native = source.starts_with("native/");
-    if !has("cc", "--version") {
+    if !has("cc") {
         return None;
     }
     if !is_native && !Path::new("/usr/include/hiredis/hiredis.h").exists() {
@@ -110,7 +110,16 @@ fn c(source: &str) -> Option<Vec<OsString>> {
 }
 
 fn go(source: &str) -> Option<Vec<OsString>> {
-    if !has("go", "version") {
+    let folder = source_path(source);
+    let folder = folder.parent().unwrap();
+    // It refuses a module that asks for a newer one.
+    let command = || {
+        let mut command = Command::new("go");
+        command.env("GOTOOLCHAIN", "local").current_dir(folder);
+        command
+    };
+    if !succeeds(command().args(["list", "-m"])) {
+        skip_tool("go", "go is not installed, or older than go.mod says");
         return None;
     }
     let modules = built("languages/go-modules");
@@ -118,16 +127,16 @@ fn go(source: &str) -> Option<Vec<OsString>> {
         skip_tool("go-redis", "go-redis is not downloaded, which .ci/run does");
         return None;
     }
-    let mut command = Command::new("go");
-    command.args(["build", "-o"]).arg(output(source)).arg(".").current_dir(source_path(source).parent().unwrap());
+    let mut command = command();
+    command.args(["build", "-o"]).arg(output(source)).arg(".");
     command.env("GOMODCACHE", modules).env("GOCACHE", built("languages/go-cache"));
-    // What is pinned, from what was downloaded, with the tools that are here.
-    build(command.envs([("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")]));
+    // What is pinned, from what was downloaded.
+    build(command.envs([("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")]));
     Some(vec![output(source).into()])
 }
 
 fn node(source: &str) -> Option<Vec<OsString>> {
-    if !has("node", "--version") {
+    if !has("node") {
         return None;
     }
     if source.starts_with("native/") {
@@ -144,7 +153,7 @@ fn node(source: &str) -> Option<Vec<OsString>> {
 }
 
 fn python(source: &str) -> Option<Vec<OsString>> {
-    if !has("python3", "--version") {
+    if !has("python3") {
         return None;
     }
     let mut candidates = vec![PathBuf::from("python3")];
