@@ -78,7 +78,7 @@ fn output(source: &str) -> PathBuf {
 }
 
 /// Whether a tool is here.
-fn has(tool: &str) -> bool {
+pub(crate) fn has(tool: &str) -> bool {
     let is_there = succeeds(Command::new(tool).arg("--version"));
     if !is_there {
         skip_tool(tool, &format!("{tool} is not installed"));
@@ -127,6 +127,8 @@ fn go(source: &str) -> Option<Vec<OsString>> {
         skip_tool("go-redis", "go-redis is not downloaded, which .ci/run does");
         return None;
     }
+    // It lists what is not as it would write it.
+    build(Command::new("gofmt").arg("-l").arg(folder));
     let mut command = command();
     command.args(["build", "-o"]).arg(output(source)).arg(".");
     command.env("GOMODCACHE", modules).env("GOCACHE", built("languages/go-cache"));

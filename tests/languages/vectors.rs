@@ -2,6 +2,8 @@
 //! and what they refuse.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -104,4 +106,17 @@ fn native_programs_refuse_headers_of_no_answer() {
             assert!(!said.is_empty(), "{program:?} {}", vector["name"]);
         }
     }
+}
+
+#[test]
+fn the_check_that_is_written_in_python_holds() {
+    if !tools::has("python3") {
+        return;
+    }
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let check = repository.join("examples/native/python/check_vectors.py");
+    let mut command = Command::new("python3");
+    let output = command.arg("-B").arg(check).arg(repository.join("tests/vectors")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout.ends_with(b" vectors\n"), "{}", output.stdout.escape_ascii());
 }
