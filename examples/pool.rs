@@ -10,8 +10,8 @@ use zero_kv::client::{ClientError, Pool, PoolOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let socket = std::env::args_os().nth(1).ok_or("usage: pool SOCKET")?;
-    let mut options = PoolOptions::default();
-    options.connections_max = NonZeroUsize::new(2).ok_or("two are more than none")?;
+    let two = const { NonZeroUsize::new(2).unwrap() };
+    let options = PoolOptions { connections_max: two, ..PoolOptions::default() };
     let pool = Pool::connect_with(socket, &options)?;
     let found = std::thread::scope(|scope| {
         let pool = &pool;
