@@ -11,6 +11,8 @@ use zero_kv::client::Client;
 use crate::output::settle_stdout;
 
 pub(crate) fn ping(client: &mut Client) -> anyhow::Result<bool> {
+    // Until the first is answered, the server has the connection to take.
+    client.ping()?;
     let started = Instant::now();
     client.ping()?;
     let us = started.elapsed().as_nanos() as f64 / 1e3;
