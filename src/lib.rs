@@ -39,7 +39,13 @@
 //!
 //! `bake` and `server` add those modules, `parquet` a format to `bake`; `cli` (on
 //! by default) adds all of these and what the four binaries need. Without features there are [`store`] and
-//! [`client`], and four small dependencies.
+//! [`client`], and a few small dependencies.
+//!
+//! | feature | what it adds to the client |
+//! |---|---|
+//! | none | `client::Client` and `client::Pool`, for threads |
+//! | `tokio` | `client::AsyncClient`, for tasks of tokio |
+//! | `pool` | `client::AsyncPool`, and `tokio` with it; on by default |
 //!
 //! # Limits
 //!
