@@ -2,9 +2,9 @@
 
 use std::io;
 
-use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
-use zero_kv::bake::BakeError;
+use zero_kv::bake::{BakeError, RowFault};
 use zero_kv::client::ClientError;
 use zero_kv::{LookupError, StoreError};
 
@@ -36,10 +36,14 @@ pub(crate) fn of_store(error: &StoreError) -> PyErr {
 }
 
 pub(crate) fn of_bake(error: &BakeError) -> PyErr {
-    let message = error.to_string();
+    let message = match error {
+        BakeError::Row { input, line, fault } => format!("{input}:{line}: {}", row_fault(fault)),
+        _ => error.to_string(),
+    };
     match error {
-        BakeError::Output { error, .. } | BakeError::FolderSync { error, .. } => of_io(error, message),
-        BakeError::Row { .. } | BakeError::BaseKeys { .. } => BakeFailed::new_err(message),
+        BakeError::Output { error, .. } | BakeError::FolderSync { error, .. } | BakeError::Temporary { error, .. } => {
+            of_io(error, message)
+        }
         BakeError::Memory { .. } => PyValueError::new_err(message),
         BakeError::OldTable(error) => of_store(error),
         _ => BakeFailed::new_err(message),
@@ -62,10 +66,24 @@ pub(crate) fn of_client(error: &ClientError) -> PyErr {
     }
 }
 
+/// What is wrong with a row, and what to do in Python.
+fn row_fault(fault: &RowFault) -> String {
+    match fault {
+        RowFault::Duplicate { key, first } => {
+            format!("key {key} is already on {first}: remove one, or choose with duplicates=\"first\" or \"last\"")
+        }
+        RowFault::Key { found, .. } => {
+            format!("the key is {found:?}, where a decimal was expected: correct the row, or pass keys=\"bytes\"")
+        }
+        RowFault::KeyLen { len_bytes } => format!("a key of {len_bytes} bytes, where 1 to 65,535 are allowed"),
+        _ => fault.to_string(),
+    }
+}
+
+/// Python makes of the code what it is, such as a FileNotFoundError.
 fn of_io(error: &io::Error, message: String) -> PyErr {
-    match error.kind() {
-        io::ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
-        io::ErrorKind::PermissionDenied => PyPermissionError::new_err(message),
-        _ => PyOSError::new_err(message),
+    match error.raw_os_error() {
+        Some(code) => PyOSError::new_err((code, message)),
+        None => PyOSError::new_err(message),
     }
 }

@@ -137,10 +137,12 @@ impl Table {
     #[inline]
     fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (py, asked) = (key.py(), key_of(key)?);
-        self.read(py, |table| {
-            let value = table.get(asked).map_err(of_lookup)?;
-            Ok(value.map(|value| PyBytes::new(py, value)))
-        })
+        let bytes = |value: Option<&[u8]>| value.map(|value| PyBytes::new(py, value));
+        match &self.0 {
+            Origin::Fixed { table, .. } => table.read(|table| table.get(asked).map(bytes).map_err(of_lookup)),
+            // Whether the file is unchanged a server tells without asking the system.
+            Origin::Server(served) => served.direct(py)?.get_with(asked, bytes).map_err(of_lookup),
+        }
     }
 
     fn rows(&self, py: Python<'_>, range: Range<'_>, shows: Shows) -> PyResult<Rows> {
@@ -178,7 +180,10 @@ impl Table {
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let asked = key_of(key)?;
-        self.read(key.py(), |table| table.contains(asked).map_err(of_lookup))
+        match &self.0 {
+            Origin::Fixed { table, .. } => table.read(|table| table.contains(asked).map_err(of_lookup)),
+            Origin::Server(served) => served.direct(key.py())?.exists(asked).map_err(of_lookup),
+        }
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
