@@ -101,7 +101,8 @@ impl AnswerReader {
         }
     }
 
-    /// Where to receive to. It is never empty.
+    /// Where to receive to. It is not empty where [`AnswerReader::next`] has said that
+    /// more bytes are needed; without asking that in between, it can be filled.
     pub fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             self.tidy();
