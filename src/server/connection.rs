@@ -129,6 +129,13 @@ pub(super) struct Connection<S> {
     pulse: Arc<Pulse>,
 }
 
+/// What ended in a turn.
+enum End {
+    Connection,
+    /// What was owed from the generation that was kept for it.
+    Kept,
+}
+
 /// What a turn has left to spend.
 struct Turn {
     bytes: usize,
@@ -155,17 +162,30 @@ impl<S: Stream> Connection<S> {
     /// One turn. What was sent together is answered from one generation, over as
     /// many turns as it takes.
     fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
-        let generation = self.generation.take().unwrap_or_else(|| self.client.shared.pin());
-        let polled = self.poll_serve(cx, &generation, scratch);
-        if polled.is_pending() {
-            let waits = self.waits();
-            self.pulse.waits_for(waits);
-            let is_owed = matches!(waits, Waits::Turn | Waits::Client(_));
-            if is_owed || (1..FULL_READS_MAX).contains(&self.full_reads) {
-                self.generation = Some(generation);
+        loop {
+            let kept = self.generation.take();
+            let is_kept = kept.is_some();
+            let generation = kept.unwrap_or_else(|| self.client.shared.pin());
+            match self.poll_serve(cx, &generation, is_kept, scratch) {
+                Poll::Ready(Ok(End::Kept)) => {}
+                Poll::Ready(ended) => return Poll::Ready(ended.map(|_| ())),
+                Poll::Pending => {
+                    let waits = self.waits();
+                    self.pulse.waits_for(waits);
+                    let is_owed = matches!(waits, Waits::Turn | Waits::Client(_));
+                    if is_owed || self.reads_on() {
+                        self.generation = Some(generation);
+                    }
+                    return Poll::Pending;
+                }
             }
         }
-        polled
+    }
+
+    /// Whether what is read next was sent with what was read before, as far as one can
+    /// tell.
+    fn reads_on(&self) -> bool {
+        (1..FULL_READS_MAX).contains(&self.full_reads)
     }
 
     fn waits(&self) -> Waits {
@@ -183,13 +203,19 @@ impl<S: Stream> Connection<S> {
         self.client.shared.timeouts.moved(&self.pulse);
     }
 
-    fn poll_serve(&mut self, cx: &mut Context<'_>, generation: &Pinned, scratch: &mut Scratch) -> Poll<io::Result<()>> {
+    fn poll_serve(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &Pinned,
+        is_kept: bool,
+        scratch: &mut Scratch,
+    ) -> Poll<io::Result<End>> {
         let Scratch { input, answers } = scratch;
         let mut turn = Turn { bytes: TURN_BYTES, passes: TURN_PASSES };
         loop {
             ready!(self.poll_unsent(cx, generation, answers))?;
             match self.then {
-                Then::Close => return Poll::Ready(Ok(())),
+                Then::Close => return Poll::Ready(Ok(End::Connection)),
                 Then::Answer | Then::Yield => {
                     ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
                     continue;
@@ -201,7 +227,11 @@ impl<S: Stream> Connection<S> {
                 Then::Read | Then::Wait(_) => self.owes_no_more(),
             }
             if self.client.shared.is_stopping() {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(End::Connection));
+            }
+            // A client that always owes its next batch before it has taken the last would else keep one for ever.
+            if is_kept && !self.reads_on() {
+                return Poll::Ready(Ok(End::Kept));
             }
             let mut buffer = ReadBuf::new(input);
             let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer)?;
@@ -209,7 +239,7 @@ impl<S: Stream> Connection<S> {
             self.full_reads = if read.len() == READ_LEN_BYTES { self.full_reads + 1 } else { 0 };
             ready!(polled);
             if read.is_empty() {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(End::Connection));
             }
             self.client.shared.counters().read(read.len());
             self.moved();

@@ -154,7 +154,7 @@ impl Served {
     /// The tables that are mapped, by their files' inodes, each once.
     pub(crate) fn mapped_tables(&self) -> Vec<u64> {
         let maps = self.proc("maps");
-        let tables = maps.lines().filter(|line| line.contains("storage.db") || line.contains("memfd:zero-kv"));
+        let tables = maps.lines().filter(|line| line.contains("storage.db") || line.contains("memfd:zero-kv "));
         let mut inodes: Vec<u64> =
             tables.map(|line| line.split_whitespace().nth(4).unwrap().parse().unwrap()).collect();
         inodes.sort_unstable();

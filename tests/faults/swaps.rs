@@ -130,6 +130,37 @@ fn swaps_under_saturation_lose_nothing_and_mix_nothing() {
     assert!(long.is_none() || with_us <= 2 * without_us, "p99 {with_us} us where it is {without_us} us without swaps");
 }
 
+/// The server owes it answers at any time, so no batch of its is the last.
+#[test]
+fn a_client_that_always_asks_for_more_than_it_reads_gets_new_generations() {
+    let _together = together();
+    let generations = Generations::new(Shape { rows: 300, len_max_bytes: 3000 });
+    generations.bake(2..3);
+    let served = generations.scene.serve(&[]);
+    let key = 80;
+    let answers = [1, 2].map(|generation| answer(0, &generations.shape.value(generation, key).unwrap()));
+    assert_eq!(answers[0].len(), answers[1].len());
+    let stream = served.connect();
+    let (mut writer, mut reader) = (stream.try_clone().unwrap(), stream);
+    let asking = std::thread::spawn(move || {
+        let requests = request(0, key).repeat(PIPELINE_KEYS);
+        // Until the reader has closed the connection.
+        while writer.write_all(&requests).is_ok() {}
+    });
+    let mut found = vec![0; answers[0].len()];
+    for at in 0.. {
+        std::io::Read::read_exact(&mut reader, &mut found).unwrap();
+        match at {
+            20_000 => generations.put(2),
+            _ if found == answers[1] => break,
+            _ => assert!(found == answers[0], "answer {at}"),
+        }
+        assert!(at < 1_000_000, "the generation is served, and this client does not get it");
+    }
+    reader.shutdown(std::net::Shutdown::Both).unwrap();
+    asking.join().unwrap();
+}
+
 #[test]
 fn memory_is_that_of_one_generation_after_each_swap() {
     let _together = together();
