@@ -21,6 +21,7 @@ mod async_rows;
 mod asynchronous;
 mod batch;
 mod blocking;
+mod connection;
 mod direct;
 mod error;
 mod info;

@@ -6,6 +6,7 @@
 mod blocks;
 pub(crate) mod check;
 mod directory;
+mod error;
 mod guard;
 mod lease;
 mod machine;
@@ -23,15 +24,13 @@ use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::OFlags;
-use thiserror::Error;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::format::FormatError;
 use crate::format::header::{Layout, Section};
 use crate::format::index::Fence;
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -45,6 +44,7 @@ use map::Map;
 use search::Index;
 
 pub use blocks::Epoch;
+pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
 pub use lease::{take_leases, yield_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
@@ -62,58 +62,6 @@ pub use unchecked::Unchecked;
 const PREFETCH_MAX_BYTES: usize = 256;
 
 const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
-
-/// Why a file cannot be served.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The file cannot be opened or mapped.
-    #[error("{}: {error}{}", path.display(), if error.kind() == io::ErrorKind::NotFound { ": bake one with `baker input.csv`" } else { "" })]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The file's bytes cannot be held in memory as was asked.
-    #[error("{}: {problem}", path.display())]
-    Memory {
-        /// The file.
-        path: PathBuf,
-        /// What is in the way, and what to do.
-        problem: String,
-    },
-    /// The file's bytes are not what they must be.
-    #[error("{}: {error}", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with them.
-        error: FormatError,
-    },
-}
-
-/// Why a lookup has no answer.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LookupError {
-    /// The table's keys are not of the kind asked for.
-    #[error(
-        "keys of this table are {held}, where {asked} were asked for: ask for a key of its kind, or bake another with `baker --keys`"
-    )]
-    KeyKind {
-        /// What the table's keys are.
-        held: KeyKind,
-        /// What was asked for.
-        asked: KeyKind,
-    },
-    /// What would tell is damaged: a block of the file does not have its checksum,
-    /// or the file was changed in place since it was opened.
-    #[error(
-        "the file is damaged where the answer is: check it with `zkv verify`, and put new files in place by rename"
-    )]
-    Damaged,
-}
 
 /// An immutable table, mapped from a baked file.
 ///

@@ -5,12 +5,13 @@
 //! this crate are built on it, and a client for another event loop can be, with an
 //! [`AnswerReader`](crate::protocol::reader::AnswerReader) beside it.
 
+mod server;
+
 use std::ops::Bound;
 
 use zerocopy::IntoBytes;
 
 use super::error::ClientError;
-use super::info::Info;
 use super::key::{Bounds, KeyRange, OwnedKey, key_at};
 use super::page::Page;
 use crate::format::KeyBounds;
@@ -20,12 +21,12 @@ use crate::protocol::native::{Op, RangeHeader, Request, push_long, range_flags};
 use crate::protocol::reader::Answer;
 use crate::store::prefix_end;
 
+pub use server::{AboutServer, Ping, Reload, Rollback};
+
 /// Of a key that is named in an error, so much is shown.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers, not bytes, or bytes, not numbers); if \
                           they are not, see the log of kv_store, and if the value is damaged, bake the file anew";
-const OLDER_SERVER: &str = "it may be a kv_store of an older version";
-const NOT_ALLOWED: &str = "only root and the server's own user may ask, on its Unix socket";
 
 /// A key and its value.
 pub type Row = (OwnedKey, Vec<u8>);
@@ -346,100 +347,6 @@ impl Question for Count<'_> {
     }
 }
 
-/// What the server says of itself.
-#[derive(Clone, Copy, Debug)]
-pub struct AboutServer;
-
-impl Question for AboutServer {
-    type Answer = Info;
-
-    fn op(&self) -> Op {
-        Op::Info
-    }
-
-    fn push(&self, request: &mut Vec<u8>) {
-        push_bare(Op::Info, request);
-    }
-
-    fn read(&self, answer: Answer<'_>) -> Result<Info, Unanswered> {
-        match answer {
-            Answer::Found(text) => Ok(Info::new(text)),
-            _ => Err(refused("the request for information", OLDER_SERVER)),
-        }
-    }
-}
-
-/// Whether the server answers.
-#[derive(Clone, Copy, Debug)]
-pub struct Ping;
-
-impl Question for Ping {
-    type Answer = ();
-
-    fn op(&self) -> Op {
-        Op::Ping
-    }
-
-    fn push(&self, request: &mut Vec<u8>) {
-        push_bare(Op::Ping, request);
-    }
-
-    fn read(&self, answer: Answer<'_>) -> Result<(), Unanswered> {
-        match answer {
-            Answer::Found(_) => Ok(()),
-            _ => Err(refused("a ping", OLDER_SERVER)),
-        }
-    }
-}
-
-/// Has the server look at its file. The answer is the number of the attempt.
-#[derive(Clone, Copy, Debug)]
-pub struct Reload;
-
-/// Has the server go back to the generation before. The answer is the number of the
-/// attempt.
-#[derive(Clone, Copy, Debug)]
-pub struct Rollback;
-
-impl Question for Reload {
-    type Answer = u64;
-
-    fn op(&self) -> Op {
-        Op::Reload
-    }
-
-    fn push(&self, request: &mut Vec<u8>) {
-        push_bare(Op::Reload, request);
-    }
-
-    fn read(&self, answer: Answer<'_>) -> Result<u64, Unanswered> {
-        attempt(Op::Reload, answer, "the request for a reload")
-    }
-}
-
-impl Question for Rollback {
-    type Answer = u64;
-
-    fn op(&self) -> Op {
-        Op::Rollback
-    }
-
-    fn push(&self, request: &mut Vec<u8>) {
-        push_bare(Op::Rollback, request);
-    }
-
-    fn read(&self, answer: Answer<'_>) -> Result<u64, Unanswered> {
-        attempt(Op::Rollback, answer, "the request for a rollback")
-    }
-}
-
-fn attempt(op: Op, answer: Answer<'_>, asked: &str) -> Result<u64, Unanswered> {
-    match answer {
-        Answer::Found(attempt) => number(op, attempt),
-        _ => Err(refused(asked, NOT_ALLOWED)),
-    }
-}
-
 fn number(op: Op, value: &[u8]) -> Result<u64, Unanswered> {
     let wrong = Violation::AnswerLen { op, len_bytes: value.len(), least_bytes: 8, most_bytes: 8 };
     value.try_into().map(u64::from_be_bytes).map_err(|_| Unanswered::Violation(wrong))
@@ -519,10 +426,6 @@ fn push_key(op: Op, key: Key<'_>, request: &mut Vec<u8>) {
         Key::U64(key) => request.extend_from_slice(Request::new(op, key).as_bytes()),
         Key::Bytes(key) => push_long(op, &[key], request),
     }
-}
-
-fn push_bare(op: Op, request: &mut Vec<u8>) {
-    request.extend_from_slice(Request::new(op, 0).as_bytes());
 }
 
 fn push_range(op: Op, bounds: &Bounds<'_>, backward: bool, limit_rows: u32, request: &mut Vec<u8>) {

@@ -1,0 +1,93 @@
+//! Answers that are taken late, and turns that others get.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::thread;
+
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::bake::{Options, bake_csv};
+use crate::protocol::native::{Op, Request, ResponseHeader};
+use crate::server::Config;
+use crate::server::shared::tests::shared_over;
+
+/// With the smallest send buffer that the system gives, nearly every write is
+/// partial, and ends within headers, within values, and between them.
+#[test]
+fn answers_are_whole_however_little_the_socket_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let value = |key: u64| "v".repeat([0, 1, 26, 56, 57, 300, 4088, 4089, 9000][key as usize % 9] + key as usize % 5);
+    let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
+    let db = folder.path().join("storage.db");
+    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    let shared = shared_over(&db, &Config::default());
+    shared.connection_opened();
+
+    let (mut client, server) = StdUnixStream::pair().unwrap();
+    set_socket_send_buffer_size(&server, 1).unwrap();
+    let keys = || (0..1500_u64).map(|i| i * 37 % 103);
+    let requests: Vec<u8> = keys().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();
+    let answers: Vec<u8> = keys()
+        .flat_map(|key| match key {
+            0..100 => [ResponseHeader::of_value(value(key).len()).unwrap().as_bytes(), value(key).as_bytes()].concat(),
+            _ => vec![0, 0, 0, 1, 0, 0, 0, 0],
+        })
+        .collect();
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    thread::scope(|scope| {
+        let mut writer = client.try_clone().unwrap();
+        scope.spawn(move || {
+            writer.write_all(&requests).unwrap();
+            writer.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        scope.spawn(move || {
+            let (mut at, mut buffer) = (0, [0; 7001]);
+            loop {
+                let len_bytes = client.read(&mut buffer[..1 + at * 7919 % 7001]).unwrap();
+                assert!(buffer[..len_bytes] == answers[at..at + len_bytes], "bytes from {at} on");
+                at += len_bytes;
+                if len_bytes == 0 {
+                    break;
+                }
+            }
+            assert_eq!(at, answers.len());
+        });
+        runtime.block_on(async {
+            server.set_nonblocking(true).unwrap();
+            Connection::new(UnixStream::from_std(server).unwrap(), Peer::default(), shared).await;
+        });
+    });
+}
+
+/// One thread runs both connections and their clients, so the order is certain.
+#[test]
+fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv: String = (0..4000).map(|key| format!("{key},v\n")).collect();
+    let db = folder.path().join("storage.db");
+    bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
+    let shared = shared_over(&db, &Config::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let connect = || {
+            let (client, server) = UnixStream::pair().unwrap();
+            shared.connection_opened();
+            tokio::spawn(Connection::new(server, Peer::default(), Arc::clone(&shared)));
+            client
+        };
+        let (mut busy, mut quick) = (connect(), connect());
+        // Some 25 passes, as each row takes thousands of steps.
+        let keys = format!("KEYS *[{}]\r\n", "x".repeat(1000));
+        busy.write_all(keys.as_bytes()).await.unwrap();
+        quick.write_all(b"PING\r\n").await.unwrap();
+        let mut reply = [0; 16];
+        assert_eq!(quick.read(&mut reply).await.unwrap(), b"+PONG\r\n".len());
+        assert!(busy.try_read(&mut reply).is_err(), "others waited until all rows were looked at");
+        assert_eq!(busy.read(&mut reply).await.unwrap(), b"*0\r\n".len());
+    });
+}
