@@ -67,7 +67,7 @@ fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
 }
 
 /// How long the system waits on this socket. No time at all would be taken for no end of it.
-pub(super) fn set_timeout(socket: &OwnedFd, which: Timeout, timeout: Option<Duration>) -> Result<(), Errno> {
+pub(super) fn set_timeout(socket: impl AsFd, which: Timeout, timeout: Option<Duration>) -> Result<(), Errno> {
     let timeout = timeout.map(|timeout| timeout.clamp(Duration::from_micros(1), TIMEOUT_MAX));
     set_socket_timeout(socket, which, timeout)
 }

@@ -8,9 +8,9 @@
 
 mod page;
 
-#[cfg(feature = "server")]
-pub(crate) use page::Board;
 pub(crate) use page::Notice;
+#[cfg(feature = "server")]
+pub(crate) use page::{Board, Waiter};
 
 /// What the word says.
 ///

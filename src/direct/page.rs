@@ -4,6 +4,8 @@
 //! it mapped to write, and since then the system lets nobody map or write it so: see
 //! F_SEAL_FUTURE_WRITE in fcntl(2).
 
+#[cfg(feature = "server")]
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -55,8 +57,16 @@ struct Shared {
     page: Page,
     /// Only to read, and opened by itself: what is handed to others.
     file: File,
-    /// Who wait until something has become of what is served.
-    waiting: Mutex<Vec<Waker>>,
+    /// Who wait until something has become of what is served, by their numbers.
+    waiting: Mutex<BTreeMap<u64, Waker>>,
+    last_number: AtomicU64,
+}
+
+/// One who may wait, and does no more when this is dropped.
+#[cfg(feature = "server")]
+pub(crate) struct Waiter {
+    board: Board,
+    number: u64,
 }
 
 #[cfg(feature = "server")]
@@ -72,8 +82,8 @@ impl Board {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
-        let (file, waiting) = (crate::store::reopened(&file)?, Mutex::default());
-        Ok(Board(Arc::new(Shared { page, file, waiting })))
+        let (file, waiting, last_number) = (crate::store::reopened(&file)?, Mutex::default(), AtomicU64::default());
+        Ok(Board(Arc::new(Shared { page, file, waiting, last_number })))
     }
 
     /// What other processes read it by.
@@ -101,7 +111,7 @@ impl Board {
         let change = |word| change(State(word)).map(|state| state.0);
         // Nothing is to be said if nothing changes.
         if state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok() {
-            std::mem::take(&mut *self.waiting()).into_iter().for_each(Waker::wake);
+            std::mem::take(&mut *self.waiting()).into_values().for_each(Waker::wake);
         }
     }
 
@@ -110,19 +120,32 @@ impl Board {
         State(self.0.page.at(STATE_AT_BYTES).load(Ordering::SeqCst)).known() == known
     }
 
-    /// The same; and if it is, has the task woken when it is no more.
-    pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
-        let mut waiting = self.waiting();
-        if !waiting.iter().any(|other| other.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
-        drop(waiting);
-        // Asked last: who changes it then finds the waker.
-        self.is_known(known)
+    pub(crate) fn waiter(&self) -> Waiter {
+        Waiter { board: self.clone(), number: self.0.last_number.fetch_add(1, Ordering::Relaxed) }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waker>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(feature = "server")]
+impl Waiter {
+    /// Whether what a client knows is what is served; and if it is, has the task woken when
+    /// it is no more.
+    pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
+        self.board.waiting().insert(self.number, waker.clone());
+        // Asked last: who changes it then finds the waker.
+        self.board.is_known(known)
+    }
+}
+
+#[cfg(feature = "server")]
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let waker = self.board.waiting().remove(&self.number);
+        // What it wakes may end with it: not under the lock.
+        drop(waker);
     }
 }
 
@@ -188,6 +211,21 @@ mod tests {
         assert!(notice.state().is_changed() && !notice.state().is_leased());
         board.serve(2);
         assert!(notice.state().is_of(2) && !notice.state().is_changed() && !notice.state().is_leased());
+    }
+
+    #[test]
+    fn who_waits_is_woken_once_and_who_is_gone_is_forgotten() {
+        let (board, waker) = (Board::new().unwrap(), Waker::noop());
+        board.serve(1);
+        let known = Notice::open(board.file()).unwrap().state().known();
+        let [waiter, gone] = [board.waiter(), board.waiter()];
+        assert!(waiter.wait(known, waker) && waiter.wait(known, waker) && gone.wait(known, waker));
+        assert_eq!(board.waiting().len(), 2);
+        drop(gone);
+        assert_eq!(board.waiting().len(), 1);
+        board.serve(2);
+        assert_eq!(board.waiting().len(), 0);
+        assert!(!waiter.wait(known, waker), "it is another");
     }
 
     #[test]

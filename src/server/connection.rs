@@ -27,6 +27,7 @@ use super::redis;
 use super::shared::{Client, Shared};
 use super::stream::{Stream, poll_send};
 use super::timeouts::{Pulse, Waits};
+use crate::direct::Waiter;
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
@@ -121,6 +122,8 @@ pub(super) struct Connection<S> {
     held: Vec<u8>,
     /// What of that is to be looked at again before anything is read.
     then: Then,
+    /// Made when a client first waits for another state.
+    waiter: Option<Waiter>,
     /// Made when a client first reads late.
     unsent: Option<Box<Unsent>>,
     /// Whether the worker counts this connection among those that owe.
@@ -153,6 +156,7 @@ impl<S: Stream> Connection<S> {
             full_reads: 0,
             held: Vec::new(),
             then: Then::Read,
+            waiter: None,
             unsent: None,
             owes: false,
             pulse,
@@ -220,7 +224,7 @@ impl<S: Stream> Connection<S> {
                     ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
                     continue;
                 }
-                Then::Wait(known) if !self.client.waits(known, cx.waker()) => {
+                Then::Wait(known) if !self.client.waits(&mut self.waiter, known, cx.waker()) => {
                     self.then = Then::Answer;
                     continue;
                 }

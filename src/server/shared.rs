@@ -23,7 +23,7 @@ use super::service::Notifier;
 use super::spin::Spin;
 use super::stream::Descriptors;
 use super::timeouts::Timeouts;
-use crate::direct::Board;
+use crate::direct::{Board, Waiter};
 
 /// What all workers of a server share.
 pub(super) struct Serving {
@@ -168,9 +168,10 @@ pub(super) struct Client {
 
 impl Client {
     /// Whether what a client knows of the state is what is served. If so, the task is
-    /// woken when it is no more.
-    pub(super) fn waits(&self, known: u64, waker: &Waker) -> bool {
-        self.shared.serving.board.as_ref().is_some_and(|board| board.wait(known, waker))
+    /// woken when it is no more, as long as there is the waiter.
+    pub(super) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
+        let Some(board) = &self.shared.serving.board else { return false };
+        waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
     }
 
     /// What goes out with an answer that hands a generation over.

@@ -52,6 +52,7 @@ pub(crate) use order::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use rows::Page;
 pub use rows::Rows;
+pub(crate) use sealed::is_sealed;
 #[cfg(feature = "server")]
 pub(crate) use sealed::reopened;
 pub(crate) use search::Found;

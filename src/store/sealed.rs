@@ -44,7 +44,7 @@ pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
 /// Whether it is a memory file that was sealed: neither its bytes change nor are
 /// they ever gone.
 #[cfg(target_os = "linux")]
-pub(super) fn is_sealed(file: &File) -> bool {
+pub(crate) fn is_sealed(file: &File) -> bool {
     // Other files have no seals, and say so by an error.
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
@@ -57,7 +57,7 @@ pub(super) fn has_verity(file: &File) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_sealed(_file: &File) -> bool {
+pub(crate) fn is_sealed(_file: &File) -> bool {
     false
 }
 

@@ -1,6 +1,7 @@
 //! A generation that was handed over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::direct::{Notice, State};
 use crate::store::{Epoch, Store};
@@ -12,6 +13,24 @@ pub(super) struct Generation {
     pub(super) notice: Arc<Notice>,
     /// What the word was before anything of the table was read.
     pub(super) state: State,
+    pub(super) watch: Watch,
+}
+
+/// Whether the server is known to be there. One that was killed has given its lease back and not said so: the word
+/// stays what it was.
+#[derive(Clone, Default)]
+pub(super) struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    /// The server is gone, or may be.
+    pub(super) fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl Generation {
@@ -29,7 +48,7 @@ impl Generation {
         }
         // As long as the server says that writers wait for it, nobody has written; a page can be gone all the same.
         let state = self.notice.state();
-        if state.is_leased() && state.is_since(self.state) && self.store.faults() == 0 {
+        if state.is_leased() && state.is_since(self.state) && !self.watch.is_over() && self.store.faults() == 0 {
             return true;
         }
         self.store.is_unchanged_since(epoch)

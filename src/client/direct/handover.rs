@@ -11,21 +11,23 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::net::sockopt::Timeout;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::DirectOptions;
-use super::generation::Generation;
+use super::generation::{Generation, Watch};
 use crate::client::ClientError;
 use crate::client::error::Phase;
-use crate::client::socket::connect_within;
+use crate::client::retry::Deadline;
+use crate::client::socket::{connect_within, set_timeout};
 use crate::direct::{Notice, State};
 use crate::protocol::answer::{Announced, Violation};
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
 use crate::protocol::reader::AnswerPart;
-use crate::store::{Store, survive_bus_errors};
+use crate::store::{Memory, Store, is_sealed, survive_bus_errors};
 
 /// A server that is about to serve another generation says so a moment later.
 const AGAIN_AFTER: Duration = Duration::from_millis(1);
@@ -34,6 +36,9 @@ const TRIES: u32 = 100;
 /// A connection over which tables are handed over.
 pub(super) struct Connection {
     stream: UnixStream,
+    call_timeout: Option<Duration>,
+    /// Of what is being asked or taken.
+    deadline: Deadline,
     /// The page that the server handed over first: it has only one.
     notice: Option<Arc<Notice>>,
 }
@@ -41,10 +46,8 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(path: &Path, options: &DirectOptions) -> Result<Connection, ClientError> {
         let stream = UnixStream::from(connect_within(path, options.client.connect_timeout)?);
-        let io = |error| ClientError::Io { path: path.to_path_buf(), phase: Phase::Connect, error };
-        stream.set_read_timeout(options.client.call_timeout).map_err(io)?;
-        stream.set_write_timeout(options.client.call_timeout).map_err(io)?;
-        Ok(Connection { stream, notice: None })
+        let call_timeout = options.client.call_timeout;
+        Ok(Connection { stream, call_timeout, deadline: Deadline::after(call_timeout), notice: None })
     }
 
     /// Where an answer comes, or the end of the server is seen.
@@ -53,20 +56,41 @@ impl Connection {
     }
 
     /// Has the table handed over that is served now.
-    pub(super) fn ask(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+    pub(super) fn ask(
+        &mut self,
+        path: &Path,
+        options: &DirectOptions,
+        watch: &Watch,
+    ) -> Result<Generation, ClientError> {
+        self.begin();
         self.put(path, 0)?;
-        self.take(path, options)
+        self.take_in_time(path, options, watch)
     }
 
     /// Asks for the table that comes after a state.
     pub(super) fn ask_for_next(&mut self, path: &Path, state: State) -> Result<(), ClientError> {
+        self.begin();
         self.put(path, state.known())
     }
 
     /// Takes the table that was asked for.
-    pub(super) fn take(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+    pub(super) fn take(
+        &mut self,
+        path: &Path,
+        options: &DirectOptions,
+        watch: &Watch,
+    ) -> Result<Generation, ClientError> {
+        self.begin();
+        self.take_in_time(path, options, watch)
+    }
+
+    fn begin(&mut self) {
+        self.deadline = Deadline::after(self.call_timeout);
+    }
+
+    fn take_in_time(&mut self, path: &Path, options: &DirectOptions, watch: &Watch) -> Result<Generation, ClientError> {
         for _ in 1..TRIES {
-            if let Some(generation) = self.try_once(path, options)? {
+            if let Some(generation) = self.try_once(path, options, watch)? {
                 return Ok(generation);
             }
             thread::sleep(AGAIN_AFTER);
@@ -76,7 +100,12 @@ impl Connection {
     }
 
     /// `None` if the server serves another one by now.
-    fn try_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
+    fn try_once(
+        &mut self,
+        path: &Path,
+        options: &DirectOptions,
+        watch: &Watch,
+    ) -> Result<Option<Generation>, ClientError> {
         let (header, table, page) = self.receive(path)?;
         let notice = match &self.notice {
             Some(notice) => notice,
@@ -91,27 +120,35 @@ impl Connection {
         if store.digest().to_be_bytes() != header.digest {
             return Err(refused(path, "the file that was handed over is not the one that is served"));
         }
-        let generation = Generation { number, store, notice: Arc::clone(notice), state };
+        let generation = Generation { number, store, notice: Arc::clone(notice), state, watch: watch.clone() };
         Ok(generation.is_current().then_some(generation))
     }
 
     /// Asks for what is served when that is another state than the one known; 0 is none.
     fn put(&mut self, path: &Path, known: u64) -> Result<(), ClientError> {
-        let (request, started) = (Request::new(Op::Open, known), Instant::now());
-        let sent = self.stream.write_all(request.as_bytes());
-        sent.map_err(|error| failed(path, Phase::Send, started.elapsed(), error))
+        let request = Request::new(Op::Open, known);
+        let sent = self.wait_at_most(Timeout::Send).and_then(|()| self.stream.write_all(request.as_bytes()));
+        sent.map_err(|error| failed(path, Phase::Send, self.deadline.started.elapsed(), error))
+    }
+
+    /// Tells the system how much time is left.
+    fn wait_at_most(&self, which: Timeout) -> io::Result<()> {
+        let left = self.deadline.left();
+        match left.is_some_and(|left| left.is_zero()) {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(set_timeout(&self.stream, which, left)?),
+        }
     }
 
     fn receive(&mut self, path: &Path) -> Result<(OpenHeader, File, File), ClientError> {
-        let started = Instant::now();
-        let failed = |phase, error| failed(path, phase, started.elapsed(), error);
+        let failed = |error| failed(path, Phase::Receive, self.deadline.started.elapsed(), error);
         let mut descriptors = Vec::new();
         let mut answer = [0; RESPONSE_HEADER_LEN_BYTES + OPEN_LEN_BYTES];
         let (mut arrived_bytes, mut is_announced) = (0, false);
         while arrived_bytes < answer.len() {
             let room = &mut answer[arrived_bytes..];
-            let (len_bytes, is_cut) =
-                receive_some(&self.stream, room, &mut descriptors).map_err(|error| failed(Phase::Receive, error))?;
+            self.wait_at_most(Timeout::Recv).map_err(failed)?;
+            let (len_bytes, is_cut) = receive_some(&self.stream, room, &mut descriptors).map_err(failed)?;
             if is_cut {
                 return Err(refused(path, "this process has no descriptors left: raise the limit (ulimit -n)"));
             }
@@ -172,11 +209,11 @@ fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<Own
 
 fn open(table: &File, path: &Path, options: &DirectOptions, state: State) -> Result<Store, ClientError> {
     let handed_over = |error: crate::StoreError| refused(path, format!("what was handed over: {error}"));
-    let store = Store::of_handed_over(table, path, &options.open, state.is_leased()).map_err(handed_over)?;
-    if !store.is_private() && options.survive_bus_errors {
+    // Before any of it is read.
+    if options.survive_bus_errors && options.open.memory == Memory::Map && !is_sealed(table) {
         survive_bus_errors().map_err(|error| refused(path, format!("handling SIGBUS: {error}")))?;
     }
-    Ok(store)
+    Store::of_handed_over(table, path, &options.open, state.is_leased()).map_err(handed_over)
 }
 
 fn failed(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::DirectOptions;
-use super::generation::Generation;
+use super::generation::{Generation, Watch};
 use super::handover::Connection;
 use crate::client::ClientError;
 
@@ -29,8 +29,8 @@ pub(super) struct Shared {
     path: PathBuf,
     options: DirectOptions,
     pub(super) current: ArcSwap<Generation>,
-    /// Locked by who puts another generation there.
-    replacing: Mutex<()>,
+    /// Locked by who puts another generation there. Over when the thread finds the server gone.
+    replacing: Mutex<Watch>,
     is_connected: AtomicBool,
     /// Whether the thread was woken and has not looked yet.
     is_rung: AtomicBool,
@@ -41,13 +41,14 @@ impl Shared {
     /// stream that is given is closed.
     pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<Shared>, UnixStream), ClientError> {
         let mut connection = Connection::new(path, options)?;
-        let generation = connection.ask(path, options)?;
+        let watch = Watch::default();
+        let generation = connection.ask(path, options, &watch)?;
         connection.ask_for_next(path, generation.state)?;
         let shared = Arc::new(Shared {
             path: path.to_path_buf(),
             options: options.clone(),
             current: ArcSwap::from_pointee(generation),
-            replacing: Mutex::new(()),
+            replacing: Mutex::new(watch),
             is_connected: AtomicBool::new(true),
             is_rung: AtomicBool::new(false),
         });
@@ -82,14 +83,14 @@ impl Shared {
 
     /// Has the generation handed over that is served, unless it is the current one.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
-        let _replacing = self.replacing();
+        let watch = self.replacing();
         if !self.is_connected() || self.current.load().is_to_be_replaced() {
-            self.replace(&mut Connection::new(&self.path, &self.options)?, Connection::ask)?;
+            self.replace(&mut Connection::new(&self.path, &self.options)?, &watch, Connection::ask)?;
         }
         Ok(())
     }
 
-    fn replacing(&self) -> MutexGuard<'_, ()> {
+    fn replacing(&self) -> MutexGuard<'_, Watch> {
         self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,9 +99,10 @@ impl Shared {
     fn replace(
         &self,
         connection: &mut Connection,
-        take: impl FnOnce(&mut Connection, &Path, &DirectOptions) -> Result<Generation, ClientError>,
+        watch: &Watch,
+        take: impl FnOnce(&mut Connection, &Path, &DirectOptions, &Watch) -> Result<Generation, ClientError>,
     ) -> Result<(), ClientError> {
-        self.current.store(Arc::new(take(connection, &self.path, &self.options)?));
+        self.current.store(Arc::new(take(connection, &self.path, &self.options, watch)?));
         Ok(())
     }
 
@@ -114,6 +116,11 @@ impl Shared {
             self.is_rung.store(false, Ordering::Relaxed);
             connection = match (connection, woken) {
                 (Some(connection), Wake::Server) => self.take_next(connection).ok(),
+                (Some(_), Wake::Gone) => {
+                    // At once: who refreshes may hold the lock for long.
+                    self.current.load().watch.end();
+                    self.begin_anew().ok()
+                }
                 (Some(connection), Wake::Time) => Some(connection),
                 // What a lookup found is not so any more.
                 (Some(connection), Wake::Bell) if self.current.load().store.is_trusted() => Some(connection),
@@ -125,16 +132,21 @@ impl Shared {
     }
 
     fn take_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
-        let _replacing = self.replacing();
-        self.replace(&mut connection, Connection::take)?;
-        connection.ask_for_next(&self.path, self.current.load().state)?;
-        Ok(connection)
+        let watch = self.replacing();
+        let taken = self.replace(&mut connection, &watch, Connection::take);
+        taken.and_then(|()| self.ask_for_next(connection)).inspect_err(|_| watch.end())
     }
 
     fn begin_anew(&self) -> Result<Connection, ClientError> {
-        let _replacing = self.replacing();
+        let mut watch = self.replacing();
+        watch.end();
         let mut connection = Connection::new(&self.path, &self.options)?;
-        self.replace(&mut connection, Connection::ask)?;
+        *watch = Watch::default();
+        let taken = self.replace(&mut connection, &watch, Connection::ask);
+        taken.and_then(|()| self.ask_for_next(connection)).inspect_err(|_| watch.end())
+    }
+
+    fn ask_for_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
         connection.ask_for_next(&self.path, self.current.load().state)?;
         Ok(connection)
     }
@@ -146,8 +158,10 @@ enum Wake {
     End,
     /// A lookup.
     Bell,
-    /// An answer, or the end of the server.
+    /// An answer.
     Server,
+    /// The end of the server.
+    Gone,
     /// The end of a pause.
     Time,
 }
@@ -161,7 +175,7 @@ fn wait(door: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> Wake
     polled.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));
     // A signal ends the wait early, which does no harm.
     let _ = poll(&mut polled, server.is_none().then_some(&pause));
-    let has_server = polled.get(1).is_some_and(|server| !server.revents().is_empty());
+    let of_server = polled.get(1).map_or(PollFlags::empty(), PollFd::revents);
     let mut rings = [0; 64];
     let mut is_rung = false;
     loop {
@@ -172,9 +186,10 @@ fn wait(door: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> Wake
             Err(_) => break,
         }
     }
-    match (has_server, is_rung) {
-        (true, _) => Wake::Server,
-        (false, true) => Wake::Bell,
-        (false, false) => Wake::Time,
+    match is_rung {
+        _ if of_server.intersects(PollFlags::HUP | PollFlags::ERR) => Wake::Gone,
+        _ if !of_server.is_empty() => Wake::Server,
+        true => Wake::Bell,
+        false => Wake::Time,
     }
 }
