@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
 use zero_kv::bake::{self, Cancel, Duplicates, Input, Keys, Options, Progress, RowPiece};
@@ -236,10 +236,14 @@ fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     Ok(lent.call_method0("tobytes")?.cast_into()?)
 }
 
-/// The same exception, that says in which row.
+/// The same exception, or of text that is no UTF-8 `BakeFailed`, that says in which row.
 fn at_row(py: Python<'_>, number: u64, error: PyErr) -> PyErr {
     let message = format!("rows:{number}: {}", error.value(py));
-    let placed = PyErr::from_type(error.get_type(py), (message,));
+    let placed = match error.is_instance_of::<PyUnicodeError>(py) {
+        // Is not made of a message alone.
+        true => errors::BakeFailed::new_err(message),
+        false => PyErr::from_type(error.get_type(py), (message,)),
+    };
     placed.set_cause(py, error.cause(py));
     placed
 }

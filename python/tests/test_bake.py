@@ -80,6 +80,7 @@ def test_rows_of_arrays_are_their_bytes(tmp_path: pathlib.Path) -> None:
         ((7.5, b""), TypeError, "the key is of type float, where int, bytes or str was expected"),
         (("7", b""), zero_kv.KeyKind, "the key is one of bytes, where one of unsigned 64-bit numbers was expected"),
         ((-7, b""), OverflowError, "the key is -7, where 0 to"),
+        ((7, "\ud800"), zero_kv.BakeFailed, "'utf-8' codec can't encode character"),
         ((7, 7), TypeError, "the value is of type int, where bytes, str or"),
         ((7, None), TypeError, "the value is of type NoneType"),
         ((7,), TypeError, "the row has 1 items, where a key and a value were expected"),
