@@ -58,11 +58,14 @@ impl Served {
                 return Ok(mapped.direct.clone());
             }
         }
-        let mapped = Mapped::open(py, &self.path, &self.options)?;
-        let direct = mapped.direct.clone();
-        // The parent's thread is not in this process, so nothing here ends it.
-        mem::forget(mem::replace(&mut *self.mapped(), mapped));
-        Ok(direct)
+        let opened = Mapped::open(py, &self.path, &self.options)?;
+        let mut mapped = self.mapped();
+        // Unless another thread was faster.
+        if mapped.forks != opened.forks {
+            // The parent's thread is not in this process, so nothing here ends it.
+            mem::forget(mem::replace(&mut *mapped, opened));
+        }
+        Ok(mapped.direct.clone())
     }
 
     pub(crate) fn path(&self) -> &Path {

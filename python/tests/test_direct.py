@@ -100,6 +100,27 @@ def test_a_child_process_follows_by_itself(server: Server) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_threads_of_a_child_process_share_what_is_handed_over(server: Server) -> None:
+    direct = zero_kv.Direct(server.path)
+    child = os.fork()
+    if child == 0:
+        barrier = threading.Barrier(16)
+
+        def look_up() -> None:
+            barrier.wait()
+            assert direct[2] == ROWS[2]
+
+        threads = [threading.Thread(target=look_up) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        while len(os.listdir("/proc/self/task")) > 2:
+            pass  # Those of the hand-overs that were too late end.
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_server_that_hands_nothing_over_is_told(numbers: pathlib.Path) -> None:
     with serving(numbers, "--no-direct") as server:
         with pytest.raises(zero_kv.DirectRefused):
