@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import pathlib
 import signal
 import threading
@@ -186,6 +187,16 @@ def test_each_event_loop_and_child_process_has_a_connection_of_its_own(server: S
         assert await client.get(6) == ROWS[6]
 
     asyncio.run(forking())
+
+
+def test_a_client_is_closed_and_handed_over_after_its_event_loop(server: Server) -> None:
+    client = zero_kv.AsyncClient(server.path, timeout=7)
+    assert asyncio.run(client.get(2)) == ROWS[2]
+    other = pickle.loads(pickle.dumps(client))
+    assert asyncio.run(other.get(2)) == ROWS[2]
+    asyncio.run(client.close())
+    with pytest.raises(zero_kv.Closed):
+        asyncio.run(client.get(2))
 
 
 @with_asyncio

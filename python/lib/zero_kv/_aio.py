@@ -47,6 +47,8 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.is_open = False
+        if self.loop.is_closed():
+            return  # With all who waited, and the socket.
         self._wire.fail(Closed(f"{self._path}: the client is closed"))
         if self._transport is not None:
             self._transport.close()
@@ -173,6 +175,10 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process connects anew.
+        return self.__dict__ | {"_connection": None, "_connecting": None}
 
     def __repr__(self) -> str:
         return f"<zero_kv.AsyncClient {self._path!r}>"
