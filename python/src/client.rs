@@ -132,6 +132,8 @@ impl Client {
     }
 
     /// The values of many keys, in their order, sent without waiting for each answer: see `Table.get_many`.
+    ///
+    /// Those that the server reads before and after a new table was baked are of different tables.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,

@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use zero_kv::{Key, LookupError};
 
 use crate::errors::of_lookup;
-use crate::key::to_python;
+use crate::key::{key_of, to_python};
 use crate::table::Snapshot;
 
 /// Rows that are made Python objects at once, at most.
@@ -78,6 +78,20 @@ impl Rows {
 impl Rows {
     fn __len__(&self) -> usize {
         self.count
+    }
+
+    fn __contains__(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Rows { table, shows, .. } = slf.get();
+        if *shows == Shows::Keys {
+            let asked = key_of(item)?;
+            return table.read(|table| table.contains(asked).map_err(of_lookup));
+        }
+        for row in slf.try_iter()? {
+            if row?.eq(item)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn __iter__(&self) -> RowIterator {

@@ -68,6 +68,7 @@ pub(crate) enum Origin {
 
 /// How a file was opened, to open it again in another process.
 pub(crate) struct Opened {
+    path: PathBuf,
     verify: String,
     memory: String,
 }
@@ -96,9 +97,11 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) ->
     let options = OpenOptions { verify: verified, memory: held(memory)?, ..OpenOptions::default() };
     // A file that is cut off is an exception then, and not the end of the process.
     store::survive_bus_errors()?;
+    // Where it lies also when this process is in another folder by then.
+    let absolute = std::path::absolute(&path)?;
     let opened = py.detach(|| Store::open_with(&path, &options, &mut |_| ()));
     let table = Snapshot::File(Arc::new(opened.map_err(|error| of_store(&error))?));
-    let opened = Some(Opened { verify: verify.to_owned(), memory: memory.to_owned() });
+    let opened = Some(Opened { path: absolute, verify: verify.to_owned(), memory: memory.to_owned() });
     Ok(Table(Origin::Fixed { table, path, opened }))
 }
 
@@ -299,8 +302,8 @@ impl Table {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let again = |name: &str| py.import("zero_kv")?.getattr(name);
         match &self.0 {
-            Origin::Fixed { path, opened: Some(Opened { verify, memory }), .. } => {
-                (again("_reopen")?, (std::path::absolute(path)?, verify, memory)).into_pyobject(py)
+            Origin::Fixed { opened: Some(Opened { path, verify, memory }), .. } => {
+                (again("_reopen")?, (path, verify, memory)).into_pyobject(py)
             }
             Origin::Fixed { .. } => {
                 Err(PyTypeError::new_err("a snapshot of a Direct stays in its process: hand the Direct over"))

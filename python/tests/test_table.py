@@ -151,6 +151,20 @@ def test_tables_go_to_other_processes_by_their_path(numbers: pathlib.Path, monke
     assert pickle.loads(packed)[8] == b"value of 8"
 
 
+def test_a_table_is_found_again_from_another_folder(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(numbers.parent)
+    table = zero_kv.open(numbers.name)
+    monkeypatch.chdir("/")
+    assert pickle.loads(pickle.dumps(table))[2] == table[2]
+
+
+def test_keys_know_what_is_among_them(numbers: pathlib.Path) -> None:
+    table = zero_kv.open(numbers)
+    assert 2 in table.keys() and 3 not in table.keys()
+    assert table[2] in table.values() and b"" not in table.values()
+    assert (2, table[2]) in table.items() and (2, b"") not in table.items() and 2 not in table.range(0, 4)
+
+
 def test_files_that_are_none_are_errors_that_name_them(tmp_path: pathlib.Path, numbers: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.db: No such file"):
         zero_kv.open(tmp_path / "missing.db")

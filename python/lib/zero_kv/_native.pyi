@@ -29,6 +29,7 @@ class Rows(Generic[_T]):
     """
 
     def __len__(self) -> int: ...
+    def __contains__(self, item: object, /) -> bool: ...
     def __iter__(self) -> Iterator[_T]: ...
     def __reversed__(self) -> Iterator[_T]: ...
 
@@ -212,7 +213,10 @@ class Client:
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """The values of many keys, in their order, sent without waiting for each answer: see `Table.get_many`."""
+        """The values of many keys, in their order, sent without waiting for each answer: see `Table.get_many`.
+
+        Those that the server reads before and after a new table was baked are of different tables.
+        """
 
     def exists(self, key: Key) -> bool:
         """Whether a key is in the table."""
