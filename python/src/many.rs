@@ -5,8 +5,10 @@
 //! `lib/zero_kv/_arrays.py` makes arrays of. Keys are copied or held first, so that nobody
 //! changes them while other threads of Python run.
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use std::fmt::Display;
+
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 use zero_kv::client::OwnedKey;
@@ -26,7 +28,7 @@ pub(crate) enum Keys<'py> {
     Numbers(Vec<u64>),
     /// `bytes` and `str`.
     Objects(Vec<Bound<'py, PyAny>>),
-    /// Bytes side by side, and where each begins and ends.
+    /// Bytes side by side, and where each begins and ends; the first offset is that of the first byte.
     Packed {
         bytes: Vec<u8>,
         offsets: Vec<i64>,
@@ -46,24 +48,17 @@ impl<'py> Keys<'py> {
             let found = type_name(keys);
             return Err(PyTypeError::new_err(format!("keys are of type {found}, where many keys were expected")));
         }
-        if let Ok(numbers) = PyBuffer::<u64>::get(keys) {
-            return Ok(Keys::Numbers(copied(keys.py(), &numbers)?));
+        if let Ok(numbers) = PyBuffer::<u64>::get(keys)
+            && is_native(&numbers)
+        {
+            return Ok(Keys::Numbers(copied(&numbers, keys)?));
         }
-        if let Ok(numbers) = PyBuffer::<i64>::get(keys) {
-            return Self::of_signed(&copied(keys.py(), &numbers)?);
+        let narrower = [of_buffer::<i64>, of_buffer::<u32>, of_buffer::<i32>, of_buffer::<u16>, of_buffer::<i16>];
+        if let Some(numbers) = narrower.iter().find_map(|of_buffer| of_buffer(keys)) {
+            return numbers.map(Keys::Numbers);
         }
         let objects: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
         Self::of_objects(objects.into_iter())
-    }
-
-    fn of_signed(numbers: &[i64]) -> PyResult<Self> {
-        let number = |(position, number): (usize, &i64)| {
-            u64::try_from(*number).map_err(|_| {
-                let expected = "0 to 18446744073709551615";
-                PyOverflowError::new_err(format!("key {position} is {number}, where {expected} was expected"))
-            })
-        };
-        numbers.iter().enumerate().map(number).collect::<PyResult<_>>().map(Keys::Numbers)
     }
 
     fn of_objects(objects: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<Self> {
@@ -103,8 +98,10 @@ impl<'py> Keys<'py> {
             Keys::Numbers(_) => Ok(Vec::new()),
             Keys::Objects(objects) => objects.iter().map(slice_of).collect(),
             Keys::Packed { bytes, offsets } => {
+                let first = offsets.first().copied().unwrap_or_default();
+                let place = |offset: i64| usize::try_from(offset.checked_sub(first)?).ok();
                 let slice = |ends: &[i64]| match ends {
-                    [start, end] => bytes.get(usize::try_from(*start).ok()?..usize::try_from(*end).ok()?),
+                    [start, end] => bytes.get(place(*start)?..place(*end)?),
                     _ => None,
                 };
                 let slices = offsets.windows(2).map(slice).collect::<Option<Vec<&[u8]>>>();
@@ -214,9 +211,31 @@ fn slice_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     Ok(key_of(object)?.as_bytes().unwrap_or_default())
 }
 
-fn copied<T: pyo3::buffer::Element>(py: Python<'_>, buffer: &PyBuffer<T>) -> PyResult<Vec<T>> {
+/// Whether numbers are in the machine's order of bytes, which a type of the buffer does not tell.
+fn is_native<T: Element>(buffer: &PyBuffer<T>) -> bool {
+    !matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'))
+}
+
+/// The numbers of a buffer, if it is one of this type.
+fn of_buffer<T>(keys: &Bound<'_, PyAny>) -> Option<PyResult<Vec<u64>>>
+where
+    T: Element + Display + TryInto<u64>,
+{
+    let numbers = PyBuffer::<T>::get(keys).ok().filter(is_native)?;
+    Some(copied(&numbers, keys).and_then(|numbers| {
+        let number = |(position, number): (usize, T)| {
+            number.try_into().map_err(|_| {
+                let expected = "0 to 18446744073709551615";
+                PyOverflowError::new_err(format!("key {position} is {number}, where {expected} was expected"))
+            })
+        };
+        numbers.into_iter().enumerate().map(number).collect()
+    }))
+}
+
+fn copied<T: Element>(buffer: &PyBuffer<T>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     match buffer.dimensions() {
-        1 => buffer.to_vec(py),
+        1 => buffer.to_vec(keys.py()),
         found => Err(PyValueError::new_err(format!("keys have {found} dimensions, where 1 was expected"))),
     }
 }
@@ -272,24 +291,38 @@ pub(crate) fn fill_fixed<'py>(
 ) -> PyResult<(Memory, Memory)> {
     let keys = Keys::of(keys)?;
     let filled = source.look_up(py, &keys, |values| {
-        let mut filled = vec![0; values.len() * len_bytes];
-        let mut found = vec![0; values.len()];
-        for (position, value) in values.into_iter().enumerate() {
-            let Some(value) = value else { continue };
-            if value.len() != len_bytes {
-                return Err((position, value.len()));
-            }
-            filled[position * len_bytes..][..len_bytes].copy_from_slice(value);
-            found[position] = 1;
+        let mut filled = Vec::new();
+        // A dtype may be long, and there may be less memory than for so many values of it.
+        let room = values.len().checked_mul(len_bytes).filter(|room| filled.try_reserve_exact(*room).is_ok());
+        if room.is_none() {
+            return Err(Unfilled::Memory(values.len()));
         }
-        Ok((filled, found))
+        for (position, value) in values.iter().enumerate() {
+            match value {
+                Some(value) if value.len() == len_bytes => filled.extend_from_slice(value),
+                Some(value) => return Err(Unfilled::Value(position, value.len())),
+                None => filled.resize(filled.len() + len_bytes, 0),
+            }
+        }
+        Ok((filled, values.iter().map(|value| value.is_some().into()).collect()))
     })?;
     match filled {
         Ok((filled, found)) => Ok((Memory::of_bytes(filled), Memory::of_bytes(found))),
-        Err((position, found_bytes)) => Err(PyValueError::new_err(format!(
+        Err(Unfilled::Memory(count)) => {
+            Err(PyMemoryError::new_err(format!("no memory for {count} values of {len_bytes} bytes")))
+        }
+        Err(Unfilled::Value(position, found_bytes)) => Err(PyValueError::new_err(format!(
             "the value of key {position} has {found_bytes} bytes, where the dtype has {len_bytes}"
         ))),
     }
+}
+
+/// Why there is no array of values of one length.
+enum Unfilled {
+    /// There is no room for so many.
+    Memory(usize),
+    /// The value of the key at this position has another length, which is this.
+    Value(usize, usize),
 }
 
 /// What `fill_arrow` gives: the bits of validity, the offsets, the data, how many are null, and whether offsets have 64
@@ -297,7 +330,8 @@ pub(crate) fn fill_fixed<'py>(
 type ArrowParts = (Memory, Memory, Memory, usize, bool);
 
 /// The buffers of an Arrow array of values. Keys are the buffer of an array of numbers, or
-/// offsets and data of one of bytes; `valid` has one byte for each that is not null.
+/// offsets and data of one of bytes, without nulls; `valid` has a byte for each value, which is
+/// zero where there is no key and the value is null.
 #[pyfunction]
 #[pyo3(signature = (source, numbers, offsets, data, valid))]
 pub(crate) fn fill_arrow<'py>(
@@ -316,14 +350,16 @@ pub(crate) fn fill_arrow<'py>(
         _ => return Err(PyTypeError::new_err("numbers, or offsets and data, were expected")),
     };
     let valid: Option<Vec<u8>> = valid.map(|valid| PyBuffer::get(&valid)?.to_vec(py)).transpose()?;
-    if valid.as_ref().is_some_and(|valid| valid.len() != keys.len()) {
+    if valid.as_ref().is_some_and(|valid| valid.iter().filter(|valid| **valid != 0).count() != keys.len()) {
         return Err(PyValueError::new_err("as many marks of validity as keys were expected"));
     }
-    let parts = source.look_up(py, &keys, |mut values| {
-        for (value, valid) in values.iter_mut().zip(valid.iter().flatten()) {
-            value.take_if(|_| *valid == 0);
+    let parts = source.look_up(py, &keys, |values| match valid {
+        None => arrow_parts(&values),
+        Some(valid) => {
+            let mut values = values.into_iter();
+            let value = |valid: u8| if valid == 0 { None } else { values.next().flatten() };
+            arrow_parts(&valid.into_iter().map(value).collect::<Vec<_>>())
         }
-        arrow_parts(&values)
     })?;
     let (bits, offsets, data, null_count, is_large) = parts;
     let [bits, offsets, data] = [bits, offsets, data].map(Memory::of_bytes);

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import array
 import pathlib
+import random
+import subprocess
+import sys
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -59,20 +62,58 @@ def test_arrays_of_every_integer_type_are_keys(features: Any) -> None:
         assert features.get_many(pyarrow.array([2, 3, 4], pyarrow.from_numpy_dtype(numpy.dtype(kind)))).to_pylist() == expected
     assert features.get_many(array.array("Q", [2, 3, 4])) == expected
     assert features.get_many(range(2, 5)) == expected
-    with pytest.raises(OverflowError, match="key 1 is -3"):
-        features.get_many(numpy.array([2, -3]))
+    for kind in (">u8", ">i8", ">u4", ">i2"):
+        assert features.get_many(numpy.array([2, 3, 4], dtype=kind)) == expected, "the other order of bytes"
+    for kind in ("i8", "i4", "i2"):
+        with pytest.raises(OverflowError, match="key 1 is -3"):
+            features.get_many(numpy.array([2, -3], dtype=kind))
     with pytest.raises(ValueError, match="keys have 2 dimensions"):
         features.get_many(numpy.zeros((2, 2), numpy.uint64))
     with pytest.raises(TypeError, match="the key is of type float"):
         features.get_many(numpy.array([2.0]))
 
 
+def test_more_than_there_is_memory_for_ends_no_process(tmp_path: pathlib.Path) -> None:
+    zero_kv.bake({1: "a"}, tmp_path / "table.db")
+    script = '''
+import sys, zero_kv
+try:
+    zero_kv.open(sys.argv[1]).get_many(range(2, 1_000_000), dtype="V2000000000")
+except MemoryError as error:
+    print(error)
+'''
+    ran = subprocess.run([sys.executable, "-c", script, tmp_path / "table.db"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "no memory for 999998 values of 2000000000 bytes\n"), ran.stderr
+
+
+def test_the_chunks_of_an_array_are_answered_of_one_table(tmp_path: pathlib.Path) -> None:
+    rows = 5000
+    zero_kv.bake(((key, "0") for key in range(rows)), tmp_path / "table.db")
+    with serving(tmp_path / "table.db") as server:
+        direct = zero_kv.Direct(server.path)
+        chunk = pyarrow.array(range(rows))
+        keys = pyarrow.chunked_array([chunk[start : start + 500] for start in range(0, rows, 100)])
+        for number in range(1, 9):
+            zero_kv.bake(((key, str(number)) for key in range(rows)), server.file)
+            while (found := set(direct.get_many(keys).to_pylist())) != {str(number).encode()}:
+                assert len(found) == 1
+
+
+@pytest.mark.parametrize("how", ["open", "client"])
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_arrow_arrays_give_arrow_arrays_with_nulls(rows_of: Any, tmp_path: pathlib.Path) -> None:
-    rng = seeded(f"arrow {rows_of.__name__}")
+def test_arrow_arrays_give_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_path: pathlib.Path) -> None:
+    rng = seeded(f"arrow {rows_of.__name__} {how}")
     rows = rows_of(rng, 1000)
     zero_kv.bake(rows, tmp_path / "table.db")
-    table = zero_kv.open(tmp_path / "table.db")
+    if how == "open":
+        arrow_arrays_give_arrow_arrays(zero_kv.open(tmp_path / "table.db"), rows, rows_of, rng)
+    else:
+        with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
+            arrow_arrays_give_arrow_arrays(client, rows, rows_of, rng)
+
+
+def arrow_arrays_give_arrow_arrays(table: Any, rows: dict[Any, bytes], rows_of: Any, rng: random.Random) -> None:
+    assert table.get_many(pyarrow.nulls(3)).to_pylist() == [None] * 3
     pool = [*rows, *rows_of(rng, 1000), None, None]
     kind = pyarrow.uint64() if rows_of is number_rows else pyarrow.binary()
     for count in (0, 1, 7, 8, 9, 1000):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from zero_kv._native import Client, Table, fill_arrow, fill_fixed
+from zero_kv._native import Client, Direct, Table, fill_arrow, fill_fixed
 
 
 def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
@@ -36,28 +36,33 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
+        # All chunks are answered of one table.
+        table = table.snapshot() if isinstance(table, Direct) else table
         chunks = [_arrow(table, chunk) for chunk in keys.chunks]
         if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
             chunks = [chunk.cast(pyarrow.large_binary()) for chunk in chunks]
         return pyarrow.chunked_array(chunks, type=None if chunks else pyarrow.binary())
     if pyarrow.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
-    valid = None
+    valid, count = None, len(keys)
     if keys.null_count:
         valid = _bytes(keys.is_valid().cast(pyarrow.uint8()), 1, 1, "B")
+        keys = keys.drop_null()
     if pyarrow.types.is_integer(keys.type):
         keys = keys.cast(pyarrow.uint64())
         parts = fill_arrow(table, _bytes(keys, 1, 8, "Q"), None, None, valid)
     else:
         keys = keys.cast(pyarrow.large_binary())
-        offsets = keys.buffers()[1]
-        offsets = offsets.slice(8 * keys.offset, 8 * (len(keys) + 1)) if offsets and len(keys) else bytes(8)
-        data = keys.buffers()[2] or b""
-        parts = fill_arrow(table, None, memoryview(offsets).cast("q"), memoryview(data).cast("B"), valid)
+        held = keys.buffers()[1]
+        held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
+        ends = memoryview(held).cast("q")
+        # Of a slice, the part that it uses.
+        used = memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
+        parts = fill_arrow(table, None, ends, used, valid)
     bits, offsets, data, null_count, is_large = parts
     kind = pyarrow.large_binary() if is_large else pyarrow.binary()
     buffers = [pyarrow.py_buffer(part) for part in (bits, offsets, data)]
-    return pyarrow.Array.from_buffers(kind, len(keys), buffers, null_count)
+    return pyarrow.Array.from_buffers(kind, count, buffers, null_count)
 
 
 def _bytes(array: Any, buffer: int, item_len_bytes: int, code: Literal["B", "Q"]) -> memoryview:
