@@ -1,6 +1,6 @@
 //! Keys: numbers are `int`, bytes are `bytes` or, in UTF-8, `str`.
 
-use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 use zero_kv::Key;
@@ -15,7 +15,8 @@ pub(crate) fn key_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
         // What is an index is a number: those of NumPy are.
         None => match object.call_method0("__index__") {
             Ok(number) => number_of(&number).map(Key::U64),
-            Err(_) => Err(no_key(object)),
+            Err(error) if error.is_instance_of::<PyException>(object.py()) => Err(no_key(object)),
+            Err(error) => Err(error),
         },
     }
 }
@@ -41,7 +42,8 @@ pub(crate) fn prefix_bytes<'a>(prefix: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8
 
 fn number_of(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     number.extract().map_err(|_| {
-        let shown = number.to_string();
+        // Python refuses to write more than some thousand digits.
+        let shown = number.str().map_or_else(|_| "too large to write".to_owned(), |shown| shown.to_string());
         PyOverflowError::new_err(format!("the key is {shown}, where 0 to 18446744073709551615 was expected"))
     })
 }

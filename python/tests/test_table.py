@@ -158,6 +158,18 @@ def test_a_table_is_found_again_from_another_folder(numbers: pathlib.Path, monke
     assert pickle.loads(pickle.dumps(table))[2] == table[2]
 
 
+def test_numbers_of_any_length_and_interrupts_are_told_as_they_are(numbers: pathlib.Path) -> None:
+    class Interrupting:
+        def __index__(self) -> int:
+            raise KeyboardInterrupt
+
+    table: Any = zero_kv.open(numbers)
+    with pytest.raises(OverflowError, match="the key is too large to write, where 0 to"):
+        table.get(10**5000)
+    with pytest.raises(KeyboardInterrupt):
+        table.get(Interrupting())
+
+
 def test_keys_know_what_is_among_them(numbers: pathlib.Path) -> None:
     table = zero_kv.open(numbers)
     assert 2 in table.keys() and 3 not in table.keys()
@@ -197,11 +209,13 @@ def test_a_file_that_is_changed_in_place_is_damaged_and_never_wrong(tmp_path: pa
         path.write_bytes(whole)
 
 
-def test_a_file_that_is_cut_off_ends_no_process(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("before", ["pass", "import faulthandler; faulthandler.enable()"])
+def test_a_file_that_is_cut_off_ends_no_process(before: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "table.db"
     zero_kv.bake({key: bytes(100) for key in range(50_000)}, path)
     script = """
 import os, sys, zero_kv
+exec(sys.argv[2])
 table = zero_kv.open(sys.argv[1], verify="touch")
 os.truncate(sys.argv[1], 4096)
 try:
@@ -209,5 +223,5 @@ try:
 except zero_kv.Damaged:
     print("damaged")
 """
-    ran = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", script, path, before], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "damaged\n"), ran.stderr

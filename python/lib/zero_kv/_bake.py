@@ -89,7 +89,8 @@ def _chosen(columns: list[Any], key: str | None, value: str | None) -> tuple[Any
     if key is not None and value is not None:
         return key, value
     if len(columns) != 2 or len(left) != (2 if key is None and value is None else 1):
-        raise ValueError(f"the columns are {columns}: choose with key and value which are meant")
+        what = "choose with key and value which are meant; an index of pandas becomes one by reset_index()"
+        raise ValueError(f"the columns are {columns}: {what}")
     if key is None:
         key = left.pop(0)
     return key, left.pop() if value is None else value
