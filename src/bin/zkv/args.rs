@@ -16,6 +16,8 @@ use zero_kv::format::header::MAGIC;
 
 /// Names the socket where --socket does not. Not by clap, to which it would be in conflict with --db.
 const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
+/// What all questions have, apart from what is each one's own.
+const WHOM: &str = "Whom to ask";
 
 /// Asks a running kv_store, or a baked file, for keys, or for rows in key order; tells what is in
 /// files, and how a server is.
@@ -31,18 +33,18 @@ const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
-    #[arg(long, global = true, value_name = "PATH", help = format!(
+    #[arg(long, global = true, help_heading = WHOM, value_name = "PATH", help = format!(
         "Socket of the server to ask [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
     ))]
     pub(crate) socket: Option<PathBuf>,
     /// Baked file to ask, without a server; not together with --socket
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = WHOM, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
     /// How long to wait for a server, and for each batch of its answers [default: 30]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, global = true, help_heading = WHOM, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Have the server hand over its file, and look up in that, in this process
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = WHOM)]
     pub(crate) direct: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
