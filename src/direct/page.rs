@@ -28,6 +28,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE1");
 const MAGIC_AT_BYTES: usize = 0;
 /// On a line of the processor's cache that nothing else is written to.
 const STATE_AT_BYTES: usize = 128;
+/// Counts up as long as the server runs.
+const BEAT_AT_BYTES: usize = 256;
 
 const _: () = assert!(MAGIC_AT_BYTES + 8 <= LEN_BYTES && STATE_AT_BYTES.is_multiple_of(align_of::<AtomicU64>()));
 
@@ -115,6 +117,11 @@ impl Board {
         }
     }
 
+    /// Says that the server runs. Called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
+    pub(crate) fn beat(&self) {
+        self.0.page.at(BEAT_AT_BYTES).fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Whether what a client knows is what is served.
     pub(crate) fn is_known(&self, known: u64) -> bool {
         State(self.0.page.at(STATE_AT_BYTES).load(Ordering::SeqCst)).known() == known
@@ -167,6 +174,11 @@ impl Notice {
             MAGIC => Ok(Notice(page)),
             _ => Err(refuse("the page of the server's state does not begin as it must")),
         }
+    }
+
+    /// Another number as long as the server runs.
+    pub(crate) fn beat(&self) -> u64 {
+        self.0.at(BEAT_AT_BYTES).load(Ordering::Relaxed)
     }
 
     /// What is served. What is read after this is not older, and what was read before

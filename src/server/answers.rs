@@ -157,6 +157,12 @@ impl Answers {
         &mut self.stage
     }
 
+    /// Has one answer instead of the one that would hand something over.
+    pub(super) fn replace_by(&mut self, answer: &[u8]) {
+        self.clear();
+        self.push(answer);
+    }
+
     /// Keeps what is to be sent after the first `sent_bytes`.
     pub(super) fn keep_unsent(&self, sent_bytes: usize, unsent: &mut Unsent) {
         unsent.copied.extend_from_slice(&self.buffer[..self.copied_len_bytes]);
@@ -222,6 +228,13 @@ impl Unsent {
         self.copied.clear();
         self.copied.shrink_to(KEPT_MAX_BYTES);
         self.pieces.clear();
+    }
+
+    /// Has one answer instead of the one that would hand something over.
+    pub(super) fn replace_by(&mut self, answer: &[u8]) {
+        self.clear();
+        self.copied.extend_from_slice(answer);
+        (self.sent_bytes, self.total_len_bytes, self.hands_over) = (0, answer.len(), false);
     }
 
     /// Notes that so many bytes more are sent.

@@ -25,7 +25,7 @@ use super::pass::{Pass, Then};
 use super::peer::Peer;
 use super::redis;
 use super::shared::{Client, Shared};
-use super::stream::{Stream, poll_send};
+use super::stream::{Stream, is_too_many, poll_send};
 use super::timeouts::{Pulse, Waits};
 use crate::direct::Waiter;
 use crate::protocol::native::REQUEST_LEN_BYTES;
@@ -322,6 +322,9 @@ impl<S: Stream> Connection<S> {
             let polled = answers.with_unsent(&generation.store, sent_bytes, send)?;
             self.moved();
             match polled {
+                Poll::Ready(Err(error)) if answers.hands_over && is_too_many(&error) => {
+                    answers.replace_by(self.client.hands_nothing_over());
+                }
                 Poll::Ready(sent) => {
                     let sent = sent?;
                     self.client.shared.counters().written(sent);
@@ -349,7 +352,13 @@ impl<S: Stream> Connection<S> {
             let stream = Pin::new(&mut self.stream);
             let descriptors = self.client.descriptors(generation, unsent.hands_over);
             let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors);
-            let sent = ready!(unsent.with(&generation.store, answers.stage(), send)?)?;
+            let sent = match ready!(unsent.with(&generation.store, answers.stage(), send)?) {
+                Err(error) if unsent.hands_over && is_too_many(&error) => {
+                    unsent.replace_by(self.client.hands_nothing_over());
+                    continue;
+                }
+                sent => sent?,
+            };
             self.client.shared.counters().written(sent);
             self.client.shared.timeouts.moved(&self.pulse);
             unsent.sent(sent);

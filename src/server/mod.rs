@@ -51,6 +51,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, info, warn};
 
 use crate::DEFAULT_SOCKET;
+use crate::direct::{BEAT_EVERY, Board};
 use crate::store::{OpenOptions, Verify, survive_bus_errors};
 pub use answers::Answers;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
@@ -352,6 +353,9 @@ impl Server {
         residency::measure(&serving);
         let served: io::Result<()> = runtime.block_on(async {
             tokio::spawn(residency::watch(Arc::clone(&serving)));
+            if let Some(board) = serving.board.clone() {
+                tokio::spawn(beat(board));
+            }
             let unix = UnixListener::from_std(self.listener.socket()?)?;
             let tcp = self.tcp.map(TcpListener::from_std).transpose()?;
             #[cfg(feature = "metrics")]
@@ -386,6 +390,14 @@ impl Server {
         }
         supervisor.stop();
         Ok(())
+    }
+}
+
+/// Has those who look up in the file themselves know that the server runs.
+async fn beat(board: Board) {
+    loop {
+        board.beat();
+        tokio::time::sleep(BEAT_EVERY).await;
     }
 }
 

@@ -24,6 +24,7 @@ use super::spin::Spin;
 use super::stream::Descriptors;
 use super::timeouts::Timeouts;
 use crate::direct::{Board, Waiter};
+use crate::protocol::native::Status;
 
 /// What all workers of a server share.
 pub(super) struct Serving {
@@ -52,6 +53,8 @@ pub(super) struct Serving {
     pub(super) refusals_logged: LogLimit,
     pub(super) buffers_logged: LogLimit,
     pub(super) panics_logged: LogLimit,
+    /// And of those that were not handed what they asked for.
+    pub(super) descriptors_logged: LogLimit,
     pub(super) started: Instant,
     /// Who speaks the Redis protocol.
     pub(super) clients: Clients,
@@ -97,6 +100,7 @@ impl Serving {
             refusals_logged: LogLimit::default(),
             buffers_logged: LogLimit::default(),
             panics_logged: LogLimit::default(),
+            descriptors_logged: LogLimit::default(),
             started: Instant::now(),
             clients: Clients::default(),
             totals,
@@ -172,6 +176,20 @@ impl Client {
     pub(super) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
         let Some(board) = &self.shared.serving.board else { return false };
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
+    }
+
+    /// The answer where a generation cannot be handed over, for clients do not take what
+    /// was handed over to them.
+    pub(super) fn hands_nothing_over(&self) -> &'static [u8] {
+        if let Some(left_out) = self.shared.serving.descriptors_logged.line() {
+            warn!(
+                peer = %self.peer,
+                left_out,
+                "nothing is handed over: there are as many descriptors under way as this user may have open, which \
+                 clients do not take: raise the limit (ulimit -n), or end these clients"
+            );
+        }
+        const { &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0] }
     }
 
     /// What goes out with an answer that hands a generation over.

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UnixStream};
@@ -53,6 +54,12 @@ impl Stream for TcpStream {
     fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: Descriptors<'_>) -> Poll<io::Result<usize>> {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
+}
+
+/// Whether more descriptors are under way, of all that this user has sent and nobody has
+/// taken, than a process may have open (`RLIMIT_NOFILE`).
+pub(super) fn is_too_many(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
 /// Sends pieces of memory side by side, and descriptors, if there are any, with the

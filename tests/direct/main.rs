@@ -62,8 +62,9 @@ fn assert_all(direct: &Direct, generation: u64) {
     }
 }
 
-/// The memory files and tables that this process has mapped, by inode.
-fn is_mapped(inode: u64) -> bool {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().any(|line| line.split_whitespace().nth(4) == Some(&inode.to_string()))
+/// Whether this process has a file of a table mapped that stood in a folder, by inode.
+fn is_mapped(scene: &Scene, inode: u64) -> bool {
+    let (maps, db) = (std::fs::read_to_string("/proc/self/maps").unwrap(), scene.db());
+    let of_table = maps.lines().filter(|line| line.contains(db.to_str().unwrap()));
+    of_table.into_iter().any(|line| line.split_whitespace().nth(4) == Some(&inode.to_string()))
 }

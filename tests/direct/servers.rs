@@ -44,7 +44,9 @@ fn a_server_that_hangs_holds_no_lookup_up() {
         let value = direct.get(key).unwrap();
         [1, 2].iter().any(|generation| value == SHAPE.value(*generation, key))
     }));
+    eventually("that it does not run is seen", || !direct.is_connected());
     served.signal(Signal::CONT);
+    eventually("that it runs is seen", || direct.is_connected());
     eventually("the swap is seen", || direct.get(1).unwrap() == SHAPE.value(2, 1));
 }
 

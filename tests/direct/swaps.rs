@@ -26,9 +26,9 @@ fn a_swap_is_seen_and_a_snapshot_stays_as_it_is() {
         assert_eq!((old.generation(), old.is_current()), (1, false));
         assert!((0..=SHAPE.rows).all(|key| old.get(key).unwrap() == SHAPE.value(1, key).as_deref()));
         assert!(old.is_unchanged());
-        assert!(memory == "sealed" || is_mapped(first));
+        assert!(memory == "sealed" || is_mapped(&scene, first));
         drop(old);
-        assert!(!is_mapped(first), "an old generation goes with its last borrower");
+        assert!(!is_mapped(&scene, first), "an old generation goes with its last borrower");
     }
 }
 
@@ -39,7 +39,7 @@ fn one_who_asks_nothing_keeps_no_old_generation() {
     let first = inode(&scene.db());
     put(&scene, 2);
     served.wait_for("generation", 2);
-    eventually("the old generation is let go of", || !is_mapped(first));
+    eventually("the old generation is let go of", || !is_mapped(&scene, first));
     assert_eq!(direct.generation(), 2);
 }
 

@@ -28,16 +28,15 @@ impl Watch {
     }
 
     #[inline(always)]
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 impl Generation {
     /// Whether it is what the server serves, as far as that has said.
-    #[inline(always)]
     pub(super) fn is_current(&self) -> bool {
-        self.notice.state().is_since(self.state)
+        self.notice.state().is_of(self.number)
     }
 
     /// Whether what was read since is as it was baked.
@@ -54,8 +53,8 @@ impl Generation {
         self.store.is_unchanged_since(epoch)
     }
 
-    /// Whether there is something to be had that is better.
-    pub(super) fn is_to_be_replaced(&self) -> bool {
-        !self.is_current() || !self.store.is_trusted()
+    /// Whether nothing has become of it since it was handed over.
+    pub(super) fn is_as_handed_over(&self) -> bool {
+        self.notice.state().is_since(self.state) && self.store.is_trusted()
     }
 }

@@ -121,7 +121,7 @@ impl Connection {
             return Err(refused(path, "the file that was handed over is not the one that is served"));
         }
         let generation = Generation { number, store, notice: Arc::clone(notice), state, watch: watch.clone() };
-        Ok(generation.is_current().then_some(generation))
+        Ok(generation.notice.state().is_since(state).then_some(generation))
     }
 
     /// Asks for what is served when that is another state than the one known; 0 is none.

@@ -42,8 +42,8 @@ pub use options::DirectOptions;
 /// If the server holds the table in sealed memory (`kv_store --memory sealed`), or
 /// [`DirectOptions::open`] asks for a copy, nobody can change or cut off what is
 /// looked up in. Otherwise it is the file itself, and somebody who may write to it
-/// can: then lookups give [`LookupError::Damaged`], and never a wrong byte, until the
-/// server has a good file. See [`DirectOptions::survive_bus_errors`], and
+/// can: then lookups give [`LookupError::Damaged`] until the
+/// server has a good file; what cannot be seen is said there. See [`DirectOptions::survive_bus_errors`], and
 /// `docs/OPERATIONS.md`.
 ///
 /// # Example
@@ -196,7 +196,7 @@ impl Direct {
         self.0.shared.refresh()
     }
 
-    /// Whether there is a server behind it.
+    /// Whether there is a server behind it that runs.
     pub fn is_connected(&self) -> bool {
         self.0.shared.is_connected()
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,6 +18,7 @@ use super::DirectOptions;
 use super::generation::{Generation, Watch};
 use super::handover::Connection;
 use crate::client::ClientError;
+use crate::direct::BEAT_MISSED;
 
 /// The pauses between attempts that fail: from the first to the last, doubled each
 /// time.
@@ -84,7 +85,7 @@ impl Shared {
     /// Has the generation handed over that is served, unless it is the current one.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let watch = self.replacing();
-        if !self.is_connected() || self.current.load().is_to_be_replaced() {
+        if !self.is_connected() || !self.current.load().is_as_handed_over() {
             self.replace(&mut Connection::new(&self.path, &self.options)?, &watch, Connection::ask)?;
         }
         Ok(())
@@ -108,26 +109,41 @@ impl Shared {
 
     fn watch(&self, door: &UnixStream, connection: Connection) {
         let (mut connection, mut pause) = (Some(connection), RETRY_FIRST);
+        let mut pulse = Pulse::of(&self.current.load());
         loop {
             let woken = wait(door, connection.as_ref().map(Connection::stream), pause);
             if let Wake::End = woken {
                 return;
             }
             self.is_rung.store(false, Ordering::Relaxed);
+            let runs = pulse.is_felt(&self.current.load());
             connection = match (connection, woken) {
-                (Some(connection), Wake::Server) => self.take_next(connection).ok(),
-                (Some(_), Wake::Gone) => {
-                    // At once: who refreshes may hold the lock for long.
-                    self.current.load().watch.end();
-                    self.begin_anew().ok()
+                (Some(connection), Wake::Server) => {
+                    let connection = self.take_next(connection).ok();
+                    pulse = Pulse::of(&self.current.load());
+                    connection
                 }
-                (Some(connection), Wake::Time) => Some(connection),
+                // It does not run. What was asked for is answered when it does.
+                (Some(connection), Wake::Time) if !runs => Some(connection),
+                (Some(connection), Wake::Time) if !self.current.load().watch.is_over() => Some(connection),
                 // What a lookup found is not so any more.
                 (Some(connection), Wake::Bell) if self.current.load().store.is_trusted() => Some(connection),
-                _ => self.begin_anew().ok(),
+                (_, woken) => {
+                    // At once: who refreshes may hold the lock for long.
+                    self.current.load().watch.end();
+                    // However often lookups find a page gone.
+                    if let Wake::Bell = woken
+                        && let Wake::End = wait(door, None, RETRY_FIRST)
+                    {
+                        return;
+                    }
+                    let connection = self.begin_anew().ok();
+                    pulse = Pulse::of(&self.current.load());
+                    connection
+                }
             };
             pause = if connection.is_some() { RETRY_FIRST } else { (2 * pause).min(RETRY_LAST) };
-            self.is_connected.store(connection.is_some(), Ordering::Relaxed);
+            self.is_connected.store(connection.is_some() && pulse.is_fresh(), Ordering::Relaxed);
         }
     }
 
@@ -152,7 +168,35 @@ impl Shared {
     }
 }
 
+/// Whether the server runs.
+struct Pulse {
+    beat: u64,
+    felt: Instant,
+}
+
+impl Pulse {
+    fn of(generation: &Generation) -> Pulse {
+        Pulse { beat: generation.notice.beat(), felt: Instant::now() }
+    }
+
+    /// If it does not, no lease of its is believed from here on.
+    fn is_felt(&mut self, generation: &Generation) -> bool {
+        if self.beat != generation.notice.beat() {
+            *self = Pulse::of(generation);
+        }
+        if !self.is_fresh() {
+            generation.watch.end();
+        }
+        self.is_fresh()
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.felt.elapsed() < BEAT_MISSED
+    }
+}
+
 /// What the thread was woken by.
+#[derive(Clone, Copy)]
 enum Wake {
     /// Nobody looks up any more.
     End,
@@ -162,19 +206,20 @@ enum Wake {
     Server,
     /// The end of the server.
     Gone,
-    /// The end of a pause.
+    /// The end of a pause, or the time to see whether the server runs.
     Time,
 }
 
-/// Waits for the bell, or the server; without one, for the end of a pause.
+/// Waits for the bell, or the server, for some time; without one, for the end of a pause.
 fn wait(door: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> Wake {
+    let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
     // However many lookups find that there is need of an attempt, the next one has its time. Only the end is heard before.
     let heard = if server.is_some() { PollFlags::IN } else { PollFlags::empty() };
     let mut polled = vec![PollFd::new(door, heard)];
     polled.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));
     // A signal ends the wait early, which does no harm.
-    let _ = poll(&mut polled, server.is_none().then_some(&pause));
+    let _ = poll(&mut polled, Some(&pause));
     let of_server = polled.get(1).map_or(PollFlags::empty(), PollFd::revents);
     let mut rings = [0; 64];
     let mut is_rung = false;
