@@ -183,7 +183,7 @@ fn check_announced(path: &Path, answer: &[u8]) -> Result<(), ClientError> {
         _ => Err(refused(
             path,
             "the server does not hand its file over: it runs with --no-direct or --memory copy (--memory sealed is one \
-             that it hands over), or its file was changed in place",
+             that it hands over), its file was changed in place, or too much is handed over that nobody takes: see its log",
         )),
     }
 }
