@@ -37,7 +37,8 @@ const QUEUE_PAUSE: Duration = Duration::from_millis(2);
 ///
 /// It has the questions, time-outs, retries and errors of a [`Client`](super::Client),
 /// and asks one at a time: tasks that ask at once share an
-/// `AsyncPool` (feature `pool`). A future that is dropped before its answer has come drops the
+/// `AsyncPool` (feature `pool`). It is used in the
+/// runtime that it was connected in, and so are the connections of a pool. A future that is dropped before its answer has come drops the
 /// connection, and the next call connects anew.
 ///
 /// # Example
