@@ -77,7 +77,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
-    use memmap2::MmapMut;
+    use memmap2::MmapRaw;
 
     use super::*;
 
@@ -85,8 +85,7 @@ mod tests {
     fn a_memory_file_is_sealed_though_somebody_holds_it_for_a_while() {
         let file = create().unwrap();
         file.set_len(4096).unwrap();
-        // SAFETY: Nobody else has the file, and nobody reads or writes this mapping of it.
-        let mut held = Some(unsafe { MmapMut::map_mut(&file).unwrap() });
+        let mut held = Some(MmapRaw::map_raw(&file).unwrap());
         let mut waits = 0;
         seal(&file, || {
             waits += 1;
