@@ -5,8 +5,7 @@
 //! is held are the sums of the blocks, 8 bytes for each 16 KiB of records, and
 //! what a source reads at a time. It knows nothing of the index, which is made anew.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum, section_sum_of};
 use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, SectionKind, check_padding};
 use crate::format::index::{FENCE_ROWS, Fence, fence_count};
 use crate::format::key::KeyKind;
+use crate::store::open_regular;
 
 /// What is read at a time to find a table's first key and its last.
 const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
@@ -97,12 +97,7 @@ impl Reader {
     fn open(path: &Path) -> Result<Reader, BakeError> {
         let home = Home::Table(path.into());
         let failed = |error| home.failed(error);
-        // Before it is opened: that of a pipe would wait for who writes into it.
-        let metadata = fs::metadata(path).map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")));
-        }
-        let file = File::open(path).map_err(failed)?;
+        let file = open_regular(path).map_err(failed)?;
         let len_bytes = file.metadata().map_err(failed)?.len();
         Ok(Reader { file: Arc::new(file), len_bytes, home })
     }

@@ -13,6 +13,7 @@ mod machine;
 mod map;
 mod memory;
 mod order;
+mod regular;
 mod rows;
 mod sealed;
 mod search;
@@ -21,13 +22,10 @@ mod trust;
 mod unchecked;
 
 use std::fs::File;
-use std::io;
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use rustix::fs::OFlags;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -49,6 +47,7 @@ pub use guard::survive_bus_errors;
 pub use lease::{take_leases, yield_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
+pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]
 pub(crate) use rows::Page;
 pub use rows::Rows;
@@ -61,8 +60,6 @@ pub use unchecked::Unchecked;
 
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;
-
-const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// An immutable table, mapped from a baked file.
 ///
@@ -424,17 +421,9 @@ impl Store {
     }
 }
 
-/// Opens a file to read it, once: what is looked at is what is read.
+/// Opens a regular file for reading.
 pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
-    let open = || -> io::Result<File> {
-        // Opening a pipe would else wait for a writer.
-        let file = File::options().read(true).custom_flags(NONBLOCK).open(path)?;
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
-        }
-    };
-    open().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
+    open_regular(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
 }
 
 #[inline(always)]

@@ -11,7 +11,7 @@ use thiserror::Error;
 use twox_hash::XxHash3_128;
 
 use crate::format::key::{Key, KeyKind};
-use crate::store::{LookupError, Store};
+use crate::store::{LookupError, Store, open_regular};
 
 /// Rows of a table that are looked up besides.
 const SAMPLE_ROWS: usize = 1000;
@@ -100,8 +100,8 @@ impl Canaries {
     /// # Errors
     /// [`CanaryError::Io`], [`CanaryError::Line`].
     pub(super) fn read(path: &Path) -> Result<Canaries, CanaryError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| CanaryError::Io { path: path.to_path_buf(), error })?;
+        let text = open_regular(path).and_then(io::read_to_string);
+        let text = text.map_err(|error| CanaryError::Io { path: path.to_path_buf(), error })?;
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let parsed = line.rsplit_once(',').and_then(|(key, digest)| Some((key.to_owned(), parse(digest)?)));
