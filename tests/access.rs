@@ -182,6 +182,50 @@ fn other_peers_are_closed_at_once_and_logged_once_a_second() {
 }
 
 #[test]
+fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
+    let table = Table::of_rows(10);
+    let target = table.folder.path().join("target");
+    let lock = table.folder.path().join("s.sock.lock");
+
+    std::os::unix::fs::symlink(&target, &lock).unwrap();
+    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    assert!(message.contains("is a symbolic link") && message.contains("remove it"), "{message}");
+    assert!(!target.exists(), "the link's target was created");
+    fs::remove_file(&lock).unwrap();
+
+    fs::write(&target, "kept").unwrap();
+    fs::set_permissions(&target, Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(&target, &lock).unwrap();
+    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    assert!(message.contains("has 2 names"), "{message}");
+    assert_eq!((mode(&target), fs::read(&target).unwrap()), (0o640, b"kept".to_vec()));
+    fs::remove_file(&lock).unwrap();
+
+    rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    assert!(message.contains("is not a regular file"), "{message}");
+    assert!(!table.socket().exists());
+    fs::remove_file(&lock).unwrap();
+
+    asks(table.serve().connect(), &table);
+    assert!(!lock.exists(), "the lock is removed once the server listens");
+}
+
+#[test]
+fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() {
+    if !getuid().is_root() {
+        return eprintln!("could not be tried: a file of another user takes root");
+    }
+    let table = Table::of_rows(10);
+    let lock = table.folder.path().join("s.sock.lock");
+    fs::write(&lock, "").unwrap();
+    std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
+    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
+    assert!(message.contains("remove it"), "{message}");
+}
+
+#[test]
 fn an_abstract_name_is_served_only_if_that_is_asked_for() {
     let table = Table::of_rows(10);
     let name = format!("zero-kv-{}", table.folder.path().file_name().unwrap().to_str().unwrap());

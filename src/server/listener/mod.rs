@@ -5,6 +5,7 @@
 
 mod access;
 mod inherited;
+mod lock;
 mod path;
 mod tcp;
 
@@ -22,7 +23,8 @@ pub(super) use access::Doorkeeper;
 pub use access::SocketAccess;
 pub use inherited::Inherited;
 use inherited::{abstract_name, path_of};
-use path::{Identity, Lock, PATH_LEN_MAX_BYTES, check, identity, make_way, open_node};
+use lock::Lock;
+use path::{Identity, PATH_LEN_MAX_BYTES, check, identity, make_way, open_node};
 #[cfg(feature = "metrics")]
 pub(super) use tcp::listen_on_tcp;
 pub(super) use tcp::tcp;
@@ -109,7 +111,7 @@ fn take(socket: &UnixListener, config: &Config) -> Result<Listener, String> {
 
 fn on_path(path: &Path, access: &SocketAccess) -> Result<Listener, String> {
     check(path)?;
-    let _lock = Lock::take(path)?;
+    let _lock = Lock::acquire(path)?;
     let address = SocketAddrUnix::new(path).map_err(cannot_listen)?;
     let socket = new_socket().map_err(cannot_listen)?;
     match bind(&socket, &address) {

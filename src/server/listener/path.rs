@@ -1,15 +1,13 @@
 //! The path of a socket: who else has it, and how it is taken over.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
+use std::path::Path;
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
@@ -19,47 +17,6 @@ pub(super) const PATH_LEN_MAX_BYTES: usize = 107;
 
 /// Device and inode.
 pub(super) type Identity = (u64, u64);
-
-/// Holds off other servers that start on the same path: between a look at a socket
-/// and its removal, and between `bind` and `listen`, it is not what it seems. The
-/// lock's file is removed when it is dropped.
-pub(super) struct Lock {
-    _file: File,
-    path: PathBuf,
-}
-
-impl Lock {
-    pub(super) fn take(socket: &Path) -> Result<Lock, String> {
-        const ATTEMPTS: u32 = 500;
-        const PAUSE: Duration = Duration::from_millis(10);
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".lock");
-        let path = PathBuf::from(path);
-        let fault = |error: io::Error| format!("cannot lock {}: {error}", path.display());
-        for _ in 0..ATTEMPTS {
-            let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    // Its last owner may have removed it meanwhile, and another made a new one.
-                    let locked = file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).map_err(fault)?;
-                    if identity(&path).is_ok_and(|there| there == locked) {
-                        return Ok(Lock { _file: file, path });
-                    }
-                }
-                Err(Errno::WOULDBLOCK) => thread::sleep(PAUSE),
-                Err(error) => return Err(fault(error.into())),
-            }
-        }
-        Err(format!("another server holds {}: stop that one, or choose another path", path.display()))
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // One that is left behind is locked and removed by the next.
-        let _ = fs::remove_file(&self.path);
-    }
-}
 
 /// The file of a socket that was just bound to this path. Through its descriptor,
 /// for who can write to the folder could put another file into its place.

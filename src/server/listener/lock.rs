@@ -1,0 +1,160 @@
+//! The lock file that keeps servers apart that start on the same path.
+//!
+//! In: a socket's path. Out: a lock, or why there is none. The file is in the socket's directory, where other users may
+//! be able to create files: their links are not followed, and their files are neither locked nor changed.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::path::identity;
+
+/// How long a server waits for another one that starts at the same time.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+/// Others cannot open the file, so they cannot lock it.
+const MODE: u32 = 0o600;
+
+/// Excludes other servers from a socket's path: between `bind` and `listen`, and between the check of an old socket and
+/// its removal, they would misjudge it. Removes its file when dropped.
+pub(super) struct Lock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    pub(super) fn acquire(socket: &Path) -> Result<Lock, String> {
+        Lock::acquire_within(socket, WAIT_MAX)
+    }
+
+    fn acquire_within(socket: &Path, wait_max: Duration) -> Result<Lock, String> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let fault = |problem: String| format!("cannot lock {}: {problem}", path.display());
+        let started = Instant::now();
+        loop {
+            let file = open(&path).map_err(fault)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    // The previous holder may have removed it after it was opened here.
+                    let locked = file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
+                    let locked = locked.map_err(|error| fault(error.to_string()))?;
+                    if identity(&path).is_ok_and(|named| named == locked) {
+                        return Ok(Lock { _file: file, path });
+                    }
+                }
+                Err(Errno::WOULDBLOCK) if started.elapsed() >= wait_max => {
+                    let holder = holder(&file).unwrap_or_else(|| "another process".to_owned());
+                    return Err(fault(format!("{holder} holds the lock: stop that process, or choose another path")));
+                }
+                Err(Errno::WOULDBLOCK) => thread::sleep(PAUSE),
+                Err(error) => return Err(fault(error.to_string())),
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A file that cannot be removed is locked, and removed, by the next server.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Opens the lock's file, or creates it.
+fn open(path: &Path) -> Result<File, String> {
+    // A FIFO would block, and a terminal could become the process's own.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(MODE).custom_flags(flags.bits().cast_signed());
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            let problem = fs::symlink_metadata(path).ok().and_then(|found| problem(&found));
+            return Err(problem.unwrap_or_else(|| error.to_string()));
+        }
+    };
+    let check = || -> io::Result<Option<String>> {
+        let found = file.metadata()?;
+        let problem = problem(&found);
+        if problem.is_none() && found.mode() & 0o077 != 0 && found.uid() == geteuid().as_raw() {
+            file.set_permissions(Permissions::from_mode(MODE))?;
+        }
+        Ok(problem)
+    };
+    match check() {
+        Ok(None) => Ok(file),
+        Ok(Some(problem)) => Err(problem),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns why a file that was found at the lock's path is not one that a server of this user created.
+fn problem(found: &Metadata) -> Option<String> {
+    const REMEDY: &str = "stop the server that it is of, if there is one, and remove it, or choose a path in a directory that only the server's user can write to";
+    let (kind, owner, ours) = (found.file_type(), found.uid(), geteuid().as_raw());
+    let what = if kind.is_symlink() {
+        "is a symbolic link, which is not followed".to_owned()
+    } else if !kind.is_file() {
+        "is not a regular file".to_owned()
+    } else if owner != 0 && owner != ours {
+        format!("belongs to user {owner}, where root or this server's user {ours} was expected")
+    } else if found.nlink() > 1 {
+        format!("has {} names (hard links), where 1 was expected", found.nlink())
+    } else {
+        return None;
+    };
+    Some(format!("it {what}: {REMEDY}"))
+}
+
+/// Returns the process and the user that hold the lock on a file, if the system lists them.
+fn holder(file: &File) -> Option<String> {
+    let found = file.metadata().ok()?;
+    let place = format!("{:02x}:{:02x}:{}", major(found.dev()), minor(found.dev()), found.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    // Such as `1: FLOCK  ADVISORY  WRITE 4242 fd:01:131077 0 EOF`.
+    let pid = locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        (fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str())).then(|| fields[4].to_owned())
+    })?;
+    let user = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    Some(format!("process {pid} of user {user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_and_user_that_hold_the_lock_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s.sock");
+        let held = Lock::acquire(&socket).unwrap();
+        let error = Lock::acquire_within(&socket, Duration::ZERO).err().unwrap();
+        // File systems with device numbers of their own (Btrfs) are not found in /proc/locks.
+        let holder = format!("process {} of user {} holds the lock", std::process::id(), geteuid().as_raw());
+        assert!(error.contains(&holder) || error.contains("another process holds the lock"), "{error}");
+        drop(held);
+        Lock::acquire_within(&socket, Duration::ZERO).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no lock file is left");
+    }
+
+    #[test]
+    fn a_lock_file_that_was_left_with_a_wider_mode_is_narrowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s.sock");
+        let path = folder.path().join("s.sock.lock");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let _held = Lock::acquire(&socket).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, MODE);
+    }
+}
