@@ -202,6 +202,8 @@ pub(super) struct Totals {
     /// Connections that were cut off.
     pub(super) cut_idle: AtomicU64,
     pub(super) cut_stalled: AtomicU64,
+    /// Connections that were closed because they sent HTTP.
+    pub(super) cut_http: AtomicU64,
     /// Connections that were not let in.
     pub(super) refused: AtomicU64,
     /// Connections that ended in a panic.

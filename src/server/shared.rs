@@ -53,6 +53,8 @@ pub(super) struct Serving {
     pub(super) refusals_logged: LogLimit,
     pub(super) buffers_logged: LogLimit,
     pub(super) panics_logged: LogLimit,
+    /// Connections that sent HTTP.
+    pub(super) http_logged: LogLimit,
     /// And of those that were not handed what they asked for.
     pub(super) descriptors_logged: LogLimit,
     pub(super) started: Instant,
@@ -100,6 +102,7 @@ impl Serving {
             refusals_logged: LogLimit::default(),
             buffers_logged: LogLimit::default(),
             panics_logged: LogLimit::default(),
+            http_logged: LogLimit::default(),
             descriptors_logged: LogLimit::default(),
             started: Instant::now(),
             clients: Clients::default(),

@@ -50,6 +50,7 @@ pub(super) struct Snapshot {
     pub(super) sums: Sums,
     pub(super) cut_idle: u64,
     pub(super) cut_stalled: u64,
+    pub(super) cut_http: u64,
     pub(super) refused: u64,
     pub(super) panics: u64,
     pub(super) swaps: u64,
@@ -95,6 +96,7 @@ impl Snapshot {
             sums: serving.sums(),
             cut_idle: number(&totals.cut_idle),
             cut_stalled: number(&totals.cut_stalled),
+            cut_http: number(&totals.cut_http),
             refused: number(&totals.refused),
             panics: number(&totals.panics),
             swaps: number(&totals.swaps),
@@ -174,6 +176,7 @@ impl Snapshot {
             ("reload_requested", self.reload_requested.to_string()),
             ("reload_done", self.reload_done.to_string()),
             ("reload_last", self.reload_last.clone()),
+            ("connections_cut_http", self.cut_http.to_string()),
         ]);
         // A path may hold anything, a line end too.
         facts.iter_mut().for_each(|(_, value)| *value = value.replace(char::is_control, "?"));

@@ -79,6 +79,7 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
             vec![
                 counter(&[("reason", "idle")], snapshot.cut_idle),
                 counter(&[("reason", "stalled")], snapshot.cut_stalled),
+                counter(&[("reason", "http")], snapshot.cut_http),
             ],
         ),
         total("zero_kv_connections_refused_total", "Connections that were not let in.", snapshot.refused),

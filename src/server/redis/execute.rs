@@ -4,7 +4,7 @@
 
 use super::clients::{self, List};
 use super::{Out, Session, commands, handshake, info, keyspace, order, strings};
-use crate::protocol::resp::commands::{Id, Refusal, Spec, find_full, help, resolve};
+use crate::protocol::resp::commands::{Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::answers::Answers;
 use crate::server::generations::Generation;
@@ -51,6 +51,10 @@ impl Session {
             Ok(spec) => spec,
             Err(refusal) => {
                 self.counted.errors += 1;
+                if is_http(command.name()) {
+                    self.report_http();
+                    return Outcome::Close;
+                }
                 out.error(refused(&refusal));
                 return Outcome::Done;
             }

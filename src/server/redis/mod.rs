@@ -21,6 +21,7 @@ mod text;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tracing::warn;
 
@@ -198,6 +199,20 @@ impl Session {
         if let Some(left_out) = serving.buffers_logged.line() {
             let peer = self.peer;
             warn!(%peer, left_out, "cut off: a command was not whole within the buffer of {limit} bytes (--buffer)");
+        }
+    }
+
+    /// Counts and logs a connection that is closed because it sent an HTTP request.
+    fn report_http(&self) {
+        let serving = &self.shared.serving;
+        serving.totals.cut_http.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = serving.http_logged.line() {
+            warn!(
+                peer = %self.peer,
+                left_out,
+                "disconnected: sent POST or Host: where a command was expected, as an HTTP client does; a web page may be \
+                 trying to have a browser send commands (cross-protocol scripting)"
+            );
         }
     }
 

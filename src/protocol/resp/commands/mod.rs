@@ -9,7 +9,7 @@ mod table;
 mod writes;
 
 pub use describe::{docs, help, info, keys};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, is_http};
 pub use table::COMMANDS;
 
 use super::Command;

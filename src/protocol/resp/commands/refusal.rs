@@ -50,6 +50,14 @@ impl Refusal<'_> {
     }
 }
 
+/// Whether `name`, which stands where a command's name is expected, begins an HTTP request or is its `Host` header.
+///
+/// Redis disconnects at these two words in any case, with or without arguments, so that a web page that makes a browser
+/// send a request to this port cannot have commands in its body executed.
+pub fn is_http(name: &[u8]) -> bool {
+    [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
+}
+
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&String::from_utf8_lossy(&self.text()))
