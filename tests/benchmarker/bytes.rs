@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use zero_kv::bake::{Keys, Options, bake_csv};
 
-use crate::clients::Redis;
 use crate::common::Server;
 use crate::resp::honest_resp;
 use crate::served::*;
@@ -142,22 +141,5 @@ fn a_real_server_answers_for_keys_of_all_bytes_and_lengths() {
             assert_good(&output);
             assert!(number(&stdout(&output), "requests") >= 64.0);
         }
-    }
-}
-
-#[test]
-fn a_real_redis_answers_for_keys_of_all_bytes_and_lengths() {
-    let Some(redis) = Redis::start() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let db = bake_odd_keys(&folder);
-    let rows: Vec<(Vec<u8>, String)> = odd_keys().into_iter().map(|key| (key.clone(), key.len().to_string())).collect();
-    redis.fill(rows.iter().map(|(key, value)| (&key[..], value.as_bytes())));
-    let unused = Served::new(small_rows(), honest);
-    let socket = redis.socket();
-    for options in OPTIONS {
-        let place = ["--db", db.to_str().unwrap(), "--socket", socket.to_str().unwrap(), "--verify", "--json"];
-        let output = unused.run(&[&place[..], &["--protocol=resp"], options].concat());
-        assert_good(&output);
-        assert!(number(&stdout(&output), "requests") >= 64.0);
     }
 }

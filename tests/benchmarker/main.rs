@@ -5,8 +5,6 @@
 mod answers;
 mod bytes;
 mod ceiling;
-#[path = "../clients/mod.rs"]
-mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod outputs;

@@ -1,6 +1,5 @@
 //! The same load in Redis's protocol.
 
-use crate::clients::Redis;
 use crate::served::*;
 
 const RESP: &str = "--protocol=resp";
@@ -162,22 +161,5 @@ fn a_ceiling_is_refused() {
     let output = served.run(&[RESP, "--ceiling"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cannot be used with '--protocol resp'"), "{}", stderr(&output));
-    assert_eq!(served.seen(), []);
-}
-
-#[test]
-fn a_real_redis_with_the_same_rows_is_right() {
-    let Some(redis) = Redis::start() else { return };
-    let keys: Vec<(String, Vec<u8>)> = small_rows().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
-    redis.fill(keys.iter().map(|(key, value)| (key.as_bytes(), &value[..])));
-    let served = Served::new(small_rows(), honest_resp);
-    let socket = redis.socket();
-    for options in [&["--op=get"][..], &["--op=get:0.7,exists:0.3", "--miss-ratio=0.3"], &["--memory"]] {
-        let mut args = vec![RESP, "--json", "--verify", "--socket", socket.to_str().unwrap()];
-        args.extend(options);
-        let output = served.run(&args);
-        assert_good(&output);
-        assert!(number(&stdout(&output), "requests") >= 64.0);
-    }
     assert_eq!(served.seen(), []);
 }

@@ -1,43 +1,79 @@
-//! Programs that are not ours: whether they are installed, and a real Redis.
+//! Third-party programs that tests run, and a real Redis.
+//!
+//! A test whose program is missing is reported as ignored, with the reason. The built-in
+//! harness cannot decide that at run time, so these test binaries use libtest-mimic.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of this")]
+#![allow(dead_code, unused_macros, unreachable_pub, reason = "each test binary uses a part of this")]
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use libtest_mimic::{Completion, Trial};
 use tempfile::TempDir;
 
 /// How long a server may be silent, on however slow a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Names, between commas, of what fails the tests that need it where it is not installed;
-/// 1 stands for what `.ci/run` installs on every machine.
-const REQUIRE: &str = "ZERO_KV_REQUIRE_CLIENTS";
+/// Names programs, separated by commas. A test that needs one of them fails if it is missing.
+const REQUIRE: &str = "ZERO_KV_REQUIRE";
 
-/// Says why a test is skipped, or fails it if nothing may be.
-pub fn skip(reason: &str) {
-    skip_tool("1", reason);
-}
+/// Says which program is missing, and ends a test as ignored.
+#[derive(Clone, Debug)]
+pub struct Missing(String);
 
-/// The same for what is not on every machine, and may be required by its name.
-pub fn skip_tool(name: &str, reason: &str) {
+/// Returns the reason why a test is ignored.
+///
+/// Panics if the environment requires the program, so that the test fails instead.
+pub fn missing(program: &str, reason: &str) -> Missing {
     let required = std::env::var(REQUIRE).unwrap_or_default();
-    assert!(!required.split(',').any(|required| required == name), "{reason}, and {REQUIRE} is {required}");
-    // Not by a macro, whose output is shown only of tests that fail.
-    let _ = writeln!(io::stderr(), "skipped: {reason}");
+    let is_required = required.split(',').any(|required| required == program);
+    assert!(!is_required, "{reason}, and {REQUIRE}={required} requires {program}");
+    Missing(reason.to_owned())
 }
 
-/// Whether a program of Redis's is there. If not, the test is skipped.
-pub fn has_redis(program: &str) -> bool {
-    let ran = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let is_there = ran.is_ok_and(|status| status.success());
-    if !is_there {
-        skip(&format!("{program} is not installed"));
+/// Checks that a program is installed. `version` is the option that prints its version.
+pub fn require(program: &str, version: &str) -> Result<(), Missing> {
+    let ran = Command::new(program).arg(version).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match ran.is_ok_and(|status| status.success()) {
+        true => Ok(()),
+        false => Err(missing(program, &format!("{program} is not installed"))),
     }
-    is_there
 }
+
+/// What a test function returns.
+pub trait Outcome {
+    fn completion(self) -> Completion;
+}
+
+impl Outcome for () {
+    fn completion(self) -> Completion {
+        Completion::Completed
+    }
+}
+
+impl Outcome for Result<(), Missing> {
+    fn completion(self) -> Completion {
+        match self {
+            Ok(()) => Completion::Completed,
+            Err(Missing(reason)) => Completion::ignored_with(reason),
+        }
+    }
+}
+
+/// Makes a test of a function.
+pub fn trial<O: Outcome>(name: impl Into<String>, test: impl FnOnce() -> O + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, || Ok(test().completion()))
+}
+
+/// Lists test functions as a vector of trials, each named after its module and function.
+macro_rules! trials {
+    ($($module:ident::$test:ident),* $(,)?) => {
+        vec![$(crate::clients::trial(concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
+    };
+}
+pub(crate) use trials;
 
 /// A redis-server of the test's own. It ends when this is dropped.
 pub struct Redis {
@@ -47,12 +83,9 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one that holds nothing, and waits until it takes connections; `None` if
-    /// there is none to start.
-    pub fn start() -> Option<Redis> {
-        if !has_redis("redis-server") {
-            return None;
-        }
+    /// Starts an empty one, and waits until it accepts connections.
+    pub fn start() -> Result<Redis, Missing> {
+        require("redis-server", "--version")?;
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--databases", "1"]);
@@ -64,7 +97,7 @@ impl Redis {
             line.clear();
             assert_ne!(log.read_line(&mut line).unwrap(), 0, "redis-server ended before it was ready");
         }
-        Some(Redis { child, folder, _log: log })
+        Ok(Redis { child, folder, _log: log })
     }
 
     pub fn socket(&self) -> PathBuf {

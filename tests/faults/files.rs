@@ -17,6 +17,9 @@ use crate::{asked_time, report, together};
 
 const SHAPE: Shape = Shape { rows: 3000, len_max_bytes: 500 };
 
+/// What the server logs about the block that [`FAULTS`] overwrites.
+const DAMAGED_BLOCK: &str = "block 2 of the records is damaged";
+
 /// What a server does about it, by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
@@ -108,11 +111,13 @@ fn is_whole(served: &Served, generation: u64) -> bool {
     (1..).zip(&answers(served, Protocol::Native)).all(|(key, found)| all(key, found))
 }
 
-/// Generations 1 and behind, each baked when it is needed. All have odd numbers, and so the same length.
+/// A server whose file is changed in one way after the other. Generations are baked when they are needed. All have odd
+/// numbers, and so the same length.
 struct Story {
-    scene: Scene,
+    /// Dropped before the scene, whose folder has the log that a failed test prints.
     served: Served,
     load: Mixed,
+    scene: Scene,
     generation: u64,
 }
 
@@ -123,7 +128,7 @@ impl Story {
         let served = scene.serve(options);
         let load = Mixed::start(&served, SHAPE, 1);
         load.wait_for_right(1000);
-        Story { scene, served, load, generation: 1 }
+        Story { served, load, scene, generation: 1 }
     }
 
     fn bake_next(&self) -> std::path::PathBuf {
@@ -136,6 +141,7 @@ impl Story {
     fn goes_on(&mut self, what: &str, then: Then, happens: Happens) {
         let (next, db) = (self.bake_next(), self.scene.db());
         let before = self.served.info();
+        let named_before = self.served.logged(DAMAGED_BLOCK);
         if then == Then::Adopts {
             self.load.allow(self.generation + 2);
         }
@@ -163,7 +169,7 @@ impl Story {
                         && right > SHAPE.rows / 2
                 });
                 self.load.wait_for_errors(1);
-                eventually("the block is named", || self.served.logged("block 2 of the records is damaged") == 1);
+                eventually("the block is named", || self.served.logged(DAMAGED_BLOCK) == named_before + 1);
             }
             Then::Adopts => {
                 eventually("the other rows are served", || is_whole(&self.served, self.generation + 2));

@@ -1,7 +1,5 @@
-//! The programs of `examples/native` and `examples/redis`: each is built as its head
-//! says, and looks keys up as the model does. Tools that are missing are skipped.
-
-#![cfg(feature = "cli")]
+//! The programs of `examples/native` and `examples/redis`: each is built as its first lines
+//! say, and looks keys up as the model does.
 
 #[path = "../clients/mod.rs"]
 mod clients;
@@ -14,10 +12,12 @@ mod vectors;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
+use clients::{Missing, trial, trials};
 use common::{Server, random};
-use tools::Program;
+use libtest_mimic::{Arguments, run};
+use tools::{Program, SOURCES, is_native, looks_up_bytes, program};
 use zero_kv::bake::{self, Keys, Options};
 
 const SEED: u64 = 7;
@@ -62,12 +62,17 @@ fn serve(rows: &[Row], keys: Keys) -> (Server, tempfile::TempDir) {
 fn assert_says(program: &Program, socket: &Path, keys: &[String], expected: &[u8], status: i32) {
     let output = program.command().arg(socket).args(keys).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{program:?}: {error}");
+    assert_eq!(output.status.code(), Some(status), "{program:?}, seed {SEED}: {error}");
     let at = output.stdout.iter().zip(expected).position(|(found, expected)| found != expected);
     let at = at.unwrap_or(output.stdout.len().min(expected.len()));
     let around = |bytes: &[u8]| bytes[at.saturating_sub(40).min(bytes.len())..bytes.len().min(at + 40)].to_vec();
     let (found, wanted) = (around(&output.stdout), around(expected));
-    assert!(output.stdout == expected, "{program:?}: {:?}, not {:?}", found.escape_ascii(), wanted.escape_ascii());
+    assert!(
+        output.stdout == expected,
+        "{program:?}, seed {SEED}: {:?}, not {:?}",
+        found.escape_ascii(),
+        wanted.escape_ascii()
+    );
 }
 
 fn numbers() -> Vec<Row> {
@@ -92,73 +97,89 @@ fn strings() -> Vec<Row> {
     rows.iter().enumerate().map(|(i, key)| (key.clone(), value(i, key))).collect()
 }
 
-#[test]
-fn every_program_looks_numbers_up() {
-    println!("seed {SEED}");
+fn looks_numbers_up(source: &'static str) -> Result<(), Missing> {
+    let program = program(source)?;
     let rows = numbers();
     let (_server, folder) = serve(&rows, Keys::U64);
     let socket = folder.path().join("s.sock");
     let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
     let there = ["7".to_owned(), rows[3].0.clone()];
     let missing = ["0".to_owned(), "8".to_owned(), (u64::MAX - 1).to_string(), u64::MAX.to_string()];
-    for program in tools::programs() {
-        assert_says(program, &socket, &there, &expected(&rows, &there, is_below), 0);
-        assert_says(program, &socket, &missing, &expected(&rows, &missing, is_below), 1);
-        for refused in [&["x"][..], &["-1"], &["18446744073709551616"], &[]] {
-            let output = program.command().arg(&socket).args(refused).output().unwrap();
-            assert_eq!(output.status.code(), Some(2), "{program:?} {refused:?}");
-            assert!(!output.stderr.is_empty(), "{program:?} {refused:?} says what went wrong");
-        }
+    assert_says(&program, &socket, &there, &expected(&rows, &there, is_below), 0);
+    assert_says(&program, &socket, &missing, &expected(&rows, &missing, is_below), 1);
+    for refused in [&["x"][..], &["-1"], &["18446744073709551616"], &[]] {
+        let output = program.command().arg(&socket).args(refused).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{program:?} {refused:?}");
+        assert!(!output.stderr.is_empty(), "{program:?} {refused:?} says what went wrong");
     }
+    Ok(())
 }
 
-#[test]
-fn every_program_looks_bytes_up() {
-    println!("seed {SEED}");
+fn looks_bytes_up(source: &'static str) -> Result<(), Missing> {
+    let program = program(source)?;
     let rows = strings();
     let (_server, folder) = serve(&rows, Keys::Bytes);
     let socket = folder.path().join("s.sock");
     let keys = [rows[4].0.clone(), "été".into(), "7".into(), "zz".into(), "-".into(), "k".repeat(65_535)];
-    for program in tools::programs().iter().filter(|program| program.speaks_bytes) {
-        assert_says(program, &socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
-    }
+    assert_says(&program, &socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
+    Ok(())
 }
 
-/// More requests than a socket holds, with longer answers: whoever sends them all before
-/// it reads waits for ever.
-#[test]
-fn no_program_waits_for_ever_in_a_long_pipeline() {
+/// More requests than a socket holds, with longer answers: a program that sends them all before
+/// it reads waits forever.
+fn does_not_wait_forever_in_a_long_pipeline(source: &'static str) -> Result<(), Missing> {
+    let program = program(source)?;
     let rows: Vec<Row> = (0..20_000).map(|key| (key.to_string(), vec![b'v'; 100])).collect();
     let (_server, folder) = serve(&rows, Keys::U64);
     let socket = folder.path().join("s.sock");
     let keys: Vec<String> = rows.iter().map(|(key, _)| key.clone()).collect();
     let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
-    let expected = expected(&rows, &keys, is_below);
-    for program in tools::programs() {
-        assert_says(program, &socket, &keys, &expected, 0);
-    }
+    assert_says(&program, &socket, &keys, &expected(&rows, &keys, is_below), 0);
+    Ok(())
 }
 
-#[test]
-fn every_program_says_that_there_is_no_server() {
+fn reports_that_there_is_no_server(source: &'static str) -> Result<(), Missing> {
+    let program = program(source)?;
     let folder = tempfile::tempdir().unwrap();
-    for program in tools::programs() {
-        let output = program.command().arg(folder.path().join("s.sock")).arg("7").output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{program:?}");
-        assert!(!output.stderr.is_empty(), "{program:?} says what went wrong");
-    }
+    let output = program.command().arg(folder.path().join("s.sock")).arg("7").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{program:?}");
+    assert!(!output.stderr.is_empty(), "{program:?} says what went wrong");
+    Ok(())
 }
 
-#[test]
 fn no_program_is_longer_than_79_lines() {
-    for program in tools::SOURCES {
+    for program in SOURCES {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(program);
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines < 80, "{program} has {lines} lines");
     }
 }
 
-/// What the tools write of themselves.
+fn main() -> ExitCode {
+    type Test = fn(&'static str) -> Result<(), Missing>;
+    let of_all: [(&str, Test); 4] = [
+        ("looks_numbers_up", looks_numbers_up),
+        ("looks_bytes_up", looks_bytes_up),
+        ("does_not_wait_forever_in_a_long_pipeline", does_not_wait_forever_in_a_long_pipeline),
+        ("reports_that_there_is_no_server", reports_that_there_is_no_server),
+    ];
+    let of_native: [(&str, Test); 2] = [
+        ("sends_and_reads_what_the_vectors_say", vectors::sends_and_reads_what_the_vectors_say),
+        ("refuses_malformed_response_headers", vectors::refuses_malformed_response_headers),
+    ];
+    let mut trials = trials![vectors::the_check_that_is_written_in_python_holds];
+    trials.push(trial("no_program_is_longer_than_79_lines", no_program_is_longer_than_79_lines));
+    for source in SOURCES {
+        for (name, test) in of_all.into_iter().chain(of_native.into_iter().filter(|_| is_native(source))) {
+            if name != "looks_bytes_up" || looks_up_bytes(source) {
+                trials.push(trial(format!("{source}::{name}"), move || test(source)));
+            }
+        }
+    }
+    run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Whether a command runs and succeeds.
 fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

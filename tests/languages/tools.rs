@@ -4,19 +4,21 @@
 //! folder of what is built; nothing is downloaded, and nothing is written beside the
 //! sources.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
-use crate::clients::skip_tool;
+use crate::clients::{Missing, missing, require};
 use crate::succeeds;
 
 /// All of them, below `examples`.
-pub(crate) const SOURCES: [&str; 8] = [
+pub(crate) const SOURCES: [&str; 9] = [
     "native/c/lookup.c",
     "native/go/lookup.go",
+    "native/java/Lookup.java",
     "native/node/lookup.mjs",
     "native/python/lookup.py",
     "redis/c/lookup.c",
@@ -26,13 +28,9 @@ pub(crate) const SOURCES: [&str; 8] = [
 ];
 
 /// A program that can be run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Program {
     words: Vec<OsString>,
-    /// Whether it looks up keys of bytes as well.
-    pub(crate) speaks_bytes: bool,
-    /// Whether it speaks the native protocol.
-    pub(crate) is_native: bool,
 }
 
 impl Program {
@@ -43,22 +41,34 @@ impl Program {
     }
 }
 
-/// Those whose tools are here, built once.
-pub(crate) fn programs() -> &'static [Program] {
-    static PROGRAMS: OnceLock<Vec<Program>> = OnceLock::new();
-    PROGRAMS.get_or_init(|| {
-        let made = SOURCES.into_iter().filter_map(|source| {
-            let words = match source.rsplit_once('.').unwrap().1 {
-                "c" => c(source),
-                "go" => go(source),
-                "mjs" => node(source),
-                _ => python(source),
-            };
-            let is_native = source.starts_with("native/");
-            Some(Program { words: words?, speaks_bytes: source != "native/go/lookup.go", is_native })
-        });
-        made.collect()
-    })
+/// Whether the program of a source speaks the native protocol.
+pub(crate) fn is_native(source: &str) -> bool {
+    source.starts_with("native/")
+}
+
+/// Whether the program of a source looks up keys of bytes, beside numbers.
+pub(crate) fn looks_up_bytes(source: &str) -> bool {
+    source != "native/go/lookup.go"
+}
+
+/// Returns the program of a source, and builds it when it is first asked for.
+pub(crate) fn program(source: &'static str) -> Result<Program, Missing> {
+    static BUILT: Mutex<BTreeMap<&str, Result<Program, Missing>>> = Mutex::new(BTreeMap::new());
+    // A build that panicked fails the tests of its program; those of the others go on.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(program) = built.get(source) {
+        return program.clone();
+    }
+    let words = match source.rsplit_once('.').unwrap().1 {
+        "c" => c(source),
+        "go" => go(source),
+        "java" => java(source),
+        "mjs" => node(source),
+        _ => python(source),
+    };
+    let program = words.map(|words| Program { words });
+    built.insert(source, program.clone());
+    program
 }
 
 fn source_path(source: &str) -> PathBuf {
@@ -77,15 +87,6 @@ fn output(source: &str) -> PathBuf {
     folder.join(source.replace('/', "-"))
 }
 
-/// Whether a tool is here.
-pub(crate) fn has(tool: &str) -> bool {
-    let is_there = succeeds(Command::new(tool).arg("--version"));
-    if !is_there {
-        skip_tool(tool, &format!("{tool} is not installed"));
-    }
-    is_there
-}
-
 #[track_caller]
 fn build(command: &mut Command) {
     let output = command.output().unwrap();
@@ -94,22 +95,19 @@ fn build(command: &mut Command) {
     assert!(output.status.success() && said.is_empty(), "{command:?}: {}", String::from_utf8_lossy(&said));
 }
 
-fn c(source: &str) -> Option<Vec<OsString>> {
-    let is_native = source.starts_with("native/");
-    if !has("cc") {
-        return None;
-    }
+fn c(source: &str) -> Result<Vec<OsString>, Missing> {
+    require("cc", "--version")?;
+    let is_native = is_native(source);
     if !is_native && !Path::new("/usr/include/hiredis/hiredis.h").exists() {
-        skip_tool("hiredis", "hiredis (package libhiredis-dev) is not installed");
-        return None;
+        return Err(missing("hiredis", "hiredis (package libhiredis-dev) is not installed"));
     }
     let mut command = Command::new("cc");
     command.args(["-O2", "-Wall", "-Wextra", "-o"]).arg(output(source)).arg(source_path(source));
     build(command.args((!is_native).then_some("-lhiredis")));
-    Some(vec![output(source).into()])
+    Ok(vec![output(source).into()])
 }
 
-fn go(source: &str) -> Option<Vec<OsString>> {
+fn go(source: &str) -> Result<Vec<OsString>, Missing> {
     let folder = source_path(source);
     let folder = folder.parent().unwrap();
     // It refuses a module that asks for a newer one.
@@ -119,13 +117,11 @@ fn go(source: &str) -> Option<Vec<OsString>> {
         command
     };
     if !succeeds(command().args(["list", "-m"])) {
-        skip_tool("go", "go is not installed, or older than go.mod says");
-        return None;
+        return Err(missing("go", "go is not installed, or older than go.mod requires"));
     }
     let modules = built("languages/go-modules");
     if source.starts_with("redis/") && !modules.join("cache/download/github.com/redis/go-redis").exists() {
-        skip_tool("go-redis", "go-redis is not downloaded, which .ci/run does");
-        return None;
+        return Err(missing("go-redis", "go-redis is not downloaded (.ci/run does it)"));
     }
     // It lists what is not as it would write it.
     build(Command::new("gofmt").arg("-l").arg(folder));
@@ -134,39 +130,40 @@ fn go(source: &str) -> Option<Vec<OsString>> {
     command.env("GOMODCACHE", modules).env("GOCACHE", built("languages/go-cache"));
     // What is pinned, from what was downloaded.
     build(command.envs([("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")]));
-    Some(vec![output(source).into()])
+    Ok(vec![output(source).into()])
 }
 
-fn node(source: &str) -> Option<Vec<OsString>> {
-    if !has("node") {
-        return None;
-    }
-    if source.starts_with("native/") {
-        return Some(vec!["node".into(), source_path(source).into()]);
+fn java(source: &str) -> Result<Vec<OsString>, Missing> {
+    require("javac", "--version")?;
+    let classes = built("languages/java");
+    build(Command::new("javac").arg("-Xlint:all").arg("-d").arg(&classes).arg(source_path(source)));
+    // Java decodes its arguments by the locale. Without the optimizing compiler a short program ends sooner.
+    let words = ["env", "LC_ALL=C.UTF-8", "java", "-XX:TieredStopAtLevel=1", "-cp"].map(OsString::from);
+    Ok(words.into_iter().chain([classes.into(), "Lookup".into()]).collect())
+}
+
+fn node(source: &str) -> Result<Vec<OsString>, Missing> {
+    require("node", "--version")?;
+    if is_native(source) {
+        return Ok(vec!["node".into(), source_path(source).into()]);
     }
     let folder = built("languages/node");
     if !folder.join("node_modules/redis").exists() {
-        skip_tool("node-redis", "node-redis is not installed, which .ci/run does");
-        return None;
+        return Err(missing("node-redis", "node-redis is not installed (.ci/run does it)"));
     }
     // Modules are looked for beside the program.
     fs::copy(source_path(source), folder.join("lookup.mjs")).unwrap();
-    Some(vec!["node".into(), folder.join("lookup.mjs").into()])
+    Ok(vec!["node".into(), folder.join("lookup.mjs").into()])
 }
 
-fn python(source: &str) -> Option<Vec<OsString>> {
-    if !has("python3") {
-        return None;
+fn python(source: &str) -> Result<Vec<OsString>, Missing> {
+    require("python3", "--version")?;
+    let mut python = PathBuf::from("python3");
+    if !is_native(source) {
+        python = built("redis-py/bin/python");
+        if !succeeds(Command::new(&python).args(["-c", "import redis"])) {
+            return Err(missing("redis-py", "redis-py is not installed (.ci/run does it)"));
+        }
     }
-    let mut candidates = vec![PathBuf::from("python3")];
-    if source.starts_with("redis/") {
-        candidates.insert(0, built("redis-py/bin/python"));
-        candidates.push(PathBuf::from("/usr/bin/python3"));
-        candidates.retain(|python| succeeds(Command::new(python).args(["-c", "import redis"])));
-    }
-    let Some(python) = candidates.into_iter().next() else {
-        skip_tool("redis-py", "no Python has redis-py");
-        return None;
-    };
-    Some(vec![python.into(), "-B".into(), source_path(source).into()])
+    Ok(vec![python.into(), "-B".into(), source_path(source).into()])
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::answering::Answering;
+use crate::clients::{Missing, require};
 use crate::common::answer;
 use crate::{assert_says, tools};
 
@@ -57,8 +58,8 @@ fn about(request: &[u8], numbers: bool) -> Option<Vec<u8>> {
     (request[..4] == [0, 0, 0, INFO]).then(|| answer(0, text))
 }
 
-#[test]
-fn what_native_programs_send_and_read_is_in_the_vectors() {
+pub(crate) fn sends_and_reads_what_the_vectors_say(source: &'static str) -> Result<(), Missing> {
+    let program = tools::program(source)?;
     for (file, numbers) in [(NUMBERS, true), (BYTES, false)] {
         // The lines about each key that the vectors ask about; what they do not ask is not found.
         let mut lines = BTreeMap::<String, [Vec<u8>; 3]>::new();
@@ -80,15 +81,15 @@ fn what_native_programs_send_and_read_is_in_the_vectors() {
             let found = about(request, numbers).or_else(|| answers.get(request).cloned());
             found.unwrap_or_else(|| answer(1, b""))
         });
-        let speaks = |program: &&tools::Program| program.is_native && (numbers || program.speaks_bytes);
-        for program in tools::programs().iter().filter(speaks) {
-            assert_says(program, &server.socket(), &keys, &expected, 1);
+        if numbers || tools::looks_up_bytes(source) {
+            assert_says(&program, &server.socket(), &keys, &expected, 1);
         }
     }
+    Ok(())
 }
 
-#[test]
-fn native_programs_refuse_headers_of_no_answer() {
+pub(crate) fn refuses_malformed_response_headers(source: &'static str) -> Result<(), Missing> {
+    let program = tools::program(source)?;
     let is_of_header = |vector: &Value| vector["part"] == "header" && OPS.iter().any(|op| vector["ask"]["op"] == *op);
     let refused: Vec<Value> = vectors(REFUSED).into_iter().filter(is_of_header).collect();
     assert!(refused.len() >= 8, "{} vectors", refused.len());
@@ -99,24 +100,21 @@ fn native_programs_refuse_headers_of_no_answer() {
             let good = || answer(u32::from(request[3] != 1), b"");
             about(request, true).unwrap_or_else(|| if request[3] == op as u8 { bad.clone() } else { good() })
         });
-        for program in tools::programs().iter().filter(|program| program.is_native) {
-            let output = program.command().arg(server.socket()).arg("7").output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{program:?} {}: {said}", vector["name"]);
-            assert!(!said.is_empty(), "{program:?} {}", vector["name"]);
-        }
+        let output = program.command().arg(server.socket()).arg("7").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{program:?} {}: {said}", vector["name"]);
+        assert!(!said.is_empty(), "{program:?} {}", vector["name"]);
     }
+    Ok(())
 }
 
-#[test]
-fn the_check_that_is_written_in_python_holds() {
-    if !tools::has("python3") {
-        return;
-    }
+pub(crate) fn the_check_that_is_written_in_python_holds() -> Result<(), Missing> {
+    require("python3", "--version")?;
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let check = repository.join("examples/native/python/check_vectors.py");
     let mut command = Command::new("python3");
     let output = command.arg("-B").arg(check).arg(repository.join("tests/vectors")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stdout.ends_with(b" vectors\n"), "{}", output.stdout.escape_ascii());
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::clients::{has_redis, line_of};
+use crate::clients::{Missing, line_of, require};
 use crate::reply::Reply;
 use crate::served::*;
 
@@ -21,11 +21,8 @@ fn info(served: &Served, name: &str) -> u64 {
     line_of(&replies[0].text(), name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-#[test]
-fn it_runs_with_and_without_pipelines() {
-    if !has_redis("redis-benchmark") {
-        return;
-    }
+pub(crate) fn it_runs_with_and_without_pipelines() -> Result<(), Missing> {
+    require("redis-benchmark", "--version")?;
     let served = Served::start();
     let rows = PLAIN_ROWS.to_string();
     let mut asked = 0;
@@ -43,4 +40,5 @@ fn it_runs_with_and_without_pipelines() {
     }
     assert_eq!(info(&served, "keyspace_misses"), 0);
     benchmark(&served, &["-n", "1000", "-t", "ping_inline,ping_mbulk", "-q"]);
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use crate::clients::{has_redis, line_of};
+use crate::clients::{Missing, line_of, require};
 use crate::served::*;
 
 /// Runs it with these arguments.
@@ -36,11 +36,8 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-#[test]
-fn it_asks_and_prints_what_there_is() {
-    if !has_redis("redis-cli") {
-        return;
-    }
+pub(crate) fn it_asks_and_prints_what_there_is() -> Result<(), Missing> {
+    require("redis-cli", "--version")?;
     let served = Served::start();
     assert_eq!(cli(&served, &["GET", "7"]), "value_content_at_key_7\n");
     assert_eq!(cli(&served, &["GET", "2000"]), "\n");
@@ -54,13 +51,11 @@ fn it_asks_and_prints_what_there_is() {
     assert!(cli(&served, &["SET", "1", "x"]).starts_with("READONLY "));
     let failed = run(&served, false, &["-e", "SET", "1", "x"], b"");
     assert_eq!(failed.status.code(), Some(1));
+    Ok(())
 }
 
-#[test]
-fn it_scans_all_keys() {
-    if !has_redis("redis-cli") {
-        return;
-    }
+pub(crate) fn it_scans_all_keys() -> Result<(), Missing> {
+    require("redis-cli", "--version")?;
     let served = Served::start();
     let keys: Vec<String> = rows().keys().map(u64::to_string).collect();
     let mut expected: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -70,13 +65,11 @@ fn it_scans_all_keys() {
     assert_eq!(cli(&served, &["--scan", "--pattern", "99?"]).lines().count(), nines);
     assert!(cli(&served, &["--bigkeys"]).contains("Biggest string found"), "--bigkeys");
     assert!(cli(&served, &["--memkeys"]).contains("Biggest string found"), "--memkeys");
+    Ok(())
 }
 
-#[test]
-fn it_reads_commands_from_its_input() {
-    if !has_redis("redis-cli") {
-        return;
-    }
+pub(crate) fn it_reads_commands_from_its_input() -> Result<(), Missing> {
+    require("redis-cli", "--version")?;
     let served = Served::start();
     let output = run(&served, false, &[], b"GET 7\nSTRLEN 7\nHELLO 3\nGET 7\nQUIT\n");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -84,13 +77,11 @@ fn it_reads_commands_from_its_input() {
     let gets = (0..1000).flat_map(|key| line(&format!("GET {key}"))).collect::<Vec<u8>>();
     let output = run(&served, false, &["--pipe"], &gets);
     assert!(String::from_utf8_lossy(&output.stdout).contains("errors: 0, replies: 1000"), "{output:?}");
+    Ok(())
 }
 
-#[test]
-fn info_tells_what_tools_look_for() {
-    if !has_redis("redis-cli") {
-        return;
-    }
+pub(crate) fn info_tells_what_tools_look_for() -> Result<(), Missing> {
+    require("redis-cli", "--version")?;
     let served = Served::start();
     // Numbers change from one to the next, so over one kind of socket.
     let cli = |args: &[&str]| String::from_utf8(run(&served, false, args, b"").stdout).unwrap().replace("\r\n", "\n");
@@ -110,4 +101,5 @@ fn info_tells_what_tools_look_for() {
     assert_eq!((of("keyspace_hits"), of("keyspace_misses")), ("2", "1"));
     assert_eq!(cli(&["INFO", "keyspace"]).trim().lines().count(), 2);
     assert_eq!(cli(&["INFO", "nothing"]).trim(), "");
+    Ok(())
 }

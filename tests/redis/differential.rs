@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::clients::{command, connect};
+use crate::clients::{Missing, command, connect};
 use crate::reply::Reply;
 use crate::served::*;
 
@@ -25,17 +25,17 @@ fn assert_same(redis: &Path, ours: &Path, bytes: &[u8]) {
 
 /// Each on a connection of its own; commands of one connection are separated by `; `.
 #[track_caller]
-fn assert_all_same(conversations: &[&str]) {
-    let Some(redis) = redis() else { return };
+fn assert_all_same(conversations: &[&str]) -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     for conversation in conversations {
         let bytes: Vec<u8> = conversation.split("; ").flat_map(line).collect();
         assert_same(&redis.socket(), &served.socket(), &bytes);
     }
+    Ok(())
 }
 
-#[test]
-fn values_are_the_same() {
+pub(crate) fn values_are_the_same() -> Result<(), Missing> {
     assert_all_same(&[
         "GET 0",
         "GET 999",
@@ -51,23 +51,23 @@ fn values_are_the_same() {
         "DBSIZE",
         "OBJECT ENCODING 2000; OBJECT ENCODING 1002",
         "MEMORY USAGE 2000",
-    ]);
+    ])?;
+    Ok(())
 }
 
-#[test]
-fn long_pipelines_are_the_same() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn long_pipelines_are_the_same() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     let gets: Vec<u8> = (0..20_000).flat_map(|key| line(&format!("GET {}", key % 1100))).collect();
     assert_same(&redis.socket(), &served.socket(), &gets);
     let mget = format!("MGET {}", (0..5_000).map(|key| key.to_string()).collect::<Vec<_>>().join(" "));
     assert_same(&redis.socket(), &served.socket(), &line(&mget).repeat(20));
     assert_same(&redis.socket(), &served.socket(), &line("GET 1002").repeat(100));
+    Ok(())
 }
 
-#[test]
-fn ranges_are_the_same_for_indexes_of_every_sign() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn ranges_are_the_same_for_indexes_of_every_sign() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     let indexes = ["0", "1", "5", "21", "22", "100", "-1", "-2", "-21", "-22", "-100", "9223372036854775807"];
     let least = "-9223372036854775808";
@@ -84,10 +84,10 @@ fn ranges_are_the_same_for_indexes_of_every_sign() {
     }
     assert_same(&redis.socket(), &served.socket(), &commands);
     assert_same(&redis.socket(), &served.socket(), &command(&[b"GETRANGE", b"7", b" 1", b""]));
+    Ok(())
 }
 
-#[test]
-fn what_is_said_about_the_connection_is_the_same() {
+pub(crate) fn what_is_said_about_the_connection_is_the_same() -> Result<(), Missing> {
     assert_all_same(&[
         "PING",
         "PING hello",
@@ -103,19 +103,19 @@ fn what_is_said_about_the_connection_is_the_same() {
         "QUIT; GET 1",
         "CONFIG GET save",
         "CONFIG GET appendonly",
-    ]);
-    let Some(redis) = redis() else { return };
+    ])?;
+    let redis = redis()?;
     let served = Served::start();
     let empty_words: [&[&[u8]]; 4] =
         [&[b"CLIENT", b"SETNAME", b""], &[b"ECHO", b""], &[b"PING", b""], &[b"CLIENT", b"SETNAME", b"a b"]];
     for words in empty_words {
         assert_same(&redis.socket(), &served.socket(), &command(words));
     }
+    Ok(())
 }
 
-#[test]
-fn version_3_is_the_same() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn version_3_is_the_same() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     for conversation in [
         "GET 1; GET 2000; MGET 1 2000; EXISTS 1; TYPE 2000; STRLEN 1; TTL 2000",
@@ -140,11 +140,11 @@ fn version_3_is_the_same() {
         };
         assert_eq!(tail(&served.socket()), tail(&redis.socket()));
     }
+    Ok(())
 }
 
-#[test]
-fn hello_says_the_same_of_the_connection() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn hello_says_the_same_of_the_connection() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     for commands in [
         &["HELLO"][..],
@@ -163,11 +163,11 @@ fn hello_says_the_same_of_the_connection() {
         });
         assert_eq!(ours, redis, "{commands:?}");
     }
-    assert_all_same(&["HELLO 1", "HELLO 4", "HELLO x", "HELLO 3 FOO", "HELLO 3 SETNAME", "HELLO 3 AUTH nobody x"]);
+    assert_all_same(&["HELLO 1", "HELLO 4", "HELLO x", "HELLO 3 FOO", "HELLO 3 SETNAME", "HELLO 3 AUTH nobody x"])?;
+    Ok(())
 }
 
-#[test]
-fn wrong_numbers_of_arguments_are_told_in_the_same_words() {
+pub(crate) fn wrong_numbers_of_arguments_are_told_in_the_same_words() -> Result<(), Missing> {
     assert_all_same(&[
         "GET; GET 1 2; get; GeT",
         "MGET; EXISTS; STRLEN; STRLEN 1 2; TYPE; TYPE 1 2",
@@ -183,11 +183,11 @@ fn wrong_numbers_of_arguments_are_told_in_the_same_words() {
         "MEMORY; MEMORY USAGE",
         "COMMAND COUNT 1",
         "RESET 1",
-    ]);
+    ])?;
+    Ok(())
 }
 
-#[test]
-fn what_is_unknown_is_told_in_the_same_words() {
+pub(crate) fn what_is_unknown_is_told_in_the_same_words() -> Result<(), Missing> {
     assert_all_same(&[
         "FOO",
         "foo bar baz",
@@ -198,22 +198,23 @@ fn what_is_unknown_is_told_in_the_same_words() {
         "CLIENT FOO; CONFIG FOO; OBJECT FOO 1; MEMORY FOO; COMMAND FOO",
         "client foo",
         "FOO a\r\nb c\nd",
-    ]);
-    let Some(redis) = redis() else { return };
+    ])?;
+    let redis = redis()?;
     let served = Served::start();
     let odd_words: [&[&[u8]]; 3] = [&[b""], &[b"\0", b"\xff\xfe"], &[b"FOO", b"", b" "]];
     for words in odd_words {
         assert_same(&redis.socket(), &served.socket(), &command(words));
     }
+    Ok(())
 }
 
-#[test]
-fn scan_options_are_refused_in_the_same_words() {
+pub(crate) fn scan_options_are_refused_in_the_same_words() -> Result<(), Missing> {
     assert_all_same(&[
         "SCAN x; SCAN 18446744073709551616",
         "SCAN 0 COUNT 0; SCAN 0 COUNT -1; SCAN 0 COUNT x; SCAN 0 COUNT",
         "SCAN 0 MATCH; SCAN 0 FOO; SCAN 0 FOO bar",
-    ]);
+    ])?;
+    Ok(())
 }
 
 const PATTERNS: [&str; 14] =
@@ -223,9 +224,8 @@ fn keys_of(replies: &[Reply]) -> BTreeSet<String> {
     replies.iter().map(Reply::text).collect()
 }
 
-#[test]
-fn keys_finds_the_same() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn keys_finds_the_same() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     for pattern in PATTERNS {
         let [redis, ours] = [redis.socket(), served.socket()].map(|socket| {
@@ -237,11 +237,11 @@ fn keys_finds_the_same() {
         });
         assert_eq!(ours, redis, "{pattern:?}");
     }
+    Ok(())
 }
 
-#[test]
-fn scan_goes_through_all_keys_once() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn scan_goes_through_all_keys_once() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     for (pattern, count) in PATTERNS.into_iter().zip([10, 1, 3, 7, 100, 1000, 100_000].into_iter().cycle()) {
         let [(_, redis), (ours_found, ours)] = [redis.socket(), served.socket()].map(|socket| {
@@ -268,11 +268,11 @@ fn scan_goes_through_all_keys_once() {
         // Redis may give a key twice; a table that does not change need not.
         assert_eq!(ours_found, ours.len(), "{pattern:?}");
     }
+    Ok(())
 }
 
-#[test]
-fn commands_are_described_alike() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn commands_are_described_alike() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     let [redis, ours] = [redis.socket(), served.socket()].map(|socket| {
         let replies = Reply::all(&ask(&socket, &["COMMAND", "COMMAND COUNT"]));
@@ -289,5 +289,6 @@ fn commands_are_described_alike() {
     for name in ["get", "mget", "exists", "scan", "getrange", "hello", "zkv.floor", "zkv.range"] {
         assert!(ours.contains_key(name), "{name}");
     }
-    assert_all_same(&["COMMAND INFO nothing", "COMMAND DOCS nothing"]);
+    assert_all_same(&["COMMAND INFO nothing", "COMMAND DOCS nothing"])?;
+    Ok(())
 }

@@ -10,7 +10,7 @@ use zero_kv::protocol::resp::commands::{COMMANDS, Spec};
 use zero_kv::protocol::resp::range::LIMIT_DEFAULT;
 use zero_kv::protocol::resp::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, LINE_LEN_MAX_BYTES};
 
-use crate::clients::has_redis;
+use crate::clients::{Missing, require};
 use crate::common::Server;
 use crate::reply::Reply;
 use crate::served::*;
@@ -27,8 +27,7 @@ fn rows(title: &str) -> Vec<Vec<String>> {
     section.lines().filter(is_row).skip(1).map(cells).collect()
 }
 
-#[test]
-fn the_document_lists_the_commands_that_there_are() {
+pub(crate) fn the_document_lists_the_commands_that_there_are() {
     let rows = rows("Commands");
     let listed: Vec<&str> = rows.iter().flat_map(|cells| cells[1].split('`').skip(1).step_by(2)).collect();
     let written = |spec: &Spec| {
@@ -50,8 +49,7 @@ fn limit(what: &str) -> usize {
     row[2].trim().replace(',', "").parse().unwrap()
 }
 
-#[test]
-fn the_document_names_the_limits_that_the_library_has() {
+pub(crate) fn the_document_names_the_limits_that_the_library_has() {
     for (what, expected) in [
         ("arguments of a command, its name included", ARGS_MAX),
         ("bytes of an argument", BULK_LEN_MAX_BYTES),
@@ -64,8 +62,7 @@ fn the_document_names_the_limits_that_the_library_has() {
     }
 }
 
-#[test]
-fn the_document_names_the_limits_that_the_server_has() {
+pub(crate) fn the_document_names_the_limits_that_the_server_has() {
     let served = Served::start();
     let is_error = |command: &str| matches!(Reply::all(&ask(&served.socket(), &[command]))[0], Reply::Error(_));
     let pattern_len = limit("bytes of a pattern");
@@ -80,11 +77,8 @@ fn the_document_names_the_limits_that_the_server_has() {
     }
 }
 
-#[test]
-fn the_documents_examples_are_answered_as_they_say() {
-    if !has_redis("redis-cli") {
-        return;
-    }
+pub(crate) fn the_documents_examples_are_answered_as_they_say() -> Result<(), Missing> {
+    require("redis-cli", "--version")?;
     let blocks = DOCUMENT.split("```text\n").skip(1).map(|block| block.split("```").next().unwrap());
     let examples: Vec<&str> = blocks.filter(|block| block.starts_with("table of ")).collect();
     assert_eq!(examples.len(), 2);
@@ -107,4 +101,5 @@ fn the_documents_examples_are_answered_as_they_say() {
             assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), reply.trim_end(), "{command}");
         }
     }
+    Ok(())
 }

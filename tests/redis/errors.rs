@@ -3,13 +3,12 @@
 use std::fs;
 use std::io::Write;
 
-use crate::clients::connect;
+use crate::clients::{Missing, connect};
 use crate::reply::Reply;
 use crate::served::*;
 
-#[test]
-fn malformed_bytes_are_answered_as_by_redis() {
-    let Some(redis) = redis() else { return };
+pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> {
+    let redis = redis()?;
     let served = Served::start();
     let quoted_get = b"GET \"7\"\r\nGET '7'\r\nECHO \"a\\x41\\n\\t\\\"b\\q\"\r\nECHO 'it\\'s'\r\nECHO \"\"\r\nQUIT\r\n";
     let too_long = [b'x'; 70_000];
@@ -39,10 +38,10 @@ fn malformed_bytes_are_answered_as_by_redis() {
         let shown = |bytes: &[u8]| bytes[..bytes.len().min(200)].escape_ascii().to_string();
         assert_eq!(shown(&found), shown(&expected), "to \"{}\"", shown(bytes));
     }
+    Ok(())
 }
 
-#[test]
-fn writes_are_refused_as_by_a_replica() {
+pub(crate) fn writes_are_refused_as_by_a_replica() {
     let served = Served::start();
     for write in [
         "SET 1 x",
@@ -74,8 +73,7 @@ fn writes_are_refused_as_by_a_replica() {
     }
 }
 
-#[test]
-fn a_key_that_is_no_number_is_an_error_on_a_table_of_numbers() {
+pub(crate) fn a_key_that_is_no_number_is_an_error_on_a_table_of_numbers() {
     let served = Served::start();
     for key in ["x", "-1", "1.0", "18446744073709551616", "key:000000000001", "0x10"] {
         for command in ["GET", "EXISTS", "STRLEN", "TYPE", "TTL", "MGET 1"] {
@@ -86,16 +84,14 @@ fn a_key_that_is_no_number_is_an_error_on_a_table_of_numbers() {
     }
 }
 
-#[test]
-fn zeros_before_a_key_change_nothing() {
+pub(crate) fn zeros_before_a_key_change_nothing() {
     let served = Served::start();
     let replies = ask(&served.socket(), &["GET 000000000007", "EXISTS 007 7", "GET 00000000000000000000000000007"]);
     let value = "$22\r\nvalue_content_at_key_7\r\n";
     assert_eq!(String::from_utf8(replies).unwrap(), format!("{value}:2\r\n{value}+OK\r\n"));
 }
 
-#[test]
-fn an_announced_length_allocates_nothing() {
+pub(crate) fn an_announced_length_allocates_nothing() {
     let served = Served::with(&["--workers", "1"]);
     let data_bytes = || {
         let status = fs::read_to_string(format!("/proc/{}/status", served.server.child.id())).unwrap();

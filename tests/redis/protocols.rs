@@ -6,8 +6,7 @@ use std::net::TcpStream;
 use crate::common::{EXISTS, answer, answer_to_get, expect, expect_end, gets, request};
 use crate::served::*;
 
-#[test]
-fn a_connection_speaks_the_protocol_of_its_first_byte() {
+pub(crate) fn a_connection_speaks_the_protocol_of_its_first_byte() {
     let served = Served::start();
     let model = rows();
     let (mut native, mut redis) = (served.connect(), served.connect());
@@ -29,8 +28,7 @@ fn a_connection_speaks_the_protocol_of_its_first_byte() {
     expect(&mut redis, b"+PONG\r\n");
 }
 
-#[test]
-fn requests_may_be_split_at_any_byte() {
+pub(crate) fn requests_may_be_split_at_any_byte() {
     let served = Served::start();
     let requests = [line("GET 7"), line("MGET 1 2000"), b"GET 8\r\nECHO \"a b\"\r\n".to_vec(), line("QUIT")].concat();
     let expected = converse(served.connect(), &requests);
@@ -47,8 +45,7 @@ fn requests_may_be_split_at_any_byte() {
     expect_end(&mut stream, &expected);
 }
 
-#[test]
-fn tcp_answers_the_same() {
+pub(crate) fn tcp_answers_the_same() {
     let served = Served::start();
     assert!(served.tcp().ip().is_loopback());
     let requests = [line("GET 7"), line("GET 1002"), line("MGET 1 2000"), line("QUIT")].concat();
@@ -63,8 +60,7 @@ fn tcp_answers_the_same() {
     expect(&mut stream, &answer_to_get(&rows(), 7));
 }
 
-#[test]
-fn a_client_that_reads_nothing_stops_nobody_else() {
+pub(crate) fn a_client_that_reads_nothing_stops_nobody_else() {
     let served = Served::with(&["--workers", "1"]);
     let mut stalled = served.connect();
     stalled.set_nonblocking(true).unwrap();

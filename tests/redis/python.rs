@@ -1,26 +1,35 @@
-//! redis-py, over both kinds of socket, and against a real Redis to see that what it is
-//! made to expect is right.
+//! redis-py, over both kinds of socket, and against a real Redis to check that the script
+//! expects what Redis replies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::clients::skip;
+use crate::clients::{Missing, missing};
 use crate::served::*;
 
-/// A Python that has redis-py: the one that `.ci/run` makes, or the system's.
-fn python() -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let made = target.join("redis-py/bin/python");
-    let mut candidates = [made, PathBuf::from("python3"), PathBuf::from("/usr/bin/python3")].into_iter();
-    let has_redis_py = |python: &PathBuf| {
-        let output = Command::new(python).args(["-c", "import redis"]).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let found = candidates.find(has_redis_py);
-    if found.is_none() {
-        skip("no Python has redis-py");
+/// The releases to test: each has a file that pins it, and a virtual environment that `.ci/run` makes.
+const PINNED: Release =
+    Release { pin: include_str!("../../examples/redis/python/requirements.txt"), folder: "redis-py" };
+const NEWEST: Release = Release { pin: include_str!("newest-redis-py.txt"), folder: "redis-py-newest" };
+
+struct Release {
+    pin: &'static str,
+    folder: &'static str,
+}
+
+impl Release {
+    /// Finds a Python that has exactly this release of redis-py.
+    fn python(&self) -> Result<PathBuf, Missing> {
+        let version = self.pin.trim().strip_prefix("redis==").unwrap();
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let candidates = [target.join(self.folder).join("bin/python"), PathBuf::from("python3")];
+        let has_release = |python: &PathBuf| {
+            let output = Command::new(python).args(["-c", "import redis; print(redis.__version__)"]).output();
+            output.is_ok_and(|output| output.stdout.trim_ascii() == version.as_bytes())
+        };
+        let found = candidates.into_iter().find(has_release);
+        found.ok_or_else(|| missing(self.folder, &format!("no Python has redis-py {version}")))
     }
-    found
 }
 
 /// Runs the script with these arguments.
@@ -32,21 +41,39 @@ fn run(python: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&text));
 }
 
-#[test]
-fn redis_py_gets_what_it_expects() {
-    let Some(python) = python() else { return };
+fn gets_what_it_expects(release: &Release) -> Result<(), Missing> {
+    let python = release.python()?;
     let served = Served::start();
     let socket = served.socket();
     let socket = socket.to_str().unwrap();
     run(&python, &["--unix", socket, "--ours"]);
+    run(&python, &["--unix", socket, "--ours", "--protocol", "2"]);
     run(&python, &["--unix", socket, "--ours", "--protocol", "3"]);
     run(&python, &["--tcp", &served.tcp().to_string(), "--ours"]);
+    Ok(())
 }
 
-#[test]
-fn what_redis_py_is_made_to_expect_is_what_redis_gives() {
-    let (Some(python), Some(redis)) = (python(), redis()) else { return };
+fn expects_what_redis_replies(release: &Release) -> Result<(), Missing> {
+    let (python, redis) = (release.python()?, redis()?);
     let socket = redis.socket();
     run(&python, &["--unix", socket.to_str().unwrap()]);
+    run(&python, &["--unix", socket.to_str().unwrap(), "--protocol", "2"]);
     run(&python, &["--unix", socket.to_str().unwrap(), "--protocol", "3"]);
+    Ok(())
+}
+
+pub(crate) fn the_pinned_redis_py_gets_what_it_expects() -> Result<(), Missing> {
+    gets_what_it_expects(&PINNED)
+}
+
+pub(crate) fn the_newest_redis_py_gets_what_it_expects() -> Result<(), Missing> {
+    gets_what_it_expects(&NEWEST)
+}
+
+pub(crate) fn the_pinned_redis_py_expects_what_redis_replies() -> Result<(), Missing> {
+    expects_what_redis_replies(&PINNED)
+}
+
+pub(crate) fn the_newest_redis_py_expects_what_redis_replies() -> Result<(), Missing> {
+    expects_what_redis_replies(&NEWEST)
 }

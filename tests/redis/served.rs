@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use crate::clients::{Redis, command, connect};
+use crate::clients::{Missing, Redis, command, connect};
 use crate::common::{Model, Server, Table, kv_store};
 
 /// Rows 0 to this have values that name them; a few more have unusual ones.
@@ -67,12 +67,12 @@ impl Served {
     }
 }
 
-/// A Redis with the same rows, if there is one.
-pub(crate) fn redis() -> Option<Redis> {
+/// Starts a Redis with the same rows.
+pub(crate) fn redis() -> Result<Redis, Missing> {
     let redis = Redis::start()?;
     let rows: Vec<(String, Vec<u8>)> = rows().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
     redis.fill(rows.iter().map(|(key, value)| (key.as_bytes(), &value[..])));
-    Some(redis)
+    Ok(redis)
 }
 
 /// The words of a line, which are separated by one space each, as a command.

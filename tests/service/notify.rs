@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use rustix::process::Signal;
 
-use crate::clients::skip;
+use crate::clients::{Missing, require};
 use crate::common::{PATIENCE, Server, Table, answer_to_get, bake, eventually, expect, gets, kv_store};
 
 /// Long enough for a busy machine, short for a test.
@@ -60,8 +60,7 @@ impl Service {
     }
 }
 
-#[test]
-fn the_service_manager_is_told_when_the_server_answers_and_when_it_stops() {
+pub(crate) fn the_service_manager_is_told_when_the_server_answers_and_when_it_stops() {
     let table = Table::of_rows(10);
     let mut service = Service::start(&table, false);
     let ready = service.next_word();
@@ -75,8 +74,7 @@ fn the_service_manager_is_told_when_the_server_answers_and_when_it_stops() {
     assert_eq!(service.server.wait().code(), Some(0));
 }
 
-#[test]
-fn a_reload_begins_and_ends_with_a_word_whether_the_file_is_served_or_not() {
+pub(crate) fn a_reload_begins_and_ends_with_a_word_whether_the_file_is_served_or_not() {
     let table = Table::of_rows(10);
     let service = Service::start(&table, false);
     assert!(service.next_word().contains("READY=1"));
@@ -98,8 +96,7 @@ fn a_reload_begins_and_ends_with_a_word_whether_the_file_is_served_or_not() {
     assert!(reload().contains("generation 2"));
 }
 
-#[test]
-fn the_watchdog_is_told_that_the_server_lives_idle_or_busy() {
+pub(crate) fn the_watchdog_is_told_that_the_server_lives_idle_or_busy() {
     let table = Table::of_rows(10);
     let service = Service::start(&table, true);
     assert!(service.next_word().contains("READY=1"));
@@ -116,12 +113,8 @@ fn the_watchdog_is_told_that_the_server_lives_idle_or_busy() {
 struct Hold(Child);
 
 impl Hold {
-    fn thread(process: u32, name: &str) -> Option<Hold> {
-        let has_strace = Command::new("strace").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !has_strace.is_ok_and(|status| status.success()) {
-            skip("strace is not installed");
-            return None;
-        }
+    fn thread(process: u32, name: &str) -> Result<Hold, Missing> {
+        require("strace", "-V")?;
         let mut tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap());
         let task = tasks.find(|task| fs::read_to_string(task.path().join("comm")).unwrap().trim() == name).unwrap();
         let mut strace = Command::new("strace");
@@ -132,7 +125,7 @@ impl Hold {
             "-e",
             "inject=?epoll_wait,?epoll_pwait:delay_enter=3600000000",
         ]);
-        Some(Hold(strace.spawn().unwrap()))
+        Ok(Hold(strace.spawn().unwrap()))
     }
 }
 
@@ -143,16 +136,16 @@ impl Drop for Hold {
     }
 }
 
-#[test]
-fn a_worker_that_hangs_ends_the_signs_of_life_until_it_goes_on() {
+pub(crate) fn a_worker_that_hangs_ends_the_signs_of_life_until_it_goes_on() -> Result<(), Missing> {
     let table = Table::of_rows(10);
     let mut service = Service::start(&table, true);
     assert!(service.next_word().contains("READY=1"));
-    let Some(hold) = Hold::thread(service.server.child.id(), "worker-1") else { return };
+    let hold = Hold::thread(service.server.child.id(), "worker-1")?;
     service.server.wait_for_log("a worker hangs");
     service.signs_of_life();
     service.server.wait_for_log("a worker hangs");
     assert_eq!(service.signs_of_life(), 0);
     drop(hold);
     eventually("it lives again", || service.signs_of_life() > 0);
+    Ok(())
 }

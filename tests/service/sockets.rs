@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use crate::clients::skip;
+use crate::clients::{Missing, require};
 use crate::common::{PATIENCE, Server, Table, answer_to_get, eventually, expect, gets};
 
 /// The command of a kv_store that is handed descriptors 3 and, maybe, 4.
@@ -33,8 +33,7 @@ fn complaint(mut command: Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-#[test]
-fn unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there() {
+pub(crate) fn unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there() {
     let table = Table::of_rows(10);
     let unix = UnixListener::bind(table.socket()).unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -57,8 +56,7 @@ fn unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there() {
     TcpStream::connect(address).unwrap();
 }
 
-#[test]
-fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() {
+pub(crate) fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() {
     const CLIENTS: usize = 4;
     const RESTARTS: usize = 8;
     let table = Table::of_rows(10);
@@ -102,8 +100,7 @@ fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() {
     });
 }
 
-#[test]
-fn what_is_handed_in_and_cannot_be_served_is_named() {
+pub(crate) fn what_is_handed_in_and_cannot_be_served_is_named() {
     let table = Table::of_rows(10);
     let (connected, _other_end) = UnixStream::pair().unwrap();
     assert!(
@@ -131,8 +128,7 @@ fn what_is_handed_in_and_cannot_be_served_is_named() {
     assert!(complaint(handed(&table, tcp, None)).contains("pass --tcp-exposed"));
 }
 
-#[test]
-fn sockets_for_another_process_are_not_taken() {
+pub(crate) fn sockets_for_another_process_are_not_taken() {
     let table = Table::of_rows(10);
     let mut command = crate::common::kv_store(&table.db(), &table.socket());
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", "1");
@@ -142,13 +138,9 @@ fn sockets_for_another_process_are_not_taken() {
     expect(&mut stream, &answer_to_get(&table.model, 3));
 }
 
-#[test]
-fn systemd_socket_activate_starts_a_server() {
+pub(crate) fn systemd_socket_activate_starts_a_server() -> Result<(), Missing> {
     let table = Table::of_rows(10);
-    let is_there = Command::new("systemd-socket-activate").arg("--version").stdout(Stdio::null()).status();
-    if !is_there.is_ok_and(|status| status.success()) {
-        return skip("systemd-socket-activate is not installed");
-    }
+    require("systemd-socket-activate", "--version")?;
     let mut command = Command::new("systemd-socket-activate");
     command.arg("--listen").arg(table.socket()).arg(env!("CARGO_BIN_EXE_kv_store")).arg("--db").arg(table.db());
     let server = Server::spawn(command, &table.socket());
@@ -156,4 +148,5 @@ fn systemd_socket_activate_starts_a_server() {
     let mut stream = server.connect();
     stream.write_all(&gets([3])).unwrap();
     expect(&mut stream, &answer_to_get(&table.model, 3));
+    Ok(())
 }

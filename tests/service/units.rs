@@ -2,20 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::clients::skip;
+use crate::clients::{Missing, require};
 
-/// A copy of the units in which the program is the one that was built; `None` if
-/// there is no systemd-analyze.
-fn units() -> Option<TempDir> {
-    let is_there = Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status();
-    if !is_there.is_ok_and(|status| status.success()) {
-        skip("systemd-analyze is not installed");
-        return None;
-    }
+/// Copies the units, with the program that was built in place of the installed one.
+fn units() -> Result<TempDir, Missing> {
+    require("systemd-analyze", "--version")?;
     let folder = tempfile::tempdir().unwrap();
     for unit in ["zero-kv.service", "zero-kv.socket"] {
         let text =
@@ -23,28 +18,28 @@ fn units() -> Option<TempDir> {
         let text = text.replace("/usr/bin/kv_store", env!("CARGO_BIN_EXE_kv_store"));
         fs::write(folder.path().join(unit), text).unwrap();
     }
-    Some(folder)
+    Ok(folder)
 }
 
 fn analyze(folder: &TempDir, args: &[&str]) -> Output {
     Command::new("systemd-analyze").args(args).current_dir(folder.path()).output().unwrap()
 }
 
-#[test]
-fn systemd_finds_nothing_wrong_with_the_units() {
-    let Some(folder) = units() else { return };
+pub(crate) fn systemd_finds_nothing_wrong_with_the_units() -> Result<(), Missing> {
+    let folder = units()?;
     let output = analyze(&folder, &["verify", "--man=no", "./zero-kv.service", "./zero-kv.socket"]);
     let complaints = String::from_utf8(output.stderr).unwrap();
     // Before version 253; they go by the line above it, as the unit says.
     let of_ours = |line: &&str| line.contains("zero-kv") && !line.ends_with("ignoring: notify-reload");
     assert_eq!(complaints.lines().find(of_ours), None);
     assert!(output.status.success(), "{complaints}");
+    Ok(())
 }
 
-#[test]
-fn the_service_is_shut_in() {
-    let Some(folder) = units() else { return };
+pub(crate) fn the_service_is_shut_in() -> Result<(), Missing> {
+    let folder = units()?;
     // In hundredths of what a service may be exposed to.
     let output = analyze(&folder, &["security", "--offline=yes", "--threshold=15", "./zero-kv.service"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
 }
