@@ -65,6 +65,7 @@ pub mod protocol;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod store;
+mod sync;
 
 pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};

@@ -40,9 +40,7 @@ const THREADS_MAX: usize = 16;
 pub(super) struct Map {
     /// The file's part of `memory`. Handed out for no longer than this `Map` lives.
     bytes: &'static [u8],
-    /// Dropped before the memory.
-    guarded: Guarded,
-    memory: Mmap,
+    memory: Guarded,
     held: Held,
 }
 
@@ -74,11 +72,11 @@ impl Map {
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         if sealed::is_sealed(file) {
-            return Ok(Map::over(memory, len_bytes, Guarded::new(&[]), Held::Sealed(file.try_clone()?)));
+            return Ok(Map::over(Guarded::unguarded(memory), len_bytes, Held::Sealed(file.try_clone()?)));
         }
-        let guarded = Guarded::new(&memory);
-        let watched = Watched::new(file, &guarded)?;
-        Ok(Map::over(memory, len_bytes, guarded, Held::File(watched)))
+        let memory = Guarded::new(memory);
+        let watched = Watched::new(file, &memory)?;
+        Ok(Map::over(memory, len_bytes, Held::File(watched)))
     }
 
     /// Copies a file into memory of this process, in huge pages as far as the
@@ -92,7 +90,7 @@ impl Map {
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
-        Ok(Map::over(memory.make_read_only()?, len_bytes, Guarded::new(&[]), Held::Copy))
+        Ok(Map::over(Guarded::unguarded(memory.make_read_only()?), len_bytes, Held::Copy))
     }
 
     /// Copies a file into memory that no process can change, cut off or make longer
@@ -124,13 +122,13 @@ impl Map {
     }
 
     /// The first bytes of some memory. Panics if it is shorter.
-    fn over(memory: Mmap, len_bytes: usize, guarded: Guarded, held: Held) -> Map {
+    fn over(memory: Guarded, len_bytes: usize, held: Held) -> Map {
         let bytes = &memory[..len_bytes];
         // SAFETY: The bytes are initialised and not null, for they are those of a slice. They stay where they are
         // and readable until `memory` is dropped, wherever it is moved meanwhile. `memory` stands beside `bytes` in
         // this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is borrowed.
         let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
-        Map { bytes, guarded, memory, held }
+        Map { bytes, memory, held }
     }
 
     /// Whether the memory is the file itself, which others can change.
@@ -160,13 +158,13 @@ impl Map {
     /// Whether the bytes are what they were when they were last believed.
     #[inline]
     pub(super) fn is_unchanged(&self) -> bool {
-        self.watched().is_none_or(|file| file.is_unchanged(&self.guarded))
+        self.watched().is_none_or(|file| file.is_unchanged(&self.memory))
     }
 
     /// Takes a lease on the file, if there is none and it can be had.
     pub(super) fn lease(&self) {
         if let Some(file) = self.watched() {
-            file.lease(&self.guarded);
+            file.lease(&self.memory);
         }
     }
 
@@ -191,7 +189,7 @@ impl Map {
 
     /// What the file looks like now. `None` if the memory is no file's.
     pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
-        self.watched().map(|file| file.stamp(&self.guarded)).transpose()
+        self.watched().map(|file| file.stamp(&self.memory)).transpose()
     }
 
     /// From now on the bytes are unchanged if the file looks like this.
@@ -203,7 +201,7 @@ impl Map {
 
     /// Pages of the mapping that were found gone, or groups of them.
     pub(super) fn faults(&self) -> u64 {
-        self.guarded.faults()
+        self.memory.faults()
     }
 
     /// How much of it is in memory, as far as the system tells.
@@ -249,13 +247,13 @@ impl Map {
     /// cannot, and what the page cache holds already stays as it is.
     fn ask_for_huge_pages(&self) {
         #[cfg(target_os = "linux")]
-        let _ = self.memory.advise(memmap2::Advice::HugePage);
+        let _ = self.memory.memory().advise(memmap2::Advice::HugePage);
     }
 
     /// Linux before 5.14 does not know it.
     #[cfg(target_os = "linux")]
     fn populate(&self, offset_bytes: usize, len_bytes: usize) -> io::Result<()> {
-        self.memory.advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
+        self.memory.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -275,8 +273,9 @@ impl Map {
         // table entries, and whoever reads through `bytes`, now or later, finds the file's bytes again. `is_file`
         // says that `memory` is such a mapping, made by `Mmap::map` and never written to. The range lies inside it, up to
         // whole pages, which are the mapping's own.
-        let released =
-            unsafe { self.memory.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        let released = unsafe {
+            self.memory.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+        };
         // What cannot be given back stays resident, and nothing else is different.
         let _ = released;
     }
@@ -284,7 +283,7 @@ impl Map {
     /// Keeps every page in memory for as long as this lives.
     pub(super) fn lock(&self) -> io::Result<()> {
         self.ask_for_huge_pages();
-        self.memory.lock()
+        self.memory.memory().lock()
     }
 
     /// How much of it lies in huge pages, as far as the system tells.

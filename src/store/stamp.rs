@@ -117,6 +117,8 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
+    use memmap2::MmapMut;
+
     use super::*;
 
     /// What it is called, and how it is done.
@@ -126,7 +128,7 @@ mod tests {
     fn every_way_to_change_a_file_shows() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 10_000]).unwrap();
-        let guarded = Guarded::new(&[]);
+        let guarded = Guarded::unguarded(MmapMut::map_anon(4096).unwrap().make_read_only().unwrap());
         let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         let changes: [Change<'_>; 5] = [
             ("written to", &|file| file.write_all_at(b"8", 5000).unwrap()),

@@ -3,15 +3,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 
 use zero_kv::LookupError;
 use zero_kv::client::{Client, DirectOptions};
 
 use crate::common::eventually;
-use crate::served::{Scene, settle};
+use crate::served::Scene;
 use crate::{SHAPE, assert_all, copied, direct, put};
 
 /// What it is called, and how it is done to a file.
@@ -104,39 +102,15 @@ fn sealed_memory_and_copies_do_not_mind() {
     }
 }
 
-/// Names the socket for a process of this test that is to die.
-const VICTIM: &str = "ZERO_KV_TEST_VICTIM";
-
-/// What [`a_process_without_the_handler_dies`] runs as a process of its own.
 #[test]
-fn victim() {
-    let Ok(socket) = std::env::var(VICTIM) else { return };
+fn a_file_that_can_be_truncated_is_not_mapped_without_the_handler() {
+    let (_scene, served, _direct) = direct(&["--no-watch"]);
     let options = DirectOptions { survive_bus_errors: false, ..DirectOptions::default() };
-    let direct = Client::connect(&socket).unwrap().direct_with(&options).unwrap();
-    println!("mapped");
-    while direct.snapshot().row(1000).is_ok() {}
-    // Whoever maps a file that is cut off has to be told, not to find out.
-    let _ = std::hint::black_box(direct.snapshot().get(999));
-}
+    let problem = served.client().direct_with(&options).unwrap_err().to_string();
+    assert!(problem.contains("can be truncated") && problem.contains("--memory sealed"), "{problem}");
 
-/// The risk that the documentation tells of is real, and the default has it not.
-#[test]
-fn a_process_without_the_handler_dies() {
-    let (scene, _served, _direct) = direct(&["--no-lease", "--no-watch"]);
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "changes::victim", "--nocapture"])
-        .env(VICTIM, scene.path("s.sock"))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut said = std::io::BufReader::new(victim.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("mapped") {
-        line.clear();
-        assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0);
-    }
-    File::options().write(true).open(scene.db()).unwrap().set_len(0).unwrap();
-    settle(&scene.db());
-    assert_eq!(victim.wait().unwrap().signal(), Some(7), "SIGBUS");
+    let copied = DirectOptions { survive_bus_errors: false, ..copied() };
+    assert_all(&served.client().direct_with(&copied).unwrap(), 1);
+    let (_scene, served, _direct) = direct(&["--memory", "sealed", "--no-watch"]);
+    assert_all(&served.client().direct_with(&options).unwrap(), 1);
 }

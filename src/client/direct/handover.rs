@@ -209,8 +209,16 @@ fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<Own
 
 fn open(table: &File, path: &Path, options: &DirectOptions, state: State) -> Result<Store, ClientError> {
     let handed_over = |error: crate::StoreError| refused(path, format!("what was handed over: {error}"));
-    // Before any of it is read.
-    if options.survive_bus_errors && options.open.memory == Memory::Map && !is_sealed(table) {
+    if options.open.memory == Memory::Map && !is_sealed(table) {
+        if !options.survive_bus_errors {
+            return Err(refused(
+                path,
+                "the server's file can be truncated, and DirectOptions::survive_bus_errors forbids the handler that \
+                 makes this an error of a lookup: allow it, copy the table (Memory::Copy), or start the server with \
+                 --memory sealed",
+            ));
+        }
+        // Before any of it is read, and again for each generation: other code may have replaced the handler.
         survive_bus_errors().map_err(|error| refused(path, format!("handling SIGBUS: {error}")))?;
     }
     Store::of_handed_over(table, path, &options.open, state.is_leased()).map_err(handed_over)

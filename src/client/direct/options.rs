@@ -13,9 +13,10 @@ pub struct DirectOptions {
     /// not checked by the server, and cannot have changed since, is when it is first
     /// touched.
     pub open: OpenOptions,
-    /// If the file can be cut off while it is mapped: whether this process has a
-    /// handler for SIGBUS, by which that is an error of the lookup, and does not end
-    /// the process. Yes unless told; see
+    /// Whether this process may install a handler for SIGBUS, so that a lookup in a file
+    /// that was truncated is an error and does not end the process. Default: true. Without
+    /// it, a file that can be truncated is not mapped, which is
+    /// [`ClientError::Direct`](crate::client::ClientError::Direct). See
     /// [`survive_bus_errors`](crate::store::survive_bus_errors).
     pub survive_bus_errors: bool,
     /// Time-outs of what is asked of the server.

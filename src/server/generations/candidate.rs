@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::canary::{Canaries, CanaryError};
 use super::watch::Identity;
-use crate::store::{OpenOptions, Step, Store, StoreError, open_file};
+use crate::store::{OpenOptions, Step, Store, StoreError, open_file, survive_bus_errors};
 
 /// Why a file is not served.
 #[derive(Debug, Error)]
@@ -67,6 +67,8 @@ impl Plan {
     /// Takes a file that is open; `path` is what errors call it.
     pub(super) fn open_file(&self, file: File, path: &Path) -> Result<Candidate, OpenError> {
         let io = |error| StoreError::Io { path: path.to_path_buf(), error };
+        // Other code of the process may have replaced the handler since the last file.
+        survive_bus_errors().map_err(io)?;
         let identity = Identity::of_file(&file).map_err(io)?;
         if let Some(left) = identity.unsettled() {
             std::thread::sleep(left);

@@ -1,0 +1,190 @@
+//! The handler of SIGBUS, and the handlers that it passes signals to.
+//!
+//! Each installation is a layer: a function of its own with a previous handler of its own. So when other code installs
+//! a handler in front of layer 0, and layer 1 is then installed in front of that, the other handler can pass a fault on
+//! to layer 0, by a call or by restoring it, and layer 0 passes it to what was there before everything. With one
+//! function for both, the fault would go around in a circle.
+
+use std::io;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use libc::{c_int, c_void, siginfo_t};
+
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+const LAYERS: [Handler; 8] = [
+    on_bus_error::<0>,
+    on_bus_error::<1>,
+    on_bus_error::<2>,
+    on_bus_error::<3>,
+    on_bus_error::<4>,
+    on_bus_error::<5>,
+    on_bus_error::<6>,
+    on_bus_error::<7>,
+];
+
+/// The handler that each layer was installed in front of. Null is the default action, which ends the process.
+static PREVIOUS: [AtomicPtr<libc::sigaction>; LAYERS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; LAYERS.len()];
+
+/// The code of a signal that reports broken memory which no thread is reading.
+const ADVANCE_NOTICE: Option<c_int> = if cfg!(target_os = "linux") { Some(5) } else { None };
+#[cfg(target_os = "linux")]
+const _: () = assert!(libc::BUS_MCEERR_AO == 5);
+
+/// Installs the next layer, unless a layer is the current handler.
+pub(super) fn ensure_installed() -> io::Result<()> {
+    /// Layers that are in use.
+    static USED: Mutex<usize> = Mutex::new(0);
+    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    let current = current()?;
+    if LAYERS[..*used].iter().any(|layer| address_of(*layer) == current.sa_sigaction) {
+        return Ok(());
+    }
+    if *used == LAYERS.len() {
+        return Err(io::Error::other(format!(
+            "other code has replaced the handler of SIGBUS {used} times: install the other handler once, before this one"
+        )));
+    }
+    forget(&current, *used);
+    // Leaked because the handler can read it at any time. Stored before the handler can run.
+    PREVIOUS[*used].store(Box::leak(Box::new(current)), Ordering::Release);
+    let mut action = no_action();
+    action.sa_sigaction = address_of(LAYERS[*used]);
+    // On the signal stack that std gives its threads, if there is one.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: The handler does only what is allowed in a signal handler: it uses atomics, makes system calls, keeps
+    // `errno`, and calls the previous handler. It takes no lock, allocates nothing, and does not panic.
+    if unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    *used += 1;
+    Ok(())
+}
+
+/// Removes a handler from the layers that pass signals to it. It may have saved a newer layer as its own previous handler
+/// when it came back, and the signal would go around in a circle.
+fn forget(handler: &libc::sigaction, used: usize) {
+    if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
+        return;
+    }
+    for (layer, slot) in PREVIOUS.iter().enumerate().take(used) {
+        // SAFETY: Null, or leaked by `ensure_installed` and never written to again.
+        let previous = unsafe { slot.load(Ordering::Acquire).as_ref() };
+        if previous.is_some_and(|previous| previous.sa_sigaction == handler.sa_sigaction) {
+            let fallback = if layer == 0 { ptr::null_mut() } else { PREVIOUS[0].load(Ordering::Acquire) };
+            slot.store(fallback, Ordering::Release);
+        }
+    }
+}
+
+fn address_of(handler: Handler) -> libc::sighandler_t {
+    handler as *const () as libc::sighandler_t
+}
+
+fn no_action() -> libc::sigaction {
+    // SAFETY: `sigaction` is plain data, for which all zeros are a value.
+    unsafe { mem::zeroed() }
+}
+
+fn current() -> io::Result<libc::sigaction> {
+    let mut current = no_action();
+    // SAFETY: Changes nothing, because the second argument is null. The third points to a `sigaction` of ours.
+    match unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut current) } {
+        0 => Ok(current),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Patches a guarded mapping and returns to the instruction that faulted, or passes the signal to the previous handler.
+extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: Returns the address of this thread's `errno`, which lives as long as the thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: Valid and this thread's own, as above.
+    let before = unsafe { *errno };
+    // SAFETY: With SA_SIGINFO the system passes a valid `siginfo_t`.
+    let fault = unsafe { &*info };
+    let code = fault.si_code;
+    // SAFETY: A fault of this signal has an address. For others the field holds some number, which is not used.
+    let address = unsafe { fault.si_addr() }.addr();
+    let is_handled = if is_sent(code) {
+        false
+    } else if ADVANCE_NOTICE == Some(code) {
+        // No thread reads the address now, so the range may go at any moment. A thread that does read it gets a fault.
+        super::is_guarded(address)
+    } else {
+        super::patch(address)
+    };
+    if !is_handled {
+        pass_on(&PREVIOUS[LAYER], signal, info, context);
+    }
+    // SAFETY: As above.
+    unsafe { *errno = before };
+}
+
+/// Whether a process sent the signal, so that no instruction raises it again.
+fn is_sent(code: c_int) -> bool {
+    code <= 0
+}
+
+/// Does what the system would do if the previous handler were installed.
+fn pass_on(previous: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let pointer = previous.load(Ordering::Acquire);
+    // SAFETY: `info` is valid, as in `on_bus_error`.
+    let is_raised_again = unsafe { (*info).si_code } > 0;
+    // SAFETY: Null, or leaked by `ensure_installed` and never written to again.
+    let handler = unsafe { pointer.as_ref() }.filter(|handler| handler.sa_sigaction != libc::SIG_DFL);
+    match handler {
+        None => end(signal, is_raised_again),
+        // The system does not let a process ignore a fault.
+        Some(handler) if handler.sa_sigaction == libc::SIG_IGN => {
+            if is_raised_again {
+                end(signal, true);
+            }
+        }
+        Some(handler) => {
+            if handler.sa_flags & libc::SA_RESETHAND != 0 {
+                let _ = previous.compare_exchange(pointer, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
+            }
+            call(handler, signal, info, context);
+            // A handler that gives up restores the default action and expects the fault to come again. A signal that
+            // was sent does not come again.
+            if !is_raised_again && current().is_ok_and(|current| current.sa_sigaction == libc::SIG_DFL) {
+                end(signal, false);
+            }
+        }
+    }
+}
+
+/// Ends the process by the signal, when the handler returns.
+fn end(signal: c_int, is_raised_again: bool) {
+    // SAFETY: Allowed in a signal handler, and touches no memory of ours.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    if !is_raised_again {
+        // SAFETY: As above. The signal is blocked until the handler returns.
+        unsafe { libc::raise(signal) };
+    }
+}
+
+/// Calls a handler with the signals blocked that it asked for.
+fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let mut before = no_action().sa_mask;
+    // SAFETY: Reads a `sigset_t` of the handler's and writes one of ours. Allowed in a signal handler.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &handler.sa_mask, &mut before) };
+    if handler.sa_flags & libc::SA_NODEFER != 0 {
+        super::unblock(signal);
+    }
+    if handler.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: Whoever installed the handler with SA_SIGINFO said that it is such a function.
+        let function = unsafe { mem::transmute::<libc::sighandler_t, Handler>(handler.sa_sigaction) };
+        function(signal, info, context);
+    } else {
+        // SAFETY: Without SA_SIGINFO, and being neither SIG_DFL nor SIG_IGN, it is a function of one argument.
+        let function = unsafe { mem::transmute::<libc::sighandler_t, extern "C" fn(c_int)>(handler.sa_sigaction) };
+        function(signal);
+    }
+    // SAFETY: Reads a `sigset_t` of ours, which the first call has filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
+}

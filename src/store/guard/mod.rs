@@ -1,0 +1,164 @@
+//! Mappings whose pages may vanish.
+//!
+//! Reading a page of a mapped file that was truncated, or that the disk no longer delivers, raises SIGBUS, which ends
+//! the process. With this module's handler installed, the missing page of a guarded mapping reads as zeros and the
+//! fault is counted; readers check the count before they use what they read. A SIGBUS for any other address goes to the
+//! handler that was installed before.
+
+mod handler;
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::ops::{Deref, Range};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use libc::c_int;
+use memmap2::Mmap;
+
+use ranges::{Entry, Ranges};
+
+/// What one fault replaces with zeros. The largest page that a system has, because a part of a page cannot be replaced.
+const PATCH_LEN_BYTES: usize = 64 << 10;
+/// Faults after which all of a mapping is replaced: each patch is a mapping of its own, of which a Linux process can
+/// have 65,530.
+const PATCHES_MAX: u64 = 256;
+/// The same for all mappings together.
+const PATCHES_TOTAL_MAX: usize = 16 << 10;
+
+static RANGES: Ranges = Ranges { newest: AtomicPtr::new(ptr::null_mut()) };
+/// Patches in the mappings that are guarded now.
+static PATCHES: AtomicUsize = AtomicUsize::new(0);
+
+/// Turns faults in mapped files into errors: from now on, a lookup that reads a missing page returns
+/// [`LookupError::Damaged`](super::LookupError), and the process lives on.
+///
+/// The handler belongs to the whole process. It passes a SIGBUS that does not concern a mapped table to the handler
+/// that was installed before. If other code has replaced the handler since the last call, this call installs it again,
+/// in front of the other one.
+///
+/// The server calls this when it binds and before it opens a file, and a direct client before it maps one. Other
+/// programs may call it.
+///
+/// # Errors
+/// If the system does not install the handler, or if other code has replaced it more than a few times.
+pub fn survive_bus_errors() -> io::Result<()> {
+    // A fault whose signal is blocked ends the process without a call of the handler.
+    unblock(libc::SIGBUS);
+    handler::ensure_installed()
+}
+
+/// Unblocks a signal in this thread and in those that it starts later. A process inherits the blocked signals of its
+/// parent.
+pub(super) fn unblock(signal: c_int) {
+    // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
+    let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: Writes to a `sigset_t` of ours.
+    unsafe { libc::sigemptyset(&mut signals) };
+    // SAFETY: As above.
+    unsafe { libc::sigaddset(&mut signals, signal) };
+    // SAFETY: Reads a `sigset_t` of ours; the third argument may be null. Fails only if the first argument is invalid.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &signals, ptr::null_mut()) };
+}
+
+/// A read-only mapping whose faults are counted, unless its pages cannot vanish.
+pub(super) struct Guarded {
+    /// `None` if the mapping is not guarded.
+    entry: Option<&'static Entry>,
+    /// Unmapped after [`Guarded::drop`] has removed the entry.
+    memory: Mmap,
+}
+
+impl Guarded {
+    /// Guards a mapping of a file.
+    pub(super) fn new(memory: Mmap) -> Guarded {
+        // The system maps whole pages. The slice ends within the last one, and the smallest pages have 4 KiB.
+        let start = memory.as_ptr().addr();
+        let end = start + memory.len().next_multiple_of(4096);
+        Guarded { entry: Some(RANGES.insert(start..end)), memory }
+    }
+
+    /// Holds memory whose pages cannot vanish: anonymous memory, or a sealed memory file.
+    pub(super) fn unguarded(memory: Mmap) -> Guarded {
+        Guarded { entry: None, memory }
+    }
+
+    /// Returns how many faults there were.
+    #[inline]
+    pub(super) fn faults(&self) -> u64 {
+        self.entry.map_or(0, |entry| entry.faults.load(Ordering::Acquire))
+    }
+
+    /// The mapping, to give advice on it.
+    pub(super) fn memory(&self) -> &Mmap {
+        &self.memory
+    }
+}
+
+impl Deref for Guarded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            let patches = entry.faults.load(Ordering::Acquire).min(PATCHES_MAX);
+            entry.remove();
+            PATCHES.fetch_sub(patches as usize, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded").field("len_bytes", &self.memory.len()).field("faults", &self.faults()).finish()
+    }
+}
+
+/// Replaces the pages around a fault with zeros and counts the fault. Returns false if no guarded mapping contains the
+/// address, or the system has no memory for the zeros. Called by the signal handler.
+fn patch(address: usize) -> bool {
+    let Some((entry, range)) = RANGES.find(address) else { return false };
+    let faults = entry.faults.fetch_add(1, Ordering::AcqRel);
+    let total = if faults < PATCHES_MAX { PATCHES.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    let patch_start = address - address % PATCH_LEN_BYTES;
+    let around = range.start.max(patch_start)..range.end.min(patch_start + PATCH_LEN_BYTES);
+    let is_small = faults < PATCHES_MAX && total < PATCHES_TOTAL_MAX;
+    // SAFETY: `RANGES` contains exactly the ranges of live `Guarded`, which own their mappings: `Guarded::new` inserts
+    // the range of a mapping, and `Drop` removes it before the mapping is unmapped. `find` does not mix two ranges
+    // (see `Entry::range`). The range stays mapped until this function returns, because the thread that the handler
+    // interrupted was reading `address` through a borrow of the `Guarded`, or through a slice that its owner lends for
+    // no longer. So the only thing at `around` is that mapping.
+    if is_small && unsafe { replace_with_zeros(&around) } {
+        return true;
+    }
+    // This takes no additional mapping, so it succeeds where a small patch would exceed the system's limit.
+    // SAFETY: As above, for `range`.
+    unsafe { replace_with_zeros(&range) }
+}
+
+/// Returns whether a guarded mapping contains an address.
+fn is_guarded(address: usize) -> bool {
+    RANGES.find(address).is_some()
+}
+
+/// Maps zeros over a range.
+///
+/// # Safety
+/// The range lies within one read-only mapping of a file that a [`Guarded`] owns until this returns. Its pages stay
+/// readable. Their bytes change, which `Map` tells everybody who borrows them to expect.
+unsafe fn replace_with_zeros(range: &Range<usize>) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    let start = ptr::without_provenance_mut(range.start);
+    // SAFETY: The caller says that nothing else is mapped there. The arguments are those of anonymous memory.
+    let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_READ, flags, -1, 0) };
+    mapped != libc::MAP_FAILED
+}

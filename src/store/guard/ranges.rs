@@ -1,0 +1,130 @@
+//! The address ranges that are guarded, as a table that a signal handler can search.
+//!
+//! In: ranges that come and go. Out: the range that contains an address, and its fault counter. The handler of SIGBUS
+//! can interrupt any thread at any instruction, including one that changes this table, so nothing here waits or locks.
+
+use std::ops::Range;
+use std::ptr;
+
+use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// A list of entries. Entries are reused and never freed, so the list is as long as the most ranges that were guarded
+/// at a time.
+pub(super) struct Ranges {
+    pub(super) newest: AtomicPtr<Entry>,
+}
+
+/// One range, or none.
+///
+/// The range is guarded by a sequence number: a reader that finds the same occupied sequence number before and after it
+/// has loaded `start` and `end` has loaded two values of one range.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// A count, whose two lowest bits are the [`PHASE`].
+    sequence: AtomicUsize,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Faults since the range was inserted.
+    pub(super) faults: AtomicU64,
+    /// The entry that was added before this one. Never changes once the entry is in the list.
+    older: AtomicPtr<Entry>,
+}
+
+const PHASE: usize = 3;
+/// No range.
+const VACANT: usize = 0;
+/// A thread is writing the range.
+const CHANGING: usize = 1;
+const OCCUPIED: usize = 2;
+
+impl Ranges {
+    /// Adds a range, in a vacant entry or in a new one. Allocates, so the handler does not call this.
+    pub(super) fn insert(&self, range: Range<usize>) -> &'static Entry {
+        let entry = self.iter().find(|entry| entry.take()).unwrap_or_else(|| self.push());
+        entry.occupy(range);
+        entry
+    }
+
+    /// Returns the entry whose range contains an address, and the range.
+    ///
+    /// Finds every range whose insertion happens before this call and whose removal does not; all others it finds or
+    /// does not find, but never as a mixture of two.
+    pub(super) fn find(&self, address: usize) -> Option<(&'static Entry, Range<usize>)> {
+        self.iter().find_map(|entry| Some((entry, entry.range().filter(|range| range.contains(&address))?)))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'static Entry> {
+        // SAFETY: The pointer is null, or `push` leaked the entry that it points to and published it with Release, so
+        // the entry is initialized and lives for ever. Nobody has a mutable reference to it.
+        let entry = |pointer: *mut Entry| unsafe { pointer.as_ref::<'static>() };
+        std::iter::successors(entry(self.newest.load(Ordering::Acquire)), move |newer| {
+            entry(newer.older.load(Ordering::Acquire))
+        })
+    }
+
+    /// Adds an entry that is taken by the caller.
+    fn push(&self) -> &'static Entry {
+        let entry: &'static Entry = Box::leak(Box::new(Entry {
+            sequence: AtomicUsize::new(CHANGING),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            faults: AtomicU64::new(0),
+            older: AtomicPtr::new(ptr::null_mut()),
+        }));
+        let mut older = self.newest.load(Ordering::Acquire);
+        loop {
+            entry.older.store(older, Ordering::Relaxed);
+            let pointer = ptr::from_ref(entry).cast_mut();
+            // Release publishes the entry. Acquire takes over the entries before it, which readers reach through it.
+            match self.newest.compare_exchange(older, pointer, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return entry,
+                Err(newest) => older = newest,
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Reserves a vacant entry for the caller. Returns false if it is not vacant.
+    fn take(&self) -> bool {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        sequence & PHASE == VACANT
+            && self
+                .sequence
+                .compare_exchange(sequence, sequence | CHANGING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Writes the range of an entry that the caller has reserved.
+    fn occupy(&self, range: Range<usize>) {
+        // A reader that sees one of the values below also sees, after its own fence, that the sequence number is not
+        // the one with which the entry was occupied before.
+        fence(Ordering::Release);
+        self.start.store(range.start, Ordering::Relaxed);
+        self.end.store(range.end, Ordering::Relaxed);
+        self.faults.store(0, Ordering::Relaxed);
+        let changing = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(changing - CHANGING + OCCUPIED, Ordering::Release);
+    }
+
+    /// Returns the range, or `None` if there is none or it is changing.
+    ///
+    /// A reader does not retry: the range that contains the address of a fault does not change during the fault.
+    fn range(&self) -> Option<Range<usize>> {
+        let before = self.sequence.load(Ordering::Acquire);
+        if before & PHASE != OCCUPIED {
+            return None;
+        }
+        let range = self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        (self.sequence.load(Ordering::Relaxed) == before).then_some(range)
+    }
+
+    /// Removes the range. The caller unmaps its memory only after this.
+    pub(super) fn remove(&self) {
+        let occupied = self.sequence.load(Ordering::Relaxed);
+        debug_assert_eq!(occupied & PHASE, OCCUPIED);
+        // The count goes on, so that a reader does not take the next range for this one.
+        self.sequence.store((occupied & !PHASE).wrapping_add(PHASE + 1) | VACANT, Ordering::Release);
+    }
+}

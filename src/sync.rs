@@ -1,0 +1,6 @@
+//! Atomic types of the lock-free parts.
+//!
+//! A file whose atomics come from here also compiles in `models/`, where this module holds loom's types, and is checked
+//! there under every interleaving and every reordering that the memory model allows.
+
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
