@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::place::NewFile;
+use super::place::{NewFile, PlaceError};
 use super::sort::batch::BadRow;
 use super::{BakeError, Cancel};
 
@@ -61,8 +61,13 @@ impl OpenFile {
     }
 
     fn finish(mut self) -> Result<(), BakeError> {
-        let placed = self.writer.flush().and_then(|()| self.new.map_or(Ok(()), |new| new.put_in_place().map(drop)));
-        placed.map_err(|error| BakeError::BadRowsFile { path: self.path, error })
+        let flushed = self.writer.flush().map_err(PlaceError::Unplaced);
+        let placed = flushed.and_then(|()| self.new.map_or(Ok(()), NewFile::put_in_place));
+        let (PlaceError::Unplaced(error) | PlaceError::FolderSync(error)) = match placed {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        Err(BakeError::BadRowsFile { path: self.path, error })
     }
 }
 

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::gather::Gathered;
 use super::old_table::OldTable;
 use super::origins::Origins;
-use super::place::NewFile;
+use super::place::{NewFile, PlaceError};
 use super::report::Clock;
 use super::{BakeError, Duplicates, Keys, Progress, Report, Stage, Verify, index, verify};
 use crate::format::header::Layout;
@@ -141,12 +141,11 @@ impl Finish<'_, '_> {
 
     fn place(&mut self, file: NewFile, layout: &Layout) -> Result<(), BakeError> {
         (self.progress)(Progress::Settle);
-        let folder = file.put_in_place().map_err(|error| match self.context.options.cancel.is_set() {
-            true => BakeError::Cancelled,
-            false => self.output_failed(error),
+        file.put_in_place().map_err(|error| match error {
+            PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Cancelled,
+            PlaceError::Unplaced(error) => self.output_failed(error),
+            PlaceError::FolderSync(error) => BakeError::FolderSync { path: self.output.to_path_buf(), error },
         })?;
-        let path = self.output.to_path_buf();
-        folder.sync_all().map_err(|error| BakeError::FolderSync { path, error })?;
         self.end(Stage::Settle, None, Some(layout.file_len_bytes()));
         Ok(())
     }

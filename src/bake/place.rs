@@ -42,34 +42,39 @@ impl NewFile {
         }
         let parent = folder_of(path);
         sweep(parent);
+        // Opened first: a folder that cannot be synced must be known before anything has a name in it.
+        let folder = File::open(parent)?;
         match create_unnamed(parent) {
-            Ok(file) => Self::new(file, parent, path, None, cancel),
-            Err(_) => Self::hidden(parent, path, cancel),
+            Ok(file) => Ok(Self::new(file, folder, path, None, cancel)),
+            Err(_) => Self::hidden(folder, path, cancel),
         }
     }
 
-    /// One that has a hidden name from the start.
-    fn hidden(parent: &Path, path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
+    /// Creates a file that has a hidden name from the start.
+    fn hidden(folder: File, path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
         let mut names = cancel.names();
         let (file, hidden) = under_free_name(path, create_locked)?;
         names.add_hidden(&hidden);
         drop(names);
-        Self::new(file, parent, path, Some(hidden), cancel)
+        Ok(Self::new(file, folder, path, Some(hidden), cancel))
     }
 
-    fn new(file: File, parent: &Path, path: &Path, hidden: Option<PathBuf>, cancel: &Cancel) -> io::Result<NewFile> {
-        // Opened now: a folder that cannot be synced must be known before the file has its name.
-        let folder = File::open(parent)?;
-        Ok(NewFile { file, folder, path: path.to_path_buf(), hidden, cancel: cancel.clone() })
+    fn new(file: File, folder: File, path: &Path, hidden: Option<PathBuf>, cancel: &Cancel) -> NewFile {
+        NewFile { file, folder, path: path.to_path_buf(), hidden, cancel: cancel.clone() }
     }
 
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Waits until the disk has the file, and gives it its name in place of what
-    /// had it before. The folder that is given is to be synced.
-    pub(super) fn put_in_place(mut self) -> io::Result<File> {
+    /// Syncs the file, gives it its name in place of the file that had it before, and syncs the folder. After a power
+    /// loss at any moment the old file or this one has the name, and after a success this one.
+    pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
+        self.rename_synced().map_err(PlaceError::Unplaced)?;
+        self.folder.sync_all().map_err(PlaceError::FolderSync)
+    }
+
+    fn rename_synced(&mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let cancel = self.cancel.clone();
         let mut names = cancel.names();
@@ -91,7 +96,7 @@ impl NewFile {
         names.remove_hidden(hidden);
         names.note_in_place();
         self.hidden = None;
-        self.folder.try_clone()
+        Ok(())
     }
 }
 
@@ -103,6 +108,15 @@ impl Drop for NewFile {
             self.cancel.names().remove_hidden(hidden);
         }
     }
+}
+
+/// Why a file is not known to be in place for good.
+#[derive(Debug)]
+pub(super) enum PlaceError {
+    /// The name still belongs to the file that had it before, if one had.
+    Unplaced(io::Error),
+    /// The file has its name, which a power loss may take away again.
+    FolderSync(io::Error),
 }
 
 /// The folder that a file is in.
@@ -138,15 +152,18 @@ fn create_unnamed(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a file that is locked from the moment at which it is known to have its name.
+/// Creates and locks a file. Fails with `AlreadyExists` if another bake removes the file before it is locked.
 fn create_locked(hidden: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(hidden)?;
     let is_locked_by_other = lock(&file) == Err(Errno::WOULDBLOCK);
-    if is_locked_by_other || file.metadata()?.nlink() == 0 {
-        // Another bake swept it before it was locked.
-        return Err(io::ErrorKind::AlreadyExists.into());
+    match file.metadata() {
+        Ok(found) if !is_locked_by_other && found.nlink() > 0 => Ok(file),
+        Err(error) if !is_locked_by_other => {
+            let _ = fs::remove_file(hidden);
+            Err(error)
+        }
+        _ => Err(io::ErrorKind::AlreadyExists.into()),
     }
-    Ok(file)
 }
 
 fn lock(file: &File) -> Result<(), Errno> {
@@ -196,6 +213,10 @@ mod tests {
         names
     }
 
+    fn hidden(path: &Path, cancel: &Cancel) -> NewFile {
+        NewFile::hidden(File::open(folder_of(path)).unwrap(), path, cancel).unwrap()
+    }
+
     #[test]
     fn a_hidden_file_that_nobody_works_on_is_removed_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
@@ -206,7 +227,7 @@ mod tests {
         }
         fs::create_dir(folder.path().join(".baker.2.0.tmp")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join(".baker.3.0.tmp")).unwrap();
-        let at_work = NewFile::hidden(folder.path(), &path, &Cancel::default()).unwrap();
+        let at_work = hidden(&path, &Cancel::default());
         let hidden = at_work.hidden.clone().unwrap();
         sweep(folder.path());
         let hidden_name = hidden.file_name().unwrap().to_str().unwrap();
@@ -223,8 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("storage.db");
         let cancel = Cancel::default();
-        let one = NewFile::hidden(folder.path(), &path, &cancel).unwrap();
-        let two = NewFile::hidden(folder.path(), &path, &cancel).unwrap();
+        let [one, two] = [hidden(&path, &cancel), hidden(&path, &cancel)];
         let three = NewFile::beside(&path, &cancel).unwrap();
         assert_ne!(one.hidden, two.hidden);
         one.put_in_place().unwrap();
@@ -240,13 +260,16 @@ mod tests {
             let path = folder.path().join("storage.db");
             let cancel = Cancel::default();
             let file = match is_hidden {
-                true => NewFile::hidden(folder.path(), &path, &cancel),
-                false => NewFile::beside(&path, &cancel),
+                true => hidden(&path, &cancel),
+                false => NewFile::beside(&path, &cancel).unwrap(),
             };
-            let file = file.unwrap();
             assert!(cancel.abandon(), "nothing is in place");
             assert_eq!(names(folder.path()), [""; 0]);
-            assert_eq!(file.put_in_place().unwrap_err().kind(), io::ErrorKind::Interrupted);
+            let error = file.put_in_place().unwrap_err();
+            assert!(
+                matches!(&error, PlaceError::Unplaced(error) if error.kind() == io::ErrorKind::Interrupted),
+                "{error:?}"
+            );
             assert_eq!(names(folder.path()), [""; 0]);
         }
         let folder = tempfile::tempdir().unwrap();

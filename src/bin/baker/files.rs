@@ -1,11 +1,13 @@
 //! Files that a command line names: none of them may be two things at once.
 
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+
+use crate::whole_file::{WholeFile, folder_of, unwritten};
 
 /// What a file is named for.
 #[derive(Clone, Copy, PartialEq)]
@@ -100,7 +102,7 @@ pub(crate) fn check_apart(files: &[Named]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error if nothing can be written beside this file: better now than when all else is done.
+/// Fails if no file can be put in place at this path. A bake calls it first, for at its end it would be too late.
 pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     if is_written_to(path) {
         return Ok(());
@@ -109,31 +111,21 @@ pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
         true => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder: name a file in it")),
         false => tempfile::tempfile_in(folder_of(path)).map(drop),
     };
-    checked.with_context(|| path.display().to_string())
+    checked.map_err(|error| unwritten(path, &error))
 }
 
-/// Writes a file whole or not at all.
-pub(crate) fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
-
+/// Writes a file that appears complete or not at all, and syncs it.
+pub(crate) fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     if is_written_to(path) {
-        return fs::OpenOptions::new().write(true).open(path)?.write_all(text);
+        let written = fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text));
+        return written.with_context(|| path.display().to_string());
     }
-    // As the umask leaves it.
-    let permissions = fs::Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder_of(path))?;
-    file.write_all(text)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    let file = WholeFile::beside(path)?;
+    file.file().write_all(text).map_err(|error| file.unwritten(&error))?;
+    file.put_in_place()
 }
 
 /// Whether it is a terminal, a pipe or the like, which no file may replace.
 fn is_written_to(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

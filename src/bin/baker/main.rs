@@ -9,6 +9,8 @@ mod report;
 mod signals;
 #[path = "../../size.rs"]
 mod size;
+#[path = "../../whole_file.rs"]
+mod whole_file;
 
 use std::fs::{self, Metadata};
 use std::io::{self, Write};
@@ -97,7 +99,7 @@ fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
     inputs.iter().map(len_bytes).sum()
 }
 
-/// Tells what was baked. The file is in place, whether anybody reads this or not.
+/// Prints the summary and writes the report. The table is in place by now, so a summary that nobody reads is no error.
 fn tell(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()> {
     let wants_stdout = args.report.as_deref() == Some(Path::new(STDOUT));
     if !args.quiet {
@@ -108,10 +110,8 @@ fn tell(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()
     let Some(path) = &args.report else { return Ok(()) };
     let text = format!("{:#}\n", report::json(&args.output, report, took));
     let written = match wants_stdout {
-        true => io::stdout().write_all(text.as_bytes()),
+        true => io::stdout().write_all(text.as_bytes()).context("standard output"),
         false => files::write_whole(path, text.as_bytes()),
     };
-    written.with_context(|| {
-        format!("{}: the report is not written, but {} is in place", path.display(), args.output.display())
-    })
+    written.with_context(|| format!("{} is in place, but its report failed", args.output.display()))
 }

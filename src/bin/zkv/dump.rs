@@ -3,20 +3,20 @@
 //! In: a baked file, and the rows that are wanted. Out: text, on standard output
 //! or in a file that is put in place whole. Holds no more than a buffer of it.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 use zero_kv::Store;
 use zero_kv::store::Rows;
 
 use crate::args::{DumpArgs, DumpFormat};
 use crate::output::{JsonKey, all_read, buffered, csv_writer, json_value, settle, write_json, write_record};
+use crate::whole_file::WholeFile;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 
@@ -64,8 +64,8 @@ fn write_lines(output: &File, mut rows: Rows<'_>) -> anyhow::Result<()> {
 enum Output {
     /// Standard output, or something else that cannot be replaced, and its name.
     Stream(File, String),
-    /// A file beside its place.
-    New(NamedTempFile, PathBuf),
+    /// A file that gets its name at the end.
+    New(WholeFile),
 }
 
 impl Output {
@@ -94,34 +94,27 @@ impl Output {
             Err(_) => Ok(path.to_path_buf()),
         };
         let place = place.map_err(|error| anyhow!("{name}: {error}"))?;
-        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The umask takes away from these rights.
-        let rights = Permissions::from_mode(0o666);
-        let created = tempfile::Builder::new().prefix(".zkv.").suffix(".tmp").permissions(rights).tempfile_in(folder);
-        created.map(|file| Output::New(file, place)).map_err(|error| anyhow!("{name}: {error}"))
+        WholeFile::beside(&place).map(Output::New)
     }
 
     fn file(&self) -> &File {
         match self {
             Output::Stream(file, _) => file,
-            Output::New(file, _) => file.as_file(),
+            Output::New(file) => file.file(),
         }
     }
 
     fn unwritten(&self, error: io::Error) -> anyhow::Error {
         match self {
             Output::Stream(_, name) => anyhow!("{name}: {error}"),
-            Output::New(_, place) => anyhow!("{}: {error}", place.display()),
+            Output::New(file) => file.unwritten(&error),
         }
     }
 
     fn finish(self) -> anyhow::Result<()> {
         match self {
             Output::Stream(..) => Ok(()),
-            Output::New(file, place) => match file.persist(&place) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(anyhow!("{}: {}", place.display(), error.error)),
-            },
+            Output::New(file) => file.put_in_place(),
         }
     }
 }

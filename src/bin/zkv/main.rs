@@ -25,6 +25,8 @@ mod rows;
 mod table;
 mod top;
 mod verify;
+#[path = "../../whole_file.rs"]
+mod whole_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

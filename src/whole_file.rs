@@ -1,0 +1,66 @@
+//! Writing a file that appears complete or not at all.
+//!
+//! `baker` writes its report this way, and `zkv` a dump.
+
+use std::fmt::Display;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use tempfile::NamedTempFile;
+
+/// A file under a temporary name, which is removed unless the file is put in place.
+pub(crate) struct WholeFile {
+    file: NamedTempFile,
+    folder: File,
+    path: PathBuf,
+}
+
+impl WholeFile {
+    /// Creates an empty file in the folder of `path`.
+    pub(crate) fn beside(path: &Path) -> anyhow::Result<WholeFile> {
+        Self::create(path).map_err(|error| unwritten(path, &error))
+    }
+
+    fn create(path: &Path) -> io::Result<WholeFile> {
+        let parent = folder_of(path);
+        // Opened first: a folder that cannot be synced must be known before the file has its name.
+        let folder = File::open(parent)?;
+        // The umask takes away from these rights.
+        let rights = Permissions::from_mode(0o666);
+        let file =
+            tempfile::Builder::new().prefix(".zero-kv.").suffix(".tmp").permissions(rights).tempfile_in(parent)?;
+        Ok(WholeFile { file, folder, path: path.to_path_buf() })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        self.file.as_file()
+    }
+
+    /// Returns the error for a write to the file that failed.
+    pub(crate) fn unwritten(&self, error: &io::Error) -> anyhow::Error {
+        unwritten(&self.path, error)
+    }
+
+    /// Syncs the file, gives it its name in place of the file that had it before, and syncs the folder.
+    pub(crate) fn put_in_place(self) -> anyhow::Result<()> {
+        let WholeFile { file, folder, path } = self;
+        file.as_file().sync_all().map_err(|error| unwritten(&path, &error))?;
+        file.persist(&path).map_err(|error| unwritten(&path, &error.error))?;
+        folder.sync_all().map_err(|error| {
+            let path = path.display();
+            anyhow!("{path}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back")
+        })
+    }
+}
+
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns the error for a file that cannot be written.
+pub(crate) fn unwritten(path: &Path, error: &dyn Display) -> anyhow::Error {
+    anyhow!("{}: {error}: the file was not written", path.display())
+}
