@@ -2,6 +2,7 @@
 //! looked at.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -45,10 +46,15 @@ impl Scene {
     }
 
     /// Runs a command that becomes a kv_store, and waits until it serves.
-    pub(crate) fn run(&self, mut command: Command) -> Served {
+    pub(crate) fn run(&self, command: Command) -> Served {
+        self.run_by(command, |mut command| command.spawn())
+    }
+
+    /// Has `spawn` run a command that becomes a kv_store, and waits until it serves.
+    pub(crate) fn run_by(&self, mut command: Command, spawn: impl FnOnce(Command) -> io::Result<Child>) -> Served {
         let log = self.path("log");
         command.stderr(File::create(&log).unwrap());
-        let mut served = Served { child: command.spawn().unwrap(), socket: self.path("s.sock"), log };
+        let mut served = Served { child: spawn(command).unwrap(), socket: self.path("s.sock"), log };
         eventually("the server is ready", || {
             assert!(served.is_alive(), "{}", served.log());
             served.log().contains("ready on")

@@ -1,0 +1,185 @@
+//! One system call of a run fails.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use crate::calls::{Call, Calls, Verdict, ends_within, require_interception, spawn};
+use crate::cases::{CASES, Case, Scene};
+use crate::clients::Missing;
+use crate::common::PATIENCE;
+use crate::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers, resolved};
+use crate::record::Files;
+use crate::{random, report, wants_all};
+
+/// Faults that are drawn for each case.
+const FAULTS_PER_CASE: usize = 5;
+
+struct Ran {
+    output: Output,
+    ended_in_time: bool,
+    injector: Injector,
+}
+
+/// Runs a case, with a fault or to count its calls.
+fn run(case: &'static Case, scene: &Scene, fault: Option<Fault>) -> std::io::Result<Ran> {
+    let root = scene.folder().canonicalize()?;
+    let injector = Arc::new(Mutex::new(Injector::new(fault)));
+    let decide = {
+        let injector = Arc::clone(&injector);
+        move |call: &Call| {
+            let Some((kind, path)) = kind_of(call) else { return Verdict::Run };
+            let path = resolved(path);
+            if !path.starts_with(&root) {
+                return Verdict::Run;
+            }
+            let is_unnamed =
+                call.number == libc::SYS_openat && call.args[2] as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+            if is_unnamed && !case.has_unnamed_files {
+                return Verdict::Fail(Errno::OPNOTSUPP);
+            }
+            let mut injector = injector.lock().unwrap();
+            injector.count(kind, &path).map_or(Verdict::Run, Verdict::Fail)
+        }
+    };
+    let (mut child, supervisor) = spawn(scene.command(case), &Calls::Only(&numbers()), decide)?;
+    let ended_in_time = ends_within(&child, PATIENCE);
+    if !ended_in_time {
+        child.kill()?;
+    }
+    let output = child.wait_with_output()?;
+    supervisor.join().expect("a supervisor that does not panic");
+    let injector = std::mem::take(&mut *injector.lock().unwrap());
+    Ok(Ran { output, ended_in_time, injector })
+}
+
+/// The files of a scene, by name.
+fn files(scene: &Scene) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let files = Files::of(scene.folder());
+    files.names.iter().map(|(name, inode)| (name.clone(), files.contents[inode].clone())).collect()
+}
+
+/// What a fault must not do.
+fn check(case: &'static Case, fault: Fault, expected: &Files) -> Result<Outcome, String> {
+    let scene = Scene::of(case);
+    let before = files(&scene);
+    let ran = run(case, &scene, Some(fault)).map_err(|error| error.to_string())?;
+    let Some(failed) = &ran.injector.failed else { return Ok(Outcome::NotReached) };
+    let (err, code) = (String::from_utf8_lossy(&ran.output.stderr), ran.output.status.code());
+    let of = |what: &str| format!("{what}: {}, file {}: {code:?}: {err}", fault.name(), failed.display());
+    if !ran.ended_in_time {
+        return Err(of("it did not end"));
+    }
+    if err.contains("panicked") || ![Some(0), Some(1), Some(2)].contains(&code) {
+        return Err(of("it neither succeeded nor failed with a message"));
+    }
+    let after = files(&scene);
+    let outputs: BTreeSet<PathBuf> = case.outputs.iter().map(PathBuf::from).collect();
+    if let Some(left) = after.keys().find(|name| !before.contains_key(*name) && !outputs.contains(*name)) {
+        return Err(of(&format!("{} is left", left.display())));
+    }
+    if before.iter().any(|(name, content)| !outputs.contains(name) && after.get(name) != Some(content)) {
+        return Err(of("another file has changed"));
+    }
+    let succeeded = code == Some(0);
+    for output in &outputs {
+        let (found, old) = (after.get(output), before.get(output));
+        let is_new = found.is_some_and(|found| is_new(output, found, expected));
+        let is_table = output.extension().is_some_and(|extension| extension == "db");
+        let right = match (succeeded, is_table) {
+            (true, _) => is_new,
+            (false, true) => {
+                if err.contains("is in place") {
+                    is_new
+                } else {
+                    found == old
+                }
+            }
+            // What goes with a table may be in place before it.
+            (false, false) => is_new || found == old,
+        };
+        if !right {
+            return Err(of(&format!("{} is neither what it was nor what it is to be", output.display())));
+        }
+    }
+    if succeeded && KINDS[fault.kind].is_vital && fault.errno != Errno::INTR {
+        return Err(of("the error was ignored"));
+    }
+    if !succeeded && fault.errno == Errno::INTR && KINDS[fault.kind].is_vital {
+        return Err(of("a call that was interrupted was not repeated"));
+    }
+    match succeeded {
+        true => Ok(Outcome::Succeeded),
+        false => check_message(case, &err, failed, fault).map(|()| Outcome::Failed).map_err(|what| of(&what)),
+    }
+}
+
+enum Outcome {
+    Succeeded,
+    Failed,
+    /// Threads take turns, so a run may have one call less than another.
+    NotReached,
+}
+
+/// The last line says which file, what the system said, and what has become of the output.
+fn check_message(case: &Case, err: &str, failed: &Path, fault: Fault) -> Result<(), String> {
+    const CONSEQUENCES: [&str; 3] = ["nothing was put in place", "is in place, but ", "the file was not written"];
+    let line = err.lines().last().unwrap_or_default();
+    let system = format!("(os error {})", fault.errno.raw_os_error());
+    if !line.contains(&system) {
+        return Err(format!("the message lacks {system:?}"));
+    }
+    let concerns_output =
+        line.contains("temporary files in .") || case.outputs.iter().any(|output| line.contains(output));
+    let name = failed.file_name().unwrap_or_default().to_string_lossy();
+    if !concerns_output && !line.contains(&*name) {
+        return Err("the message names no file".to_owned());
+    }
+    if concerns_output && !CONSEQUENCES.iter().any(|consequence| line.contains(consequence)) {
+        return Err("the message does not say what became of the output".to_owned());
+    }
+    Ok(())
+}
+
+/// Reports have times in them.
+fn is_new(output: &Path, found: &[u8], expected: &Files) -> bool {
+    match output.extension().is_some_and(|extension| extension == "json") {
+        true => serde_json::from_slice::<serde_json::Value>(found).is_ok() && found.ends_with(b"}\n"),
+        false => expected.content(output) == Some(found),
+    }
+}
+
+pub(crate) fn an_error_of_any_system_call_is_reported_and_changes_nothing() -> Result<(), Missing> {
+    require_interception()?;
+    let mut random = random("I/O errors");
+    let mut problems = Vec::new();
+    for case in CASES {
+        let scene = Scene::of(case);
+        let ran = run(case, &scene, None).unwrap();
+        let err = String::from_utf8_lossy(&ran.output.stderr);
+        assert!(ran.output.status.success(), "{}: {err}", case.name);
+        let expected = Files::of(scene.folder());
+        let (mut failed, mut succeeded, mut not_reached) = (0, 0, 0);
+        let possible = ran.injector.possible_faults();
+        for fault in if wants_all() { possible } else { drawn(&possible, FAULTS_PER_CASE, &mut random) } {
+            match check(case, fault, &expected) {
+                Ok(Outcome::Failed) => failed += 1,
+                Ok(Outcome::Succeeded) => succeeded += 1,
+                Ok(Outcome::NotReached) => not_reached += 1,
+                Err(problem) => problems.push(format!("{}: {problem}", case.name)),
+            }
+        }
+        assert!(not_reached <= failed + succeeded, "{}: {not_reached} faults were not reached", case.name);
+        if wants_all() {
+            report(&format!(
+                "{}: {failed} faults reported, {succeeded} survived, {not_reached} not reached",
+                case.name
+            ));
+        }
+    }
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! One system call of a swap fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::calls::{Call, Calls, Verdict, require_interception, spawn};
+use crate::clients::Missing;
+use crate::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers};
+use crate::gets::{Answer, Lane, Protocol};
+use crate::served::{Scene, Served, inode};
+use crate::values::Shape;
+use crate::{random, report, wants_all};
+
+const SHAPE: Shape = Shape { rows: 700, len_max_bytes: 60 };
+/// Faults that are drawn for each kind of memory.
+const FAULTS_PER_MEMORY: usize = 8;
+/// The start of the path of a file in memory.
+const SEALED: &str = "/memfd:";
+
+/// Has calls fail that concern one file: the one that is about to be served.
+#[derive(Default)]
+struct Aim {
+    db: PathBuf,
+    inode: u64,
+    injector: Injector,
+}
+
+impl Aim {
+    fn verdict(&mut self, call: &Call) -> Verdict {
+        let Some((kind, path)) = kind_of(call) else { return Verdict::Run };
+        let concerns = match path.starts_with("/proc") {
+            // By the descriptor that the path names.
+            true => is_inode(&path, self.inode),
+            false => path == self.db || is_sealed(&path) || self.is_descriptor_of_file(call, kind),
+        };
+        if !concerns || self.injector.counts.is_empty() {
+            return Verdict::Run;
+        }
+        self.injector.count(kind, &path).map_or(Verdict::Run, Verdict::Fail)
+    }
+
+    fn is_descriptor_of_file(&self, call: &Call, kind: usize) -> bool {
+        let arg = if KINDS[kind].name == "mmap" { 4 } else { 0 };
+        is_inode(&call.descriptor_link(arg), self.inode)
+    }
+}
+
+fn is_inode(path: &Path, number: u64) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.ino() == number)
+}
+
+fn is_sealed(path: &Path) -> bool {
+    path.to_string_lossy().starts_with(SEALED)
+}
+
+/// A server whose swaps can be made to fail.
+struct Story {
+    /// Before the folder that its log is in, for it is dropped first.
+    served: Served,
+    scene: Scene,
+    aim: Arc<Mutex<Aim>>,
+    /// The generation whose values are served.
+    content: u64,
+    next: u64,
+}
+
+impl Story {
+    fn begin(memory: &str) -> Story {
+        let scene = Scene::new();
+        SHAPE.bake(1, &scene.db());
+        let db = scene.path("").canonicalize().unwrap().join("storage.db");
+        let aim = Arc::new(Mutex::new(Aim { db, ..Aim::default() }));
+        let decide = {
+            let aim = Arc::clone(&aim);
+            move |call: &Call| aim.lock().unwrap_or_else(PoisonError::into_inner).verdict(call)
+        };
+        // It opens files when the test asks for it, and at no other time.
+        let command = scene.command(&["--no-watch", "--memory", memory]);
+        let started = |command| Ok(spawn(command, &Calls::Only(&numbers()), decide)?.0);
+        let served = scene.run_by(command, started);
+        Story { served, scene, aim, content: 1, next: 2 }
+    }
+
+    /// Puts the next file in place and asks for it while a call may fail. Returns what came of it, and what was counted.
+    fn swap(&mut self, fault: Option<Fault>) -> (String, Injector) {
+        let (content, file) = (self.next, self.scene.path("next.db"));
+        self.next += 1;
+        SHAPE.bake(content, &file);
+        {
+            let mut aim = self.aim.lock().unwrap();
+            (aim.inode, aim.injector) = (inode(&file), Injector::new(fault));
+        }
+        std::fs::rename(&file, self.scene.db()).unwrap();
+        let attempt = self.served.client().reload().unwrap();
+        let outcome = self.served.outcome_of(attempt);
+        if outcome.ends_with(" serves") {
+            self.content = content;
+        }
+        (outcome, std::mem::take(&mut self.aim.lock().unwrap().injector))
+    }
+
+    /// Every key has its value of the generation that is served.
+    fn check_values(&self) -> Result<(), String> {
+        let mut lane = Lane::new(Protocol::Native, self.served.connect());
+        let keys: Vec<u64> = (1..=SHAPE.rows + 1).collect();
+        lane.ask(&keys);
+        for (key, found) in keys.iter().zip(lane.answers(keys.len()).unwrap()) {
+            let expected = SHAPE.value(self.content, *key).map_or(Answer::Missing, Answer::Value);
+            if found != expected {
+                return Err(format!("key {key} of generation {}: {found:?}", self.content));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a fault must not do. Returns whether the swap failed, or nothing if no call did.
+    fn check(&mut self, fault: Fault) -> Result<Option<bool>, String> {
+        let (content, refused) = (self.content, self.served.number("refused_files"));
+        let (outcome, injector) = self.swap(Some(fault));
+        let of = |what: &str| format!("{what}: {}: {outcome}", fault.name());
+        let has_failed = self.content == content;
+        if !self.served.is_alive() {
+            return Err(of(&format!("the server has ended: {}", self.served.log())));
+        }
+        self.check_values().map_err(|what| of(&what))?;
+        if self.served.log().contains("panicked") {
+            return Err(of("a thread panicked"));
+        }
+        let number = self.served.number("refused_files");
+        if number != refused + u64::from(has_failed) {
+            return Err(of(&format!("{refused} files were refused before, and {number} after")));
+        }
+        let system = format!("(os error {})", fault.errno.raw_os_error());
+        if has_failed && !(outcome.contains("storage.db") && outcome.contains(&system)) {
+            return Err(of(&format!("the reason lacks the file's name or {system:?}")));
+        }
+        if has_failed && self.served.logged(&system) == 0 {
+            return Err(of("the reason is not logged"));
+        }
+        let (outcome_of_next, _) = self.swap(None);
+        if !outcome_of_next.ends_with(" serves") {
+            return Err(of(&format!("the next file is not served: {outcome_of_next}")));
+        }
+        self.check_values().map_err(|what| of(&format!("after the next file: {what}")))?;
+        Ok(injector.failed.is_some().then_some(has_failed))
+    }
+}
+
+pub(crate) fn a_swap_in_which_a_system_call_fails_keeps_the_old_file_and_the_next_one_is_served() -> Result<(), Missing>
+{
+    require_interception()?;
+    let mut random = random("swaps");
+    let mut problems = Vec::new();
+    for memory in ["map", "copy", "sealed"] {
+        let mut story = Story::begin(memory);
+        let (outcome, injector) = story.swap(None);
+        assert_eq!(outcome, "generation 2 serves");
+        let possible = injector.possible_faults();
+        assert!(possible.len() > 5, "{memory}: few calls concern the file: {possible:?}");
+        let (mut failed, mut survived, mut not_reached) = (0, 0, 0);
+        for fault in if wants_all() { possible } else { drawn(&possible, FAULTS_PER_MEMORY, &mut random) } {
+            match story.check(fault) {
+                Ok(Some(true)) => failed += 1,
+                Ok(Some(false)) => survived += 1,
+                Ok(None) => not_reached += 1,
+                Err(problem) => problems.push(format!("--memory {memory}: {problem}")),
+            }
+        }
+        assert!(not_reached <= failed + survived, "{memory}: {not_reached} faults were not reached");
+        if wants_all() {
+            report(&format!(
+                "--memory {memory}: {failed} swaps failed, {survived} survived, {not_reached} not reached"
+            ));
+        }
+    }
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    Ok(())
+}
