@@ -82,10 +82,11 @@ impl Mixed {
         });
     }
 
-    /// Ends it. Panics if any answer was wrong.
-    pub(crate) fn finish(self) {
+    /// Ends the clients, and returns how many errors they received. Panics if any answer was wrong.
+    pub(crate) fn finish(self) -> u64 {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("a client has found a wrong answer"));
+        self.shared.errors.load(Ordering::Relaxed)
     }
 }
 
