@@ -66,6 +66,7 @@ pub mod protocol;
 pub mod server;
 pub mod store;
 mod sync;
+mod user_namespace;
 
 pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};

@@ -214,7 +214,7 @@ fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
 #[test]
 fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() {
     if !getuid().is_root() {
-        return eprintln!("could not be tried: a file of another user takes root");
+        return common::skipped("a file of another user takes root");
     }
     let table = Table::of_rows(10);
     let lock = table.folder.path().join("s.sock.lock");
@@ -223,6 +223,111 @@ fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() {
     let message = complaint(kv_store(&table.db(), &table.socket()), 1);
     assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
     assert!(message.contains("remove it"), "{message}");
+}
+
+/// A kv_store of another user, whose socket is in a folder where everybody can write. Takes root.
+fn serve_as_other(table: &Table) -> Server {
+    let program = table.folder.path().join("kv_store");
+    fs::copy(env!("CARGO_BIN_EXE_kv_store"), &program).unwrap();
+    fs::set_permissions(table.folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    let mut command = Command::new(program);
+    command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).uid(OTHER).gid(OTHER);
+    Server::of(command, &table.socket())
+}
+
+#[test]
+fn programs_use_the_server_of_another_user_in_a_shared_folder_only_if_it_is_named() {
+    if !getuid().is_root() {
+        return common::skipped("a server of another user takes root");
+    }
+    let table = Table::of_rows(10);
+    let _server = serve_as_other(&table);
+    let zkv = |args: &[&str], user: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        command.args(args).arg("--socket").arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
+        user.map(|user| command.env("ZERO_KV_SERVER_USER", user));
+        command
+    };
+    let expected = "runs as user 4321, where root or this process's user 0 was expected";
+    for (args, status) in [
+        (&["get", "3"][..], 2),
+        (&["get", "3", "--direct"], 2),
+        (&["info"], 2),
+        (&["top", "--once"], 2),
+        (&["reload"], 2),
+        (&["health"], 1),
+    ] {
+        let message = complaint(zkv(args, None), status);
+        assert!(message.contains(expected) && message.contains("--server-user"), "{args:?}: {message}");
+        complaint(zkv(args, Some("4322")), status);
+        for mut accepted in [zkv(args, Some("4321")), zkv(&[args, &["--server-user", "4321"]].concat(), None)] {
+            let output = accepted.output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        }
+    }
+    for args in [&["--server-user", "4321", "verify", "x.db"][..], &["get", "3", "--db", "x", "--server-user", "4321"]]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        command.args(args);
+        assert!(complaint(command, 2).contains("--server-user"), "{args:?}");
+    }
+
+    let benchmarker = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_benchmarker"));
+        command.args(["--seconds", "0.1", "--warmup", "0", "--clients", "2"]).args(args);
+        command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
+        command
+    };
+    for args in [&[][..], &["--memory"], &["--protocol", "resp"]] {
+        let message = complaint(benchmarker(args), 1);
+        assert!(message.contains(expected) && message.contains("--server-user"), "{message}");
+    }
+    let output = benchmarker(&["--server-user", "4321", "--memory"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Runs a program in a user namespace of its own, in which no user has a number. `None` if the machine does not allow it.
+fn without_user_numbers(program: &str) -> Option<Command> {
+    let mut command = Command::new("unshare");
+    if !command.args(["--user", "true"]).output().is_ok_and(|output| output.status.success()) {
+        common::skipped("`unshare --user` is not there, or not allowed");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", program]);
+    Some(command)
+}
+
+#[test]
+fn a_number_that_different_users_share_makes_nobody_an_administrator() {
+    let table = Table::of_rows(10);
+    let Some(mut command) = without_user_numbers(env!("CARGO_BIN_EXE_kv_store")) else { return };
+    command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).args(["--mode", "0666"]);
+    let server = Server::of(command, &table.socket());
+    // The server sees this process's user, and its own, as the overflow user.
+    for arguments in [&["reload"][..], &["reload", "--rollback"]] {
+        let mut zkv = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        zkv.args(arguments).arg("--socket").arg(table.socket());
+        let message = complaint(zkv, 2);
+        assert!(message.contains("only root and the server's own user may ask"), "{message}");
+    }
+    asks(server.connect(), &table);
+}
+
+#[test]
+fn a_server_whose_user_has_no_number_here_is_rejected_unless_all_such_users_are_accepted() {
+    let table = Table::of_rows(10);
+    let Some(mut rejected) = without_user_numbers(env!("CARGO_BIN_EXE_zkv")) else { return };
+    let _server = table.serve();
+    rejected.args(["get", "3", "--socket"]).arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
+    let message = complaint(rejected, 2);
+    assert!(message.contains("has no number in this user namespace"), "{message}");
+
+    let overflow_uid = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap();
+    let mut accepted = without_user_numbers(env!("CARGO_BIN_EXE_zkv")).unwrap();
+    accepted.args(["get", "3", "--server-user", overflow_uid.trim(), "--socket"]).arg(table.socket());
+    let output = accepted.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(0), table.model[&3].clone()));
 }
 
 #[test]

@@ -40,7 +40,8 @@ pub(crate) struct Report {
     file_len_bytes: u64,
     /// The lengths of all values together.
     values_len_bytes: u64,
-    /// What tells this table from every other: files with the same digest hold the same bytes.
+    /// The table's XXH3-128 digest: files with different bytes have different ones. It detects accidents, and gives no
+    /// protection against somebody who wants two files with the same digest.
     digest: String,
     /// How long it took, in seconds.
     elapsed_s: f64,

@@ -29,7 +29,12 @@ const IDLE_MAX: usize = 64;
 /// connects anew. A call whose connection fails, because the server was restarted, is made `retries` times more, and
 /// the server is waited for up to `reconnect_timeout`. Times are in seconds. Ctrl-C is seen when the call ends.
 ///
-/// Raises `NotRunning`, `Refused`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all `Error`.
+/// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default that of the
+/// environment's `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can write to the
+/// socket's folder or one above it.
+///
+/// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all
+/// `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
     path: PathBuf,
@@ -43,6 +48,29 @@ struct Connections {
     process_id: u32,
     /// None when the client is closed.
     idle: Option<Vec<client::Client>>,
+}
+
+/// A user's name or number.
+#[derive(FromPyObject)]
+pub(crate) enum UserName {
+    Number(u32),
+    Name(String),
+}
+
+impl From<UserName> for String {
+    fn from(user: UserName) -> String {
+        match user {
+            UserName::Number(number) => number.to_string(),
+            UserName::Name(name) => name,
+        }
+    }
+}
+
+/// Checks the user that a server runs as, for a client that has connected by itself.
+#[pyfunction]
+pub(crate) fn check_server_user(path: PathBuf, uid: u32, server_user: Option<UserName>) -> PyResult<()> {
+    let server_user = server_user.map(String::from);
+    client::check_server_user(&path, uid, server_user.as_deref()).map_err(|error| of_client(&error))
 }
 
 /// Seconds, of which there may be fractions, but not of a day in the past.
@@ -96,7 +124,7 @@ impl Client {
 impl Client {
     #[new]
     #[pyo3(signature = (path = "/tmp/zero-kv.sock".into(), *, connect_timeout = 5.0, timeout = Some(30.0), retries = 1,
-                        reconnect_timeout = 2.0))]
+                        reconnect_timeout = 2.0, server_user = None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -104,12 +132,14 @@ impl Client {
         timeout: Option<f64>,
         retries: u32,
         reconnect_timeout: f64,
+        server_user: Option<UserName>,
     ) -> PyResult<Client> {
         let options = Options {
             connect_timeout: duration("connect_timeout", connect_timeout)?,
             call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,
             retries,
             reconnect_timeout: duration("reconnect_timeout", reconnect_timeout)?,
+            server_user: server_user.map(String::from),
             ..Options::default()
         };
         let connections = Mutex::new(Connections { process_id: process::id(), idle: Some(Vec::new()) });
@@ -225,6 +255,7 @@ impl Client {
         options.set_item("timeout", self.options.call_timeout.map(|timeout| timeout.as_secs_f64()))?;
         options.set_item("retries", self.options.retries)?;
         options.set_item("reconnect_timeout", self.options.reconnect_timeout.as_secs_f64())?;
+        options.set_item("server_user", self.options.server_user.as_deref())?;
         (reconnect, (&self.path, options)).into_pyobject(py)
     }
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use zero_kv::client::{self, Client, DirectOptions, Options};
 use zero_kv::store::OpenOptions;
 
-use crate::client::duration;
+use crate::client::{UserName, duration};
 use crate::errors::of_client;
 use crate::table::{Origin, Snapshot, Table, held};
 
@@ -73,9 +73,10 @@ impl Served {
     }
 
     /// What another process makes its own of.
-    pub(crate) fn arguments(&self) -> (&Path, &str, f64, Option<f64>) {
-        let Options { connect_timeout, call_timeout, .. } = &self.options.client;
-        (&self.path, &self.memory, connect_timeout.as_secs_f64(), call_timeout.map(|timeout| timeout.as_secs_f64()))
+    pub(crate) fn arguments(&self) -> (&Path, &str, f64, Option<f64>, Option<&str>) {
+        let Options { connect_timeout, call_timeout, server_user, .. } = &self.options.client;
+        let call_timeout_s = call_timeout.map(|timeout| timeout.as_secs_f64());
+        (&self.path, &self.memory, connect_timeout.as_secs_f64(), call_timeout_s, server_user.as_deref())
     }
 }
 
@@ -111,19 +112,22 @@ impl Direct {
 #[pymethods]
 impl Direct {
     #[new]
-    #[pyo3(signature = (path = "/tmp/zero-kv.sock".into(), *, memory = "map", connect_timeout = 5.0, timeout = Some(30.0)))]
+    #[pyo3(signature = (path = "/tmp/zero-kv.sock".into(), *, memory = "map", connect_timeout = 5.0, timeout = Some(30.0),
+                        server_user = None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         memory: &str,
         connect_timeout: f64,
         timeout: Option<f64>,
+        server_user: Option<UserName>,
     ) -> PyResult<PyClassInitializer<Direct>> {
         let options = DirectOptions {
             open: OpenOptions { memory: held(memory)?, ..OpenOptions::default() },
             client: Options {
                 connect_timeout: duration("connect_timeout", connect_timeout)?,
                 call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,
+                server_user: server_user.map(String::from),
                 ..Options::default()
             },
             ..DirectOptions::default()

@@ -18,6 +18,7 @@ import_exception!(zero_kv.errors, ProtocolError);
 import_exception!(zero_kv.errors, Refused);
 import_exception!(zero_kv.errors, ServerError);
 import_exception!(zero_kv.errors, TimedOut);
+import_exception!(zero_kv.errors, UntrustedServer);
 
 pub(crate) fn of_lookup(error: LookupError) -> PyErr {
     match error {
@@ -55,6 +56,7 @@ pub(crate) fn of_client(error: &ClientError) -> PyErr {
     match error {
         ClientError::NotRunning { .. } => NotRunning::new_err(message),
         ClientError::Refused { .. } => Refused::new_err(message),
+        ClientError::UntrustedServer { .. } => UntrustedServer::new_err(message),
         ClientError::TimedOut { .. } => TimedOut::new_err(message),
         ClientError::Closed { .. } => Closed::new_err(message),
         ClientError::Protocol { .. } => ProtocolError::new_err(message),

@@ -24,7 +24,7 @@ mod _native {
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
-    use super::client::{Client, ClientRowIterator, ClientRows};
+    use super::client::{Client, ClientRowIterator, ClientRows, check_server_user};
     #[pymodule_export]
     use super::direct::{Direct, forked};
     #[pymodule_export]

@@ -1,7 +1,6 @@
 //! A table as a mapping.
 //!
-//! In: a path, then keys. Out: values, copied or lent. That a file was changed in place
-//! while it was read is an exception, and never a wrong byte.
+//! In: a path, then keys. Out: values, copied or lent, or an exception if the file was found changed in place.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -75,8 +74,9 @@ pub(crate) struct Opened {
 
 /// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 ///
-/// Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A file that was changed in place
-/// or cut off is `Damaged`, and never a wrong byte; put new files in place by rename, as `bake` does.
+/// Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A lookup that finds the file
+/// changed in place or truncated raises `Damaged`. A change is not found if the writer restores the file's modification
+/// time between two lookups, unless `memory="copy"` or a lease prevents it. Put new files in place by rename, as `bake` does.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table(pub(crate) Origin);
 
@@ -277,7 +277,8 @@ impl Table {
         Ok(kind_name(self.snapshot(py)?.key_kind()))
     }
 
-    /// What tells this table from every other: files with the same digest hold the same bytes.
+    /// The table's XXH3-128 digest: files with different bytes have different ones. It detects accidents, and gives no
+    /// protection against somebody who wants two files with the same digest.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("{:032x}", self.snapshot(py)?.digest()))

@@ -65,9 +65,8 @@ impl AsyncClient {
     /// with the abstract name behind it.
     ///
     /// # Errors
-    /// [`ClientError::NotRunning`], [`ClientError::Refused`],
-    /// [`ClientError::TimedOut`], [`ClientError::Io`]; at once, if the server is not
-    /// there.
+    /// [`ClientError::NotRunning`], [`ClientError::Refused`], [`ClientError::UntrustedServer`],
+    /// [`ClientError::TimedOut`], [`ClientError::Io`]; at once if there is no server.
     ///
     /// # Panics
     /// Outside a runtime of tokio's with I/O and time enabled, as all of its calls.
@@ -393,7 +392,7 @@ impl Connection {
         let timeout = call.left().map_or(options.connect_timeout, |left| left.min(options.connect_timeout));
         let deadline = Deadline::after(Some(timeout));
         loop {
-            if let Some(socket) = connect_now(path)? {
+            if let Some(socket) = connect_now(path, options.server_user.as_deref())? {
                 let stream = UnixStream::from_std(socket.into());
                 let stream = stream.map_err(|error| ClientError::of_connect(path, error))?;
                 return Ok(Connection { stream, link: Link::new(options) });

@@ -59,9 +59,8 @@ impl Client {
     /// with the abstract name behind it.
     ///
     /// # Errors
-    /// [`ClientError::NotRunning`], [`ClientError::Refused`],
-    /// [`ClientError::TimedOut`], [`ClientError::Io`]; at once, if the server is not
-    /// there.
+    /// [`ClientError::NotRunning`], [`ClientError::Refused`], [`ClientError::UntrustedServer`],
+    /// [`ClientError::TimedOut`], [`ClientError::Io`]; at once if there is no server.
     ///
     /// # Example
     /// ```
@@ -85,9 +84,13 @@ impl Client {
         Ok(client)
     }
 
-    /// The socket.
+    /// Returns the socket's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The value of a key, or `None` if the key is not in the table.

@@ -28,7 +28,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(path: &Path, options: &Options, deadline: Deadline) -> Result<Self, ClientError> {
         let timeout = deadline.left().map_or(options.connect_timeout, |left| left.min(options.connect_timeout));
-        let socket = connect_within(path, timeout)?;
+        let socket = connect_within(path, timeout, options.server_user.as_deref())?;
         Ok(Connection { socket, link: Link::new(options), receive_timeout: None })
     }
 

@@ -37,6 +37,16 @@ pub enum ClientError {
         /// How it was refused.
         reason: Refusal,
     },
+    /// The server runs as a user that this client does not trust. Nothing was sent.
+    #[error("{}: {problem}", path.display())]
+    UntrustedServer {
+        /// The socket.
+        path: PathBuf,
+        /// The user that the server runs as.
+        uid: u32,
+        /// Which users were expected, why, and what to do.
+        problem: String,
+    },
     /// It took too long.
     #[error("{}: timed out after {after:.1?} {phase}", path.display())]
     TimedOut {

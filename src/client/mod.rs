@@ -4,14 +4,14 @@
 //! for `direct`, which has the server hand its own over.
 //! What bytes mean is the business of [`crate::protocol`].
 //!
-//! [`Client`] has the questions that a [`Store`](crate::Store) answers, by the
-//! same names, and waits for each answer. `question` has the bytes of each
-//! question and what its answer means, `page` checks the rows of one, `span` is
-//! what is left of a range that is asked for page by page, `info` is what a server
-//! says of itself. `batch` keeps many questions in flight, `link` is a connection
-//! without its socket, `retry` says whether a call is made again: none of them
-//! waits or sends, so that what does is little: `blocking` and, on tokio, `asynchronous`. Threads share a `pool` of them, and tasks
-//! an `async_pool`.
+//! [`Client`] has the same methods as a [`Store`](crate::Store), and waits for each response. Threads share connections
+//! in a `pool`, and tasks in an `async_pool`. The other modules:
+//!
+//! - `blocking` and, on tokio, `asynchronous` send and receive. They share everything that does neither: `batch` keeps
+//!   many requests in flight, `link` is a connection without its socket, `retry` decides whether a call is repeated.
+//! - `socket` connects, and `server_user` checks who runs the server, by `exposure` also whether somebody else could.
+//! - `question` encodes each request and decodes its response, `page` checks the rows of one, `span` is what is left of a
+//!   range that is read page by page, and `info` is what a server reports about itself.
 
 #[cfg(feature = "pool")]
 mod async_pool;
@@ -24,6 +24,7 @@ mod blocking;
 mod connection;
 mod direct;
 mod error;
+mod exposure;
 mod info;
 mod key;
 mod link;
@@ -33,6 +34,7 @@ mod pool;
 pub mod question;
 mod retry;
 mod rows;
+mod server_user;
 mod socket;
 mod span;
 
@@ -52,5 +54,6 @@ pub use page::Page;
 pub use pool::{Pool, Pooled};
 pub use question::{Question, Row};
 pub use rows::Rows;
+pub use server_user::check_server_user;
 
 pub use crate::protocol::reader::AnswerPart;

@@ -1,11 +1,11 @@
-//! How long a client waits, and how often it tries.
+//! Options of clients and pools.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
-/// How long a client waits, how often it tries, and what it takes.
+/// Time-outs, retries, limits, and the trusted user of a client.
 ///
 /// # Example
 /// ```no_run
@@ -33,6 +33,18 @@ pub struct Options {
     /// The longest value that is taken. A header that announces a longer one is
     /// refused before any memory is. 1 GiB unless told, which is also the most.
     pub value_len_max_bytes: usize,
+    /// A user, by name or number, that the server may run as. Root and this process's own effective user are always
+    /// accepted. `None` unless set: the environment's `ZERO_KV_SERVER_USER`.
+    ///
+    /// - With a name, a server of any other user is rejected wherever its socket is.
+    /// - Without one, a server of another user is accepted only where nobody but that user, root, and this process's user
+    ///   can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, anybody could have put a server
+    ///   in the right one's place. An abstract socket has no directory: the server of another user must be named.
+    /// - In a user namespace, users without a number share one (65534, or `kernel.overflowuid`), so it identifies nobody:
+    ///   to accept all of them, name that number.
+    ///
+    /// The check happens after connecting and before anything is sent.
+    pub server_user: Option<String>,
 }
 
 impl Default for Options {
@@ -43,6 +55,7 @@ impl Default for Options {
             retries: 1,
             reconnect_timeout: Duration::from_secs(2),
             value_len_max_bytes: VALUE_LEN_MAX_BYTES,
+            server_user: None,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A socket, connected.
+//! Connects sockets.
 //!
-//! In: a path and how long to wait. Out: a descriptor, or why there is none.
+//! In: a path, how long to wait, and which user the server may run as. Out: a descriptor, or why there is none.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -13,12 +13,17 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::error::{ClientError, Phase};
 use super::retry::Deadline;
+use super::server_user::check_peer;
 
 /// What the system takes for a time-out at most; nobody waits so long.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
-/// Connects, and waits for a server whose queue is full.
-pub(super) fn connect_within(path: &Path, timeout: Duration) -> Result<OwnedFd, ClientError> {
+/// Connects, waits for a server whose queue is full, and checks the server's user.
+pub(super) fn connect_within(
+    path: &Path,
+    timeout: Duration,
+    server_user: Option<&str>,
+) -> Result<OwnedFd, ClientError> {
     let failed = |error: Errno| ClientError::of_connect(path, error.into());
     let address = address(path).map_err(failed)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
@@ -27,7 +32,7 @@ pub(super) fn connect_within(path: &Path, timeout: Duration) -> Result<OwnedFd, 
         // A connect over a Unix socket waits as long as a send may.
         set_timeout(&socket, Timeout::Send, deadline.left()).map_err(failed)?;
         match connect(&socket, &address) {
-            Ok(()) => return Ok(socket),
+            Ok(()) => return check_peer(&socket, path, server_user).map(|()| socket),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 let after = deadline.started.elapsed();
@@ -38,15 +43,15 @@ pub(super) fn connect_within(path: &Path, timeout: Duration) -> Result<OwnedFd, 
     }
 }
 
-/// Connects at once; `None` if the server's queue is full.
+/// Connects at once, and checks the server's user; returns `None` if the server's queue is full.
 #[cfg(feature = "tokio")]
-pub(super) fn connect_now(path: &Path) -> Result<Option<OwnedFd>, ClientError> {
+pub(super) fn connect_now(path: &Path, server_user: Option<&str>) -> Result<Option<OwnedFd>, ClientError> {
     let failed = |error: Errno| ClientError::of_connect(path, error.into());
     let address = address(path).map_err(failed)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
     match connect(&socket, &address) {
-        Ok(()) => Ok(Some(socket)),
+        Ok(()) => check_peer(&socket, path, server_user).map(|()| Some(socket)),
         Err(Errno::AGAIN) => Ok(None),
         Err(error) => Err(failed(error)),
     }

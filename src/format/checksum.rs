@@ -1,4 +1,6 @@
 //! Checksums: XXH3-64 of each block, and of the list of them for a section.
+//!
+//! They detect accidents. XXH3 is not a cryptographic hash, so they give no protection against forged files.
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 use zerocopy::IntoBytes;

@@ -277,8 +277,8 @@ impl Layout {
         })
     }
 
-    /// The digest in a header that [`Layout::encode`] wrote or [`Layout::decode`]
-    /// accepted. Two files with the same digest hold the same bytes.
+    /// Returns the digest in the header that [`Layout::encode`] writes and [`Layout::decode`] accepts. It detects
+    /// accidents, not forgery.
     pub fn digest(&self) -> u128 {
         let header: Header = zerocopy::transmute!(self.encode());
         header.digest.get()

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::UnixStream;
 
+use crate::user_namespace::is_ambiguous;
+
 /// Who connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
@@ -41,11 +43,11 @@ impl Peer {
         matches!(self, Peer::Unix(_))
     }
 
-    /// Whether it may have another generation served: it is root, or the user that
-    /// the server runs as.
+    /// Returns whether it may change which generation is served: it is root or the user that the server runs as. A number
+    /// that different users share is neither.
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
-        matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid))
+        matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))
     }
 }
 

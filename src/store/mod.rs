@@ -293,8 +293,9 @@ impl Store {
         self.layout.file_len_bytes()
     }
 
-    /// A number that tells this table from every other: two files with the same
-    /// digest hold the same bytes.
+    /// Returns the XXH3-128 digest in the file's header. Files with different bytes have different digests, unless somebody
+    /// made them to collide: the digest detects accidents, and gives no protection against somebody who wants two files
+    /// with the same one.
     pub fn digest(&self) -> u128 {
         self.layout.digest()
     }

@@ -19,6 +19,8 @@ mod pools;
 mod restarts;
 #[cfg(feature = "cli")]
 mod server;
+#[cfg(all(feature = "cli", feature = "pool"))]
+mod server_user;
 
 use std::ops::Bound;
 

@@ -6,7 +6,7 @@
 mod frames;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -149,6 +149,11 @@ pub fn kv_store(db: &Path, socket: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
     command.arg("--db").arg(db).arg("--socket").arg(socket).env("RUST_LOG", "info");
     command
+}
+
+/// Reports why a test did not run. Not by a macro: the harness shows what macros print only if a test fails.
+pub fn skipped(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
 /// Waits until something holds, which must be within [`PATIENCE`].

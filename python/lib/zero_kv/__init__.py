@@ -25,6 +25,7 @@ from zero_kv.errors import (
     Refused,
     ServerError,
     TimedOut,
+    UntrustedServer,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "ServerError",
     "Table",
     "TimedOut",
+    "UntrustedServer",
     "bake",
     "open",
 ]
@@ -60,9 +62,15 @@ def _reopen(path: str, verify: _Literal["full", "touch"], memory: _Literal["map"
     return open(path, verify=verify, memory=memory)
 
 
-def _redirect(path: str, memory: _Literal["map", "copy"], connect_timeout: float, timeout: float | None) -> Direct:
-    """A Direct that comes from another process."""
-    return Direct(path, memory=memory, connect_timeout=connect_timeout, timeout=timeout)
+def _redirect(
+    path: str,
+    memory: _Literal["map", "copy"],
+    connect_timeout: float,
+    timeout: float | None,
+    server_user: str | None,
+) -> Direct:
+    """Returns the Direct that another process pickled."""
+    return Direct(path, memory=memory, connect_timeout=connect_timeout, timeout=timeout, server_user=server_user)
 
 
 def _reconnect(path: str, options: dict[str, _Any]) -> Client:

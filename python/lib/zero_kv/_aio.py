@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import socket
+import struct
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from zero_kv._native import Question, Wire
+from zero_kv._native import Question, Wire, check_server_user
 from zero_kv.errors import Closed, NotRunning, Refused, TimedOut
 
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
+# What SO_PEERCRED holds: the process, the user, and the group.
+_UCRED = struct.Struct("iII")
 
 
 class _Connection(asyncio.Protocol):
@@ -79,7 +83,7 @@ class AsyncClient:
     is cancelled takes nothing from the others. A connection that fails is made anew, and the questions that had no
     answer are put `retries` times more.
 
-    Connects with the first question; `async with` closes the connection at its end.
+    Connects with the first question; `async with` closes the connection at its end. `server_user` is that of `Client`.
 
     >>> async with AsyncClient("/tmp/zero-kv.sock") as client:  # doctest: +SKIP
     ...     value = await client.get(128512)
@@ -93,12 +97,14 @@ class AsyncClient:
         timeout: float | None = 30.0,
         retries: int = 1,
         reconnect_timeout: float = 2.0,
+        server_user: str | int | None = None,
     ) -> None:
         self._path = os.fspath(path)
         self._connect_timeout = connect_timeout
         self._timeout = timeout
         self._retries = retries
         self._reconnect_timeout = reconnect_timeout
+        self._server_user = server_user
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._is_closed = False
@@ -256,7 +262,7 @@ class AsyncClient:
         path = "\0" + self._path[1:] if self._path.startswith("@") else self._path
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_unix_connection(lambda: _Connection(self._path, loop), path)
+                transport, connection = await loop.create_unix_connection(lambda: _Connection(self._path, loop), path)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             message = f"{self._path}: cannot connect: {error.strerror}: is kv_store running, and on this socket?"
             raise NotRunning(message) from error
@@ -265,4 +271,18 @@ class AsyncClient:
             raise Refused(message) from error
         except TimeoutError as error:
             raise TimedOut(f"{self._path}: timed out after {self._connect_timeout} s connecting") from error
+        try:
+            check_server_user(self._path, _peer_uid(transport), self._server_user)
+        except BaseException:
+            transport.abort()
+            raise
         return connection
+
+
+def _peer_uid(transport: asyncio.Transport) -> int:
+    """Returns the user that the server runs as."""
+    # A socket of its own: those that event loops hand out do not all have getsockopt.
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    uid: int = _UCRED.unpack(credentials)[1]
+    return uid

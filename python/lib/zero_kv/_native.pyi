@@ -46,8 +46,9 @@ class ClientRows:
 class Table:
     """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 
-    Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A file that was changed in place
-    or cut off is `Damaged`, and never a wrong byte; put new files in place by rename, as `bake` does.
+    Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A lookup that finds the file
+    changed in place or truncated raises `Damaged`. A change is not found if the writer restores the file's modification
+    time between two lookups, unless `memory="copy"` or a lease prevents it. Put new files in place by rename, as `bake` does.
     """
 
     def __getitem__(self, key: Key, /) -> bytes:
@@ -127,7 +128,10 @@ class Table:
 
     @property
     def digest(self) -> str:
-        """What tells this table from every other: files with the same digest hold the same bytes."""
+        """The table's XXH3-128 digest: files with different bytes have different ones.
+
+        It detects accidents. It gives no protection against somebody who wants two files with the same digest.
+        """
 
     @property
     def file_len_bytes(self) -> int:
@@ -153,6 +157,7 @@ class Direct(Table):
         memory: Literal["map", "copy"] = "map",
         connect_timeout: float = 5.0,
         timeout: float | None = 30.0,
+        server_user: str | int | None = None,
     ) -> Self: ...
     @property
     def generation(self) -> int:
@@ -185,7 +190,12 @@ class Client:
     connects anew. A call whose connection fails, because the server was restarted, is made `retries` times more, and
     the server is waited for up to `reconnect_timeout`. Times are in seconds. Ctrl-C is seen when the call ends.
 
-    Raises `NotRunning`, `Refused`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all `Error`.
+    The server must run as root, as this process's user, or as `server_user` (a name or a number, by default that of the
+    environment's `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can write to
+    the socket's folder or one above it.
+
+    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are
+    all `Error`.
     """
 
     def __new__(
@@ -196,6 +206,7 @@ class Client:
         timeout: float | None = 30.0,
         retries: int = 1,
         reconnect_timeout: float = 2.0,
+        server_user: str | int | None = None,
     ) -> Self: ...
     @overload
     def get(self, key: Key, /) -> bytes | None: ...
@@ -330,3 +341,4 @@ def fill_arrow(
     source: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> tuple[Memory, Memory, Memory, int, bool]: ...
 def forked() -> None: ...
+def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...

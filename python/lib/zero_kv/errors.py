@@ -25,6 +25,10 @@ class Refused(Error, ConnectionError):
     """The server is there, and this client may not ask it."""
 
 
+class UntrustedServer(Error, ConnectionError):
+    """The server runs as a user that this client does not trust. Nothing was sent."""
+
+
 class DirectRefused(Refused):
     """The server does not hand its table over, or what it hands over cannot be looked up in."""
 

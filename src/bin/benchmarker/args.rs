@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// The server's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub(crate) socket: PathBuf,
+    /// User, by name or number, that the server may run as, besides root and you [env: ZERO_KV_SERVER_USER]
+    #[arg(long, value_name = "USER")]
+    pub(crate) server_user: Option<String>,
     /// The file that is served; keys are drawn from it
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) db: PathBuf,
@@ -162,6 +165,7 @@ impl Args {
         let keeps_intervals = self.report.is_some() || self.hdr.is_some();
         Plan {
             socket: self.socket.clone(),
+            server_user: self.server_user.clone(),
             protocol: self.protocol,
             clients: self.clients as usize,
             pipeline_requests: self.pipeline as usize,

@@ -1,15 +1,12 @@
 //! All clients together: connecting them, letting them run, and summing up.
 
-use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
-use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, lock};
+use crate::connect;
 use crate::keys::Table;
 use crate::live::LiveLine;
 use crate::plan::{Clock, Plan};
@@ -20,8 +17,6 @@ use crate::tally::{Interval, Tally};
 const TALLIES_PER_PROCESSOR: usize = 2;
 /// How long after the end a pipeline in flight may go on before its server counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
-/// How long a full queue of connections is retried.
-const CONNECT_RETRY_MAX: Duration = Duration::from_secs(5);
 const LIVE_LINE_EVERY: Duration = Duration::from_millis(200);
 
 /// How it went.
@@ -173,28 +168,15 @@ type Connected = (Vec<(usize, Client)>, Vec<(usize, String)>);
 async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
     let (mut clients, mut faults) = (Vec::new(), Vec::new());
     for number in 0..plan.clients {
-        match connect_one(&plan.socket).await {
+        match connect::connect(&plan.socket, plan.server_user.as_deref()).await {
             Ok(stream) => match Client::new(stream, plan, table, number) {
                 Ok(client) => clients.push((number, client)),
                 Err(error) => faults.push((number, format!("no timer: {error}"))),
             },
-            Err(error) if clients.is_empty() => bail!("{}: {error}: is kv_store running?", plan.socket.display()),
+            Err(error) if clients.is_empty() => return Err(error),
             // The others may be over a limit on connections or on open files.
             Err(error) => faults.push((number, format!("cannot connect: {error}"))),
         }
     }
     Ok((clients, faults))
-}
-
-async fn connect_one(socket: &Path) -> io::Result<UnixStream> {
-    let give_up = Instant::now() + CONNECT_RETRY_MAX;
-    loop {
-        match UnixStream::connect(socket).await {
-            // The queue of connections to accept is full: unlike TCP, it does not wait.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < give_up => {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            result => return result,
-        }
-    }
 }

@@ -12,6 +12,7 @@ mod canned;
 mod canned_server;
 mod ceiling;
 mod client;
+mod connect;
 mod frames;
 #[path = "../../generate.rs"]
 mod generate;
@@ -95,7 +96,7 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
     let page = args.report.as_deref().map(create).transpose()?;
     let hdr_log = args.hdr.as_deref().map(create).transpose()?;
     let server = match args.memory {
-        true => Some(ServerProcess::of_socket(&args.socket).await?),
+        true => Some(ServerProcess::of_socket(&args.socket, args.server_user.as_deref()).await?),
         false => None,
     };
     let plan = args.plan();

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use indicatif::{BinaryBytes, HumanCount};
-use tokio::net::UnixStream;
 
+use crate::connect::connect;
 use crate::json::Json;
 
 /// The fields of `/proc/PID/stat` that count page faults, from the one after the name on.
@@ -45,10 +45,8 @@ pub(crate) struct Memory {
 impl ServerProcess {
     /// # Errors
     /// If nobody answers on the socket, or if its process is not of this PID namespace.
-    pub(crate) async fn of_socket(socket: &Path) -> anyhow::Result<Self> {
-        let stream = UnixStream::connect(socket)
-            .await
-            .with_context(|| format!("{}: --memory: is kv_store running?", socket.display()))?;
+    pub(crate) async fn of_socket(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
+        let stream = connect(socket, server_user).await.context("--memory")?;
         let Some(pid) = stream.peer_cred()?.pid().filter(|pid| *pid > 0) else {
             bail!("--memory: the server's process is not known here: is it in another container?");
         };

@@ -12,6 +12,8 @@ use crate::wire::Protocol;
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) socket: PathBuf,
+    /// User that the server may run as, besides root and this process's own.
+    pub(crate) server_user: Option<String>,
     pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
     pub(crate) pipeline_requests: usize,

@@ -46,8 +46,27 @@ pub(crate) struct Args {
     /// Have the server hand over its file, and look up in that, in this process
     #[arg(long, global = true, help_heading = WHOM)]
     pub(crate) direct: bool,
+    /// User, by name or number, that the server may run as, besides root and you [env: ZERO_KV_SERVER_USER]
+    ///
+    /// Without it, a server of another user is accepted only where nobody else can write to its socket's folder or one
+    /// above it.
+    #[arg(long, global = true, help_heading = WHOM, value_name = "USER")]
+    pub(crate) server_user: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// A server's socket, and how to connect to it.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) socket: PathBuf,
+    pub(crate) options: Options,
+}
+
+impl Address {
+    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect_with(&self.socket, &self.options)
+    }
 }
 
 impl Args {
@@ -78,8 +97,14 @@ impl Args {
         self.connect()?.direct_with(&DirectOptions { client: self.client_options(), ..DirectOptions::default() })
     }
 
+    /// The server, for commands that have time-outs of their own.
+    pub(crate) fn address(&self) -> Address {
+        let options = Options { server_user: self.server_user.clone(), ..Options::default() };
+        Address { socket: self.socket(), options }
+    }
+
     fn client_options(&self) -> Options {
-        let mut options = Options { retries: 0, ..Options::default() };
+        let mut options = Options { retries: 0, server_user: self.server_user.clone(), ..Options::default() };
         if let Some(timeout) = self.timeout {
             (options.connect_timeout, options.call_timeout) = (timeout, Some(timeout));
         }
@@ -284,7 +309,8 @@ pub(crate) enum FileCommand {
     ///
     /// A line of text begins with `-` for a key that only A has, `+` for one that only B has, `~`
     /// for one with another value. The last line counts them. Files whose headers have the same
-    /// digest have the same rows; nothing more is read of them.
+    /// digest count as equal; nothing more is read of them. Somebody can make files to have the same digest: for files
+    /// that you do not trust, use cmp.
     ///
     /// Exit status: 0 if all rows are the same, 1 if not, 2 after an error.
     Diff(DiffArgs),

@@ -4,17 +4,16 @@
 //! is wrong.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::{anyhow, bail};
-use zero_kv::client::{Client, ClientError, Info};
+use zero_kv::client::{ClientError, Info};
 
-use crate::args::HealthArgs;
+use crate::args::{Address, HealthArgs};
 use crate::deadline::within;
 use crate::output::{complain, settle_stdout};
 
-pub(crate) fn health(socket: &Path, args: &HealthArgs) -> anyhow::Result<bool> {
-    let info = match look(socket, args) {
+pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool> {
+    let info = match look(server, args) {
         Ok(info) => info,
         Err(reason) => {
             complain(&reason);
@@ -32,9 +31,9 @@ pub(crate) fn health(socket: &Path, args: &HealthArgs) -> anyhow::Result<bool> {
 }
 
 /// What a server says of itself that serves.
-fn look(socket: &Path, args: &HealthArgs) -> anyhow::Result<Info> {
-    let (path, name) = (socket.to_path_buf(), socket.display());
-    let answer = within(args.timeout, move || -> Result<Info, ClientError> { Client::connect(path)?.info() });
+fn look(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
+    let (address, name) = (server.clone(), server.socket.display());
+    let answer = within(args.timeout, move || -> Result<Info, ClientError> { address.connect()?.info() });
     let info = answer.ok_or_else(|| anyhow!("{name}: no answer within {} s", args.timeout.as_secs_f64()))??;
     match info.get("state") {
         Some("serving") => match info.number::<u64>("blocks_damaged") {

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<bool> {
     refuse_others(args);
-    let socket = &args.socket();
+    let server = args.address();
     match (&args.command, &args.db) {
         (Command::Ask(question), Some(file)) => settle_rows(ask::ask(&mut &Store::open(file)?, question)),
         (Command::Ask(question), None) if args.direct => settle_rows(ask::ask(&mut args.connect_direct()?, question)),
@@ -80,9 +80,9 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         (Command::Server(command), _) => match command {
             ServerCommand::Info { json } => info::info(&mut args.connect()?, *json),
             ServerCommand::Ping => ping::ping(&mut args.connect()?),
-            ServerCommand::Health(args) => health::health(socket, args),
-            ServerCommand::Top(args) => top::top(socket, args),
-            ServerCommand::Reload(args) => reload::reload(socket, args),
+            ServerCommand::Health(args) => health::health(&server, args),
+            ServerCommand::Top(args) => top::top(server, args),
+            ServerCommand::Reload(args) => reload::reload(&server, args),
         },
         (Command::File(command), _) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),
@@ -100,12 +100,15 @@ fn refuse_others(args: &Args) {
     let socket = ("--socket", args.socket.is_some());
     let (db, direct) = (("--db", args.db.is_some()), ("--direct", args.direct));
     let timeout = ("--timeout", args.timeout.is_some());
+    let server_user = ("--server-user", args.server_user.is_some());
     let (others, why) = match args.command {
         Command::Ask(_) | Command::Bench(_) if db.1 => {
-            (&[socket, direct, timeout][..], "and --db cannot be used together: ask one of them")
+            (&[socket, direct, timeout, server_user][..], "and --db cannot be used together: ask one of them")
         }
         Command::Ask(_) | Command::Bench(_) => return,
-        Command::File(_) => (&[socket, db, direct, timeout][..], "is not for this: name files as arguments"),
+        Command::File(_) => {
+            (&[socket, db, direct, timeout, server_user][..], "is not for this: name files as arguments")
+        }
         Command::Server(ServerCommand::Top(_)) => {
             (&[db, direct, timeout][..], "is not for this: name a server with --socket")
         }
@@ -127,9 +130,10 @@ fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);
     let timeout = || Arg::new("timeout").long("timeout").value_parser(args::seconds).hide(true);
+    let server_user = || Arg::new("server_user").long("server-user").hide(true);
     Args::command().mut_subcommands(|command| match command.get_name() {
         name if FileCommand::has_subcommand(name) => {
-            command.args(["socket", "db"].map(hidden)).args([direct(), timeout()])
+            command.args(["socket", "db"].map(hidden)).args([direct(), timeout(), server_user()])
         }
         "top" => command.arg(hidden("db")).args([direct(), timeout()]),
         name if ServerCommand::has_subcommand(name) => command.arg(hidden("db")).arg(direct()),

@@ -19,10 +19,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::DirectOptions;
 use super::generation::{Generation, Watch};
-use crate::client::ClientError;
 use crate::client::error::Phase;
 use crate::client::retry::Deadline;
 use crate::client::socket::{connect_within, set_timeout};
+use crate::client::{ClientError, Options};
 use crate::direct::{Notice, State};
 use crate::protocol::answer::{Announced, Violation};
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
@@ -45,8 +45,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(path: &Path, options: &DirectOptions) -> Result<Connection, ClientError> {
-        let stream = UnixStream::from(connect_within(path, options.client.connect_timeout)?);
-        let call_timeout = options.client.call_timeout;
+        let Options { connect_timeout, call_timeout, server_user, .. } = &options.client;
+        let stream = UnixStream::from(connect_within(path, *connect_timeout, server_user.as_deref())?);
+        let call_timeout = *call_timeout;
         Ok(Connection { stream, call_timeout, deadline: Deadline::after(call_timeout), notice: None })
     }
 

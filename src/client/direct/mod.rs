@@ -80,10 +80,10 @@ impl Client {
     /// [`ClientError::Direct`] if the server does not hand it over or what it hands
     /// over cannot be looked up in, and those of [`Client::get`].
     pub fn direct(&self) -> Result<Direct, ClientError> {
-        self.direct_with(&DirectOptions::default())
+        self.direct_with(&DirectOptions { client: self.options().clone(), ..DirectOptions::default() })
     }
 
-    /// Like [`Client::direct`], with a say in how the file is held.
+    /// Returns the same with other options, [`DirectOptions::client`] included: this client's own do not apply.
     ///
     /// # Errors
     /// Those of [`Client::direct`].

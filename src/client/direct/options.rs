@@ -19,7 +19,7 @@ pub struct DirectOptions {
     /// [`ClientError::Direct`](crate::client::ClientError::Direct). See
     /// [`survive_bus_errors`](crate::store::survive_bus_errors).
     pub survive_bus_errors: bool,
-    /// Time-outs of what is asked of the server.
+    /// Time-outs of requests to the server, and the user that the server may run as.
     pub client: Options,
 }
 

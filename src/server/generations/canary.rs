@@ -1,7 +1,7 @@
 //! Keys that a new file is tried on before it is served.
 //!
 //! In: lines `key,digest`. Out: whether a table answers them so. The digest is
-//! the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent`.
+//! the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent`. It detects mistakes, not forged values.
 
 use std::fmt;
 use std::io;

@@ -12,6 +12,7 @@ use anyhow::anyhow;
 use zero_kv::client::{Client, ClientError};
 
 use super::sample::Sample;
+use crate::args::Address;
 use crate::deadline::within;
 
 /// Who has not answered for so long is said not to.
@@ -31,10 +32,11 @@ pub(super) struct Feed {
 impl Feed {
     /// The first sample, and those that follow it. Without a first there is
     /// nothing to wait for.
-    pub(super) fn start(socket: &Path, interval: Duration) -> anyhow::Result<(Sample, Feed)> {
-        let mut server = Server { socket: socket.to_path_buf(), client: None };
+    pub(super) fn start(address: Address, interval: Duration) -> anyhow::Result<(Sample, Feed)> {
+        let socket = address.socket.clone();
+        let mut server = Server { address, client: None };
         let first = within(ANSWER_MAX, move || server.sample().map(|sample| (sample, server)));
-        let (sample, mut server) = first.ok_or_else(|| anyhow!(silence(socket)))??;
+        let (sample, mut server) = first.ok_or_else(|| anyhow!(silence(&socket)))??;
         let (sender, asked) = mpsc::channel();
         thread::spawn(move || {
             let mut due = Instant::now();
@@ -47,7 +49,7 @@ impl Feed {
                 }
             }
         });
-        Ok((sample, Feed { socket: socket.to_path_buf(), asked, interval, heard_at: Instant::now() }))
+        Ok((sample, Feed { socket, asked, interval, heard_at: Instant::now() }))
     }
 
     /// What comes next within this time; also that nothing has come for long.
@@ -69,7 +71,7 @@ fn silence(socket: &Path) -> String {
 }
 
 struct Server {
-    socket: PathBuf,
+    address: Address,
     client: Option<Client>,
 }
 
@@ -80,7 +82,7 @@ impl Server {
             return Ok(sample);
         }
         self.client = None;
-        let mut client = Client::connect(&self.socket)?;
+        let mut client = self.address.connect()?;
         let sample = sample(&mut client)?;
         self.client = Some(client);
         Ok(sample)

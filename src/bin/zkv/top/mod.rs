@@ -12,22 +12,22 @@ mod terminal;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::anyhow;
 
-use crate::args::TopArgs;
+use crate::args::{Address, TopArgs};
 use crate::output::{complain, settle, unwritten};
 use feed::Feed;
 use sample::Sample;
 use view::View;
 
-pub(crate) fn top(socket: &Path, args: &TopArgs) -> anyhow::Result<bool> {
-    let (first, mut feed) = Feed::start(socket, args.interval)?;
+pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {
+    let socket = server.socket.clone();
+    let (first, mut feed) = Feed::start(server, args.interval)?;
     let count = if args.once { Some(1) } else { args.count.map(Into::into) };
     if count.is_none() && io::stdout().is_terminal() {
-        terminal::show(View::new(socket, args.interval, first), &mut feed)?;
+        terminal::show(View::new(&socket, args.interval, first), &mut feed)?;
         return Ok(true);
     }
     settle(write_lines(count, first, &mut feed), true, unwritten)

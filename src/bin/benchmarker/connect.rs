@@ -1,0 +1,31 @@
+//! Connects to the server under test.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::net::UnixStream;
+use zero_kv::client::check_server_user;
+
+/// How long a full queue of connections is retried.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Connects, and checks that the server runs as a user who is trusted.
+pub(crate) async fn connect(socket: &Path, server_user: Option<&str>) -> anyhow::Result<UnixStream> {
+    let give_up = Instant::now() + RETRY_MAX;
+    let stream = loop {
+        match UnixStream::connect(socket).await {
+            // The queue of connections to accept is full: unlike TCP, connect does not wait.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < give_up => {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            Err(error) => anyhow::bail!("{}: {error}: is kv_store running?", socket.display()),
+            Ok(stream) => break stream,
+        }
+    };
+    let peer = stream.peer_cred().with_context(|| format!("{}: the server's user", socket.display()))?;
+    check_server_user(socket, peer.uid(), server_user)?;
+    Ok(stream)
+}

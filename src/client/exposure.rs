@@ -1,0 +1,138 @@
+//! Checks whether other users could put another file at a path.
+//!
+//! In: a path. Out: a directory, among those that the kernel passes on the way to the file, that others can change.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// As many symbolic links does the kernel follow in one path.
+const LINKS_MAX: usize = 40;
+/// Write permission of the group and of others. An access control list cannot allow more than the group's bits do.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Returns the first directory on the way to `path` in which users other than the `trusted` ones can replace the next
+/// component. A sticky bit does not protect: there a name can be taken before its rightful owner comes.
+///
+/// Directories are checked in the order of the lookup, so whoever could change what is found further down has write
+/// permission in a directory that was checked before.
+pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
+    walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
+}
+
+/// Looks up the names in `rest`, the next of them last, from a directory on.
+fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            directory.pop();
+            continue;
+        }
+        if !is_protected(&fs::symlink_metadata(&directory)?, trusted) {
+            return Ok(Some(directory));
+        }
+        let next = directory.join(&name);
+        if !fs::symlink_metadata(&next)?.is_symlink() {
+            directory = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let target = fs::read_link(&next)?;
+        if target.is_absolute() {
+            directory = PathBuf::from("/");
+        }
+        rest.extend(names_reversed(&target));
+    }
+    Ok(None)
+}
+
+fn is_protected(directory: &Metadata, trusted: &[u32]) -> bool {
+    trusted.contains(&directory.uid()) && directory.mode() & WRITABLE_BY_OTHERS == 0
+}
+
+fn names_reversed(path: &Path) -> Vec<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// Folders `a/b` with a file `s` in `b`, and their owner.
+    fn scene() -> (tempfile::TempDir, u32) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        fs::write(folder.path().join("a/b/s"), "").unwrap();
+        for name in ["", "a", "a/b"] {
+            set_mode(&folder.path().join(name), 0o755);
+        }
+        let owner = fs::metadata(folder.path()).unwrap().uid();
+        (folder, owner)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// The directory that is found from the scene's folder on, relative to it.
+    fn found(folder: &tempfile::TempDir, path: &str, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
+        let found = walk(folder.path().to_path_buf(), names_reversed(Path::new(path)), trusted)?;
+        Ok(found.map(|directory| directory.strip_prefix(folder.path()).unwrap().to_path_buf()))
+    }
+
+    #[test]
+    fn every_directory_on_the_way_counts_by_its_owner_and_mode() {
+        let (folder, owner) = scene();
+        assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), None);
+        for exposed in ["", "a", "a/b"] {
+            for mode in [0o775, 0o757, 0o1777, 0o2775] {
+                set_mode(&folder.path().join(exposed), mode);
+                assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), Some(exposed.into()), "{mode:o}");
+            }
+            set_mode(&folder.path().join(exposed), 0o711);
+            assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), None, "{exposed}");
+        }
+        assert_eq!(found(&folder, "a/b/s", &[owner + 1]).unwrap(), Some("".into()), "another user owns it");
+    }
+
+    #[test]
+    fn a_link_in_an_exposed_directory_is_found_though_it_leads_to_a_protected_one() {
+        let (folder, owner) = scene();
+        fs::create_dir(folder.path().join("open")).unwrap();
+        symlink("../a/b", folder.path().join("open/link")).unwrap();
+        set_mode(&folder.path().join("open"), 0o755);
+        assert_eq!(found(&folder, "open/link/s", &[owner]).unwrap(), None);
+        assert_eq!(found(&folder, "open/link/../b/s", &[owner]).unwrap(), None);
+        set_mode(&folder.path().join("open"), 0o1777);
+        assert_eq!(found(&folder, "open/link/s", &[owner]).unwrap(), Some("open".into()));
+    }
+
+    #[test]
+    fn a_circle_of_links_and_a_missing_name_are_errors() {
+        let (folder, owner) = scene();
+        symlink("circle", folder.path().join("circle")).unwrap();
+        let error = found(&folder, "circle/s", &[owner]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        let error = found(&folder, "missing/s", &[owner]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn absolute_paths_are_walked_from_the_root() {
+        let owner = fs::metadata("/").unwrap().uid();
+        assert_eq!(exposed_directory(Path::new("/no/such/file"), &[owner + 1]).unwrap(), Some("/".into()));
+    }
+}

@@ -1,0 +1,116 @@
+//! Checks which user a server runs as, before anything is sent to it.
+//!
+//! In: a connected socket and its path. Out: an error if a user who is not trusted could have put this server there.
+//! The kernel reports the user of whoever called `listen` (`SO_PEERCRED`). The socket's owner would prove nothing: an
+//! impostor owns the socket that it created.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::{User, getegid, geteuid, getgid, getuid};
+
+use super::error::ClientError;
+use super::exposure::exposed_directory;
+use crate::user_namespace::is_ambiguous;
+
+/// Names the user that a server may run as where [`Options::server_user`](super::Options::server_user) does not.
+const VARIABLE: &str = "ZERO_KV_SERVER_USER";
+const REMEDY: &str =
+    "if that is the right user, name it: --server-user, ZERO_KV_SERVER_USER, or the option server_user";
+
+/// Checks the server behind a connected Unix socket.
+pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&str>) -> Result<(), ClientError> {
+    let peer = getsockopt(&socket, PeerCredentials).map_err(|error| ClientError::of_connect(path, error.into()))?;
+    check_server_user(path, peer.uid(), server_user)
+}
+
+/// Checks the user of a server's process, for clients that connect by themselves. Call it before sending anything.
+///
+/// `path` is the socket's, or `@` and an abstract name; `uid` is the peer's user as the kernel reports it
+/// (`SO_PEERCRED`). [`Options::server_user`](super::Options::server_user) has the rules.
+///
+/// # Errors
+/// [`ClientError::UntrustedServer`].
+pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Result<(), ClientError> {
+    let own_uid = geteuid().as_raw();
+    if (uid == 0 || uid == own_uid) && !is_ambiguous(uid) {
+        return Ok(());
+    }
+    let named = server_user.map(OsString::from).or_else(named_by_environment);
+    let problem = match named {
+        Some(named) => differs_from(&named.to_string_lossy(), uid, own_uid),
+        None => unexpected(path, uid, own_uid),
+    };
+    match problem {
+        None => Ok(()),
+        Some(problem) => Err(ClientError::UntrustedServer { path: path.to_path_buf(), uid, problem }),
+    }
+}
+
+/// Returns the user that the environment names. Not in a program that runs with more rights than the user who started
+/// it: that user chose the environment.
+fn named_by_environment() -> Option<OsString> {
+    let has_own_rights = getuid() == geteuid() && getgid() == getegid();
+    env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())
+}
+
+/// Returns why a server of this user is not the one that was named.
+fn differs_from(named: &str, uid: u32, own_uid: u32) -> Option<String> {
+    let expected = match named.parse() {
+        Ok(number) => number,
+        Err(_) => match User::from_name(named) {
+            Ok(Some(user)) => user.uid.as_raw(),
+            Ok(None) => {
+                return Some(format!(
+                    "the server runs as {}, and there is no user {named:?}: give a name that `getent passwd` lists, or a number",
+                    name_of(uid)
+                ));
+            }
+            Err(error) => return Some(format!("the user {named:?} cannot be looked up: {error}: give a number")),
+        },
+    };
+    (expected != uid).then(|| {
+        format!(
+            "the server runs as {}, where {named}, root, or this process's user {own_uid} was expected: somebody else \
+             may have put it there; {REMEDY}",
+            name_of(uid)
+        )
+    })
+}
+
+/// Returns why a server of a user that was not named cannot be trusted.
+fn unexpected(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
+    if is_ambiguous(uid) {
+        return Some(format!(
+            "the server's user has no number in this user namespace, and is reported as {uid} like all such users: \
+             share the server's user namespace, or accept every such user with --server-user {uid}, \
+             ZERO_KV_SERVER_USER, or the option server_user"
+        ));
+    }
+    let reason = if path.as_os_str().as_bytes().starts_with(b"@") {
+        "any user can serve under an abstract name".to_owned()
+    } else {
+        let trusted: Vec<u32> = [0, uid, own_uid].into_iter().filter(|trusted| !is_ambiguous(*trusted)).collect();
+        match exposed_directory(path, &trusted) {
+            Ok(None) => return None,
+            Ok(Some(directory)) => format!("other users can write to {}", directory.display()),
+            Err(error) => format!("the socket's directory cannot be checked ({error})"),
+        }
+    };
+    Some(format!(
+        "the server runs as {}, where root or this process's user {own_uid} was expected: {reason}, so somebody else \
+         may have put it there; {REMEDY}",
+        name_of(uid)
+    ))
+}
+
+fn name_of(uid: u32) -> String {
+    match User::from_uid(uid.into()) {
+        Ok(Some(user)) => format!("user {uid} ({})", user.name),
+        _ => format!("user {uid}"),
+    }
+}
