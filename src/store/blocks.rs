@@ -5,12 +5,12 @@
 //! is found to have changed, no byte of it is believed until it has been looked
 //! at again, in the next epoch, where nothing is remembered.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
+use crate::sync::{AtomicU8, Ordering};
 
 /// No block has been looked at in the epoch with this number.
 const NEVER: u8 = 0;
@@ -126,6 +126,21 @@ impl Blocks {
             *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = Damaged::default();
         }
         is_news
+    }
+
+    /// Whether a batch that was looked up in an epoch is as it was baked: `is_unchanged` says that the file looks as it
+    /// did when it was last trusted. Otherwise ends the epoch.
+    ///
+    /// Called after the bytes are copied. `is_unchanged` is called before the epoch is compared, because the file has
+    /// another look in a later epoch.
+    #[inline(always)]
+    pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
+        // In an epoch of distrust every answer was an error.
+        if (epoch.is_distrust() || is_unchanged()) && self.epoch() == epoch {
+            return true;
+        }
+        self.distrust(epoch);
+        false
     }
 
     /// Begins a new epoch after one of distrust. Tells whether there was one left.

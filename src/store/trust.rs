@@ -76,16 +76,7 @@ impl Store {
     /// ```
     #[inline]
     pub fn is_unchanged_since(&self, epoch: Epoch) -> bool {
-        if !self.map.is_file() {
-            return true;
-        }
-        // Without any belief in the file, every answer was an error. The epoch is looked at last: in a later one, what
-        // the file has to look like is another.
-        if (epoch.is_distrust() || self.map.is_unchanged()) && self.epoch() == epoch {
-            return true;
-        }
-        self.blocks.distrust(epoch);
-        false
+        !self.map.is_file() || self.blocks.accept(epoch, || self.map.is_unchanged())
     }
 
     /// Takes a lease on the file, if there is none and the system gives one: see
