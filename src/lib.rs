@@ -61,6 +61,7 @@ pub mod bake;
 pub mod client;
 mod direct;
 pub mod format;
+mod machine_memory;
 pub mod protocol;
 #[cfg(feature = "server")]
 pub mod server;

@@ -1,6 +1,5 @@
 //! What a bake may use of the machine, and how it is divided.
 
-use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::place::folder_of;
 use super::{BakeError, Options};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
+use crate::machine_memory;
 
 /// A bake with less would spend its time on its smallest buffers. Under cargo-fuzz it is as little as makes small inputs spill.
 pub const MEMORY_MIN_BYTES: u64 = if cfg!(fuzzing) { 32 << 10 } else { 16 << 20 };
@@ -27,7 +27,7 @@ impl Budget {
     /// What the options say, and the machine where they are silent. Temporary files are put beside the output by default:
     /// there is room for a table, and `/tmp` is often memory.
     pub(super) fn of(options: &Options, output: &Path) -> Result<Budget, BakeError> {
-        let memory_bytes = options.memory_bytes.unwrap_or_else(|| machine_memory_bytes() / MEMORY_SHARE);
+        let memory_bytes = options.memory_bytes.unwrap_or_else(|| machine_memory::total_bytes() / MEMORY_SHARE);
         if memory_bytes < MEMORY_MIN_BYTES {
             return Err(BakeError::Memory { given_bytes: memory_bytes });
         }
@@ -91,22 +91,3 @@ impl Budget {
 
 /// Runs are read in pieces of at least this: long enough for a disk that seeks.
 const MERGE_BUFFER_MIN_BYTES: u64 = 256 << 10;
-
-/// The memory of the machine, or of the control group if that is less.
-fn machine_memory_bytes() -> u64 {
-    let machine = rustix::system::sysinfo();
-    let machine_bytes = machine.totalram as u64 * u64::from(machine.mem_unit);
-    control_group_limits_bytes().fold(machine_bytes, u64::min)
-}
-
-/// The limits of the control groups (version 2) that the process is in, from its own up.
-fn control_group_limits_bytes() -> impl Iterator<Item = u64> {
-    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = group.lines().find_map(|line| line.strip_prefix("0::/")).map(str::to_owned);
-    let folders: Vec<PathBuf> = path
-        .iter()
-        .flat_map(|path| Path::new(path).ancestors())
-        .map(|path| Path::new("/sys/fs/cgroup").join(path))
-        .collect();
-    folders.into_iter().filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok())
-}

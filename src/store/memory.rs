@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::StoreError;
 use super::map::Map;
+use crate::machine_memory::{self, Available};
 
 /// Where the bytes lie that lookups read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,7 +140,7 @@ pub(super) fn hold(
         Memory::Map => Map::of(file).map_err(io)?,
         memory => {
             let len_bytes = file.metadata().map_err(io)?.len();
-            check_available(len_bytes, available_bytes()).map_err(refuse)?;
+            check_available(len_bytes, machine_memory::available()).map_err(refuse)?;
             let copied = if memory == Memory::Sealed { Map::sealed_copy_of(file) } else { Map::copy_of(file) };
             copied.map_err(|error| {
                 refuse(format!("copying {len_bytes} bytes into memory: {error}: free some, or serve the file itself"))
@@ -169,22 +170,16 @@ pub(super) fn hold(
     Ok(map)
 }
 
-/// A system that lacks the memory would end some process, rather than refuse.
-fn check_available(len_bytes: u64, available_bytes: Option<u64>) -> Result<(), String> {
-    match available_bytes {
-        Some(available) if available < len_bytes => Err(format!(
-            "a copy takes {len_bytes} bytes of memory, and {available} are available: free some, or serve the file \
-             itself"
+/// Rejects a copy that does not fit: the system would end some process rather than fail the allocation.
+fn check_available(len_bytes: u64, available: Option<Available>) -> Result<(), String> {
+    match available {
+        Some(Available { bytes, source }) if bytes < len_bytes => Err(format!(
+            "a copy takes {len_bytes} bytes of memory, and {bytes} are available, by {}: free some, raise that limit, \
+             or serve the file itself",
+            source.display()
         )),
         _ => Ok(()),
     }
-}
-
-/// The memory that the system can give, as far as it tells.
-fn available_bytes() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 fn limits() -> String {
@@ -206,17 +201,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_the_system_has_no_memory_for_is_refused_before_it_is_made() {
-        assert!(check_available(1 << 30, Some(1 << 30)).is_ok());
+    fn a_copy_that_does_not_fit_is_refused_before_it_is_made() {
+        let available = |bytes| Some(Available { bytes, source: "/sys/fs/cgroup/memory.max".into() });
+        assert!(check_available(1 << 30, available(1 << 30)).is_ok());
         assert!(check_available(1 << 30, None).is_ok());
-        let problem = check_available(1 << 30, Some((1 << 30) - 1)).unwrap_err();
-        assert!(problem.contains("1073741824 bytes") && problem.contains("1073741823 are available"), "{problem}");
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn the_system_tells_what_memory_it_can_give() {
-        assert!(available_bytes().unwrap() > 0);
+        let problem = check_available(1 << 30, available((1 << 30) - 1)).unwrap_err();
+        let expected = "a copy takes 1073741824 bytes of memory, and 1073741823 are available, by \
+                        /sys/fs/cgroup/memory.max: free some";
+        assert!(problem.starts_with(expected), "{problem}");
     }
 
     #[test]

@@ -1,0 +1,173 @@
+//! Memory that this process may use: the machine's, and what its control groups allow.
+//!
+//! In: files of `/proc`, and of the memory controller of control groups, version 1 or 2. Out: the
+//! total, and what is available now. A process is bound by the limits of its own group and of all
+//! groups that enclose it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Memory that can be allocated now, and what bounds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Available {
+    pub(crate) bytes: u64,
+    /// The file that the number comes from.
+    pub(crate) source: PathBuf,
+}
+
+/// Returns the memory of the machine, or the smallest limit of the control groups if that is less.
+#[cfg(any(feature = "bake", feature = "server"))]
+pub(crate) fn total_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    let machine_bytes = machine.totalram as u64 * u64::from(machine.mem_unit);
+    let limits = control_groups(Path::new("/")).into_iter().filter_map(|group| group.limit_bytes());
+    limits.fold(machine_bytes, u64::min)
+}
+
+/// Returns the memory that can be allocated before the system or a control group runs out of it.
+/// `None` if the system does not report it.
+pub(crate) fn available() -> Option<Available> {
+    available_below(Path::new("/"))
+}
+
+fn available_below(root: &Path) -> Option<Available> {
+    let groups = control_groups(root).into_iter().filter_map(|group| group.available());
+    available_of_machine(root).into_iter().chain(groups).min_by_key(|available| available.bytes)
+}
+
+fn available_of_machine(root: &Path) -> Option<Available> {
+    let source = root.join("proc/meminfo");
+    let text = fs::read_to_string(&source).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(Available { bytes: kib << 10, source })
+}
+
+/// Names of the memory controller's files in a group's folder.
+struct Files {
+    /// Limits; the kernel reclaims or kills above each.
+    limits: &'static [&'static str],
+    usage: &'static str,
+    /// Lines of `memory.stat` that count page cache, which the kernel reclaims.
+    page_cache: [&'static str; 2],
+}
+
+const VERSION_1: Files = Files {
+    limits: &["memory.limit_in_bytes"],
+    usage: "memory.usage_in_bytes",
+    page_cache: ["total_active_file ", "total_inactive_file "],
+};
+const VERSION_2: Files = Files {
+    limits: &["memory.max", "memory.high"],
+    usage: "memory.current",
+    page_cache: ["active_file ", "inactive_file "],
+};
+
+/// A control group with the memory controller that the process is in.
+struct ControlGroup {
+    folder: PathBuf,
+    files: &'static Files,
+}
+
+impl ControlGroup {
+    /// Returns the smallest limit and the file that states it. `None` if there is no limit.
+    fn limit(&self) -> Option<(u64, PathBuf)> {
+        let limit = |name: &&str| {
+            let file = self.folder.join(name);
+            // "max" is no number.
+            Some((number(&file)?, file))
+        };
+        self.files.limits.iter().filter_map(limit).min()
+    }
+
+    #[cfg(any(feature = "bake", feature = "server"))]
+    fn limit_bytes(&self) -> Option<u64> {
+        self.limit().map(|(bytes, _)| bytes)
+    }
+
+    /// Returns what is left of the limit once the kernel has reclaimed the group's page cache.
+    fn available(&self) -> Option<Available> {
+        let (limit_bytes, source) = self.limit()?;
+        let used_bytes = number(&self.folder.join(self.files.usage))?;
+        let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
+        let count = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        let page_cache_bytes: u64 = self.files.page_cache.iter().filter_map(|name| count(name)).sum();
+        let bytes = limit_bytes.saturating_sub(used_bytes.saturating_sub(page_cache_bytes));
+        Some(Available { bytes, source })
+    }
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Returns the groups whose memory limits bind this process, from its own outward.
+fn control_groups(root: &Path) -> Vec<ControlGroup> {
+    let read = |name: &str| fs::read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
+    let (memberships, mounts) = (read("cgroup"), read("mountinfo"));
+    let folders = mounts.lines().filter_map(Mount::parse).flat_map(|mount| {
+        let files = mount.files;
+        let folders = membership(&memberships, files).map(|path| mount.folders(root, path)).unwrap_or_default();
+        folders.into_iter().map(move |folder| ControlGroup { folder, files })
+    });
+    folders.collect()
+}
+
+/// Returns the path of the process's group within the hierarchy that has the memory controller, or
+/// within the unified one. A line of `/proc/self/cgroup` is `number:controllers:path`.
+fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
+    memberships.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_version_2 = hierarchy == "0" && controllers.is_empty();
+        let is_wanted = match std::ptr::eq(files, &VERSION_2) {
+            true => is_version_2,
+            false => controllers.split(',').any(|controller| controller == "memory"),
+        };
+        is_wanted.then_some(path)
+    })
+}
+
+/// A mounted hierarchy of control groups.
+struct Mount {
+    /// The group that the mount point shows.
+    group: String,
+    point: String,
+    files: &'static Files,
+}
+
+impl Mount {
+    /// Parses a line of `/proc/self/mountinfo`. `None` if it is no hierarchy with a memory controller.
+    fn parse(line: &str) -> Option<Mount> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (group, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let mut fields = file_system.split(' ');
+        let files = match (fields.next()?, fields.nth(1)?) {
+            ("cgroup2", _) => &VERSION_2,
+            ("cgroup", options) if options.split(',').any(|option| option == "memory") => &VERSION_1,
+            _ => return None,
+        };
+        Some(Mount { group, point, files })
+    }
+
+    /// Returns the folders of a group and of those that enclose it, as far as they are mounted.
+    fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
+        let point = root.join(self.point.trim_start_matches('/'));
+        // A group outside of the mounted part, or of the namespace (`/..`), has no folder here; those
+        // that enclose what is mounted bind the process all the same.
+        let below = Path::new(group).strip_prefix(&self.group).unwrap_or(Path::new(""));
+        let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        let below = if is_inside { below } else { Path::new("") };
+        below.ancestors().map(|below| point.join(below)).collect()
+    }
+}
+
+/// Replaces the octal escapes that the kernel writes for blanks and backslashes.
+fn unescaped(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+#[cfg(test)]
+#[path = "machine_memory_tests.rs"]
+mod tests;
