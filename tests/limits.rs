@@ -77,9 +77,9 @@ fn a_client_that_takes_no_answers_is_cut_off_and_others_are_not() {
     native.write_all(&gets(0..300)).unwrap();
     redis.write_all("GET 5\r\n".repeat(300).as_bytes()).unwrap();
     for _ in 0..2 {
-        let line = server.wait_for_log("cut off: stalled: took none of");
+        let line = server.wait_for_log("disconnected: stalled: took none of");
         let peer = format!("pid {} uid {}", std::process::id(), rustix::process::getuid().as_raw());
-        assert!(line.contains(&peer) && line.contains("bytes of answers for 1 s"), "{line}");
+        assert!(line.contains(&peer) && line.contains("pending bytes of responses for 1 s"), "{line}");
     }
     // What came is right as far as it came.
     let expected = answers_to_gets(&table.model, 0..300);
@@ -107,8 +107,8 @@ fn a_request_that_does_not_come_whole_ends_its_connection() {
             _ => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
         };
         stream.write_all(&[&whole, part].concat()).unwrap();
-        let line = server.wait_for_log("cut off: stalled:");
-        assert!(line.contains(&format!(" {len_bytes} bytes of a request came, and no more for 1 s")), "{line}");
+        let line = server.wait_for_log("disconnected: stalled:");
+        assert!(line.contains(&format!(" {len_bytes} bytes of a request arrived, and no more for 1 s")), "{line}");
         expect_end(&mut stream, &reply);
     }
     assert_eq!(info(&mut other, "connections_cut_stalled"), "3");
@@ -139,6 +139,35 @@ fn a_client_that_takes_its_answers_slowly_is_not_cut_off() {
         sleep(Duration::from_millis(250));
     }
     assert_eq!(info(&mut stream, "connections_cut_stalled"), "0");
+    assert_eq!(info(&mut stream, "connections_cut_slow"), "0");
+}
+
+#[test]
+fn a_client_that_takes_its_responses_below_the_minimum_rate_is_disconnected() {
+    let table = long_table();
+    // A rate that no client reaches which pauses between reads, over two stall time-outs.
+    let mut server = serve(&table, &["--stall-timeout", "3", "--min-drain-rate", "100MiB"]);
+    let mut other = server.connect();
+    let mut slow = server.connect();
+    let requests = gets((0..1024).map(|key| key % 300));
+    slow.write_all(&requests).unwrap();
+    let expected = answers_to_gets(&table.model, (0..1024).map(|key| key % 300));
+    let (mut came, mut part) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        match slow.read(&mut part) {
+            Ok(0) => break,
+            Ok(len_bytes) => came.extend_from_slice(&part[..len_bytes]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error}"),
+        }
+        sleep(Duration::from_millis(40));
+    }
+    assert!(came.len() < expected.len() && expected.starts_with(&came), "{} of {}", came.len(), expected.len());
+    let line = server.wait_for_log("disconnected: slow: took ");
+    assert!(line.contains("bytes of pending responses in 6 s, where 629145600 are the minimum (--min-drain-rate)"));
+    ask(&mut other, &table, 7);
+    assert_eq!(info(&mut other, "connections_cut_slow"), "1");
+    assert_eq!(info(&mut other, "connections_cut_stalled"), "0");
 }
 
 #[test]
@@ -150,7 +179,7 @@ fn a_client_that_asks_for_nothing_is_cut_off_if_that_is_wanted() {
     let mut quiet = server.connect();
     ask(&mut quiet, &table, 3);
     for _ in 0..2 {
-        let line = server.wait_for_log("cut off: idle: asked for nothing for 1 s");
+        let line = server.wait_for_log("disconnected: idle: sent no request for 1 s");
         assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
     }
     expect_end(&mut silent, b"");
@@ -182,8 +211,8 @@ fn many_that_are_cut_off_together_make_few_lines_and_are_all_counted() {
     server.signal(Signal::CONT);
     let (mut told, mut lines) = (0, 0);
     while told < CLIENTS {
-        let line = server.wait_for_log("cut off: ");
-        let behind = line.split("cut off: ").nth(1).unwrap();
+        let line = server.wait_for_log("disconnected: ");
+        let behind = line.split("disconnected: ").nth(1).unwrap();
         told += behind.split(' ').next().unwrap().parse::<usize>().unwrap_or(1);
         lines += 1;
     }
@@ -265,7 +294,7 @@ fn a_client_that_stalls_keeps_an_old_file_no_longer_than_its_time_out() {
     bake(&Model::from([(7, b"newer".to_vec())]), &beside);
     fs::rename(beside, table.db()).unwrap();
     eventually("the new file is served", || info(&mut other, "generation") == "2");
-    server.wait_for_log("cut off: stalled: took none of");
+    server.wait_for_log("disconnected: stalled: took none of");
     let maps = format!("/proc/{}/maps", server.child.id());
     eventually("the old file is gone", || !fs::read_to_string(&maps).unwrap().contains("storage.db (deleted)"));
 }
@@ -287,6 +316,73 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
     assert_eq!(rest(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
     let line = server.wait_for_log("cut off: a command was not whole within the buffer of 262144 bytes (--buffer)");
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
+}
+
+/// A command of 4 MiB, of which the last argument is missing.
+fn unfinished_command() -> Vec<u8> {
+    const ARGS: usize = 60_000;
+    let arg = format!("$60\r\n{}\r\n", "k".repeat(60));
+    let mut command = format!("*{}\r\n$4\r\nMGET\r\n", ARGS + 2).into_bytes();
+    command.extend(arg.repeat(ARGS).as_bytes());
+    command
+}
+
+#[test]
+fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() {
+    const CLIENTS: usize = 60;
+    const MAX_BYTES: u64 = 24 << 20;
+    let table = Table::of_rows(10);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--workers", "2", "--client-memory-max", "24MiB"]);
+    let mut server = Server::of(command, &table.socket());
+    assert_eq!(setting(&server, "maxmemory-clients"), MAX_BYTES.to_string());
+    let mut others = [server.connect(), server.connect()];
+    let held_bytes = |other: &mut UnixStream| info(other, "client_memory_bytes").parse::<u64>().unwrap();
+    let unfinished = unfinished_command();
+    // All grow at the same time; one that is disconnected fails to write.
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| (server.connect(), true)).collect();
+    let mut most_bytes = 0;
+    for part in unfinished.chunks(256 << 10) {
+        for (stream, is_connected) in clients.iter_mut().filter(|(_, is_connected)| *is_connected) {
+            *is_connected = stream.write_all(part).is_ok();
+        }
+        for other in &mut others {
+            ask(other, &table, 7);
+            most_bytes = most_bytes.max(held_bytes(other));
+        }
+        eventually("the limit is kept", || held_bytes(&mut others[0]) <= MAX_BYTES);
+    }
+    assert!(most_bytes > MAX_BYTES / 4, "the clients were to hold more than {most_bytes} bytes");
+    let line = server.wait_for_log("(--client-memory-max)");
+    assert!(line.contains("connections that held the most memory"), "{line}");
+    let disconnected: usize = info(&mut others[1], "connections_cut_memory").parse().unwrap();
+    // Those that are left hold a command each.
+    assert!((CLIENTS - MAX_BYTES as usize / unfinished.len()..CLIENTS).contains(&disconnected), "{disconnected}");
+    let mut told = 0;
+    for (stream, _) in &mut clients {
+        stream.shutdown(std::net::Shutdown::Write).unwrap_or_default();
+        let reply = String::from_utf8(rest(stream)).unwrap();
+        let expected = format!("-ERR all connections together hold more than {MAX_BYTES} bytes (--client-memory-max)");
+        assert!(reply.is_empty() || reply.starts_with(&expected), "{reply}");
+        told += usize::from(!reply.is_empty());
+    }
+    assert_eq!(told, disconnected);
+    drop(clients);
+    eventually("memory is released", || held_bytes(&mut others[0]) < 256 << 10);
+    for other in &mut others {
+        ask(other, &table, 8);
+    }
+}
+
+#[test]
+fn a_limit_on_client_memory_that_holds_no_command_is_refused_at_the_start() {
+    let table = Table::of_rows(10);
+    let output = kv_store(&table.db(), &table.socket()).args(["--client-memory-max", "15MiB"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    let expected =
+        "a maximum of 15728640 bytes of client memory, where at least 16777216 were expected, 4 times --buffer";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

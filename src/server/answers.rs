@@ -222,6 +222,16 @@ impl Unsent {
         self.total_len_bytes - self.sent_bytes
     }
 
+    /// Whether some of what is left is sent from the generation that it was looked up in.
+    pub(super) fn needs_generation(&self) -> bool {
+        !self.is_empty() && (!self.pieces.is_empty() || self.hands_over)
+    }
+
+    /// Returns the memory that this has allocated.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        size_of::<Unsent>() + self.copied.capacity() + self.pieces.capacity() * size_of::<Piece>()
+    }
+
     /// Forgets what was sent. Some memory is kept: a client that often reads late
     /// costs no allocation each time.
     pub(super) fn clear(&mut self) {

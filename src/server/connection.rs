@@ -17,6 +17,7 @@ use tokio::io::ReadBuf;
 use tokio::task::yield_now;
 use tracing::{debug, error};
 
+use super::activity::{Activity, Waits};
 use super::answers::{Answers, Unsent};
 use super::generations::Pinned;
 use super::native;
@@ -26,7 +27,6 @@ use super::peer::Peer;
 use super::redis;
 use super::shared::{Client, Shared};
 use super::stream::{Stream, is_too_many, poll_send};
-use super::timeouts::{Pulse, Waits};
 use crate::direct::Waiter;
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
@@ -128,8 +128,10 @@ pub(super) struct Connection<S> {
     unsent: Option<Box<Unsent>>,
     /// Whether the worker counts this connection among those that owe.
     owes: bool,
-    /// What it is cut off by.
-    pulse: Arc<Pulse>,
+    /// What others see of it.
+    activity: Arc<Activity>,
+    /// The memory that it has reported to hold.
+    reported_bytes: u64,
 }
 
 /// What ended in a turn.
@@ -147,7 +149,7 @@ struct Turn {
 
 impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, peer: Peer, shared: Arc<Shared>) -> Self {
-        let pulse = shared.timeouts.pulse(peer);
+        let activity = shared.registry.activity(peer);
         Connection {
             stream,
             client: Client { peer, shared },
@@ -159,13 +161,18 @@ impl<S: Stream> Connection<S> {
             waiter: None,
             unsent: None,
             owes: false,
-            pulse,
+            activity,
+            reported_bytes: 0,
         }
     }
 
     /// One turn. What was sent together is answered from one generation, over as
     /// many turns as it takes.
     fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
+        if self.activity.is_evicted() {
+            self.refuse_rest(cx);
+            return Poll::Ready(Ok(()));
+        }
         loop {
             let kept = self.generation.take();
             let is_kept = kept.is_some();
@@ -174,16 +181,23 @@ impl<S: Stream> Connection<S> {
                 Poll::Ready(Ok(End::Kept)) => {}
                 Poll::Ready(ended) => return Poll::Ready(ended.map(|_| ())),
                 Poll::Pending => {
-                    let waits = self.waits();
-                    self.pulse.waits_for(waits);
-                    let is_owed = matches!(waits, Waits::Turn | Waits::Client(_));
-                    if is_owed || self.reads_on() {
+                    let keeps_generation = self.keeps_generation();
+                    self.activity.set_waits(self.waits());
+                    self.activity.set_generation(if keeps_generation { generation.number } else { 0 });
+                    self.report_held(cx);
+                    if keeps_generation {
                         self.generation = Some(generation);
                     }
                     return Poll::Pending;
                 }
             }
         }
+    }
+
+    /// Whether the next turn answers or sends from the generation of this one.
+    fn keeps_generation(&self) -> bool {
+        let sends = self.unsent.as_ref().is_some_and(|unsent| unsent.needs_generation());
+        sends || matches!(self.then, Then::Answer | Then::Yield) || self.reads_on()
     }
 
     /// Whether what is read next was sent with what was read before, as far as one can
@@ -202,9 +216,9 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Notes that bytes came, or went.
+    /// Notes that bytes arrived, or that responses begin to wait.
     fn moved(&self) {
-        self.client.shared.timeouts.moved(&self.pulse);
+        self.client.shared.registry.moved(&self.activity);
     }
 
     fn poll_serve(
@@ -319,18 +333,18 @@ impl<S: Stream> Connection<S> {
             let stream = Pin::new(&mut self.stream);
             let descriptors = self.client.descriptors(generation, answers.hands_over && sent_bytes == 0);
             let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors);
-            let polled = answers.with_unsent(&generation.store, sent_bytes, send)?;
-            self.moved();
-            match polled {
+            match answers.with_unsent(&generation.store, sent_bytes, send)? {
                 Poll::Ready(Err(error)) if answers.hands_over && is_too_many(&error) => {
                     answers.replace_by(self.client.hands_nothing_over());
                 }
                 Poll::Ready(sent) => {
                     let sent = sent?;
                     self.client.shared.counters().written(sent);
+                    self.activity.count_sent(sent);
                     sent_bytes += sent;
                 }
                 Poll::Pending => {
+                    self.moved();
                     answers.keep_unsent(sent_bytes, self.unsent.get_or_insert_default());
                     self.owe();
                     return Poll::Pending;
@@ -360,7 +374,7 @@ impl<S: Stream> Connection<S> {
                 sent => sent?,
             };
             self.client.shared.counters().written(sent);
-            self.client.shared.timeouts.moved(&self.pulse);
+            self.activity.count_sent(sent);
             unsent.sent(sent);
         }
         unsent.clear();
@@ -391,10 +405,10 @@ impl<S> Connection<S> {
 }
 
 impl<S: Stream + Send + 'static> Connection<S> {
-    /// Has it served, until it ends or its time-outs end it.
+    /// Has it served, until it ends or its worker's registry ends it.
     pub(super) fn spawn(self) {
-        let (shared, pulse) = (Arc::clone(&self.client.shared), Arc::clone(&self.pulse));
-        shared.timeouts.watch(pulse, tokio::spawn(self).abort_handle());
+        let (shared, activity) = (Arc::clone(&self.client.shared), Arc::clone(&self.activity));
+        shared.registry.add(activity, tokio::spawn(self).abort_handle());
     }
 }
 
@@ -419,10 +433,14 @@ impl<S: Stream> Future for Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.owes_no_more();
-        self.client.shared.timeouts.forget(&self.pulse);
+        self.client.shared.registry.remove(&self.activity);
+        self.client.shared.serving.client_memory.release(&self.activity);
         self.client.shared.connection_closed();
     }
 }
+
+#[path = "connection_memory.rs"]
+mod memory;
 
 #[cfg(all(test, feature = "bake"))]
 #[path = "connection_tests.rs"]

@@ -204,6 +204,14 @@ pub(super) struct Totals {
     pub(super) cut_stalled: AtomicU64,
     /// Connections that were closed because they sent HTTP.
     pub(super) cut_http: AtomicU64,
+    /// Connections whose clients took pending responses too slowly.
+    pub(super) cut_slow: AtomicU64,
+    /// Connections that held a generation beyond the limit on retained ones.
+    pub(super) cut_generation: AtomicU64,
+    /// Connections that held the most memory when all together held too much.
+    pub(super) cut_memory: AtomicU64,
+    /// Replaced generations that are still held.
+    pub(super) generations_retained: AtomicU64,
     /// Connections that were not let in.
     pub(super) refused: AtomicU64,
     /// Connections that ended in a panic.

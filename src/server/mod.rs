@@ -6,13 +6,16 @@
 //! answers, `native`, `about` and `redis` make answers of requests, `answers` holds
 //! them, `counters` counts, `residency` measures, `snapshot` is what the server
 //! tells of itself, `metrics` tells it over HTTP, `spin` keeps a worker awake,
-//! `limits` bound what clients take, `timeouts` cut off those that take too long, and
+//! `limits` bound what clients take, `activity` is what a connection reports of itself, `registry` disconnects
+//! connections by the rules of `timeouts`, `client_memory` bounds what all of them hold, and
 //! `panics` keeps a fault in one connection from the others.
 //! Connections stay with the worker that they were given to, so nothing is locked
 //! on the way of a request.
 
 mod about;
+mod activity;
 mod answers;
+mod client_memory;
 mod connection;
 mod counters;
 mod generations;
@@ -27,6 +30,7 @@ mod panics;
 mod pass;
 mod peer;
 mod redis;
+mod registry;
 mod residency;
 mod service;
 mod shared;

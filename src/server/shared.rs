@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tracing::warn;
 
+use super::client_memory::ClientMemory;
 use super::counters::{Counters, Sums, Totals};
 use super::generations::{Control, Generation, Pinned, Slot, Source};
 use super::limits::Limits;
 use super::log_limit::LogLimit;
 use super::peer::Peer;
 use super::redis::Clients;
+use super::registry::Registry;
 use super::residency::Residency;
 use super::service::Notifier;
 use super::spin::Spin;
 use super::stream::Descriptors;
-use super::timeouts::Timeouts;
 use crate::direct::{Board, Waiter};
 use crate::protocol::native::Status;
 
@@ -46,6 +47,9 @@ pub(super) struct Serving {
     pub(super) socket: PathBuf,
     pub(super) tcp: Option<SocketAddr>,
     pub(super) limits: Limits,
+    /// The connections of each worker.
+    pub(super) registries: Box<[Arc<Registry>]>,
+    pub(super) client_memory: ClientMemory,
     /// Connections at a time.
     pub(super) connections_max: usize,
     /// What is logged of connections that were not let in, that sent too long a
@@ -97,6 +101,8 @@ impl Serving {
             residency: Residency::default(),
             socket,
             tcp,
+            registries: std::iter::repeat_with(|| Arc::new(Registry::new(&limits))).take(workers).collect(),
+            client_memory: ClientMemory::new(limits.client_memory_max_bytes()),
             connections_max: limits.connections_max(workers),
             limits,
             refusals_logged: LogLimit::default(),
@@ -142,6 +148,18 @@ impl Serving {
             board.set_changed(changed);
         }
         self.changed.swap(changed, Ordering::Relaxed) != changed
+    }
+
+    /// Disconnects connections that hold a generation older than this one between turns.
+    pub(super) fn disconnect_generations_before(&self, number: u64) {
+        self.registries.iter().for_each(|registry| registry.disconnect_generations_before(number));
+    }
+
+    /// Evicts the connections that hold the most memory, if all together hold too much.
+    pub(super) fn evict_if_over_limit(&self) {
+        if self.client_memory.is_over_limit() {
+            self.client_memory.evict_largest(&self.registries, &self.totals);
+        }
     }
 
     pub(super) fn worker_count(&self) -> usize {
@@ -214,8 +232,8 @@ pub(super) struct Shared {
     owing: AtomicUsize,
     stopping: AtomicBool,
     nothing_owed: Notify,
-    /// What cuts its connections off.
-    pub(super) timeouts: Timeouts,
+    /// Its connections.
+    pub(super) registry: Arc<Registry>,
     /// If the worker is to poll before it sleeps.
     pub(super) spin: Option<Arc<Spin>>,
 }
@@ -223,14 +241,14 @@ pub(super) struct Shared {
 impl Shared {
     /// Of the worker with this number, one of those that `serving` has counters for.
     pub(super) fn new(serving: Arc<Serving>, number: usize, spin: Duration) -> Self {
-        let timeouts = Timeouts::new(&serving.limits);
+        let registry = Arc::clone(&serving.registries[number]);
         Shared {
             serving,
             number,
             owing: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             nothing_owed: Notify::new(),
-            timeouts,
+            registry,
             spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
         }
     }

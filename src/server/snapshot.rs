@@ -60,6 +60,16 @@ pub(super) struct Snapshot {
     pub(super) reload_requested: u64,
     pub(super) reload_done: u64,
     pub(super) reload_last: String,
+    /// Connections that were disconnected: for their drain rate, for an old generation, and for the memory they held.
+    pub(super) cut_slow: u64,
+    pub(super) cut_generation: u64,
+    pub(super) cut_memory: u64,
+    /// Replaced generations that connections hold, and the limit.
+    pub(super) generations_retained: u64,
+    pub(super) generations_max: usize,
+    /// Memory that connections hold, and the limit.
+    pub(super) client_memory_bytes: u64,
+    pub(super) client_memory_max_bytes: u64,
 }
 
 impl Snapshot {
@@ -106,6 +116,13 @@ impl Snapshot {
             reload_requested: number(&totals.reload_requested),
             reload_done: number(&totals.reload_done),
             reload_last: totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            cut_slow: number(&totals.cut_slow),
+            cut_generation: number(&totals.cut_generation),
+            cut_memory: number(&totals.cut_memory),
+            generations_retained: number(&totals.generations_retained),
+            generations_max: serving.limits.generations_max,
+            client_memory_bytes: serving.client_memory.held_bytes(),
+            client_memory_max_bytes: serving.client_memory.max_bytes,
         }
     }
 
@@ -177,6 +194,13 @@ impl Snapshot {
             ("reload_done", self.reload_done.to_string()),
             ("reload_last", self.reload_last.clone()),
             ("connections_cut_http", self.cut_http.to_string()),
+            ("connections_cut_slow", self.cut_slow.to_string()),
+            ("connections_cut_generation", self.cut_generation.to_string()),
+            ("connections_cut_memory", self.cut_memory.to_string()),
+            ("generations_retained", self.generations_retained.to_string()),
+            ("generations_max", self.generations_max.to_string()),
+            ("client_memory_bytes", self.client_memory_bytes.to_string()),
+            ("client_memory_max_bytes", self.client_memory_max_bytes.to_string()),
         ]);
         // A path may hold anything, a line end too.
         facts.iter_mut().for_each(|(_, value)| *value = value.replace(char::is_control, "?"));

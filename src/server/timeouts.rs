@@ -1,97 +1,93 @@
-//! Connections that are cut off for what they do not do.
+//! The rules by which a connection is disconnected for what it does, or does not do.
 //!
-//! In: what each connection of a worker waits for, and when it last moved a byte. Out: an
-//! end to those that have waited too long, and a line of the log. One task a worker looks
-//! at its connections once a second while there are any; a connection only
-//! notes what it does. It knows no protocol and no socket.
+//! In: what a connection reports of itself, at each tick of the registry. Out: the reason to disconnect it, if there
+//! is one.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
-use tracing::{info, warn};
-
+use super::activity::{Activity, Waits};
 use super::counters::Totals;
 use super::limits::Limits;
-use super::peer::Peer;
 
-/// How often connections are looked at, and the unit of time here. It is counted
-/// and not measured: a server that was itself stopped cuts nobody off for that.
-const TICK: Duration = Duration::from_secs(1);
-/// Connections that are cut off at one look and have a line of the log each; the
-/// others are counted in one more.
-const LINES_MAX: usize = 5;
+/// How often connections are looked at, and the unit of time here. Ticks are counted, time is not measured: a server
+/// that was itself stopped disconnects nobody for that.
+pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// What a connection waits for.
+/// Why a connection is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    /// Its turn.
-    Turn,
-    /// A request.
-    Request,
-    /// The rest of one, of which so many bytes have come.
-    Rest(usize),
-    /// Its client, to take so many bytes of answers.
-    Client(usize),
+pub(super) enum Reason {
+    /// It sent no request for `ticks`.
+    Idle { ticks: u32 },
+    /// No byte of an unfinished request arrived for `ticks`.
+    StalledRequest { arrived_bytes: usize, ticks: u32 },
+    /// Its client took no byte of the pending responses for `ticks`.
+    StalledResponse { pending_bytes: usize, ticks: u32 },
+    /// Its client took fewer bytes of pending responses than the minimum drain rate asks for.
+    Slow { taken_bytes: u64, min_bytes: u64, ticks: u32 },
+    /// It holds a generation beyond the number that may be retained.
+    Generation { number: u64 },
 }
 
-impl Waits {
-    fn pack(self) -> u64 {
-        let (kind, len_bytes) = match self {
-            Waits::Turn => (0, 0),
-            Waits::Request => (1, 0),
-            Waits::Rest(len_bytes) => (2, len_bytes),
-            Waits::Client(len_bytes) => (3, len_bytes),
-        };
-        (len_bytes as u64) << 2 | kind
-    }
-
-    fn unpack(packed: u64) -> Waits {
-        let len_bytes = (packed >> 2) as usize;
-        match packed & 3 {
-            0 => Waits::Turn,
-            1 => Waits::Request,
-            2 => Waits::Rest(len_bytes),
-            _ => Waits::Client(len_bytes),
+impl Reason {
+    pub(super) fn counter(self, totals: &Totals) -> &AtomicU64 {
+        match self {
+            Reason::Idle { .. } => &totals.cut_idle,
+            Reason::StalledRequest { .. } | Reason::StalledResponse { .. } => &totals.cut_stalled,
+            Reason::Slow { .. } => &totals.cut_slow,
+            Reason::Generation { .. } => &totals.cut_generation,
         }
     }
 }
 
-/// What is known of one connection.
-pub(super) struct Pulse {
-    number: u64,
-    pub(super) peer: Peer,
-    /// The tick at which it last read or sent a byte.
-    moved: AtomicU32,
-    waits: AtomicU64,
-}
-
-impl Pulse {
-    #[inline]
-    pub(super) fn waits_for(&self, waits: Waits) {
-        self.waits.store(waits.pack(), Ordering::Relaxed);
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Idle { ticks } => write!(f, "idle: sent no request for {ticks} s"),
+            Reason::StalledRequest { arrived_bytes, ticks } => {
+                write!(f, "stalled: {arrived_bytes} bytes of a request arrived, and no more for {ticks} s")
+            }
+            Reason::StalledResponse { pending_bytes, ticks } => {
+                write!(f, "stalled: took none of {pending_bytes} pending bytes of responses for {ticks} s")
+            }
+            Reason::Slow { taken_bytes, min_bytes, ticks } => write!(
+                f,
+                "slow: took {taken_bytes} bytes of pending responses in {ticks} s, where {min_bytes} are the minimum \
+                 (--min-drain-rate)"
+            ),
+            Reason::Generation { number } => write!(
+                f,
+                "its pending responses hold generation {number}, and more replaced generations are held than may be \
+                 (--generations-max)"
+            ),
+        }
     }
 }
 
-/// Those of one worker. All of it is used on that worker's thread.
-pub(super) struct Timeouts {
-    /// Zero: never.
-    idle_ticks: u32,
-    stall_ticks: u32,
-    now: AtomicU32,
-    last_number: AtomicU64,
-    watched: Mutex<BTreeMap<u64, Watched>>,
-    came: Notify,
+/// What the rules remember of a connection from one tick to the next.
+#[derive(Default)]
+pub(super) struct Observed {
+    sent_bytes: u64,
+    window: Option<Window>,
 }
 
-/// A connection, and what ends it.
-#[derive(Clone)]
-struct Watched {
-    pulse: Arc<Pulse>,
-    abort: AbortHandle,
+/// The time over which a client's drain rate is averaged.
+#[derive(Clone, Copy)]
+struct Window {
+    since_tick: u32,
+    /// What the connection had sent before.
+    sent_bytes: u64,
+}
+
+/// The time-outs, in ticks.
+pub(super) struct Timeouts {
+    /// 0: never.
+    idle_ticks: u32,
+    stall_ticks: u32,
+    /// 0: any rate will do.
+    drain_min_bytes_per_tick: u64,
+    window_ticks: u32,
 }
 
 impl Timeouts {
@@ -101,156 +97,164 @@ impl Timeouts {
         Timeouts {
             idle_ticks: ticks(limits.idle_timeout),
             stall_ticks: ticks(limits.stall_timeout),
-            now: AtomicU32::default(),
-            last_number: AtomicU64::default(),
-            watched: Mutex::default(),
-            came: Notify::new(),
+            drain_min_bytes_per_tick: limits.drain_rate_min_bytes_per_s.saturating_mul(TICK.as_secs()),
+            window_ticks: ticks(limits.drain_window()).max(1),
         }
     }
 
-    /// For a connection that begins.
-    pub(super) fn pulse(&self, peer: Peer) -> Arc<Pulse> {
-        Arc::new(Pulse {
-            number: self.last_number.fetch_add(1, Ordering::Relaxed),
-            peer,
-            moved: AtomicU32::new(self.now.load(Ordering::Relaxed)),
-            waits: AtomicU64::new(Waits::Request.pack()),
-        })
-    }
-
-    /// Notes that a connection has read or sent something.
-    #[inline]
-    pub(super) fn moved(&self, pulse: &Pulse) {
-        pulse.moved.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    /// Has a connection cut off when it is time.
-    pub(super) fn watch(&self, pulse: Arc<Pulse>, abort: AbortHandle) {
-        self.watched().insert(pulse.number, Watched { pulse, abort });
-        self.came.notify_one();
-    }
-
-    /// A connection has ended.
-    pub(super) fn forget(&self, pulse: &Pulse) {
-        self.watched().remove(&pulse.number);
-    }
-
-    /// Nothing is left half done by who holds it.
-    fn watched(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Cuts off whoever is due. Does not end, unless nobody ever is.
-    pub(super) async fn run(&self, totals: &Totals) {
-        if self.idle_ticks == 0 && self.stall_ticks == 0 {
-            return;
+    /// Returns the reason to disconnect a connection at this tick, if there is one. Must be called at each tick.
+    pub(super) fn due(&self, now_tick: u32, activity: &Activity, observed: &mut Observed) -> Option<Reason> {
+        let sent_bytes = activity.sent_bytes();
+        if sent_bytes != observed.sent_bytes {
+            observed.sent_bytes = sent_bytes;
+            activity.set_moved_tick(now_tick.wrapping_sub(1));
         }
-        loop {
-            while self.watched().is_empty() {
-                self.came.notified().await;
+        let waits = activity.waits();
+        let slow = self.slow(now_tick, waits, observed);
+        self.timed_out(now_tick, waits, activity).or(slow)
+    }
+
+    fn timed_out(&self, now_tick: u32, waits: Waits, activity: &Activity) -> Option<Reason> {
+        let (ticks, reason) = match waits {
+            Waits::Turn => return None,
+            Waits::Request => (self.idle_ticks, Reason::Idle { ticks: self.idle_ticks }),
+            Waits::Rest(arrived_bytes) => {
+                (self.stall_ticks, Reason::StalledRequest { arrived_bytes, ticks: self.stall_ticks })
             }
-            tokio::time::sleep(TICK).await;
-            self.look(totals);
-        }
-    }
-
-    fn look(&self, totals: &Totals) {
-        let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
-        self.now.store(now, Ordering::Relaxed);
-        // What ends a connection forgets it: not under the lock.
-        let due: Vec<_> =
-            self.watched().values().filter_map(|watched| Some((self.due(now, watched)?, watched.clone()))).collect();
-        let (mut idle, mut stalled) = (0, 0);
-        for (at, (waits, Watched { pulse, abort })) in due.iter().enumerate() {
-            abort.abort();
-            match waits {
-                Waits::Request => idle += 1,
-                _ => stalled += 1,
+            Waits::Client(pending_bytes) => {
+                (self.stall_ticks, Reason::StalledResponse { pending_bytes, ticks: self.stall_ticks })
             }
-            if at < LINES_MAX {
-                self.tell(&pulse.peer, *waits);
-            }
-        }
-        if let Some(more @ 1..) = due.len().checked_sub(LINES_MAX) {
-            warn!(idle, stalled, "cut off: {more} more connections than have lines here");
-        }
-        totals.cut_idle.fetch_add(idle, Ordering::Relaxed);
-        totals.cut_stalled.fetch_add(stalled, Ordering::Relaxed);
-    }
-
-    /// What a connection has waited for too long.
-    fn due(&self, now: u32, Watched { pulse, .. }: &Watched) -> Option<Waits> {
-        let waits = Waits::unpack(pulse.waits.load(Ordering::Relaxed));
-        let timeout_ticks = match waits {
-            Waits::Turn => 0,
-            Waits::Request => self.idle_ticks,
-            Waits::Rest(_) | Waits::Client(_) => self.stall_ticks,
         };
-        // The first of them may have been all but over when it was noted.
-        let waited_ticks = now.wrapping_sub(pulse.moved.load(Ordering::Relaxed));
-        (timeout_ticks > 0 && waited_ticks > timeout_ticks).then_some(waits)
+        // The first of these ticks may have been almost over when the connection last moved a byte.
+        let waited_ticks = now_tick.wrapping_sub(activity.moved_tick());
+        (ticks > 0 && waited_ticks > ticks).then_some(reason)
     }
 
-    fn tell(&self, peer: &Peer, waits: Waits) {
-        let (idle_s, stall_s) = (self.idle_ticks, self.stall_ticks);
+    /// Checks the drain rate over windows that follow each other for as long as responses are pending.
+    fn slow(&self, now_tick: u32, waits: Waits, observed: &mut Observed) -> Option<Reason> {
         match waits {
-            Waits::Turn | Waits::Request => info!(%peer, "cut off: idle: asked for nothing for {idle_s} s"),
-            Waits::Rest(len_bytes) => {
-                warn!(%peer, "cut off: stalled: {len_bytes} bytes of a request came, and no more for {stall_s} s");
-            }
-            Waits::Client(len_bytes) => {
-                warn!(%peer, "cut off: stalled: took none of {len_bytes} bytes of answers for {stall_s} s");
+            Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
+            // Responses are being made, from requests that the client sent before.
+            Waits::Turn => return None,
+            _ => {
+                observed.window = None;
+                return None;
             }
         }
+        let next = Window { since_tick: now_tick, sent_bytes: observed.sent_bytes };
+        let window = *observed.window.get_or_insert(next);
+        let ticks = now_tick.wrapping_sub(window.since_tick);
+        if ticks < self.window_ticks {
+            return None;
+        }
+        observed.window = Some(next);
+        let taken_bytes = observed.sent_bytes - window.sent_bytes;
+        let min_bytes = self.drain_min_bytes_per_tick.saturating_mul(ticks.into());
+        (taken_bytes < min_bytes).then_some(Reason::Slow { taken_bytes, min_bytes, ticks })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+    use crate::server::peer::Peer;
 
-    #[test]
-    fn what_a_connection_waits_for_is_noted_in_one_number() {
-        for waits in [Waits::Turn, Waits::Request, Waits::Rest(1), Waits::Rest(4 << 20), Waits::Client(usize::MAX >> 2)]
-        {
-            assert_eq!(Waits::unpack(waits.pack()), waits);
-        }
-    }
-
-    /// Of each kind one, which wait from the start; tells when each is cut off.
-    fn cut_off_at(idle_s: u64, stall_s: u64) -> [Option<u32>; 4] {
-        let kinds = [Waits::Turn, Waits::Request, Waits::Rest(7), Waits::Client(9)];
+    fn timeouts(idle_s: u64, stall_s: u64, drain_rate_min_bytes_per_s: u64) -> Timeouts {
         let (idle_timeout, stall_timeout) = (Duration::from_secs(idle_s), Duration::from_secs(stall_s));
-        let timeouts = Timeouts::new(&Limits { idle_timeout, stall_timeout, ..Limits::default() });
-        let (runtime, totals) = (tokio::runtime::Builder::new_current_thread().build().unwrap(), Totals::default());
-        let tasks = kinds.map(|waits| {
-            let (task, pulse) = (runtime.spawn(std::future::pending::<()>()), timeouts.pulse(Peer::default()));
-            pulse.waits_for(waits);
-            timeouts.watch(Arc::clone(&pulse), task.abort_handle());
-            (task, pulse)
-        });
-        let mut at = [None; 4];
-        for tick in 1..10 {
-            timeouts.look(&totals);
-            runtime.block_on(tokio::task::yield_now());
-            for (at, (task, pulse)) in at.iter_mut().zip(&tasks) {
-                if at.is_none() && task.is_finished() {
-                    *at = Some(tick);
-                    timeouts.forget(pulse);
-                }
-            }
-        }
-        let number = |total: &AtomicU64| total.load(Ordering::Relaxed);
-        assert_eq!(number(&totals.cut_idle), u64::from(idle_s > 0));
-        assert_eq!(number(&totals.cut_stalled), if stall_s > 0 { 2 } else { 0 });
-        at
+        Timeouts::new(&Limits { idle_timeout, stall_timeout, drain_rate_min_bytes_per_s, ..Limits::default() })
+    }
+
+    /// The tick at which a connection that waits from the start is disconnected.
+    fn due_tick(timeouts: &Timeouts, waits: Waits) -> Option<u32> {
+        let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
+        activity.set_waits(waits);
+        (1..20).find(|tick| timeouts.due(*tick, &activity, &mut observed).is_some())
     }
 
     #[test]
-    fn a_connection_is_cut_off_after_the_time_of_what_it_waits_for() {
-        assert_eq!(cut_off_at(5, 2), [None, Some(6), Some(3), Some(3)]);
-        assert_eq!(cut_off_at(0, 1), [None, None, Some(2), Some(2)]);
-        assert_eq!(cut_off_at(3, 0), [None, Some(4), None, None]);
-        assert_eq!(cut_off_at(0, 0), [None; 4]);
+    fn a_connection_is_disconnected_after_the_time_out_of_what_it_waits_for() {
+        let kinds = [Waits::Turn, Waits::Request, Waits::Rest(7), Waits::Client(9)];
+        let due = |idle_s, stall_s| kinds.map(|waits| due_tick(&timeouts(idle_s, stall_s, 0), waits));
+        assert_eq!(due(5, 2), [None, Some(6), Some(3), Some(3)]);
+        assert_eq!(due(0, 1), [None, None, Some(2), Some(2)]);
+        assert_eq!(due(3, 0), [None, Some(4), None, None]);
+        assert_eq!(due(0, 0), [None; 4]);
+    }
+
+    /// Runs a client that takes `taken_bytes(tick)` before each tick, all the while with pending responses.
+    fn drained(timeouts: &Timeouts, ticks: u32, taken_bytes: impl Fn(u32) -> usize) -> Option<(u32, Reason)> {
+        let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
+        activity.set_waits(Waits::Client(1 << 20));
+        (1..=ticks).find_map(|tick| {
+            activity.count_sent(taken_bytes(tick));
+            Some((tick, timeouts.due(tick, &activity, &mut observed)?))
+        })
+    }
+
+    #[test]
+    fn a_client_that_takes_a_byte_a_second_is_disconnected() {
+        let found = drained(&timeouts(0, 30, 1024), 1000, |_| 1);
+        assert_eq!(found, Some((61, Reason::Slow { taken_bytes: 60, min_bytes: 61_440, ticks: 60 })));
+        // Without a stall time-out, the window has its usual length.
+        assert_eq!(drained(&timeouts(0, 0, 1024), 1000, |_| 1), found);
+        assert_eq!(drained(&timeouts(0, 30, 0), 1000, |_| 1), None);
+    }
+
+    #[test]
+    fn a_client_that_pauses_for_less_than_the_stall_time_out_is_kept() {
+        for stall_s in [2, 30, 300] {
+            let pause_ticks = stall_s as u32;
+            let found =
+                drained(&timeouts(0, stall_s, 1024), 5000, |tick| if tick % pause_ticks == 0 { 128 << 10 } else { 0 });
+            // At 300 s this client is slow: 437 bytes/s.
+            assert_eq!(found.is_some(), stall_s == 300, "{stall_s}: {found:?}");
+        }
+        let found = drained(&timeouts(0, 300, 1024), 5000, |tick| if tick % 300 == 0 { 400 << 10 } else { 0 });
+        assert_eq!(found, None);
+    }
+
+    #[test]
+    fn the_window_begins_anew_when_a_client_has_taken_all() {
+        let timeouts = timeouts(0, 30, 1024);
+        let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
+        for tick in 1..1000 {
+            // One byte of responses, which the client takes after 20 seconds, and a pause before the next request.
+            if tick % 40 == 0 {
+                activity.set_moved_tick(tick);
+            }
+            activity.set_waits(if tick % 40 < 20 { Waits::Client(1) } else { Waits::Request });
+            activity.count_sent(usize::from(tick % 40 == 20));
+            assert_eq!(timeouts.due(tick, &activity, &mut observed), None, "{tick}");
+        }
+    }
+
+    #[test]
+    fn a_turn_between_responses_does_not_end_the_window() {
+        let timeouts = timeouts(0, 30, 1024);
+        let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
+        let due = (1..200).find(|tick| {
+            activity.set_waits(if tick % 3 == 0 { Waits::Turn } else { Waits::Client(1) });
+            activity.count_sent(1);
+            timeouts.due(*tick, &activity, &mut observed).is_some()
+        });
+        assert_eq!(due, Some(61));
+    }
+
+    #[test]
+    fn reasons_are_counted_by_kind() {
+        let totals = Totals::default();
+        for reason in [
+            Reason::Idle { ticks: 1 },
+            Reason::StalledRequest { arrived_bytes: 1, ticks: 1 },
+            Reason::StalledResponse { pending_bytes: 1, ticks: 1 },
+            Reason::Slow { taken_bytes: 1, min_bytes: 2, ticks: 1 },
+            Reason::Generation { number: 1 },
+        ] {
+            reason.counter(&totals).fetch_add(1, Ordering::Relaxed);
+        }
+        let counts = [&totals.cut_idle, &totals.cut_stalled, &totals.cut_slow, &totals.cut_generation];
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [1, 2, 1, 1]);
     }
 }

@@ -102,7 +102,7 @@ async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>) {
         tokio::spawn(async move { spin.run().await });
     }
     let of_worker = Arc::clone(&shared);
-    tokio::spawn(async move { of_worker.timeouts.run(&of_worker.serving.totals).await });
+    tokio::spawn(async move { of_worker.registry.run(&of_worker.serving).await });
     while let Some(stream) = streams.recv().await {
         if let Err(error) = spawn(stream, &shared) {
             shared.connection_closed();

@@ -20,6 +20,7 @@ mod mixed;
 #[path = "../redis/reply.rs"]
 #[allow(dead_code, reason = "a part of it is used here")]
 mod reply;
+mod retention;
 mod served;
 mod swaps;
 mod values;

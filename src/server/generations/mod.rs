@@ -8,6 +8,7 @@
 
 mod canary;
 mod candidate;
+mod retained;
 mod supervisor;
 mod watch;
 

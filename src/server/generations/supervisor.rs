@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::candidate::Candidate;
+use super::retained::Retained;
 use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::counters::Totals;
@@ -23,10 +24,6 @@ use crate::store::reopened;
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How soon to see whether a generation has been left by all, and how often if a
-/// client keeps it.
-const RELEASE_AFTER: Duration = Duration::from_millis(2);
-const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
 /// What the supervisor is asked for.
 enum Ask {
@@ -122,6 +119,7 @@ impl Supervisor {
     pub(in crate::server) fn start(source: Source, serving: Arc<Serving>, told: Told) -> io::Result<Supervisor> {
         let Told { control, receiver } = told;
         let current = serving.generation();
+        let retained = Retained::new(serving.limits.generations_max);
         let mut state = State {
             source,
             current,
@@ -130,7 +128,7 @@ impl Supervisor {
             refused: None,
             left: None,
             wants: false,
-            leaving: Vec::new(),
+            retained,
             is_asked_to_look: Arc::default(),
             unsettled: None,
             unverified: None,
@@ -164,8 +162,7 @@ struct State {
     /// Whether the last one was refused for want of something that the system may have
     /// later. It is tried again then.
     wants: bool,
-    /// Generations that are not served any more, and the time since.
-    leaving: Vec<(Arc<Generation>, Instant)>,
+    retained: Retained,
     /// Whether a look is asked for that has not begun.
     is_asked_to_look: Arc<AtomicBool>,
     /// If a file at the path was written to a moment ago: when to look again.
@@ -196,9 +193,9 @@ impl State {
     /// How long to wait for requests.
     fn patience(&self, looked: Instant) -> Duration {
         let until_look = self.look_after().saturating_sub(looked.elapsed());
-        match self.leaving.last() {
+        match self.retained.patience() {
             _ if self.unverified.is_some() => Duration::ZERO,
-            Some((_, since)) => until_look.min(since.elapsed().clamp(RELEASE_AFTER, RELEASE_EVERY)),
+            Some(patience) => until_look.min(patience),
             None => until_look,
         }
     }
@@ -378,7 +375,7 @@ impl State {
         self.serving.totals.swaps.fetch_add(1, Ordering::Relaxed);
         self.unverified = self.first_unverified();
         self.before = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
-        self.leaving.push((old, Instant::now()));
+        self.retained.add(old);
         let Generation { number, store, .. } = &*self.current;
         info!(
             generation = number,
@@ -390,16 +387,13 @@ impl State {
         format!("generation {number} serves")
     }
 
-    /// Lets go of generations that no batch is answered from any more. It is done
-    /// here, for to unmap gigabytes takes time.
+    /// Closes replaced generations that nobody holds, and has connections release those beyond the limit.
     fn release(&mut self) {
-        self.leaving.retain(|(generation, since)| {
-            let is_left = Arc::strong_count(generation) == 1;
-            if is_left {
-                tracing::debug!("generation {} is gone after {:?}", generation.number, since.elapsed());
-            }
-            !is_left
-        });
+        let retained = self.retained.release();
+        self.serving.totals.generations_retained.store(retained as u64, Ordering::Relaxed);
+        if let Some(number) = self.retained.oldest_allowed() {
+            self.serving.disconnect_generations_before(number);
+        }
     }
 
     fn first_unverified(&self) -> Option<usize> {

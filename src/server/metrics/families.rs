@@ -80,6 +80,9 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
                 counter(&[("reason", "idle")], snapshot.cut_idle),
                 counter(&[("reason", "stalled")], snapshot.cut_stalled),
                 counter(&[("reason", "http")], snapshot.cut_http),
+                counter(&[("reason", "slow")], snapshot.cut_slow),
+                counter(&[("reason", "generation")], snapshot.cut_generation),
+                counter(&[("reason", "memory")], snapshot.cut_memory),
             ],
         ),
         total("zero_kv_connections_refused_total", "Connections that were not let in.", snapshot.refused),
@@ -92,6 +95,21 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
             snapshot.refused_files,
         ),
         total("zero_kv_faults_total", "Times that the served file had changed or could not be read.", snapshot.faults),
+        plain_gauge(
+            "zero_kv_generations_retained",
+            "Replaced generations that pending responses still hold.",
+            snapshot.generations_retained,
+        ),
+        plain_gauge(
+            "zero_kv_client_memory_bytes",
+            "Memory that all connections hold together.",
+            snapshot.client_memory_bytes,
+        ),
+        plain_gauge(
+            "zero_kv_client_memory_max_bytes",
+            "The most that they may hold.",
+            snapshot.client_memory_max_bytes,
+        ),
     ]);
     families
 }

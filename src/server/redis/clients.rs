@@ -19,7 +19,7 @@ use crate::server::answers::Answers;
 use crate::server::shared::Serving;
 
 /// The longest name of a client, of its library, and of that one's version.
-const NAME_LEN_MAX_BYTES: usize = 128;
+pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
 /// The longest list that is replied in one pass.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 /// Longer lists that are held at the same time.
@@ -272,6 +272,10 @@ pub(super) struct List {
 }
 
 impl List {
+    pub(super) fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn more(&mut self, answers: &mut Answers) -> Step {
         if answers.is_full() {
             return Step::Full;

@@ -33,6 +33,16 @@ pub(super) enum Work {
     List(List),
 }
 
+impl Work {
+    /// Returns the memory that the work holds beside its command.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Work::List(list) => list.len_bytes(),
+            Work::MGet { .. } | Work::Exists { .. } | Work::Keys(_) | Work::Commands(_) | Work::GetKeys(_) => 0,
+        }
+    }
+}
+
 /// How far a pass came with it.
 pub(super) enum Step {
     /// It is answered.

@@ -84,7 +84,7 @@ fn clients(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)
 }
 
 /// From /proc; what cannot be read there is left out.
-fn memory(_: &Serving, _: &Snapshot) -> Vec<(&'static str, String)> {
+fn memory(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -95,6 +95,7 @@ fn memory(_: &Serving, _: &Snapshot) -> Vec<(&'static str, String)> {
     memory.extend(bytes("RssAnon").map(|bytes| ("used_memory", bytes)));
     memory.extend(bytes("VmRSS").map(|bytes| ("used_memory_rss", bytes)));
     memory.extend([("maxmemory", "0".to_owned()), ("maxmemory_policy", "noeviction".to_owned())]);
+    memory.push(("mem_clients_normal", snapshot.client_memory_bytes.to_string()));
     memory
 }
 
@@ -113,6 +114,7 @@ fn stats(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("keyspace_hits", sums.hits().to_string()),
         ("keyspace_misses", sums.misses().to_string()),
         ("total_error_replies", sums.errors().to_string()),
+        ("evicted_clients", snapshot.cut_memory.to_string()),
     ]
 }
 
@@ -143,6 +145,7 @@ fn settings(serving: &Serving) -> Vec<(&'static str, String)> {
         ("databases", text("1")),
         ("maxclients", serving.connections_max.to_string()),
         ("maxmemory", text("0")),
+        ("maxmemory-clients", serving.client_memory.max_bytes.to_string()),
         ("maxmemory-policy", text("noeviction")),
         ("notify-keyspace-events", text("")),
         ("port", tcp_port(serving)),

@@ -74,6 +74,13 @@ struct Running {
     work: Work,
 }
 
+impl Running {
+    /// Returns the memory that the command holds beside the input.
+    fn held_bytes(&self) -> usize {
+        self.line.as_ref().map_or(0, |line| line.len()) + self.work.held_bytes()
+    }
+}
+
 /// What one pass counts.
 #[derive(Default)]
 struct Counted {
@@ -117,6 +124,13 @@ impl Session {
         counters.count_redis(counted.commands, counted.errors, counted.hits, counted.misses);
         self.client.was_active();
         pass
+    }
+
+    /// Returns the memory that the session has allocated, with names of the client as long as they may be.
+    #[inline]
+    pub(super) fn held_bytes(&self) -> usize {
+        let fixed_bytes = size_of::<Session>() + size_of::<Client>() + 3 * clients::NAME_LEN_MAX_BYTES;
+        fixed_bytes + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
     /// The answers of the last pass are sent, and will not be asked for again.

@@ -1,0 +1,183 @@
+//! The memory that all connections hold together, and its limit.
+//!
+//! In: the capacity of each connection's buffers, whenever that changes. Out: evictions of the connections that hold
+//! the most, once the sum exceeds the limit. A request whose connection's buffers keep their size costs nothing here.
+
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tracing::warn;
+
+use super::activity::Activity;
+use super::counters::Totals;
+use super::log_limit::LogLimit;
+use super::registry::Registry;
+
+/// Evictions go on until this share of the limit is free, so that the search for victims is rare.
+const FREED_SHARE: u64 = 8;
+
+/// The sum over all connections.
+pub(super) struct ClientMemory {
+    pub(super) max_bytes: u64,
+    held_bytes: AtomicU64,
+    /// Of these, what connections hold that are evicted and have not ended yet.
+    evicted_bytes: AtomicU64,
+    /// Held while victims are chosen.
+    choosing: Mutex<()>,
+    logged: LogLimit,
+}
+
+impl ClientMemory {
+    pub(super) fn new(max_bytes: u64) -> ClientMemory {
+        ClientMemory {
+            max_bytes,
+            held_bytes: AtomicU64::new(0),
+            evicted_bytes: AtomicU64::new(0),
+            choosing: Mutex::default(),
+            logged: LogLimit::default(),
+        }
+    }
+
+    /// Returns the memory that connections hold now.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Records the memory that a connection holds.
+    pub(super) fn record(&self, activity: &Activity, held_bytes: u64) {
+        let before_bytes = activity.replace_held_bytes(held_bytes);
+        if held_bytes >= before_bytes {
+            self.held_bytes.fetch_add(held_bytes - before_bytes, Ordering::Relaxed);
+        } else {
+            self.held_bytes.fetch_sub(before_bytes - held_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a connection has ended, which its registry must know.
+    pub(super) fn release(&self, activity: &Activity) {
+        self.record(activity, 0);
+        self.evicted_bytes.fetch_sub(activity.evicted_bytes(), Ordering::Relaxed);
+    }
+
+    /// Whether connections hold more than the limit, apart from those that are evicted.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.held_bytes().saturating_sub(self.evicted_bytes.load(Ordering::Relaxed)) > self.max_bytes
+    }
+
+    /// Evicts the connections that hold the most.
+    #[cold]
+    pub(super) fn evict_largest(&self, registries: &[Arc<Registry>], totals: &Totals) {
+        // One worker at a time: two would choose the same victims.
+        let Ok(_choosing) = self.choosing.try_lock() else { return };
+        let holders_of = |registry: &Arc<Registry>| {
+            let registry = Arc::clone(registry);
+            registry
+                .holders()
+                .into_iter()
+                .map(move |(held_bytes, activity)| (held_bytes, activity, Arc::clone(&registry)))
+        };
+        let mut holders: Vec<_> = registries.iter().flat_map(holders_of).collect();
+        holders.sort_unstable_by_key(|(held_bytes, _, _)| Reverse(*held_bytes));
+        let mut kept_bytes: u64 = holders.iter().map(|(held_bytes, _, _)| held_bytes).sum();
+        if kept_bytes <= self.max_bytes {
+            return;
+        }
+        let (held_bytes, goal_bytes, mut count) = (kept_bytes, self.max_bytes - self.max_bytes / FREED_SHARE, 0);
+        for (_, activity, registry) in &holders {
+            if kept_bytes <= goal_bytes {
+                break;
+            }
+            let Some(evicted_bytes) = registry.evict(activity) else { continue };
+            self.evicted_bytes.fetch_add(evicted_bytes, Ordering::Relaxed);
+            kept_bytes = kept_bytes.saturating_sub(evicted_bytes);
+            count += 1;
+        }
+        totals.cut_memory.fetch_add(count, Ordering::Relaxed);
+        let largest = holders.first().map(|(held_bytes, activity, _)| (held_bytes, activity.peer));
+        if let (Some((largest_bytes, peer)), Some(left_out)) = (largest, self.logged.line()) {
+            warn!(
+                %peer,
+                left_out,
+                "disconnected: {count} connections that held the most memory, this one {largest_bytes} bytes: all \
+                 held {held_bytes} bytes, where {} are the maximum (--client-memory-max)",
+                self.max_bytes
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::limits::Limits;
+    use crate::server::peer::Peer;
+
+    /// A registry with connections that hold so much, and what ends their tasks' runtime.
+    fn registry(
+        runtime: &tokio::runtime::Runtime,
+        memory: &ClientMemory,
+        held: &[u64],
+    ) -> (Arc<Registry>, Vec<Arc<Activity>>) {
+        let registry = Arc::new(Registry::new(&Limits::default()));
+        let connection = |held_bytes: &u64| {
+            let activity = registry.activity(Peer::default());
+            registry.add(Arc::clone(&activity), runtime.spawn(std::future::pending::<()>()).abort_handle());
+            memory.record(&activity, *held_bytes);
+            activity
+        };
+        let activities = held.iter().map(connection).collect();
+        (registry, activities)
+    }
+
+    fn evicted(activities: &[Arc<Activity>]) -> Vec<usize> {
+        (0..activities.len()).filter(|at| activities[*at].is_evicted()).collect()
+    }
+
+    #[test]
+    fn those_that_hold_the_most_are_evicted_whatever_worker_they_belong_to() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (memory, totals) = (ClientMemory::new(1000), Totals::default());
+        let (first, of_first) = registry(&runtime, &memory, &[10, 400, 0, 30]);
+        let (second, of_second) = registry(&runtime, &memory, &[500, 60]);
+        let registries = [Arc::clone(&first), second];
+        assert!(!memory.is_over_limit());
+        memory.evict_largest(&registries, &totals);
+        assert!(evicted(&of_first).is_empty() && evicted(&of_second).is_empty());
+
+        memory.record(&of_first[3], 31);
+        assert!(memory.is_over_limit());
+        memory.evict_largest(&registries, &totals);
+        assert_eq!((evicted(&of_first), evicted(&of_second)), (vec![], vec![0]));
+        assert!(!memory.is_over_limit());
+        // While it has not ended its memory is held, and nobody is evicted in its place.
+        assert_eq!(memory.held_bytes(), 1001);
+        memory.evict_largest(&registries, &totals);
+        assert_eq!(totals.cut_memory.load(Ordering::Relaxed), 1);
+
+        registries[1].remove(&of_second[0]);
+        memory.release(&of_second[0]);
+        assert_eq!(memory.held_bytes(), 501);
+        for activity in [&of_first[0], &of_first[2], &of_first[3]] {
+            memory.record(activity, 300);
+        }
+        // 1360 bytes, of which at most 875 are to stay.
+        memory.evict_largest(&registries, &totals);
+        assert_eq!(evicted(&of_first).len(), 2);
+        assert!(of_first[1].is_evicted(), "it holds the most");
+        assert!(!memory.is_over_limit());
+    }
+
+    #[test]
+    fn an_evicted_connection_that_grew_meanwhile_leaves_nothing_behind() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (memory, totals) = (ClientMemory::new(100), Totals::default());
+        let (registry, activities) = registry(&runtime, &memory, &[101]);
+        memory.evict_largest(&[Arc::clone(&registry)], &totals);
+        assert_eq!(evicted(&activities), [0]);
+        memory.record(&activities[0], 150);
+        registry.remove(&activities[0]);
+        memory.release(&activities[0]);
+        assert_eq!((memory.held_bytes(), memory.evicted_bytes.load(Ordering::Relaxed)), (0, 0));
+    }
+}

@@ -1,0 +1,66 @@
+//! The memory that a connection holds between turns, and its end when all connections hold too much.
+
+use std::pin::Pin;
+use std::task::Context;
+
+use zerocopy::IntoBytes;
+
+use super::{Connection, Protocol};
+use crate::protocol::native::{ResponseHeader, Status};
+use crate::server::pass::Then;
+use crate::server::stream::Stream;
+
+impl<S: Stream> Connection<S> {
+    /// Reports the memory that the connection holds, if that has changed since the last turn.
+    #[inline]
+    pub(super) fn report_held(&mut self, cx: &Context<'_>) {
+        let held_bytes = self.held_bytes();
+        if held_bytes != self.reported_bytes {
+            self.report_changed(held_bytes, cx);
+        }
+    }
+
+    /// Returns the capacity of what the connection has allocated: unanswered requests, pending responses, and the
+    /// session of the Redis protocol.
+    fn held_bytes(&self) -> u64 {
+        let unsent_bytes = self.unsent.as_ref().map_or(0, |unsent| unsent.capacity_bytes());
+        let session_bytes = match &self.protocol {
+            Protocol::Redis(session) => session.held_bytes(),
+            Protocol::Native | Protocol::Unknown => 0,
+        };
+        (self.held.capacity() + unsent_bytes + session_bytes) as u64
+    }
+
+    #[cold]
+    fn report_changed(&mut self, held_bytes: u64, cx: &Context<'_>) {
+        let serving = &self.client.shared.serving;
+        // Whoever holds memory may be evicted.
+        self.activity.set_waker(cx.waker());
+        serving.client_memory.record(&self.activity, held_bytes);
+        if held_bytes > self.reported_bytes {
+            serving.evict_if_over_limit();
+        }
+        self.reported_bytes = held_bytes;
+    }
+
+    /// Answers an unfinished request of a connection that is evicted with an error, if the socket takes it at once.
+    /// Behind a response that was sent in part, an error would be taken for the rest of it.
+    pub(super) fn refuse_rest(&mut self, cx: &mut Context<'_>) {
+        let is_pending = self.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty());
+        if self.held.is_empty() || is_pending || self.then != Then::Read {
+            return;
+        }
+        let max_bytes = self.client.shared.serving.client_memory.max_bytes;
+        let error = match self.protocol {
+            Protocol::Unknown => return,
+            Protocol::Native => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),
+            Protocol::Redis(_) => format!(
+                "-ERR all connections together hold more than {max_bytes} bytes (--client-memory-max), and this one is \
+                 among those that hold the most: send shorter commands, or try again later\r\n"
+            )
+            .into_bytes(),
+        };
+        // The connection ends, whether or not the client learns the reason.
+        let _ = Pin::new(&mut self.stream).poll_write(cx, &error);
+    }
+}

@@ -1,0 +1,261 @@
+//! The connections of one worker, and who of them is disconnected.
+//!
+//! In: connections as they begin and end, and what each reports of itself. Out: an end to those that a rule of
+//! [`Timeouts`] applies to, that hold a generation which is too old, or that are evicted for the memory they hold; a
+//! line of the log and a count. One task a worker looks at the connections once a second while there are any. It knows
+//! no protocol and no socket.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+use super::activity::Activity;
+use super::counters::Totals;
+use super::limits::Limits;
+use super::peer::Peer;
+use super::shared::Serving;
+use super::timeouts::{Observed, Reason, TICK, Timeouts};
+
+/// Connections disconnected at one look that have a line of the log each; one more line counts the others.
+const LINES_MAX: usize = 5;
+
+/// The connections of one worker. Other threads only evict connections and ask for generations to be released.
+pub(super) struct Registry {
+    timeouts: Timeouts,
+    now_tick: AtomicU32,
+    last_number: AtomicU64,
+    connections: Mutex<BTreeMap<u64, Registered>>,
+    came: Notify,
+    /// The oldest generation that connections may hold between turns.
+    oldest_generation: AtomicU64,
+    generations_exceeded: Notify,
+}
+
+struct Registered {
+    activity: Arc<Activity>,
+    abort: AbortHandle,
+    observed: Observed,
+    /// Whether it was disconnected, and ends when its task runs next.
+    is_disconnected: bool,
+}
+
+/// A connection to disconnect.
+struct Due {
+    reason: Reason,
+    peer: Peer,
+    abort: AbortHandle,
+}
+
+impl Registry {
+    pub(super) fn new(limits: &Limits) -> Registry {
+        Registry {
+            timeouts: Timeouts::new(limits),
+            now_tick: AtomicU32::default(),
+            last_number: AtomicU64::default(),
+            connections: Mutex::default(),
+            came: Notify::new(),
+            oldest_generation: AtomicU64::default(),
+            generations_exceeded: Notify::new(),
+        }
+    }
+
+    /// Returns the activity of a connection that begins.
+    pub(super) fn activity(&self, peer: Peer) -> Arc<Activity> {
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Activity::new(number, peer, self.now_tick.load(Ordering::Relaxed)))
+    }
+
+    /// Notes that a connection has received a byte, or that its responses begin to wait.
+    #[inline]
+    pub(super) fn moved(&self, activity: &Activity) {
+        activity.set_moved_tick(self.now_tick.load(Ordering::Relaxed));
+    }
+
+    /// Adds a connection, which `abort` ends.
+    pub(super) fn add(&self, activity: Arc<Activity>, abort: AbortHandle) {
+        let registered = Registered {
+            activity: Arc::clone(&activity),
+            abort,
+            observed: Observed::default(),
+            is_disconnected: false,
+        };
+        self.connections().insert(activity.number, registered);
+        self.came.notify_one();
+    }
+
+    /// Removes a connection that has ended.
+    pub(super) fn remove(&self, activity: &Activity) {
+        self.connections().remove(&activity.number);
+    }
+
+    /// Returns connections that hold memory and were not evicted, with what they hold.
+    pub(super) fn holders(&self) -> Vec<(u64, Arc<Activity>)> {
+        let connections = self.connections();
+        let held = connections.values().map(|Registered { activity, .. }| (activity.held_bytes(), activity));
+        let holders = held.filter(|(held_bytes, activity)| *held_bytes > 0 && !activity.is_evicted());
+        holders.map(|(held_bytes, activity)| (held_bytes, Arc::clone(activity))).collect()
+    }
+
+    /// Evicts a connection. Returns the memory that it holds, or `None` if it has ended.
+    pub(super) fn evict(&self, activity: &Activity) -> Option<u64> {
+        // Under the lock, which a connection that ends takes before it reads what it was evicted for.
+        let connections = self.connections();
+        connections.contains_key(&activity.number).then(|| activity.evict())
+    }
+
+    /// Disconnects connections that hold a generation older than this one between turns, at once.
+    pub(super) fn disconnect_generations_before(&self, number: u64) {
+        if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
+            self.generations_exceeded.notify_one();
+        }
+    }
+
+    /// No panic leaves the map half changed.
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Registered>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Disconnects whoever is due. Does not end.
+    pub(super) async fn run(&self, serving: &Serving) {
+        loop {
+            while self.connections().is_empty() {
+                self.came.notified().await;
+            }
+            let tick = Instant::now() + TICK;
+            loop {
+                tokio::select! {
+                    () = sleep_until(tick) => break,
+                    () = self.generations_exceeded.notified() => self.disconnect_old_generations(&serving.totals),
+                }
+            }
+            self.tick(&serving.totals);
+            serving.evict_if_over_limit();
+        }
+    }
+
+    fn tick(&self, totals: &Totals) {
+        let now_tick = self.now_tick.load(Ordering::Relaxed).wrapping_add(1);
+        self.now_tick.store(now_tick, Ordering::Relaxed);
+        self.disconnect(totals, |Registered { activity, observed, .. }| {
+            self.timeouts.due(now_tick, activity, observed).or_else(|| self.exceeded_generation(activity))
+        });
+    }
+
+    fn disconnect_old_generations(&self, totals: &Totals) {
+        self.disconnect(totals, |registered| self.exceeded_generation(&registered.activity));
+    }
+
+    fn exceeded_generation(&self, activity: &Activity) -> Option<Reason> {
+        let (number, oldest) = (activity.generation(), self.oldest_generation.load(Ordering::Relaxed));
+        (1..oldest).contains(&number).then_some(Reason::Generation { number })
+    }
+
+    fn disconnect(&self, totals: &Totals, mut reason: impl FnMut(&mut Registered) -> Option<Reason>) {
+        // A connection that ends removes itself, so none is ended while the map is locked.
+        let due: Vec<Due> =
+            self.connections().values_mut().filter_map(|registered| due(registered, &mut reason)).collect();
+        for (at, Due { reason, peer, abort }) in due.iter().enumerate() {
+            abort.abort();
+            reason.counter(totals).fetch_add(1, Ordering::Relaxed);
+            match reason {
+                _ if at >= LINES_MAX => {}
+                Reason::Idle { .. } => info!(%peer, "disconnected: {reason}"),
+                _ => warn!(%peer, "disconnected: {reason}"),
+            }
+        }
+        if let Some(more @ 1..) = due.len().checked_sub(LINES_MAX) {
+            warn!("disconnected: {more} more connections, for these reasons");
+        }
+    }
+}
+
+fn due(registered: &mut Registered, reason: &mut impl FnMut(&mut Registered) -> Option<Reason>) -> Option<Due> {
+    if registered.is_disconnected {
+        return None;
+    }
+    let reason = reason(registered)?;
+    registered.is_disconnected = true;
+    Some(Due { reason, peer: registered.activity.peer, abort: registered.abort.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::activity::Waits;
+
+    /// Connections whose tasks wait forever, and the runtime of these tasks.
+    struct Scene {
+        runtime: tokio::runtime::Runtime,
+        registry: Registry,
+        totals: Totals,
+        connections: Vec<(tokio::task::JoinHandle<()>, Arc<Activity>)>,
+    }
+
+    impl Scene {
+        fn new(limits: &Limits, connections: usize) -> Scene {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let registry = Registry::new(limits);
+            let connections = (0..connections).map(|_| {
+                let task = runtime.spawn(std::future::pending::<()>());
+                let activity = registry.activity(Peer::default());
+                registry.add(Arc::clone(&activity), task.abort_handle());
+                (task, activity)
+            });
+            let connections = connections.collect();
+            Scene { runtime, registry, totals: Totals::default(), connections }
+        }
+
+        /// Which connections have ended.
+        fn ended(&self) -> Vec<usize> {
+            self.runtime.block_on(tokio::task::yield_now());
+            let ended = self.connections.iter().enumerate().filter(|(_, (task, _))| task.is_finished());
+            ended.map(|(at, _)| at).collect()
+        }
+    }
+
+    #[test]
+    fn those_that_stall_are_disconnected_and_counted() {
+        let scene = Scene::new(&Limits { stall_timeout: TICK, ..Limits::default() }, 3);
+        scene.connections[1].1.set_waits(Waits::Client(9));
+        scene.registry.tick(&scene.totals);
+        assert!(scene.ended().is_empty());
+        scene.registry.tick(&scene.totals);
+        assert_eq!(scene.ended(), [1]);
+        assert_eq!(scene.totals.cut_stalled.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn holders_of_generations_beyond_the_limit_are_disconnected() {
+        let scene = Scene::new(&Limits::default(), 5);
+        // The first holds none.
+        for (generation, (_, activity)) in scene.connections.iter().enumerate() {
+            activity.set_waits(Waits::Client(1));
+            activity.set_generation(generation as u64);
+        }
+        scene.registry.disconnect_generations_before(3);
+        scene.registry.disconnect_old_generations(&scene.totals);
+        // Each is counted once, however often it is looked at before its task has ended.
+        scene.registry.disconnect_old_generations(&scene.totals);
+        scene.registry.tick(&scene.totals);
+        assert_eq!(scene.ended(), [1, 2]);
+        assert_eq!(scene.totals.cut_generation.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_is_not_evicted() {
+        let scene = Scene::new(&Limits::default(), 2);
+        for (_, activity) in &scene.connections {
+            activity.replace_held_bytes(100);
+        }
+        let (first, second) = (&scene.connections[0].1, &scene.connections[1].1);
+        scene.registry.remove(first);
+        assert_eq!(scene.registry.evict(first), None);
+        assert_eq!(scene.registry.evict(second), Some(100));
+        assert!(scene.registry.holders().is_empty());
+    }
+}
