@@ -59,6 +59,12 @@ pub(crate) const CASES: &[Case] = &[
     Case { program: ZKV, outputs: &["dump.csv"], ..baker("a dump", &["dump", "other.db", "-o", "dump.csv"]) },
 ];
 
+/// A bake whose rows do not fit into its memory. It makes too many calls, of too many bytes, to try all of them.
+pub(crate) const SPILLING: Case =
+    baker("a bake that spills over an old file", &["spilling.csv", "--memory", "16MiB", "--threads", "1"]).over_old();
+/// What the least memory cannot hold.
+const SPILLING_ROWS: usize = 4500;
+
 /// A folder in which a case can run.
 pub(crate) struct Scene {
     folder: TempDir,
@@ -75,6 +81,10 @@ impl Scene {
         std::fs::write(scene.path("shuffled.csv"), shuffled.concat()).unwrap();
         shuffled.insert(700, "no number,a bad row\n".to_owned());
         std::fs::write(scene.path("dirty.csv"), shuffled.concat()).unwrap();
+        if case.args.contains(&"spilling.csv") {
+            let row = |at: usize| format!("{},{}\n", at * 7919 % SPILLING_ROWS, "value ".repeat(270));
+            std::fs::write(scene.path("spilling.csv"), (0..SPILLING_ROWS).map(row).collect::<String>()).unwrap();
+        }
         scene.bake("one.db", &rows(&mut random, 0..600));
         scene.bake("other.db", &rows(&mut random, 400..1400));
         for output in case.outputs.iter().filter(|_| case.is_over_old) {

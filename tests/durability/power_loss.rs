@@ -12,7 +12,7 @@ use crate::clients::Missing;
 use crate::crash::Disk;
 use crate::record::{Files, Inode, Op, Recording, record};
 use crate::support::Random;
-use crate::{random, wants_all};
+use crate::{random, report, wants_all};
 
 /// States that are drawn for each moment.
 const STATES: usize = 24;
@@ -109,7 +109,9 @@ pub(crate) fn whenever_the_power_fails_the_old_file_or_the_new_one_is_there_comp
             // Opening checks every byte.
             assert!(Store::open(scene.path(output)).unwrap().len() >= 1400, "{}", case.name);
         }
-        println!("{}: {} operations, {seen:?}", case.name, recording.ops.len());
+        if wants_all() {
+            report(&format!("{}: {} operations, {seen:?}", case.name, recording.ops.len()));
+        }
     }
     Ok(())
 }
