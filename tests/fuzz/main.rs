@@ -2,12 +2,17 @@
 
 #![cfg(feature = "cli")]
 
+mod answers;
+mod canaries;
 #[path = "../common/frames.rs"]
 mod common;
+mod compressed;
 mod csv;
+mod descriptors;
 mod merge;
 mod native;
 mod open;
+mod parquet_file;
 #[path = "../wire/reference.rs"]
 mod reference;
 mod rows;
@@ -19,6 +24,7 @@ mod source;
 mod splits;
 #[path = "../support/mod.rs"]
 mod support;
+mod tamper;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -90,4 +96,40 @@ fn any_native_stream_is_answered_as_documented_wherever_it_is_cut() {
 fn any_redis_session_has_one_reply_a_command_wherever_it_is_cut() {
     let tables = session::Tables::start();
     try_random(1500, 11, COMMANDS, |data| session::check(&tables, data));
+}
+
+#[test]
+fn any_answer_is_refused_or_is_one_to_the_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = answers::Tables::start(folder.path());
+    try_random(1000, 40, &[], |data| answers::check(&tables, data));
+}
+
+#[test]
+fn anything_a_server_passes_is_refused_or_can_be_looked_up_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let passing = descriptors::Passing::start(folder.path());
+    descriptors::check(&passing, &[]);
+    try_random(400, 40, &[], |data| descriptors::check(&passing, data));
+}
+
+#[test]
+fn any_compressed_input_is_baked_as_its_text_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    try_random(200, 200, &[], |data| compressed::check(folder.path(), data));
+}
+
+#[test]
+fn any_parquet_input_is_baked_as_its_rows_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = parquet_file::Inputs::write();
+    (0..=u8::MAX).step_by(9).for_each(|input| parquet_file::check(&inputs, folder.path(), &[input]));
+    try_random(400, 30, &[], |data| parquet_file::check(&inputs, folder.path(), data));
+}
+
+#[test]
+fn a_table_is_served_exactly_if_every_canary_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = canaries::Tables::bake(folder.path());
+    try_random(400, 40, &[], |data| canaries::check(&tables, data));
 }

@@ -1,0 +1,129 @@
+//! Properties of a client whose server sends any bytes: it never panics or hangs, it accepts only pages whose rows
+//! ascend within the range that it asked for, and it reads the same answers however the bytes are cut.
+
+use std::path::Path;
+use std::time::Duration;
+
+use zero_kv::Key;
+use zero_kv::client::{Client, ClientError, Options};
+use zero_kv::protocol::native::Op;
+use zero_kv::protocol::reader::{Answer, AnswerReader};
+
+use crate::rows::{Numbers, Rows};
+use crate::served::Served;
+use crate::source::Source;
+use crate::tamper::{self, Relay};
+
+const OPS: [Op; 8] = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Info, Op::Open];
+const VALUE_LEN_MAX_BYTES: usize = 1 << 16;
+
+/// A table, its server, and the relay that tampers with its answers.
+pub(crate) struct Tables(Vec<(Numbers, Rows, Relay)>);
+
+impl Tables {
+    pub(crate) fn start(folder: &Path) -> Tables {
+        let value = |i: u8| vec![i; [0, 1, 7, 60, 3000][usize::from(i) % 5]];
+        let tables = [true, false].map(|are_numbers| {
+            let key = |i: u8| if are_numbers { u64::from(i).to_be_bytes().to_vec() } else { vec![b'k', i] };
+            let (numbers, rows) = (Numbers(are_numbers), (0..60).map(|i| (key(i), value(i))).collect());
+            let db = folder.join(format!("{are_numbers}.db"));
+            numbers.bake(&rows, &db);
+            let socket = db.with_extension("sock");
+            Served::start(&db, socket.clone());
+            (numbers, rows, Relay::start(&socket, |source, answer| tamper::change(source, &mut answer.bytes)))
+        });
+        Tables(tables.into())
+    }
+}
+
+/// Asks through the relay, which follows the bytes, or reads the bytes as answers.
+pub(crate) fn check(tables: &Tables, data: &[u8]) {
+    let mut source = Source::new(data);
+    if source.one_in(2) {
+        return read_in_pieces(&mut source);
+    }
+    let (numbers, rows, relay) = &tables.0[source.below(2)];
+    let keys: Vec<&Vec<u8>> = rows.keys().collect();
+    let [first, last] = [(); 2].map(|()| numbers.key(keys[source.below(keys.len())]));
+    let question = source.below(7);
+    relay.follow(source.rest());
+    let options = Options {
+        call_timeout: Some(Duration::from_secs(60)),
+        retries: 0,
+        value_len_max_bytes: VALUE_LEN_MAX_BYTES,
+        ..Options::default()
+    };
+    let mut client = Client::connect_with(&relay.socket, &options).unwrap();
+    let outcome = ask(&mut client, question, first, last);
+    let error = outcome.err().map(|error| error.to_string());
+    assert!(error.is_none_or(|error| !error.is_empty() && !error.contains("timed out")));
+}
+
+fn ask(client: &mut Client, question: usize, first: Key<'_>, last: Key<'_>) -> Result<(), ClientError> {
+    match question {
+        0 => client.get(first).map(drop),
+        1 => client.exists(first).map(drop),
+        2 => {
+            let row = client.floor(first)?;
+            assert!(row.is_none_or(|(key, _)| Key::from(&key) <= first), "a row above the key");
+            Ok(())
+        }
+        3 => {
+            let row = client.ceiling(first)?;
+            assert!(row.is_none_or(|(key, _)| Key::from(&key) >= first), "a row below the key");
+            Ok(())
+        }
+        4 => client.count(first..).map(drop),
+        5 => client.info().map(|info| drop(format!("{info:?}"))),
+        _ => {
+            let (first, last) = if first <= last { (first, last) } else { (last, first) };
+            let mut before = None;
+            for row in client.range(first..=last)? {
+                let (key, value) = row?;
+                let key_now = Key::from(&key);
+                assert!(first <= key_now && key_now <= last, "a row outside the range");
+                assert!(before.is_none_or(|before| before < key), "rows that do not ascend");
+                assert!(value.len() <= VALUE_LEN_MAX_BYTES);
+                before = Some(key);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The same answers, or the same error after the same answers, wherever the bytes are cut.
+fn read_in_pieces(source: &mut Source<'_>) {
+    let ops: Vec<Op> = (0..1 + source.below(8)).map(|_| OPS[source.below(OPS.len())]).collect();
+    let pieces_len_bytes = [(); 4].map(|()| 1 + source.below(100));
+    let bytes = source.rest();
+    assert_eq!(read(&ops, bytes, &[bytes.len().max(1)]), read(&ops, bytes, &pieces_len_bytes));
+}
+
+fn read(ops: &[Op], mut bytes: &[u8], pieces_len_bytes: &[usize]) -> Vec<String> {
+    let mut reader = AnswerReader::new(VALUE_LEN_MAX_BYTES);
+    let (mut outcomes, mut pieces) = (Vec::new(), pieces_len_bytes.iter().cycle());
+    for op in ops {
+        let outcome = loop {
+            match reader.next(*op) {
+                Ok(None) if bytes.is_empty() => return outcomes,
+                Ok(None) => {}
+                Ok(Some(Answer::Found(value))) => break Ok(format!("{op:?}: {value:?}")),
+                Ok(Some(answer)) => break Ok(format!("{op:?}: {answer:?}")),
+                Err(violation) => break Err(violation.to_string()),
+            }
+            let room = reader.room();
+            let len_bytes = room.len().min(bytes.len()).min(*pieces.next().expect("without an end"));
+            assert!(len_bytes > 0, "there is room where bytes are needed");
+            let (piece, rest) = bytes.split_at(len_bytes);
+            room[..len_bytes].copy_from_slice(piece);
+            reader.received(len_bytes);
+            bytes = rest;
+        };
+        let is_end = outcome.is_err();
+        outcomes.push(outcome.unwrap_or_else(|error| error));
+        if is_end {
+            break;
+        }
+    }
+    outcomes
+}

@@ -1,0 +1,88 @@
+//! Properties of a bake whose input is compressed: an intact one gives the file that the text gives, a damaged one that
+//! file or an error.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use flate2::write::GzEncoder;
+use zero_kv::bake::{self, BakeError, Format, Input, Keys, Options};
+
+use crate::source::Source;
+use crate::tamper;
+
+/// Bytes at the start by which the format is recognized.
+const MAGIC_LEN_BYTES: usize = 4;
+
+/// Compresses text that the bytes describe, damages it, and bakes it.
+pub(crate) fn check(folder: &Path, data: &[u8]) {
+    let mut source = Source::new(data);
+    let (is_gzip, has_two_parts) = (source.one_in(2), source.one_in(3));
+    let damage_len = if source.one_in(4) { 0 } else { 1 + source.below(12) };
+    let damage = source.bytes(damage_len).to_vec();
+    if source.one_in(8) {
+        // Anything that begins like a compressed input.
+        let magic: &[u8] = if is_gzip { &[0x1f, 0x8b, 8] } else { &[0x28, 0xb5, 0x2f, 0xfd] };
+        let _ = baked(folder, &[magic, source.rest()].concat());
+        return;
+    }
+    let text = text(&mut source);
+    let middle = if has_two_parts { text.len() / 2 } else { text.len() };
+    let parts: Vec<Vec<u8>> = [&text[..middle], &text[middle..]]
+        .into_iter()
+        .enumerate()
+        .filter(|(part, _)| *part == 0 || has_two_parts)
+        .map(|(_, part)| compressed(part, is_gzip))
+        .collect();
+    let intact = parts.concat();
+    let mut bytes = intact.clone();
+    tamper::change(&mut Source::new(&damage), &mut bytes);
+    let outcome = baked(folder, &bytes);
+    let expected = baked(folder, &text).expect("text that has only good rows");
+    if bytes == intact {
+        assert!(outcome.expect("an intact input") == expected, "the file is not that of the text");
+    } else if bytes.starts_with(&intact[..MAGIC_LEN_BYTES.min(intact.len())]) && !ends_with_a_part(&parts, &bytes) {
+        // Every part has a checksum.
+        assert!(outcome.map_or(true, |file| file == expected), "a damaged input gave other rows");
+    }
+}
+
+/// Whether the bytes begin with the first parts, whole, so that they are another intact input or one with bytes after it.
+fn ends_with_a_part(parts: &[Vec<u8>], bytes: &[u8]) -> bool {
+    bytes.starts_with(&parts[0])
+}
+
+/// Rows with keys of bytes, each once.
+fn text(source: &mut Source<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for row in 0..1 + source.below(300) {
+        let value = [b'a' + source.byte() % 26].repeat(source.below(40));
+        text.extend_from_slice(format!("key{row},{}\n", String::from_utf8(value).unwrap()).as_bytes());
+    }
+    text
+}
+
+fn compressed(bytes: &[u8], is_gzip: bool) -> Vec<u8> {
+    if is_gzip {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        return encoder.finish().unwrap();
+    }
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The file that is baked from an input, or why not. Nothing is left behind.
+fn baked(folder: &Path, bytes: &[u8]) -> Result<Vec<u8>, BakeError> {
+    let output = folder.join("new.db");
+    let mut options = Options::default();
+    (options.format, options.keys) = (Format::Delimited, Keys::Bytes);
+    let report = bake::bake(vec![Input::reader("input", bytes)], &output, &options, &mut |_| ());
+    assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
+    report?;
+    let file = fs::read(&output).unwrap();
+    fs::remove_file(&output).unwrap();
+    Ok(file)
+}

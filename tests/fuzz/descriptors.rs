@@ -1,0 +1,169 @@
+//! Properties of a client that maps what a server passes to it, where the server passes anything: it refuses it, or
+//! every lookup returns without a panic and without a SIGBUS, also after the file is truncated.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use zero_kv::client::{Client, DirectOptions, Options};
+
+use crate::rows::{Numbers, Rows};
+use crate::served::Served;
+use crate::source::Source;
+use crate::support::encoder::{HEADER, seal, seal_header};
+use crate::tamper::{self, Answer, Relay};
+
+/// A server, and the relay that tampers with what it passes.
+pub(crate) struct Passing {
+    rows: Rows,
+    relay: Relay,
+}
+
+impl Passing {
+    pub(crate) fn start(folder: &Path) -> Passing {
+        let rows: Rows = (0..200_u64).map(|i| ((i * 3).to_be_bytes().to_vec(), vec![i as u8; 40])).collect();
+        let db = folder.join("storage.db");
+        Numbers(true).bake(&rows, &db);
+        let socket = db.with_extension("sock");
+        Served::start(&db, socket.clone());
+        Passing { rows, relay: Relay::start(&socket, pass) }
+    }
+}
+
+/// Has the table passed, with the changes that the bytes describe, and looks keys up in it.
+pub(crate) fn check(passing: &Passing, data: &[u8]) {
+    // The first answer is the one that is tampered with.
+    passing.relay.follow(&[&[0], data].concat());
+    let client = Options { call_timeout: Some(Duration::from_secs(60)), retries: 0, ..Options::default() };
+    let options = DirectOptions { client: client.clone(), ..DirectOptions::default() };
+    let connected = Client::connect_with(&passing.relay.socket, &client).unwrap();
+    match connected.direct_with(&options) {
+        Err(error) => assert!(!error.to_string().is_empty() && !error.to_string().contains("timed out"), "{error}"),
+        Ok(direct) => {
+            // A forged table may say anything, but must say it.
+            let table = direct.snapshot();
+            for key in passing.rows.keys().map(|key| Numbers(true).key(key)) {
+                let _ = (direct.get(key), direct.floor(key), direct.ceiling(key), table.count(..key));
+            }
+            let _ = table.iter().map(|(_, value)| value.len()).sum::<usize>();
+            let _ = table.iter().rev().map(|(key, _)| key.to_string().len()).sum::<usize>();
+            for row in [0, 1, passing.rows.len() / 2, table.len(), usize::MAX] {
+                let _ = table.row(row);
+            }
+            // An answer that passed unchanged is true.
+            if data.is_empty() {
+                assert!(
+                    passing
+                        .rows
+                        .iter()
+                        .all(|(key, value)| { direct.get(Numbers(true).key(key)).unwrap().as_deref() == Some(value) })
+                );
+            }
+        }
+    }
+}
+
+/// Replaces the descriptors, or changes the bytes that come with them.
+fn pass(source: &mut Source<'_>, answer: &mut Answer) {
+    if source.is_empty() {
+        return;
+    }
+    match source.below(8) {
+        0 => tamper::change(source, &mut answer.bytes),
+        1 => answer.descriptors.truncate(source.below(2)),
+        2 => answer.descriptors.reverse(),
+        3 => {
+            let added = (0..1 + source.below(5)).map(|_| anything(source)).collect::<Vec<_>>();
+            answer.descriptors.extend(added);
+        }
+        4 if answer.descriptors.len() == 2 => {
+            let which = source.below(2);
+            answer.descriptors[which] = anything(source);
+        }
+        5 if answer.descriptors.len() == 2 => {
+            let page = File::from(answer.descriptors.remove(1));
+            answer.descriptors.push(other_page(source, &page).into());
+        }
+        _ if !answer.descriptors.is_empty() => {
+            let table = File::from(answer.descriptors.remove(0));
+            answer.descriptors.insert(0, other_table(source, &table).into());
+        }
+        _ => {}
+    }
+}
+
+/// A descriptor of something that is neither a table nor a page.
+fn anything(source: &mut Source<'_>) -> OwnedFd {
+    match source.below(6) {
+        0 => File::open("/").unwrap().into(),
+        1 => File::open("/dev/null").unwrap().into(),
+        2 => File::open("/dev/zero").unwrap().into(),
+        3 => std::os::unix::net::UnixStream::pair().unwrap().0.into(),
+        4 => std::io::pipe().unwrap().0.into(),
+        _ => {
+            let file = memory();
+            file.set_len(source.number() >> 20).unwrap();
+            file.into()
+        }
+    }
+}
+
+fn memory() -> File {
+    File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap())
+}
+
+fn bytes_of(file: &File) -> Vec<u8> {
+    let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// A page of any length, with any words, sealed or not.
+fn other_page(source: &mut Source<'_>, page: &File) -> File {
+    let (mut bytes, file) = (bytes_of(page), memory());
+    for _ in 0..source.below(4) {
+        let at = source.below(40) * 8;
+        bytes[at..at + 8].copy_from_slice(&source.number().to_ne_bytes());
+    }
+    bytes.resize([4096, 0, 8192, 4095][source.below(4)], 0);
+    file.write_all_at(&bytes, 0).unwrap();
+    let seals = [SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::WRITE, SealFlags::GROW, SealFlags::empty()];
+    fcntl_add_seals(&file, seals[source.below(4)]).unwrap();
+    file
+}
+
+/// A table that was changed, with its checksums corrected or not, and that may shrink while it is read.
+fn other_table(source: &mut Source<'_>, table: &File) -> File {
+    let (is_sealed, sealing, shrinks) = (source.one_in(2), source.below(3), source.one_in(3));
+    let left_len_bytes = u64::from(source.byte()) << 7;
+    let mut bytes = bytes_of(table);
+    tamper::change(source, &mut bytes);
+    if bytes.len() >= HEADER {
+        match sealing {
+            0 => {}
+            1 => seal_header(&mut bytes),
+            _ => seal(&mut bytes),
+        }
+    }
+    if is_sealed {
+        let file = memory();
+        file.write_all_at(&bytes, 0).unwrap();
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE).unwrap();
+        return file;
+    }
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes).unwrap();
+    let opened = File::open(file.path()).unwrap();
+    if shrinks {
+        let writing = file.reopen().unwrap();
+        std::thread::spawn(move || {
+            std::thread::yield_now();
+            writing.set_len(left_len_bytes)
+        });
+    }
+    opened
+}
