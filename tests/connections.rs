@@ -10,8 +10,8 @@ use std::process::Command;
 use common::{Server, Table, answer_to_get, expect, gets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What an idle connection takes of the server's own memory, at most.
-const IDLE_CONNECTION_MAX_BYTES: u64 = 1024;
+/// The maximum that an idle connection takes of the server's own memory.
+const IDLE_CONNECTION_MAX_BYTES: u64 = 1280;
 /// An allocator takes memory from the system in steps, of a huge page at most.
 const HEAP_STEPS_BYTES: u64 = 2 << 20;
 

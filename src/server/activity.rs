@@ -5,7 +5,7 @@
 //! they are exceeded.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
 use super::peer::Peer;
@@ -45,6 +45,9 @@ impl Waits {
     }
 }
 
+/// Set in [`Activity::held_bytes`] once the connection is evicted. What it holds then does not change any more.
+const EVICTED: u64 = 1 << 63;
+
 /// The state of one connection, as other parts of the server see it. Its worker's thread alone writes it, except for
 /// the eviction.
 pub(super) struct Activity {
@@ -53,14 +56,12 @@ pub(super) struct Activity {
     pub(super) peer: Peer,
     /// The registry's tick at which the connection last moved a byte.
     moved_tick: AtomicU32,
-    is_evicted: AtomicBool,
     waits: AtomicU64,
     sent_bytes: AtomicU64,
     /// Number of the generation that the connection holds between turns; 0 for none.
     generation: AtomicU64,
+    /// The memory that the connection holds, and [`EVICTED`].
     held_bytes: AtomicU64,
-    /// What it held when it was evicted.
-    evicted_bytes: AtomicU64,
     /// Wakes the connection's task. Set when the connection first holds memory.
     waker: OnceLock<Waker>,
 }
@@ -71,12 +72,10 @@ impl Activity {
             number,
             peer,
             moved_tick: AtomicU32::new(now_tick),
-            is_evicted: AtomicBool::new(false),
             waits: AtomicU64::new(Waits::Request.pack()),
             sent_bytes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),
-            evicted_bytes: AtomicU64::new(0),
             waker: OnceLock::new(),
         }
     }
@@ -120,13 +119,18 @@ impl Activity {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Records the memory that the connection holds. Returns what it held before.
-    pub(super) fn replace_held_bytes(&self, held_bytes: u64) -> u64 {
-        self.held_bytes.swap(held_bytes, Ordering::Relaxed)
+    /// Records the memory that the connection holds, unless it is evicted. Returns what is recorded and what was before.
+    pub(super) fn replace_held_bytes(&self, held_bytes: u64) -> (u64, u64) {
+        let replace = |before: u64| (before & EVICTED == 0).then_some(held_bytes);
+        match self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace) {
+            Ok(before) => (held_bytes, before),
+            Err(evicted) => (evicted & !EVICTED, evicted & !EVICTED),
+        }
     }
 
+    #[inline]
     pub(super) fn held_bytes(&self) -> u64 {
-        self.held_bytes.load(Ordering::Relaxed)
+        self.held_bytes.load(Ordering::Relaxed) & !EVICTED
     }
 
     /// Sets the waker of the connection's task, which is the same for its whole life.
@@ -136,23 +140,16 @@ impl Activity {
 
     /// Has the connection end on its next turn, which begins at once. Returns the memory it holds.
     pub(super) fn evict(&self) -> u64 {
-        let held_bytes = self.held_bytes();
-        self.evicted_bytes.store(held_bytes, Ordering::Relaxed);
-        self.is_evicted.store(true, Ordering::Release);
+        let held_bytes = self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed);
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
-        held_bytes
+        held_bytes & !EVICTED
     }
 
     #[inline]
     pub(super) fn is_evicted(&self) -> bool {
-        self.is_evicted.load(Ordering::Acquire)
-    }
-
-    /// What [`Activity::evict`] returned; 0 if the connection was not evicted.
-    pub(super) fn evicted_bytes(&self) -> u64 {
-        self.evicted_bytes.load(Ordering::Relaxed)
+        self.held_bytes.load(Ordering::Relaxed) & EVICTED != 0
     }
 }
 
@@ -166,5 +163,14 @@ mod tests {
         {
             assert_eq!(Waits::unpack(waits.pack()), waits);
         }
+    }
+
+    #[test]
+    fn an_evicted_connection_holds_what_it_held() {
+        let activity = Activity::new(1, Peer::default(), 0);
+        assert_eq!(activity.replace_held_bytes(7), (7, 0));
+        assert_eq!((activity.evict(), activity.is_evicted()), (7, true));
+        assert_eq!(activity.replace_held_bytes(9), (7, 7));
+        assert_eq!(activity.held_bytes(), 7);
     }
 }

@@ -46,7 +46,7 @@ impl ClientMemory {
 
     /// Records the memory that a connection holds.
     pub(super) fn record(&self, activity: &Activity, held_bytes: u64) {
-        let before_bytes = activity.replace_held_bytes(held_bytes);
+        let (held_bytes, before_bytes) = activity.replace_held_bytes(held_bytes);
         if held_bytes >= before_bytes {
             self.held_bytes.fetch_add(held_bytes - before_bytes, Ordering::Relaxed);
         } else {
@@ -56,8 +56,11 @@ impl ClientMemory {
 
     /// Records that a connection has ended, which its registry must know.
     pub(super) fn release(&self, activity: &Activity) {
-        self.record(activity, 0);
-        self.evicted_bytes.fetch_sub(activity.evicted_bytes(), Ordering::Relaxed);
+        let held_bytes = activity.held_bytes();
+        self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
+        if activity.is_evicted() {
+            self.evicted_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
+        }
     }
 
     /// Whether connections hold more than the limit, apart from those that are evicted.

@@ -130,8 +130,6 @@ pub(super) struct Connection<S> {
     owes: bool,
     /// What others see of it.
     activity: Arc<Activity>,
-    /// The memory that it has reported to hold.
-    reported_bytes: u64,
 }
 
 /// What ended in a turn.
@@ -162,7 +160,6 @@ impl<S: Stream> Connection<S> {
             unsent: None,
             owes: false,
             activity,
-            reported_bytes: 0,
         }
     }
 

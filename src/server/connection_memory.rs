@@ -13,10 +13,11 @@ use crate::server::stream::Stream;
 impl<S: Stream> Connection<S> {
     /// Reports the memory that the connection holds, if that has changed since the last turn.
     #[inline]
-    pub(super) fn report_held(&mut self, cx: &Context<'_>) {
+    pub(super) fn report_held(&self, cx: &Context<'_>) {
         let held_bytes = self.held_bytes();
-        if held_bytes != self.reported_bytes {
-            self.report_changed(held_bytes, cx);
+        let before_bytes = self.activity.held_bytes();
+        if held_bytes != before_bytes {
+            self.report_changed(held_bytes, held_bytes > before_bytes, cx);
         }
     }
 
@@ -32,15 +33,14 @@ impl<S: Stream> Connection<S> {
     }
 
     #[cold]
-    fn report_changed(&mut self, held_bytes: u64, cx: &Context<'_>) {
+    fn report_changed(&self, held_bytes: u64, has_grown: bool, cx: &Context<'_>) {
         let serving = &self.client.shared.serving;
         // Whoever holds memory may be evicted.
         self.activity.set_waker(cx.waker());
         serving.client_memory.record(&self.activity, held_bytes);
-        if held_bytes > self.reported_bytes {
+        if has_grown {
             serving.evict_if_over_limit();
         }
-        self.reported_bytes = held_bytes;
     }
 
     /// Answers an unfinished request of a connection that is evicted with an error, if the socket takes it at once.

@@ -38,10 +38,9 @@ pub(super) struct Registry {
 
 struct Registered {
     activity: Arc<Activity>,
-    abort: AbortHandle,
+    /// Taken when the connection is disconnected, which ends when its task runs next.
+    abort: Option<AbortHandle>,
     observed: Observed,
-    /// Whether it was disconnected, and ends when its task runs next.
-    is_disconnected: bool,
 }
 
 /// A connection to disconnect.
@@ -78,12 +77,8 @@ impl Registry {
 
     /// Adds a connection, which `abort` ends.
     pub(super) fn add(&self, activity: Arc<Activity>, abort: AbortHandle) {
-        let registered = Registered {
-            activity: Arc::clone(&activity),
-            abort,
-            observed: Observed::default(),
-            is_disconnected: false,
-        };
+        let registered =
+            Registered { activity: Arc::clone(&activity), abort: Some(abort), observed: Observed::default() };
         self.connections().insert(activity.number, registered);
         self.came.notify_one();
     }
@@ -175,12 +170,9 @@ impl Registry {
 }
 
 fn due(registered: &mut Registered, reason: &mut impl FnMut(&mut Registered) -> Option<Reason>) -> Option<Due> {
-    if registered.is_disconnected {
-        return None;
-    }
+    registered.abort.as_ref()?;
     let reason = reason(registered)?;
-    registered.is_disconnected = true;
-    Some(Due { reason, peer: registered.activity.peer, abort: registered.abort.clone() })
+    Some(Due { reason, peer: registered.activity.peer, abort: registered.abort.take()? })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! is one.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -65,19 +66,15 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the rules remember of a connection from one tick to the next.
+/// What the rules remember of a connection from one tick to the next. Every connection has one, so it is small.
 #[derive(Default)]
 pub(super) struct Observed {
-    sent_bytes: u64,
-    window: Option<Window>,
-}
-
-/// The time over which a client's drain rate is averaged.
-#[derive(Clone, Copy)]
-struct Window {
-    since_tick: u32,
-    /// What the connection had sent before.
-    sent_bytes: u64,
+    /// The low half of what the connection had sent at the last tick: whether it has changed is all that counts.
+    sent_bytes_low: u32,
+    /// The tick at which the window began over which the drain rate is averaged. `None`: no responses are pending.
+    window_since_tick: Option<NonZeroU32>,
+    /// What the connection had sent when the window began.
+    window_sent_bytes: u64,
 }
 
 /// The time-outs, in ticks.
@@ -105,12 +102,12 @@ impl Timeouts {
     /// Returns the reason to disconnect a connection at this tick, if there is one. Must be called at each tick.
     pub(super) fn due(&self, now_tick: u32, activity: &Activity, observed: &mut Observed) -> Option<Reason> {
         let sent_bytes = activity.sent_bytes();
-        if sent_bytes != observed.sent_bytes {
-            observed.sent_bytes = sent_bytes;
+        if sent_bytes as u32 != observed.sent_bytes_low {
+            observed.sent_bytes_low = sent_bytes as u32;
             activity.set_moved_tick(now_tick.wrapping_sub(1));
         }
         let waits = activity.waits();
-        let slow = self.slow(now_tick, waits, observed);
+        let slow = self.slow(now_tick, waits, sent_bytes, observed);
         self.timed_out(now_tick, waits, activity).or(slow)
     }
 
@@ -131,24 +128,25 @@ impl Timeouts {
     }
 
     /// Checks the drain rate over windows that follow each other for as long as responses are pending.
-    fn slow(&self, now_tick: u32, waits: Waits, observed: &mut Observed) -> Option<Reason> {
+    fn slow(&self, now_tick: u32, waits: Waits, sent_bytes: u64, observed: &mut Observed) -> Option<Reason> {
         match waits {
             Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
             // Responses are being made, from requests that the client sent before.
             Waits::Turn => return None,
             _ => {
-                observed.window = None;
+                observed.window_since_tick = None;
                 return None;
             }
         }
-        let next = Window { since_tick: now_tick, sent_bytes: observed.sent_bytes };
-        let window = *observed.window.get_or_insert(next);
-        let ticks = now_tick.wrapping_sub(window.since_tick);
-        if ticks < self.window_ticks {
+        // Ticks wrap around after 136 years.
+        let ticks = observed.window_since_tick.map(|since_tick| now_tick.wrapping_sub(since_tick.get()));
+        if ticks.is_some_and(|ticks| ticks < self.window_ticks) {
             return None;
         }
-        observed.window = Some(next);
-        let taken_bytes = observed.sent_bytes - window.sent_bytes;
+        let taken_bytes = sent_bytes - observed.window_sent_bytes;
+        observed.window_since_tick = NonZeroU32::new(now_tick);
+        observed.window_sent_bytes = sent_bytes;
+        let ticks = ticks?;
         let min_bytes = self.drain_min_bytes_per_tick.saturating_mul(ticks.into());
         (taken_bytes < min_bytes).then_some(Reason::Slow { taken_bytes, min_bytes, ticks })
     }
