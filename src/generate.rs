@@ -3,6 +3,8 @@
 //! In: the command line as clap knows it. Out: files in a folder. Each program has this
 //! as `--generate FOLDER`, which its help does not show: it is for those who package it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io, io::Write};
@@ -30,14 +32,32 @@ pub(crate) fn if_asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
 
 fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    let place = folder.join("man1");
-    fs::create_dir_all(&place)?;
+    // Not in `folder` itself: clap's generators follow links that other users may have put there.
+    let made = tempfile::tempdir()?;
     // Pages on `help` itself would say nothing. Before completions: those add the command for good.
-    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), place)?;
+    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), made.path())?;
+    put_all(made.path(), &folder.join("man1"))?;
     for (shell, place) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        let place = folder.join(place);
-        fs::create_dir_all(&place)?;
-        clap_complete::generate_to(shell, &mut command, &name, place)?;
+        let made = tempfile::tempdir()?;
+        clap_complete::generate_to(shell, &mut command, &name, made.path())?;
+        put_all(made.path(), &folder.join(place))?;
+    }
+    Ok(())
+}
+
+/// Puts copies of all files of a folder into another one. Links there are replaced, not followed.
+fn put_all(made: &Path, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    if fs::symlink_metadata(folder)?.is_symlink() {
+        let message = format!("{} is a symbolic link, where a folder was expected: remove it", folder.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    for file in fs::read_dir(made)? {
+        let file = file?;
+        // The umask takes away from these rights.
+        let mut copy = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+        copy.write_all(&fs::read(file.path())?)?;
+        copy.persist(folder.join(file.file_name()))?;
     }
     Ok(())
 }

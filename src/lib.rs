@@ -65,6 +65,8 @@ mod machine_memory;
 pub mod protocol;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "bake")]
+mod special_file;
 pub mod store;
 mod sync;
 mod user_namespace;

@@ -1,15 +1,18 @@
 //! Writing a file that appears complete or not at all.
 //!
-//! `baker` writes its report this way, and `zkv` a dump.
+//! `baker` writes its report this way, `benchmarker` its pages and logs, and `zkv` a dump. A symbolic link at the file's
+//! place is replaced and never followed: whoever can write to the folder can put one there.
 
 use std::fmt::Display;
 use std::fs::{File, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use tempfile::NamedTempFile;
+
+use crate::special_file::{is_special, open_special};
 
 /// A file under a temporary name, which is removed unless the file is put in place.
 pub(crate) struct WholeFile {
@@ -25,6 +28,7 @@ impl WholeFile {
     }
 
     fn create(path: &Path) -> io::Result<WholeFile> {
+        check_is_no_folder(path)?;
         let parent = folder_of(path);
         // Opened first: a folder that cannot be synced must be known before the file has its name.
         let folder = File::open(parent)?;
@@ -56,11 +60,39 @@ impl WholeFile {
     }
 }
 
-pub(crate) fn folder_of(path: &Path) -> &Path {
+/// Fails if nothing can be written to this path. Called before long work, for at its end it would be too late.
+pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
+    let check = || -> io::Result<()> {
+        match is_special(path)? {
+            true => Ok(()),
+            false => check_is_no_folder(path).and_then(|()| tempfile::tempfile_in(folder_of(path)).map(drop)),
+        }
+    };
+    check().map_err(|error| unwritten(path, &error))
+}
+
+/// Writes a file that appears complete or not at all, and syncs it; or writes to a terminal, a pipe or the like.
+pub(crate) fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    if let Some(mut special) = open_special(path).map_err(|error| unwritten(path, &error))? {
+        return special.write_all(text).with_context(|| path.display().to_string());
+    }
+    let file = WholeFile::beside(path)?;
+    file.file().write_all(text).map_err(|error| file.unwritten(&error))?;
+    file.put_in_place()
+}
+
+fn check_is_no_folder(path: &Path) -> io::Result<()> {
+    match path.is_dir() {
+        true => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder: name a file in it")),
+        false => Ok(()),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the error for a file that cannot be written.
-pub(crate) fn unwritten(path: &Path, error: &dyn Display) -> anyhow::Error {
+fn unwritten(path: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow!("{}: {error}: the file was not written", path.display())
 }

@@ -1,12 +1,13 @@
 //! Rows that are put aside.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::place::{NewFile, PlaceError};
 use super::sort::batch::BadRow;
 use super::{BakeError, Cancel};
+use crate::special_file::open_special;
 
 /// What to do with rows that are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,13 +42,13 @@ struct OpenFile {
 
 impl OpenFile {
     fn create(path: &Path) -> io::Result<Self> {
-        let is_written_to = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-        let (file, new) = if is_written_to {
-            (OpenOptions::new().write(true).open(path)?, None)
-        } else {
-            // What stops the bake is not to think of this as the table.
-            let new = NewFile::beside(path, &Cancel::default())?;
-            (new.file().try_clone()?, Some(new))
+        let (file, new) = match open_special(path)? {
+            Some(special) => (special, None),
+            None => {
+                // With its own `Cancel`: stopping the bake must not treat this file as the table.
+                let new = NewFile::beside(path, &Cancel::default())?;
+                (new.file().try_clone()?, Some(new))
+            }
         };
         let mut writer = csv::Writer::from_writer(file);
         writer.write_record(["input", "line", "reason", "row"])?;

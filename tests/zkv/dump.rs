@@ -167,8 +167,12 @@ fn the_output_is_put_in_place_whole() {
     symlink("table.csv", &link).unwrap();
     fs::write(&text, "what was there").unwrap();
     assert_answer(&dump(&db, &["-o", link.to_str().unwrap()]), 0, b"");
+    assert_eq!(fs::read(&text).unwrap(), b"what was there", "a link is replaced, not followed");
+    assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
+    fs::rename(&link, &text).unwrap();
     assert_eq!(fs::read(&text).unwrap(), dump(&db, &[]).stdout);
-    assert_eq!(fs::read_link(&link).unwrap(), Path::new("table.csv"));
+    // Whose link it is decides: this one is of root.
+    assert_answer(&dump(&db, &["-o", "/dev/stdout"]), 0, &fs::read(&text).unwrap());
 
     let onto_itself = dump(&db, &["-o", db.to_str().unwrap()]);
     assert_error(&onto_itself, &["table.db: is also the input"]);

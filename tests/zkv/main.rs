@@ -20,6 +20,7 @@ mod health;
 mod info;
 mod inspect;
 mod keys;
+mod outputs;
 mod reload;
 mod server;
 mod terminal;

@@ -1,13 +1,10 @@
 //! Files that a command line names: none of them may be two things at once.
 
 use std::fs::{self, Metadata};
-use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-
-use crate::whole_file::{WholeFile, folder_of, unwritten};
+use anyhow::bail;
 
 /// What a file is named for.
 #[derive(Clone, Copy, PartialEq)]
@@ -100,32 +97,4 @@ pub(crate) fn check_apart(files: &[Named]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Fails if no file can be put in place at this path. A bake calls it first, for at its end it would be too late.
-pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
-    if is_written_to(path) {
-        return Ok(());
-    }
-    let checked = match path.is_dir() {
-        true => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder: name a file in it")),
-        false => tempfile::tempfile_in(folder_of(path)).map(drop),
-    };
-    checked.map_err(|error| unwritten(path, &error))
-}
-
-/// Writes a file that appears complete or not at all, and syncs it.
-pub(crate) fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    if is_written_to(path) {
-        let written = fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text));
-        return written.with_context(|| path.display().to_string());
-    }
-    let file = WholeFile::beside(path)?;
-    file.file().write_all(text).map_err(|error| file.unwritten(&error))?;
-    file.put_in_place()
-}
-
-/// Whether it is a terminal, a pipe or the like, which no file may replace.
-fn is_written_to(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }

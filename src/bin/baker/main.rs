@@ -9,6 +9,8 @@ mod report;
 mod signals;
 #[path = "../../size.rs"]
 mod size;
+#[path = "../../special_file.rs"]
+mod special_file;
 #[path = "../../whole_file.rs"]
 mod whole_file;
 
@@ -87,7 +89,7 @@ fn check(mut files: Vec<Named>, args: &OutputArgs) -> anyhow::Result<()> {
     files.push(Named::new(Role::Output, &args.output));
     files.extend(report.map(|path| Named::new(Role::Report, path)));
     files::check_apart(&files)?;
-    report.map_or(Ok(()), files::check_can_be_written)
+    report.map_or(Ok(()), whole_file::check_can_be_written)
 }
 
 /// What all inputs have together, if all are files.
@@ -111,7 +113,7 @@ fn tell(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()
     let text = format!("{:#}\n", report::json(&args.output, report, took));
     let written = match wants_stdout {
         true => io::stdout().write_all(text.as_bytes()).context("standard output"),
-        false => files::write_whole(path, text.as_bytes()),
+        false => whole_file::write_whole(path, text.as_bytes()),
     };
     written.with_context(|| format!("{} is in place, but its report failed", args.output.display()))
 }

@@ -1,7 +1,5 @@
 //! The latencies as an HdrHistogram log, which `HistogramLogProcessor` and other tools read.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::time::{Instant, SystemTime};
 
 use anyhow::anyhow;
@@ -13,10 +11,10 @@ use crate::tally::Interval;
 /// Latencies are nanoseconds; the column of maxima is for people, in milliseconds.
 const NS_PER_MS: f64 = 1e6;
 
-pub(crate) fn write(file: &File, intervals: &[Interval]) -> anyhow::Result<()> {
+pub(crate) fn text_of(intervals: &[Interval]) -> anyhow::Result<Vec<u8>> {
     let first = intervals.first().map_or_else(Instant::now, |interval| interval.began);
     let start_time = SystemTime::now() - first.elapsed();
-    let mut writer = BufWriter::new(file);
+    let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment(concat!("[Logged with Zero-KV benchmarker ", env!("CARGO_PKG_VERSION"), "]"))
@@ -25,10 +23,10 @@ pub(crate) fn write(file: &File, intervals: &[Interval]) -> anyhow::Result<()> {
         .with_start_time(start_time)
         .with_base_time(start_time)
         .with_max_value_divisor(NS_PER_MS)
-        .begin_log_with(&mut writer, &mut serializer)?;
+        .begin_log_with(&mut text, &mut serializer)?;
     for interval in intervals {
         log.write_histogram(&interval.tally.latency_ns, interval.began - first, interval.len, None)
             .map_err(|error| anyhow!("{error}"))?;
     }
-    writer.flush().map_err(|error: io::Error| error.into())
+    Ok(text)
 }

@@ -29,15 +29,17 @@ mod random;
 mod report;
 mod resp;
 mod schedule;
+#[path = "../../special_file.rs"]
+mod special_file;
 mod svg;
 mod sweep;
 mod tally;
 mod turns;
+#[path = "../../whole_file.rs"]
+mod whole_file;
 mod wire;
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -93,8 +95,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
 async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
     // Before the run: a file that cannot be written is known at once.
-    let page = args.report.as_deref().map(create).transpose()?;
-    let hdr_log = args.hdr.as_deref().map(create).transpose()?;
+    for path in args.report.iter().chain(&args.hdr) {
+        whole_file::check_can_be_written(path)?;
+    }
     let server = match args.memory {
         true => Some(ServerProcess::of_socket(&args.socket, args.server_user.as_deref()).await?),
         false => None,
@@ -107,11 +110,13 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
     let memory = server.map(|server| server.after_run(table.store.len(), table.store.file_len_bytes()));
     let report = Report { args, outcome: &outcome, ceiling: ceiling.as_ref(), memory: memory.as_ref() };
     print(&if args.json { report.json() } else { report.text() })?;
-    if let (Some(file), Some(path)) = (page, &args.report) {
-        (&file).write_all(page::of(&report).as_bytes()).with_context(|| path.display().to_string())?;
+    if let Some(path) = &args.report {
+        let page = page::of(&report);
+        whole_file::write_whole(path, page.as_bytes())?;
     }
-    if let (Some(file), Some(path)) = (hdr_log, &args.hdr) {
-        hdr_log::write(&file, &outcome.intervals).with_context(|| path.display().to_string())?;
+    if let Some(path) = &args.hdr {
+        let log = hdr_log::text_of(&outcome.intervals)?;
+        whole_file::write_whole(path, &log)?;
     }
     judge(&outcome)?;
     ceiling.as_ref().map_or(Ok(()), |ceiling| judge(&ceiling.outcome).context("the ceiling"))
@@ -125,10 +130,6 @@ async fn sweep(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
         Some(_) => Ok(()),
         None => bail!("{}", sweep.why_none()),
     }
-}
-
-fn create(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| path.display().to_string())
 }
 
 fn print(text: &str) -> anyhow::Result<()> {

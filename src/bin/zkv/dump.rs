@@ -16,6 +16,7 @@ use zero_kv::store::Rows;
 
 use crate::args::{DumpArgs, DumpFormat};
 use crate::output::{JsonKey, all_read, buffered, csv_writer, json_value, settle, write_json, write_record};
+use crate::special_file::open_special;
 use crate::whole_file::WholeFile;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
@@ -77,24 +78,14 @@ impl Output {
             return Ok(Output::Stream(stdout.into(), "standard output".to_owned()));
         }
         let name = path.display();
-        let place = match fs::metadata(path) {
-            Ok(there)
-                if fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (there.dev(), there.ino())) =>
-            {
-                bail!("{name}: is also the input: name another file with -o")
-            }
-            Ok(there) if !there.is_file() => {
-                let opened = File::options().write(true).open(path);
-                return opened
-                    .map(|file| Output::Stream(file, name.to_string()))
-                    .map_err(|error| anyhow!("{name}: {error}"));
-            }
-            // A symbolic link is followed.
-            Ok(_) => fs::canonicalize(path),
-            Err(_) => Ok(path.to_path_buf()),
-        };
-        let place = place.map_err(|error| anyhow!("{name}: {error}"))?;
-        WholeFile::beside(&place).map(Output::New)
+        let identity = |path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        if identity(path).is_some_and(|output| identity(input) == Some(output)) {
+            bail!("{name}: is also the input: name another file with -o");
+        }
+        match open_special(path).map_err(|error| anyhow!("{name}: {error}"))? {
+            Some(special) => Ok(Output::Stream(special, name.to_string())),
+            None => WholeFile::beside(path).map(Output::New),
+        }
     }
 
     fn file(&self) -> &File {

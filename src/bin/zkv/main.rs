@@ -22,10 +22,13 @@ mod ping;
 mod random;
 mod reload;
 mod rows;
+#[path = "../../special_file.rs"]
+mod special_file;
 mod table;
 mod top;
 mod verify;
 #[path = "../../whole_file.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
 mod whole_file;
 
 use std::path::PathBuf;

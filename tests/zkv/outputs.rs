@@ -1,0 +1,80 @@
+//! What every program writes replaces a symbolic link at its place: whoever can write to the folder can put one there.
+
+use std::fs;
+use std::os::unix::fs::{lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::getuid;
+
+use crate::common::{Table, skipped};
+
+/// A user that no test runs as.
+const OTHER: u32 = 4321;
+
+/// Runs each program that writes files, with a link at the place of each file; returns the places. `target` makes what the
+/// next link leads to.
+fn run_all(table: &Table, mut target: impl FnMut() -> PathBuf, owner: Option<u32>) -> Vec<PathBuf> {
+    let folder = tempfile::tempdir_in(table.folder.path()).unwrap().keep();
+    let mut place = |name: &str| {
+        let place = folder.join(name);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        symlink(target(), &place).unwrap();
+        lchown(&place, owner, owner).unwrap();
+        place
+    };
+    let rows = folder.join("rows.csv");
+    fs::write(&rows, "1,one\nbad\n").unwrap();
+    let run = |program: &str, args: &[&Path]| {
+        let output = Command::new(program).args(args).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{program} {args:?}: {output:?}");
+    };
+    let [dump, report, bad_rows, page, hdr, manual, completion] =
+        ["dump.csv", "report.json", "bad.csv", "page.html", "run.hdr", "man1/zkv.1", "bash/zkv.bash"].map(&mut place);
+    let path = Path::new;
+    run(env!("CARGO_BIN_EXE_zkv"), &[path("dump"), &table.db(), path("-o"), &dump]);
+    let arguments = ["--report", "--bad-rows-file", "--bad-rows", "skip"].map(path);
+    let [report_option, bad_rows_option, bad_rows_mode, skip] = arguments;
+    let baker = [&rows, report_option, &report, bad_rows_option, &bad_rows, bad_rows_mode, skip];
+    run(env!("CARGO_BIN_EXE_baker"), &baker);
+    let (db, socket) = (table.db(), table.socket());
+    let load = ["--seconds=0.1", "--warmup=0", "--clients=1", "--db"].map(path);
+    let files = [&db, path("--socket"), &socket, path("--report"), &page, path("--hdr"), &hdr];
+    run(env!("CARGO_BIN_EXE_benchmarker"), &[&load[..], &files[..]].concat());
+    run(env!("CARGO_BIN_EXE_zkv"), &[path("--generate"), &folder]);
+    vec![dump, report, bad_rows, page, hdr, manual, completion]
+}
+
+#[test]
+fn links_at_the_places_of_outputs_are_replaced_and_their_targets_kept() {
+    let table = Table::of_rows(10);
+    let _server = table.serve();
+    let mut targets = Vec::new();
+    let places = run_all(
+        &table,
+        || {
+            let target = table.folder.path().join(format!("target {}", targets.len()));
+            fs::write(&target, "kept").unwrap();
+            targets.push(target.clone());
+            target
+        },
+        None,
+    );
+    assert_eq!(places.len(), targets.len());
+    for (place, target) in places.iter().zip(targets) {
+        assert_eq!(fs::read(&target).unwrap(), b"kept", "{}", place.display());
+        assert!(fs::symlink_metadata(place).unwrap().is_file(), "{}", place.display());
+    }
+}
+
+#[test]
+fn links_of_other_users_are_not_followed_to_devices_either() {
+    if !getuid().is_root() {
+        return skipped("a link of another user takes root");
+    }
+    let table = Table::of_rows(10);
+    let _server = table.serve();
+    for place in run_all(&table, || "/dev/null".into(), Some(OTHER)) {
+        assert!(fs::symlink_metadata(&place).unwrap().is_file(), "{}", place.display());
+    }
+}
