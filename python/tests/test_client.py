@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import pathlib
@@ -9,6 +10,9 @@ import pickle
 import random
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 
 import pytest
@@ -182,3 +186,54 @@ def test_redis_py_asks_the_same_socket(server: Server) -> None:
             for key in range(100):
                 pipeline.get(key)
             assert pipeline.execute() == [ROWS.get(key) for key in range(100)]
+
+
+OTHER_USERS_SERVER = """
+import os, socket, sys
+os.setuid(4321)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+while True:
+    connection, _ = listener.accept()
+    request = connection.recv(16)
+    if request:
+        connection.sendall(bytes([0, 0, 0, 1, 0, 0, 0, 0]))
+    print(len(request), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a server of another user takes root")
+def test_a_server_of_another_user_in_a_shared_folder_must_be_named() -> None:
+    async def ask(path: str, user: str | int | None) -> object:
+        async with zero_kv.AsyncClient(path, server_user=user) as client:
+            return await client.get(7)
+
+    def ask_waiting(path: str, user: str | int | None) -> object:
+        with zero_kv.Client(path, server_user=user) as client:
+            return client.get(7)
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o1777)
+        path = os.path.join(folder, "s.sock")
+        command = [sys.executable, "-c", OTHER_USERS_SERVER, path]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None and server.stdout.readline() == "ready\n"
+            for user in (None, 4322, "no such user"):
+                for call in (
+                    lambda: ask_waiting(path, user),
+                    lambda: asyncio.run(ask(path, user)),
+                    lambda: zero_kv.Direct(path, server_user=user),
+                ):
+                    with pytest.raises(zero_kv.UntrustedServer, match="runs as user 4321"):
+                        call()
+                    assert server.stdout.readline() == "0\n", "something was sent"
+            for named in (4321, "4321"):
+                assert ask_waiting(path, named) is None and asyncio.run(ask(path, named)) is None
+                assert [server.stdout.readline() for _ in range(2)] == ["16\n", "16\n"]
+                with zero_kv.Client(path, server_user=named) as client:
+                    pickled = pickle.dumps(client)
+                assert server.stdout.readline() == "0\n", "this one asked for nothing"
+                assert pickle.loads(pickled).get(7) is None and server.stdout.readline() == "16\n"
+            server.kill()
