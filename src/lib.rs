@@ -63,6 +63,8 @@ mod direct;
 pub mod format;
 mod machine_memory;
 pub mod protocol;
+#[cfg(any(feature = "bake", feature = "server"))]
+pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "bake")]

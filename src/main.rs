@@ -2,18 +2,23 @@
 
 mod generate;
 mod kv_store;
+mod replace_args;
 mod size;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use clap::{CommandFactory, Parser};
 use rustix::process::Resource;
+use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::warn;
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
-use zero_kv::server::{Control, Inherited, Opened};
+use zero_kv::server::{Control, Inherited, Opened, ServerError};
+use zero_kv::store::Pace;
 
 use kv_store::args::{Args, LogFormat};
 use kv_store::inherited;
@@ -48,16 +53,23 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     // Each connection takes one.
     raise_limit(Resource::Nofile, "descriptors");
     let (db, metrics, metrics_exposed) = (args.file.db.clone(), args.told.metrics.clone(), args.told.metrics_exposed);
-    let config = args.config(inherited);
+    let mut config = args.config(inherited);
     if config.open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }
     if config.access.names_peers() && (config.tcp.is_some() || config.inherited.tcp_address().is_some()) {
         warn!("--allow-uid and --allow-gid say nothing of TCP: whoever reaches its address is served");
     }
-    let opened = Opened::new(&db, &config)?;
-    // From here on there may be a socket to remove, so a signal must not end the process at once.
     let signals = Signals::new().map_err(|error| anyhow!("handling signals: {error}"))?;
+    let is_stopping = Arc::clone(&signals.is_stopping);
+    config.open.pace = Pace::new(move || !is_stopping.load(Ordering::Relaxed));
+    let opened = match Opened::new(&db, &config) {
+        Err(ServerError::Open(error)) if error.is_canceled() => {
+            info!("{error}: stopped before the file was served");
+            return Ok(());
+        }
+        opened => opened?,
+    };
     let mut server = opened.bind(&config)?;
     if let Some(address) = &metrics {
         server.serve_metrics(address, metrics_exposed)?;
@@ -66,8 +78,11 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     Ok(server.run(signals.until_stop(control))?)
 }
 
-/// The signals that this process answers, from when this is made.
+/// The signals that this process handles, from when this is made: before the file is opened, because opening may take
+/// long, and the first process of a container has no default handlers.
 struct Signals {
+    /// Set by the handlers that ask the process to stop.
+    is_stopping: Arc<AtomicBool>,
     hang_up: Signal,
     interrupt: Signal,
     terminate: Signal,
@@ -79,9 +94,13 @@ impl Signals {
         let context = runtime.enter();
         let hang_up = signal(SignalKind::hangup())?;
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+            flag::register(kind.as_raw_value(), Arc::clone(&is_stopping))?;
+        }
         // They are received in whatever runtime they are waited for; a runtime must not be dropped inside another.
         drop(context);
-        Ok(Signals { hang_up, interrupt, terminate })
+        Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }
 
     /// Asks for the file at its path whenever the process is hung up; done when it

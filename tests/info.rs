@@ -91,6 +91,7 @@ fn a_table_of_bytes_is_told_of_like_one_of_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
     let mut options = zero_kv::bake::Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = zero_kv::bake::Keys::Bytes;
     zero_kv::bake::bake_csv(&b"ant,1\nbee,22\n"[..], &db, &options, &mut |_| ()).unwrap();
     let _server = common::Server::start(&db, &socket);

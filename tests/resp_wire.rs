@@ -38,6 +38,7 @@ impl Served {
             csv.extend([key, &b","[..], value, b"\n"].concat());
         }
         let mut options = Options::default();
+        options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = keys;
         let db = folder.path().join("storage.db");
         bake_csv(&csv[..], &db, &options, &mut |_| ()).unwrap();

@@ -57,7 +57,7 @@ impl Report {
 
 /// Bakes the pairs that an iterator gives.
 #[pyfunction]
-#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads))]
+#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace))]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py names them")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
@@ -68,6 +68,7 @@ pub(crate) fn bake_rows(
     base: Option<PathBuf>,
     memory_bytes: Option<u64>,
     threads: Option<NonZero<usize>>,
+    replace: (u64, Option<u8>, bool, bool),
 ) -> PyResult<Report> {
     let first = rows.clone().next().transpose()?;
     let keys = match (keys, &first) {
@@ -90,6 +91,8 @@ pub(crate) fn bake_rows(
         _ => return Err(unknown("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
     };
     (options.base, options.memory_bytes, options.threads) = (base, memory_bytes, threads);
+    let rules = &mut options.replace;
+    (rules.rows_min, rules.shrink_max_percent, rules.allow_empty, rules.allow_key_kind_change) = replace;
     options.cancel = raised.cancel.clone();
 
     let mut source =

@@ -178,3 +178,23 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "stopped\n"
     assert process.returncode == 0 and os.listdir(tmp_path) == []
+
+
+def test_a_table_that_looks_like_a_failed_export_does_not_replace_a_good_one(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "table.db"
+    rows = {key: b"value" for key in range(10)}
+    zero_kv.bake(rows, path)
+    for bad, allowed, option in [
+        ({}, {"allow_empty": True}, "--allow-empty"),
+        ({"key": b"value"}, {"allow_key_kind_change": True}, "--allow-key-kind-change"),
+        ({1: b"value"}, {"max_shrink_percent": 90}, "--max-shrink"),
+        ({1: b"value"}, {"min_rows": 1}, "--min-rows"),
+    ]:
+        refused = {"max_shrink_percent": 50} if option == "--max-shrink" else {}
+        refused = {"min_rows": 2} if option == "--min-rows" else refused
+        with pytest.raises(zero_kv.BakeFailed, match=option):
+            zero_kv.bake(bad, path, **refused)
+        assert len(zero_kv.open(path)) == len(rows)
+        zero_kv.bake(bad, path, **allowed)
+        assert len(zero_kv.open(path)) == len(bad)
+        zero_kv.bake(rows, path, allow_key_kind_change=True)

@@ -27,9 +27,9 @@ pub(super) struct Names {
 }
 
 impl Cancel {
-    /// Lets a bake end with [`BakeError::Cancelled`](super::BakeError::Cancelled) as soon as it looks: with each
-    /// piece of the input, while rows are merged and written, and between the stages. A run that is being sorted, the index, and
-    /// the read-back are each seen through, as is waiting for the input or the disk.
+    /// Ends a bake with [`BakeError::Cancelled`](super::BakeError::Cancelled) at its next check: with each piece of the
+    /// input, while rows are merged and written, with each window of the read-back, and between the stages. Sorting a run,
+    /// building the index, and waiting for the input or the disk are completed first.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);
     }

@@ -10,6 +10,7 @@ use super::index::FinishError;
 use crate::format::FormatError;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
+use crate::replace::ReplaceError;
 use crate::store::StoreError;
 
 /// Why a bake failed. But for [`BakeError::FolderSync`], nothing was put in place.
@@ -164,6 +165,14 @@ pub enum BakeError {
         path: PathBuf,
         /// What the system said.
         error: io::Error,
+    },
+    /// The table may not replace the one at the output's path.
+    #[error("{}: {error}: nothing was put in place", path.display())]
+    Replace {
+        /// The output.
+        path: PathBuf,
+        /// The rule that it breaks.
+        error: ReplaceError,
     },
     /// The bake was stopped from outside.
     #[error("stopped: nothing was put in place")]

@@ -10,12 +10,13 @@ use std::thread;
 use super::combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
 use super::context::Context;
 use super::gather::Gathered;
-use super::old_table::OldTable;
+use super::old_table::{self, OldTable};
 use super::origins::Origins;
 use super::place::{NewFile, PlaceError};
 use super::report::Clock;
 use super::{BakeError, Duplicates, Keys, Progress, Report, Stage, Verify, index, verify};
 use crate::format::header::Layout;
+use crate::replace::TableSummary;
 
 /// Tables that were baked before.
 pub(super) struct OldTables {
@@ -37,6 +38,7 @@ pub(super) struct Finish<'c, 'p> {
 impl Finish<'_, '_> {
     pub(super) fn all(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
         let (file, combined, parts) = self.records(&mut gathered, &old)?;
+        self.check_replacement(&combined)?;
         // Memory that is only held for a comparison.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);
         self.context.check_cancelled()?;
@@ -45,6 +47,13 @@ impl Finish<'_, '_> {
         let keys_looked_up = self.verify(&file, &combined, &layout, parts)?;
         self.place(file, &layout)?;
         Ok(self.report(gathered, &old, &combined, &layout, keys_looked_up))
+    }
+
+    fn check_replacement(&self, combined: &Combined) -> Result<(), BakeError> {
+        let new = TableSummary { rows: combined.records.row_count, key_kind: combined.records.key_kind };
+        let replaced = old_table::summary(self.output);
+        let checked = self.context.options.replace.check(new, replaced);
+        checked.map_err(|error| BakeError::Replace { path: self.output.to_path_buf(), error })
     }
 
     fn end(&mut self, stage: Stage, rows: Option<u64>, len_bytes: Option<u64>) {
@@ -128,10 +137,17 @@ impl Finish<'_, '_> {
     ) -> Result<u64, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
         let (rows_total, bytes_total) = (layout.dimensions.row_count, layout.file_len_bytes());
-        let keys_looked_up = verify::read_back(file.file(), self.output, layout, context.budget, &mut |rows| {
-            let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
-            progress(Progress::Verify { bytes, bytes_total });
-        })?;
+        let keys_looked_up = verify::read_back(
+            file.file(),
+            self.output,
+            layout,
+            context.budget,
+            &context.options.cancel,
+            &mut |rows| {
+                let bytes = (u128::from(bytes_total) * u128::from(rows) / u128::from(rows_total.max(1))) as u64;
+                progress(Progress::Verify { bytes, bytes_total });
+            },
+        )?;
         if let Some(parts) = parts {
             verify::compare(file.file(), self.output, &combined.records, &parts, context, progress)?;
         }

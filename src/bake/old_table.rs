@@ -21,6 +21,7 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum, section_sum_of};
 use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, SectionKind, check_padding};
 use crate::format::index::{FENCE_ROWS, Fence, fence_count};
 use crate::format::key::KeyKind;
+use crate::replace::TableSummary;
 use crate::store::open_regular;
 
 /// What is read at a time to find a table's first key and its last.
@@ -84,6 +85,12 @@ impl OldTable {
         };
         Ok(OldTable { table, facts })
     }
+}
+
+/// Describes the table at a path. Returns `None` if none is there, or if it is too damaged to be read, which a bake mends.
+pub(super) fn summary(path: &Path) -> Option<TableSummary> {
+    let dimensions = Reader::open(path).and_then(|reader| reader.layout()).ok()?.dimensions;
+    Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind })
 }
 
 /// Reads what stands around the records.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::report::StageFacts;
 use super::{BadRows, Cancel, Column, Keys, Shard, ValueSpec};
+use crate::replace::ReplaceRules;
 
 /// What to do with rows that have the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +113,8 @@ pub struct Options {
     pub temp_dir: Option<PathBuf>,
     /// How the new file is checked.
     pub verify: Verify,
+    /// What the new table must be like to replace the one at the output's path.
+    pub replace: ReplaceRules,
     /// Set from outside, it stops the bake.
     pub cancel: Cancel,
 }
@@ -135,6 +138,7 @@ impl Default for Options {
             threads: None,
             temp_dir: None,
             verify: Verify::Sample,
+            replace: ReplaceRules::default(),
             cancel: Cancel::default(),
         }
     }

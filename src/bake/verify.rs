@@ -15,11 +15,11 @@ use super::sort::blocks::Home;
 use super::sort::merge::Tally;
 use super::sort::source::{RowOrigins, Source, Table};
 use super::table::WrittenRecords;
-use super::{BakeError, Progress};
+use super::{BakeError, Cancel, Progress};
 use crate::format::FormatError;
 use crate::format::header::Layout;
 use crate::store::check::Plan;
-use crate::store::{Store, StoreError};
+use crate::store::{Pace, Store, StoreError};
 
 /// Keys of a sample, spread evenly over the rows.
 const SAMPLE_KEYS: u64 = 100_000;
@@ -35,10 +35,14 @@ pub(super) fn read_back(
     path: &Path,
     layout: &Layout,
     budget: &Budget,
+    cancel: &Cancel,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, BakeError> {
-    let plan = plan(layout, budget);
-    let found = Store::check_file(file, path, &plan, progress).map_err(BakeError::Verify)?;
+    let plan = plan(layout, budget, cancel);
+    let found = Store::check_file(file, path, &plan, progress).map_err(|error| match error {
+        StoreError::Canceled { .. } => BakeError::Cancelled,
+        error => BakeError::Verify(error),
+    })?;
     let (expected_rows, found_rows) = (layout.dimensions.row_count, found.dimensions.row_count);
     if found_rows != expected_rows {
         return Err(BakeError::ReadBack { expected_rows, found_rows });
@@ -88,10 +92,12 @@ pub(super) fn compare(
     if found.is_some() { Err(BakeError::Compare { row: row_number }) } else { Ok(()) }
 }
 
-fn plan(layout: &Layout, budget: &Budget) -> Plan {
+fn plan(layout: &Layout, budget: &Budget, cancel: &Cancel) -> Plan {
     let fits = layout.pilots.len_bytes + layout.places.len_bytes <= budget.memory_bytes / 2;
     let lookup_rows = if fits { 1 } else { (layout.dimensions.row_count / SAMPLE_KEYS).max(1) };
-    Plan { threads: budget.threads, release: true, lookup_rows: lookup_rows as usize }
+    let cancel = cancel.clone();
+    let pace = Pace::new(move || !cancel.is_set());
+    Plan { threads: budget.threads, release: true, lookup_rows: lookup_rows as usize, pace }
 }
 
 #[cfg(test)]
@@ -117,7 +123,7 @@ mod tests {
     }
 
     fn refusal(file: &File, layout: &Layout, budget: &Budget) -> FormatError {
-        match read_back(file, Path::new("test"), layout, budget, &mut |_| ()) {
+        match read_back(file, Path::new("test"), layout, budget, &Cancel::default(), &mut |_| ()) {
             Err(BakeError::Verify(StoreError::Format { error, .. })) => error,
             other => panic!("{other:?}"),
         }
@@ -129,15 +135,22 @@ mod tests {
             let (file, layout) = baked(row_count);
             for threads in [1, 2, 5] {
                 let mut told = Vec::new();
-                let looked_up = read_back(&file, Path::new("test"), &layout, &budget(1 << 30, threads), &mut |rows| {
-                    told.push(rows);
-                });
+                let looked_up = read_back(
+                    &file,
+                    Path::new("test"),
+                    &layout,
+                    &budget(1 << 30, threads),
+                    &Cancel::default(),
+                    &mut |rows| {
+                        told.push(rows);
+                    },
+                );
                 assert_eq!(looked_up.unwrap(), row_count, "{threads} threads");
                 assert!(told.is_sorted() && told.iter().all(|rows| *rows <= row_count), "{told:?}");
             }
         }
         let (file, layout) = baked(250_000);
-        let looked_up = read_back(&file, Path::new("test"), &layout, &budget(0, 2), &mut |_| ());
+        let looked_up = read_back(&file, Path::new("test"), &layout, &budget(0, 2), &Cancel::default(), &mut |_| ());
         assert_eq!(looked_up.unwrap(), 125_000, "every second key");
     }
 
@@ -165,7 +178,7 @@ mod tests {
     #[test]
     fn another_file_than_was_meant_is_refused_however_good_it_is() {
         let ((file, _), (_, other)) = (baked(1000), baked(1001));
-        let found = read_back(&file, Path::new("test"), &other, &budget(1 << 30, 1), &mut |_| ());
+        let found = read_back(&file, Path::new("test"), &other, &budget(1 << 30, 1), &Cancel::default(), &mut |_| ());
         assert!(matches!(found, Err(BakeError::ReadBack { expected_rows: 1001, found_rows: 1000 })), "{found:?}");
         let (_, mut other) = baked(1000);
         other.fences.checksum ^= 1;

@@ -12,6 +12,7 @@ use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use super::access::AccessArgs;
 use super::connections::LimitArgs;
+use crate::replace_args::ReplaceArgs;
 
 /// Serves a file that baker wrote to all processes of this machine.
 ///
@@ -24,6 +25,8 @@ use super::connections::LimitArgs;
 pub(crate) struct Args {
     #[command(flatten, next_help_heading = "File")]
     pub(crate) file: FileArgs,
+    #[command(flatten, next_help_heading = "Replacing the file")]
+    replace: ReplaceArgs,
     #[command(flatten, next_help_heading = "Where it answers")]
     pub(crate) places: PlaceArgs,
     #[command(flatten, next_help_heading = "Who may connect to the Unix socket")]
@@ -43,6 +46,7 @@ impl Args {
             open: self.file.open_options(),
             check: self.file.verify.into(),
             canaries: self.file.canary,
+            replace: self.replace.rules(),
             lease: !self.file.no_lease,
             watch: !self.file.no_watch,
             direct: !self.access.no_direct,

@@ -199,6 +199,8 @@ pub(super) struct Totals {
     pub(super) reload_done: AtomicU64,
     /// How the last one went.
     pub(super) reload_last: Mutex<String>,
+    /// Why the file at the path is not served; empty if it is, or if there is none.
+    pub(super) file_refused: Mutex<String>,
     /// Connections that were cut off.
     pub(super) cut_idle: AtomicU64,
     pub(super) cut_stalled: AtomicU64,

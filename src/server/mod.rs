@@ -7,8 +7,9 @@
 //! them, `counters` counts, `residency` measures, `snapshot` is what the server
 //! tells of itself, `metrics` tells it over HTTP, `spin` keeps a worker awake,
 //! `limits` bound what clients take, `activity` is what a connection reports of itself, `registry` disconnects
-//! connections by the rules of `timeouts`, `client_memory` bounds what all of them hold, and
-//! `panics` keeps a fault in one connection from the others.
+//! connections by the rules of `timeouts`, `client_memory` bounds what all of them hold,
+//! `panics` keeps a fault in one connection from the others, and `liveness` reports
+//! threads that panic, end, or make no progress.
 //! Connections stay with the worker that they were given to, so nothing is locked
 //! on the way of a request.
 
@@ -22,6 +23,7 @@ mod generations;
 mod leases;
 mod limits;
 mod listener;
+mod liveness;
 mod log_limit;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -56,6 +58,7 @@ use tracing::{debug, info, warn};
 
 use crate::DEFAULT_SOCKET;
 use crate::direct::{BEAT_EVERY, Board};
+use crate::replace::ReplaceRules;
 use crate::store::{OpenOptions, Verify, survive_bus_errors};
 pub use answers::Answers;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
@@ -65,7 +68,7 @@ use listener::{Doorkeeper, Listener};
 pub use listener::{Inherited, SocketAccess};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
-use service::{Heartbeats, Notifier};
+use service::Notifier;
 use shared::{Beginning, Serving};
 use worker::{Accepted, Worker};
 
@@ -132,6 +135,8 @@ pub struct Config {
     /// A file of keys and digests of their values that every file must have before
     /// it is served, beside those that are drawn from its own index.
     pub canaries: Option<PathBuf>,
+    /// What a file must be like to replace the one that is served, and to be the first. A rollback is not checked.
+    pub replace: ReplaceRules,
     /// Whether files are leased where the system allows it, so that they need not be
     /// looked at behind every batch. Takes SIGIO of the process.
     pub lease: bool,
@@ -174,6 +179,7 @@ impl Default for Config {
             open: OpenOptions::default(),
             check: Check::default(),
             canaries: None,
+            replace: ReplaceRules::default(),
             lease: true,
             watch: true,
             direct: true,
@@ -204,6 +210,7 @@ impl Opened {
     /// # Errors
     /// [`ServerError::Open`].
     pub fn new(db: impl AsRef<Path>, config: &Config) -> Result<Opened, ServerError> {
+        panics::take_over();
         survive_bus_errors().map_err(ServerError::Signal)?;
         if config.lease {
             leases::take();
@@ -344,21 +351,24 @@ impl Server {
         if wanted > borne {
             warn!("{wanted} connections take more descriptors than the limit leaves, {borne}: raise it (ulimit -n)");
         }
-        panics::take_over();
-        let heartbeats = Arc::new(Heartbeats::new(self.workers, self.notify));
+        let (liveness, main) = (&serving.liveness, &serving.liveness.main);
+        main.started();
         let workers: Vec<Worker> = (0..self.workers)
-            .map(|number| Worker::start(number, &serving, self.spin, &heartbeats))
+            .map(|number| Worker::start(number, &serving, self.spin))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
         let supervisor =
             Supervisor::start(self.source, Arc::clone(&serving), self.told).map_err(ServerError::Worker)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
-        residency::measure(&serving);
+        // A panic is counted, and the number is measured again soon.
+        let _ = liveness.residency.catch(|| residency::measure(&serving));
+        liveness.residency.started();
         let served: io::Result<()> = runtime.block_on(async {
             tokio::spawn(residency::watch(Arc::clone(&serving)));
             if let Some(board) = serving.board.clone() {
-                tokio::spawn(beat(board));
+                let main = Arc::clone(main);
+                tokio::spawn(async move { main.keep(|| beat(&board)).await });
             }
             let unix = UnixListener::from_std(self.listener.socket()?)?;
             let tcp = self.tcp.map(TcpListener::from_std).transpose()?;
@@ -375,13 +385,18 @@ impl Server {
             serving.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}"));
             drop(generation);
             tokio::select! {
-                () = accept(&serving, &workers, async || next_admitted(&unix, &self.doorkeeper, &serving.totals.refused).await) => {}
-                () = accept_tcp(tcp, &serving, &workers) => {}
-                () = heartbeats.watch(&serving.notifier) => {}
+                () = main.keep(|| accept_unix(&unix, &self.doorkeeper, &serving, &workers)) => {}
+                () = main.keep(|| accept_tcp(tcp.as_ref(), &serving, &workers)) => {}
+                () = main.keep(|| main.keep_beating(liveness.beat_every())) => {}
+                () = main.keep(|| liveness.count_seconds()) => {}
+                () = main.keep(|| liveness.keep_watchdog_quiet(&serving.notifier)) => {}
                 () = stop => {}
             }
             Ok(())
         });
+        // A measurement that is in progress is not waited for.
+        runtime.shutdown_background();
+        supervisor.cancel();
         served.map_err(ServerError::Worker)?;
         info!("stopping");
         serving.notifier.stopping();
@@ -392,13 +407,13 @@ impl Server {
             // One that has panicked has said so.
             let _ = worker.join();
         }
-        supervisor.stop();
+        supervisor.join();
         Ok(())
     }
 }
 
 /// Has those who look up in the file themselves know that the server runs.
-async fn beat(board: Board) {
+async fn beat(board: &Board) {
     loop {
         board.beat();
         tokio::time::sleep(BEAT_EVERY).await;
@@ -409,7 +424,7 @@ fn source(db: &Path, config: &Config) -> Source {
     let verify = if config.check == Check::Full { Verify::Full } else { Verify::Touch };
     let options = OpenOptions { verify, ..config.open.clone() };
     let (background, canaries) = (config.check == Check::Background, config.canaries.clone());
-    let plan = Plan { options, background, canaries };
+    let plan = Plan { options, background, canaries, replace: config.replace.clone() };
     Source { path: db.to_path_buf(), plan, watch: config.watch, direct: config.direct }
 }
 
@@ -437,7 +452,11 @@ async fn next_admitted(listener: &UnixListener, doorkeeper: &Doorkeeper, refused
     }
 }
 
-async fn accept_tcp(listener: Option<TcpListener>, serving: &Serving, workers: &[Worker]) {
+async fn accept_unix(listener: &UnixListener, doorkeeper: &Doorkeeper, serving: &Serving, workers: &[Worker]) {
+    accept(serving, workers, async || next_admitted(listener, doorkeeper, &serving.totals.refused).await).await;
+}
+
+async fn accept_tcp(listener: Option<&TcpListener>, serving: &Serving, workers: &[Worker]) {
     match listener {
         Some(listener) => accept(serving, workers, async || Accepted::tcp(listener.accept().await?)).await,
         None => std::future::pending().await,

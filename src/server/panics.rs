@@ -1,12 +1,15 @@
-//! Panics that end one connection, and not the worker that serves it.
+//! Panics that end one connection or one turn of a thread, and nothing else.
 //!
-//! In: something to run. Out: what came of it, or where it panicked and why. What
-//! the panic left half done is for the caller to throw away.
+//! In: something to run. Out: its result, or the place and the message of its panic. The caller discards what the panic
+//! left incomplete.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::pin::pin;
 use std::sync::Once;
+use std::task::Poll;
 
 thread_local! {
     /// Whether a panic of this thread is caught here.
@@ -40,10 +43,24 @@ pub(super) fn take_over() {
 /// Where it panicked, if [`take_over`] was called, and why.
 #[inline]
 pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    CATCHES.set(true);
+    let caught_outside = CATCHES.replace(true);
     let ran = panic::catch_unwind(AssertUnwindSafe(run));
-    CATCHES.set(false);
+    CATCHES.set(caught_outside);
     ran.map_err(|payload| CAUGHT.take().unwrap_or_else(|| message(&*payload).to_owned()))
+}
+
+/// Polls a future until it is done or panics, and then drops it.
+///
+/// # Errors
+/// Those of [`catch`].
+pub(super) async fn catch_in<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }
 
 fn describe(info: &PanicHookInfo<'_>) -> String {

@@ -37,8 +37,11 @@ pub(super) fn measure(serving: &Serving) -> (u64, Duration) {
 /// Measures again and again. Ends with the runtime.
 pub(super) async fn watch(serving: Arc<Serving>) {
     loop {
-        let of = Arc::clone(&serving);
-        let Ok((number, took)) = tokio::task::spawn_blocking(move || measure(&of)).await else { return };
+        let measured = Arc::clone(&serving);
+        let measure = move || measured.liveness.residency.catch(|| measure(&measured));
+        let Ok(measured) = tokio::task::spawn_blocking(measure).await else { return };
+        // After a panic the number stays as it was, until the next turn.
+        let (number, took) = measured.unwrap_or_else(|_| (serving.generation().number, Duration::ZERO));
         let until = Instant::now() + MEASURE_EVERY.max(took * SHARE_OF_TIME);
         while Instant::now() < until && serving.generation().number == number {
             tokio::time::sleep(LOOK_EVERY).await;

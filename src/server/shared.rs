@@ -16,6 +16,7 @@ use super::client_memory::ClientMemory;
 use super::counters::{Counters, Sums, Totals};
 use super::generations::{Control, Generation, Pinned, Slot, Source};
 use super::limits::Limits;
+use super::liveness::Liveness;
 use super::log_limit::LogLimit;
 use super::peer::Peer;
 use super::redis::Clients;
@@ -66,6 +67,7 @@ pub(super) struct Serving {
     pub(super) clients: Clients,
     pub(super) totals: Arc<Totals>,
     pub(super) notifier: Notifier,
+    pub(super) liveness: Liveness,
     workers: Box<[Counters]>,
 }
 
@@ -113,6 +115,7 @@ impl Serving {
             started: Instant::now(),
             clients: Clients::default(),
             totals,
+            liveness: Liveness::new(workers, notifier.is_wanted()),
             notifier,
             workers: std::iter::repeat_with(Counters::default).take(workers).collect(),
         }

@@ -70,6 +70,12 @@ pub(super) struct Snapshot {
     /// Memory that connections hold, and the limit.
     pub(super) client_memory_bytes: u64,
     pub(super) client_memory_max_bytes: u64,
+    /// Why the file at the path is not served. Empty if it is, or if there is none.
+    pub(super) file_refused: String,
+    /// Panics of each thread but those that ended a connection.
+    pub(super) thread_panics: Vec<(String, u64)>,
+    /// What is wrong with threads, a sentence for each.
+    pub(super) thread_problems: Vec<String>,
 }
 
 impl Snapshot {
@@ -123,6 +129,13 @@ impl Snapshot {
             generations_max: serving.limits.generations_max,
             client_memory_bytes: serving.client_memory.held_bytes(),
             client_memory_max_bytes: serving.client_memory.max_bytes,
+            file_refused: totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            thread_panics: serving
+                .liveness
+                .threads()
+                .map(|thread| (thread.name().to_owned(), thread.panics()))
+                .collect(),
+            thread_problems: serving.liveness.problems(),
         }
     }
 
@@ -201,6 +214,9 @@ impl Snapshot {
             ("generations_max", self.generations_max.to_string()),
             ("client_memory_bytes", self.client_memory_bytes.to_string()),
             ("client_memory_max_bytes", self.client_memory_max_bytes.to_string()),
+            ("file_refused", self.file_refused.clone()),
+            ("thread_panics", self.thread_panics.iter().map(|(_, panics)| panics).sum::<u64>().to_string()),
+            ("thread_problems", self.thread_problems.join("; ")),
         ]);
         // A path may hold anything, a line end too.
         facts.iter_mut().for_each(|(_, value)| *value = value.replace(char::is_control, "?"));

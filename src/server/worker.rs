@@ -16,7 +16,6 @@ use tracing::{debug, warn};
 
 use super::connection::Connection;
 use super::peer::Peer;
-use super::service::Heartbeats;
 use super::shared::{Serving, Shared};
 
 /// How long a stopping worker waits for clients to take their answers.
@@ -58,20 +57,21 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(
-        number: usize,
-        serving: &Arc<Serving>,
-        spin: Duration,
-        heartbeats: &Arc<Heartbeats>,
-    ) -> io::Result<Worker> {
+    pub(super) fn start(number: usize, serving: &Arc<Serving>, spin: Duration) -> io::Result<Worker> {
         let shared = Arc::new(Shared::new(Arc::clone(serving), number, spin));
         let (streams, receiver) = unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = Arc::clone(&shared);
-        let heartbeats = Arc::clone(heartbeats);
+        let beat_every = serving.liveness.beat_every();
+        let thread = Arc::clone(serving.liveness.worker(number));
+        thread.started();
         let run = move || {
-            runtime.spawn(async move { heartbeats.beat(number).await });
-            runtime.block_on(serve(receiver, of_thread));
+            let beating = Arc::clone(&thread);
+            runtime.spawn(async move { beating.keep_beating(beat_every).await });
+            let served = thread.catch(|| runtime.block_on(serve(receiver, of_thread)));
+            if served.is_err() {
+                thread.ended();
+            }
         };
         let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(run)?;
         Ok(Worker { shared, streams, thread })
@@ -85,7 +85,7 @@ impl Worker {
     /// Gives it a connection.
     pub(super) fn take(&self, stream: Accepted) {
         self.shared.connection_opened();
-        // A worker that is gone has panicked, which its thread's message tells.
+        // A worker that has ended is reported by `Liveness`.
         let _ = self.streams.send(stream);
     }
 

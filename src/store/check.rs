@@ -7,8 +7,8 @@ use std::thread;
 
 use zerocopy::little_endian::{U32, U64};
 
-use super::Store;
 use super::search::Found;
+use super::{Pace, Store};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
 use crate::format::header::{Section, SectionKind};
@@ -35,12 +35,14 @@ pub(crate) struct Plan {
     pub(crate) release: bool,
     /// One of so many rows is looked up, the first and every so many behind it.
     pub(crate) lookup_rows: usize,
+    /// Cancels the check, whose result is then to be discarded.
+    pub(crate) pace: Pace,
 }
 
 impl Default for Plan {
     /// All of it, on this thread, as it is going to be used.
     fn default() -> Plan {
-        Plan { threads: 1, release: false, lookup_rows: 1 }
+        Plan { threads: 1, release: false, lookup_rows: 1, pace: Pace::default() }
     }
 }
 
@@ -58,13 +60,13 @@ pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64))
 }
 
 /// Checks every byte but those of the records against its checksum.
-pub(super) fn index(store: &Store) -> Result<(), FormatError> {
-    sections(store, &Plan::default())
+pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
+    sections(store, &Plan { pace: pace.clone(), ..Plan::default() })
 }
 
-/// The same, and the first record and the last.
-pub(super) fn index_and_ends(store: &mut Store) -> Result<(), FormatError> {
-    index(store)?;
+/// Checks what [`index`] does, and the first record and the last.
+pub(super) fn index_and_ends(store: &mut Store, pace: &Pace) -> Result<(), FormatError> {
+    index(store, pace)?;
     ends(store)
 }
 
@@ -134,8 +136,9 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
     Err(FormatError::BlockChecksum { block, offset_bytes, expected: expected.get(), found: found.get() })
 }
 
-/// The windows of a part of a section. Each is given back when the next is taken, and again with that one: where a
-/// window begins, the system maps what lies in front of it, too.
+/// Returns the windows of a part of a section, up to the one at which the check is canceled. The pages of each are
+/// released when the next is taken, and once more with that one: where a window begins, the system also maps the pages
+/// before it.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,
@@ -143,7 +146,7 @@ fn windows<'s>(
     part: Range<usize>,
 ) -> impl Iterator<Item = &'s [u8]> {
     let end = part.end;
-    part.step_by(WINDOW_LEN_BYTES).map(move |start| {
+    part.step_by(WINDOW_LEN_BYTES).take_while(|_| plan.pace.goes_on()).map(move |start| {
         release(store, plan, section, start.saturating_sub(2 * WINDOW_LEN_BYTES)..start);
         &store.section(section)[start..end.min(start + WINDOW_LEN_BYTES)]
     })
@@ -211,6 +214,9 @@ fn rows_of<'s, K: LookupKey>(
         previous = Some(record.key());
         offset_bytes += record.len_bytes(align_bytes) as u64;
         if offset_bytes - released_bytes >= WINDOW_LEN_BYTES as u64 {
+            if !plan.pace.goes_on() {
+                return Ok(None);
+            }
             lookups.find(&mut astray);
             let from_bytes = (released_bytes as usize).saturating_sub(WINDOW_LEN_BYTES);
             release(store, plan, &store.layout.records, from_bytes..offset_bytes as usize);

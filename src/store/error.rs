@@ -28,6 +28,12 @@ pub enum StoreError {
         /// What is in the way, and what to do.
         problem: String,
     },
+    /// The options' [`Pace`](super::Pace) canceled the opening of the file.
+    #[error("{}: canceled", path.display())]
+    Canceled {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file's bytes are not what they must be.
     #[error("{}: {error}", path.display())]
     Format {

@@ -7,9 +7,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::panic;
 use std::slice;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
@@ -18,6 +16,8 @@ use memmap2::{Mmap, MmapMut};
 
 use super::guard::Guarded;
 use super::lease::Report;
+use super::pace::Pace;
+use super::parts::for_each_part;
 use super::sealed;
 use super::stamp::{Stamp, Watched};
 
@@ -33,8 +33,6 @@ const BUFFER_LEN_BYTES: usize = 64 << 10;
 /// How long to wait before a memory file is sealed that could not be.
 #[cfg(target_os = "linux")]
 const SEAL_AGAIN: Duration = Duration::from_millis(5);
-/// Threads that read a file in, at most.
-const THREADS_MAX: usize = 16;
 
 /// A whole file's bytes, read-only.
 pub(super) struct Map {
@@ -81,7 +79,7 @@ impl Map {
 
     /// Copies a file into memory of this process, in huge pages as far as the
     /// system gives them. What happens to the file later does not matter.
-    pub(super) fn copy_of(file: &File) -> io::Result<Map> {
+    pub(super) fn copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
         // Linux puts a mapping of whole huge pages where huge pages can be (before 6.7, all but its two ends).
         let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
@@ -89,19 +87,19 @@ impl Map {
         // A system without huge pages refuses, and gives small ones.
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
-        for_each_part(parts, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
+        for_each_part(parts, pace, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
         Ok(Map::over(Guarded::unguarded(memory.make_read_only()?), len_bytes, Held::Copy))
     }
 
     /// Copies a file into memory that no process can change, cut off or make longer
     /// any more, this one included, and that can be handed to others.
     #[cfg(target_os = "linux")]
-    pub(super) fn sealed_copy_of(file: &File) -> io::Result<Map> {
+    pub(super) fn sealed_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len();
         let sealed = sealed::create()?;
         sealed.set_len(len_bytes)?;
         let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
-        for_each_part(parts, |start| {
+        for_each_part(parts, pace, |start| {
             let end = len_bytes.min(start + PART_LEN_BYTES as u64);
             // Short, for an allocator may keep what was long for the next copy.
             let mut buffer = [0; BUFFER_LEN_BYTES];
@@ -117,7 +115,7 @@ impl Map {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn sealed_copy_of(_file: &File) -> io::Result<Map> {
+    pub(super) fn sealed_copy_of(_file: &File, _pace: &Pace) -> io::Result<Map> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has sealed memory"))
     }
 
@@ -229,10 +227,10 @@ impl Map {
         self.bytes
     }
 
-    /// Has every page in memory, and in the page table, before it is asked for.
-    pub(super) fn warm(&self) -> io::Result<()> {
+    /// Reads every page in and enters it into the page table, before a lookup needs it.
+    pub(super) fn warm(&self, pace: &Pace) -> io::Result<()> {
         self.ask_for_huge_pages();
-        for_each_part(self.bytes.chunks(PART_LEN_BYTES).enumerate(), |(part, bytes)| {
+        for_each_part(self.bytes.chunks(PART_LEN_BYTES).enumerate(), pace, |(part, bytes)| {
             match self.populate(part * PART_LEN_BYTES, bytes.len()) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
                     touch(bytes);
@@ -281,9 +279,28 @@ impl Map {
     }
 
     /// Keeps every page in memory for as long as this lives.
-    pub(super) fn lock(&self) -> io::Result<()> {
-        self.ask_for_huge_pages();
-        self.memory.memory().lock()
+    ///
+    /// `mlock` by itself reads the whole file in one call, which cannot be canceled. So the limit is checked first, then
+    /// the file is read in parts, and `mlock` finds every page in memory.
+    pub(super) fn lock(&self, pace: &Pace) -> io::Result<()> {
+        self.lock_later_pages()?;
+        self.warm(pace)?;
+        if pace.is_canceled() { Ok(()) } else { self.memory.memory().lock() }
+    }
+
+    /// Keeps those pages in memory that are there, and each other one once it is read.
+    #[cfg(target_os = "linux")]
+    fn lock_later_pages(&self) -> io::Result<()> {
+        let memory = self.memory.memory();
+        // SAFETY: The range is that of `memory`, which is mapped. The call changes no byte of it, and what it locks is
+        // unlocked when it is unmapped.
+        let locked = unsafe { libc::mlock2(memory.as_ptr().cast(), memory.len(), libc::MLOCK_ONFAULT) };
+        if locked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn lock_later_pages(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// How much of it lies in huge pages, as far as the system tells.
@@ -304,33 +321,6 @@ fn touch(bytes: &[u8]) {
     for byte in bytes.iter().step_by(PAGE_LEN_BYTES) {
         std::hint::black_box(*byte);
     }
-}
-
-/// Does the work for each part, in order, on as many threads as there are
-/// processors, until one fails.
-fn for_each_part<T>(
-    parts: impl Iterator<Item = T> + Send,
-    work: impl Fn(T) -> io::Result<()> + Sync,
-) -> io::Result<()> {
-    let parts = Mutex::new(parts);
-    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work_on = || {
-        while let Some(part) = next() {
-            work(part)?;
-        }
-        Ok(())
-    };
-    let helpers = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
-    thread::scope(|scope| {
-        // Whatever threads the system does not give, this one does their work.
-        let helpers: Vec<_> =
-            (0..helpers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work_on).ok()).collect();
-        let mut done = work_on();
-        for helper in helpers {
-            done = done.and(helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)));
-        }
-        done
-    })
 }
 
 /// The huge pages of the mapping in which an address lies, from the text of
@@ -384,7 +374,7 @@ mod tests {
             let file = file_of(&expected);
             let map = Map::of(&file).unwrap();
             assert!(map.bytes() == expected, "{len_bytes} bytes");
-            let copy = Map::copy_of(&file).unwrap();
+            let copy = Map::copy_of(&file, &Pace::default()).unwrap();
             drop(map);
             file.set_len(0).unwrap();
             let moved = Box::new(copy);
@@ -399,7 +389,7 @@ mod tests {
         for len_bytes in [1, 4096, PART_LEN_BYTES + 5] {
             let expected = some_bytes(len_bytes);
             let file = file_of(&expected);
-            let map = Map::sealed_copy_of(&file).unwrap();
+            let map = Map::sealed_copy_of(&file, &Pace::default()).unwrap();
             file.set_len(0).unwrap();
             assert!(map.bytes() == expected && map.is_unchanged() && !map.is_file());
             // As whoever is handed it would.
@@ -417,7 +407,7 @@ mod tests {
     fn what_is_in_memory_is_told() {
         let file = file_of(&some_bytes(PART_LEN_BYTES + 5));
         let map = Map::of(&file).unwrap();
-        map.warm().unwrap();
+        map.warm(&Pace::default()).unwrap();
         assert_eq!(map.resident_len_bytes().unwrap(), (PART_LEN_BYTES + 5) as u64);
     }
 
@@ -442,7 +432,7 @@ mod tests {
         let file = file_of(&bytes);
         let map = Map::of(&file).unwrap();
         assert_eq!(resident_len_bytes(&map), 0);
-        map.warm().unwrap();
+        map.warm(&Pace::default()).unwrap();
         assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
 
         let map = Map::of(&file).unwrap();
@@ -455,7 +445,7 @@ mod tests {
     fn released_pages_are_not_resident_and_hold_what_they_held() {
         let expected = some_bytes(PART_LEN_BYTES + 5);
         let file = file_of(&expected);
-        for map in [Map::of(&file).unwrap(), Map::copy_of(&file).unwrap()] {
+        for map in [Map::of(&file).unwrap(), Map::copy_of(&file, &Pace::default()).unwrap()] {
             assert!(map.bytes() == expected);
             map.release(0..PART_LEN_BYTES / 2);
             if map.is_file() {
@@ -466,20 +456,6 @@ mod tests {
             }
             assert!(map.bytes() == expected);
         }
-    }
-
-    #[test]
-    fn every_part_is_worked_on_once_until_one_fails() {
-        let seen = Mutex::new(Vec::new());
-        let work = |part: u32| {
-            seen.lock().unwrap().push(part);
-            if part == 700 { Err(io::Error::other("the 700th")) } else { Ok(()) }
-        };
-        for_each_part(0..500, work).unwrap();
-        let mut parts = std::mem::take(&mut *seen.lock().unwrap());
-        parts.sort_unstable();
-        assert!(parts.into_iter().eq(0..500));
-        assert_eq!(for_each_part(500..1000, work).unwrap_err().to_string(), "the 700th");
     }
 
     #[test]

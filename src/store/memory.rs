@@ -10,8 +10,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::StoreError;
 use super::map::Map;
+use super::{Pace, StoreError};
 use crate::machine_memory::{self, Available};
 
 /// Where the bytes lie that lookups read.
@@ -60,6 +60,8 @@ pub struct OpenOptions {
     pub lock: bool,
     /// When the records are held against their checksums.
     pub verify: Verify,
+    /// Observes and cancels the opening of the file.
+    pub pace: Pace,
 }
 
 /// When the records of a file are held against their checksums. All else is when
@@ -135,13 +137,21 @@ pub(super) fn hold(
 ) -> Result<Map, StoreError> {
     let io = |error| StoreError::Io { path: path.to_path_buf(), error };
     let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
-    let started = Instant::now();
+    let (started, pace) = (Instant::now(), &options.pace);
+    let ends_if_canceled = || match pace.is_canceled() {
+        true => Err(StoreError::Canceled { path: path.to_path_buf() }),
+        false => Ok(()),
+    };
     let map = match options.memory {
         Memory::Map => Map::of(file).map_err(io)?,
         memory => {
             let len_bytes = file.metadata().map_err(io)?.len();
             check_available(len_bytes, machine_memory::available()).map_err(refuse)?;
-            let copied = if memory == Memory::Sealed { Map::sealed_copy_of(file) } else { Map::copy_of(file) };
+            let copied = match memory {
+                Memory::Sealed => Map::sealed_copy_of(file, pace),
+                _ => Map::copy_of(file, pace),
+            };
+            ends_if_canceled()?;
             copied.map_err(|error| {
                 refuse(format!("copying {len_bytes} bytes into memory: {error}: free some, or serve the file itself"))
             })?
@@ -159,12 +169,16 @@ pub(super) fn hold(
     }
     if options.warm {
         let started = Instant::now();
-        map.warm().map_err(|error| refuse(format!("reading {len_bytes} bytes into memory: {error}")))?;
+        let warmed = map.warm(pace);
+        ends_if_canceled()?;
+        warmed.map_err(|error| refuse(format!("reading {len_bytes} bytes into memory: {error}")))?;
         tell(StepKind::Warmed, started);
     }
     if options.lock {
         let started = Instant::now();
-        map.lock().map_err(|error| refuse(lock_problem(len_bytes, &error, &limits())))?;
+        let locked = map.lock(pace);
+        ends_if_canceled()?;
+        locked.map_err(|error| refuse(lock_problem(len_bytes, &error, &limits())))?;
         tell(StepKind::Locked, started);
     }
     Ok(map)

@@ -13,6 +13,8 @@ mod machine;
 mod map;
 mod memory;
 mod order;
+mod pace;
+mod parts;
 mod regular;
 mod rows;
 mod sealed;
@@ -47,6 +49,7 @@ pub use guard::survive_bus_errors;
 pub use lease::{take_leases, yield_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
+pub use pace::Pace;
 pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]
 pub(crate) use rows::Page;
@@ -149,7 +152,7 @@ impl Store {
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
-        Unchecked::over(memory::hold(file, path, options, done)?, path)?.check_as(options.verify)
+        Unchecked::over(memory::hold(file, path, options, done)?, path)?.check_as(options.verify, &options.pace)
     }
 
     /// Like [`Store::open_with`], for a file that a server has handed over, which has
@@ -165,7 +168,7 @@ impl Store {
         if is_as_checked && options.memory == Memory::Map {
             unchecked.trust_index()
         } else {
-            unchecked.check_as(Verify::Touch)
+            unchecked.check_as(Verify::Touch, &options.pace)
         }
     }
 

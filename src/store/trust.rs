@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::blocks::Epoch;
 use super::sealed::reopened;
-use super::{Store, check};
+use super::{Pace, Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 
@@ -27,6 +27,9 @@ pub enum Mistrust {
     /// Its index is not what it was.
     #[error("{0}")]
     Format(#[from] FormatError),
+    /// The check was canceled.
+    #[error("the check was canceled")]
+    Canceled,
     /// It changed while it was looked at, or somebody has it open to write to it.
     #[error("it is still being written to")]
     Changing,
@@ -122,11 +125,20 @@ impl Store {
     /// # Errors
     /// [`Mistrust`], whereupon nothing of it is believed as before.
     pub fn look_again(&self) -> Result<(), Mistrust> {
+        self.look_again_at(&Pace::default())
+    }
+
+    /// Does what [`Store::look_again`] does, unless it is canceled.
+    pub(crate) fn look_again_at(&self, pace: &Pace) -> Result<(), Mistrust> {
         if !self.epoch().is_distrust() {
             return Ok(());
         }
         let Some(stamp) = self.map.stamp()? else { return Ok(()) };
-        check::index(self)?;
+        let checked = check::index(self, pace);
+        if pace.is_canceled() {
+            return Err(Mistrust::Canceled);
+        }
+        checked?;
         // One write can take long, and one through a mapping need not show.
         if self.map.stamp()? != Some(stamp) || self.map.has_writer() {
             return Err(Mistrust::Changing);

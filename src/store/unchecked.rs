@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use super::blocks::Blocks;
 use super::map::Map;
 use super::memory::{self, OpenOptions, Verify};
-use super::{PREFETCH_MAX_BYTES, Store, StoreError, check};
+use super::{PREFETCH_MAX_BYTES, Pace, Store, StoreError, check};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
 use crate::format::header::{Layout, SectionKind};
@@ -98,14 +98,16 @@ impl Unchecked {
     /// # Errors
     /// [`StoreError::Format`], which names the section, block or row that is wrong.
     pub fn check(self) -> Result<Store, StoreError> {
-        self.check_as(Verify::Full)
+        self.check_as(Verify::Full, &Pace::default())
     }
 
     /// Checks as much of the rest as is to be checked now.
-    pub(super) fn check_as(self, verify: Verify) -> Result<Store, StoreError> {
+    pub(super) fn check_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
         let store = match verify {
-            Verify::Full => self.check_by(&check::Plan::default(), &mut |_| ())?,
-            Verify::Touch => self.check_with(check::index_and_ends)?,
+            Verify::Full => {
+                self.check_by(&check::Plan { pace: pace.clone(), ..check::Plan::default() }, &mut |_| ())?
+            }
+            Verify::Touch => self.check_with(pace, |store| check::index_and_ends(store, pace))?,
         };
         store.directory();
         Ok(store)
@@ -116,18 +118,23 @@ impl Unchecked {
     pub(super) fn trust_index(self) -> Result<Store, StoreError> {
         match self.store.key_kind() {
             KeyKind::U64 => Ok(self.store),
-            KeyKind::Bytes => self.check_with(check::ends),
+            KeyKind::Bytes => self.check_with(&Pace::default(), check::ends),
         }
     }
 
     /// Checks the rest as a plan says. The store that is given lacks what lookups by order need.
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
-        self.check_with(|store| check::all(store, plan, progress))
+        self.check_with(&plan.pace, |store| check::all(store, plan, progress))
     }
 
-    fn check_with(self, check: impl FnOnce(&mut Store) -> Result<(), FormatError>) -> Result<Store, StoreError> {
+    fn check_with(
+        self,
+        pace: &Pace,
+        check: impl FnOnce(&mut Store) -> Result<(), FormatError>,
+    ) -> Result<Store, StoreError> {
         let Unchecked { mut store, path } = self;
         match check(&mut store) {
+            _ if pace.is_canceled() => Err(StoreError::Canceled { path }),
             Ok(()) => Ok(store),
             Err(error) => Err(StoreError::Format { path, error }),
         }

@@ -120,6 +120,7 @@ fn bake_odd_keys(folder: &tempfile::TempDir) -> std::path::PathBuf {
     }
     let path = folder.path().join("storage.db");
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = Keys::Bytes;
     bake_csv(&csv[..], &path, &options, &mut |_| ()).unwrap();
     path

@@ -62,6 +62,7 @@ impl Served {
         let line = |(key, value): (&u64, &Vec<u8>)| [format!("{key},").as_bytes(), value, b"\n"].concat();
         let csv: Vec<u8> = rows.iter().flat_map(line).collect();
         let mut options = Options::default();
+        options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = keys;
         bake_csv(&csv[..], &served.path("storage.db"), &options, &mut |_| ()).unwrap();
         let listener = UnixListener::bind(served.path("kv.sock")).unwrap();

@@ -20,6 +20,7 @@ fn serve(keys: Keys, csv: &str) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = keys;
     bake::bake_csv(csv.as_bytes(), &db, &options, &mut |_| ()).unwrap();
     let server = Server::start(&db, &socket);

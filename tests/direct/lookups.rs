@@ -58,6 +58,7 @@ fn every_lookup_of_bytes_finds_what_the_model_has() {
     let model: BTreeMap<String, String> = (0..3000).map(|i| (format!("key/{}", i * 7), format!("value {i}"))).collect();
     let csv: String = model.iter().map(|(key, value)| format!("{key},{value}\n")).collect();
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = Keys::Bytes;
     bake_csv(csv.as_bytes(), &scene.db(), &options, &mut |_| ()).unwrap();
     crate::served::settle(&scene.db());

@@ -58,6 +58,7 @@ impl Rows {
         }
         let keys = if matches!(self.rows[0].0, OwnedKey::U64(_)) { Keys::U64 } else { Keys::Bytes };
         let mut options = Options::default();
+        options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = keys;
         bake_csv(&csv[..], output, &options, &mut |_| ()).unwrap();
     }

@@ -61,6 +61,7 @@ fn check_file(path: &Path, report: &Report) {
 
 fn options(source: &mut Source<'_>) -> Options {
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.format = match source.below(8) {
         7 => Format::JsonLines,
         6 => Format::Tsv,

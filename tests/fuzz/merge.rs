@@ -41,6 +41,7 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
     let (threads, memory_bytes) = (1 + source.below(3), MEMORY_MIN_BYTES << (4 * source.below(2)));
     let is_in_place = source.one_in(4);
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     (options.threads, options.memory_bytes) = (NonZero::new(threads), Some(memory_bytes));
     options.verify = [Verify::Sample, Verify::Full][source.below(2)];
     let case = Case::of(&mut source);

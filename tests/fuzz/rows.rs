@@ -70,6 +70,7 @@ impl Numbers {
 
     pub(crate) fn bake(self, rows: &Rows, path: &Path) -> Report {
         let mut options = Options::default();
+        options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = self.keys();
         bake::bake_csv(&self.csv(rows)[..], path, &options, &mut |_| ()).expect("good rows")
     }

@@ -50,6 +50,7 @@ fn serve(rows: &[Row], keys: Keys) -> (Server, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = keys;
     let quoted = |(key, value): &Row| [key.as_bytes(), b",\"", value, b"\"\n"].concat();
     let csv: Vec<u8> = rows.iter().flat_map(quoted).collect();

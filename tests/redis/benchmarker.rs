@@ -16,6 +16,7 @@ fn assert_verifies(rows: &[(Vec<u8>, Vec<u8>)], keys: Keys) -> Result<(), Missin
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("storage.db");
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = keys;
     let csv: Vec<u8> =
         rows.iter().flat_map(|(key, value)| [&quoted(key), &b","[..], &quoted(value), b"\n"].concat()).collect();

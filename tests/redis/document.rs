@@ -86,6 +86,7 @@ pub(crate) fn the_documents_examples_are_answered_as_they_say() -> Result<(), Mi
         let (head, conversation) = example.split_once('\n').unwrap();
         let (kind, table) = head.split_once(": ").unwrap();
         let mut options = Options::default();
+        options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = if kind == "table of numbers" { Keys::U64 } else { Keys::Bytes };
         let folder = tempfile::tempdir().unwrap();
         let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));

@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, run};
 fn main() -> ExitCode {
     let trials = trials![
         notify::a_reload_begins_and_ends_with_a_word_whether_the_file_is_served_or_not,
-        notify::a_worker_that_hangs_ends_the_signs_of_life_until_it_goes_on,
+        notify::a_thread_that_hangs_ends_the_signs_of_life_until_it_goes_on,
         notify::the_service_manager_is_told_when_the_server_answers_and_when_it_stops,
         notify::the_watchdog_is_told_that_the_server_lives_idle_or_busy,
         sockets::a_restart_behind_a_socket_that_is_handed_in_fails_no_connection,

@@ -109,22 +109,25 @@ pub(crate) fn the_watchdog_is_told_that_the_server_lives_idle_or_busy() {
     });
 }
 
-/// Keeps one thread of a process in its next call.
+/// Delays one thread of a process at its next system call of some.
 struct Hold(Child);
 
 impl Hold {
-    fn thread(process: u32, name: &str) -> Result<Hold, Missing> {
+    fn thread(process: u32, name: &str, calls: &str) -> Result<Hold, Missing> {
         require("strace", "-V")?;
-        let mut tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap());
-        let task = tasks.find(|task| fs::read_to_string(task.path().join("comm")).unwrap().trim() == name).unwrap();
+        let mut found = None;
+        // A thread names itself when it first runs, and others end meanwhile.
+        eventually("the thread runs", || {
+            let mut tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap());
+            let has_name = |comm: String| comm.trim() == name;
+            found = tasks.find(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(has_name));
+            found.is_some()
+        });
+        let task = found.unwrap();
         let mut strace = Command::new("strace");
         strace.args(["-qq", "-o", "/dev/null", "-p", task.file_name().to_str().unwrap()]);
-        strace.args([
-            "-e",
-            "trace=?epoll_wait,?epoll_pwait",
-            "-e",
-            "inject=?epoll_wait,?epoll_pwait:delay_enter=3600000000",
-        ]);
+        let inject = format!("inject={calls}:delay_enter=3600000000");
+        strace.args(["-e", &format!("trace={calls}"), "-e", &inject]);
         Ok(Hold(strace.spawn().unwrap()))
     }
 }
@@ -136,16 +139,20 @@ impl Drop for Hold {
     }
 }
 
-pub(crate) fn a_worker_that_hangs_ends_the_signs_of_life_until_it_goes_on() -> Result<(), Missing> {
-    let table = Table::of_rows(10);
-    let mut service = Service::start(&table, true);
-    assert!(service.next_word().contains("READY=1"));
-    let hold = Hold::thread(service.server.child.id(), "worker-1")?;
-    service.server.wait_for_log("a worker hangs");
-    service.signs_of_life();
-    service.server.wait_for_log("a worker hangs");
-    assert_eq!(service.signs_of_life(), 0);
-    drop(hold);
-    eventually("it lives again", || service.signs_of_life() > 0);
+pub(crate) fn a_thread_that_hangs_ends_the_signs_of_life_until_it_goes_on() -> Result<(), Missing> {
+    let epoll = "?epoll_wait,?epoll_pwait";
+    for (thread, calls) in [("worker-1", epoll), ("supervisor", "futex"), ("leases", "?recvfrom,?read")] {
+        let table = Table::of_rows(10);
+        let mut service = Service::start(&table, true);
+        assert!(service.next_word().contains("READY=1"));
+        let hold = Hold::thread(service.server.child.id(), thread, calls)?;
+        let line = format!("the {thread} thread makes no progress");
+        service.server.wait_for_log(&line);
+        service.signs_of_life();
+        service.server.wait_for_log(&line);
+        assert_eq!(service.signs_of_life(), 0);
+        drop(hold);
+        eventually("it lives again", || service.signs_of_life() > 0);
+    }
     Ok(())
 }

@@ -214,6 +214,7 @@ fn bake_to(path: &Path, numbers: bool, rows: &BTreeMap<Vec<u8>, Vec<u8>>) {
         text.push(b'\n');
     }
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = if numbers { Keys::U64 } else { Keys::Bytes };
     bake::bake_csv(&text[..], path, &options, &mut |_| ()).unwrap();
 }

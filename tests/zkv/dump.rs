@@ -67,6 +67,7 @@ fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], format: Format, delim
     let output = dump(db, more);
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = K::KEYS;
     options.format = format;
     options.delimiter = Some(delimiter);

@@ -120,6 +120,7 @@ fn baked() -> (TempDir, PathBuf) {
 
 fn bake_as(keys: Keys, csv: &[u8], db: &Path) -> Result<bake::Report, bake::BakeError> {
     let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = keys;
     bake::bake_csv(csv, db, &options, &mut |_| ())
 }

@@ -22,6 +22,10 @@ def bake(
     base: str | os.PathLike[str] | None = None,
     memory_bytes: int | None = None,
     threads: int | None = None,
+    min_rows: int = 0,
+    max_shrink_percent: int | None = None,
+    allow_empty: bool = False,
+    allow_key_kind_change: bool = False,
 ) -> Report:
     """Bake rows into the file at `path`, put in place whole or not at all.
 
@@ -35,6 +39,10 @@ def bake(
     Rows come in any order. `duplicates` says what to do with rows of the same key: `"error"`, `"first"` or `"last"`.
     `base` is an older table whose rows are taken as well, if no new row has their key; it may be `path`.
     What does not fit into `memory_bytes`, half of the machine's by default, is sorted on disk beside `path`.
+
+    A table without rows does not replace one with rows at `path`, unless `allow_empty`; a table with the other kind of
+    keys does not, unless `allow_key_kind_change`; nor does one that has lost more than `max_shrink_percent` of the rows.
+    A table with fewer than `min_rows` rows is never put in place. Each is a `BakeFailed`.
 
     A server that serves `path` takes the new file over by itself. Other threads run meanwhile, and Ctrl-C stops a bake.
 
@@ -53,6 +61,7 @@ def bake(
         None if base is None else os.fspath(base),
         memory_bytes,
         threads,
+        (min_rows, max_shrink_percent, allow_empty, allow_key_kind_change),
     )
 
 

@@ -335,6 +335,7 @@ def bake_rows(
     base: str | None,
     memory_bytes: int | None,
     threads: int | None,
+    replace: tuple[int, int | None, bool, bool],
 ) -> Report: ...
 def fill_fixed(source: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_arrow(

@@ -16,9 +16,15 @@ use super::table::RecordsWriter;
 use super::{BakeError, Input, Keys, Options, Report, index};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
+use crate::replace::ReplaceRules;
 
 /// Keys as text, and values.
 type Rows = BTreeMap<String, Vec<u8>>;
+
+/// Options of bakes that put tables of both kinds at one path.
+fn any_replacement() -> Options {
+    Options { replace: ReplaceRules::any(), ..Options::default() }
+}
 
 /// A value that removes its key.
 const DELETED: &str = "-";
@@ -104,7 +110,7 @@ fn csv<'r>(rows: impl IntoIterator<Item = (&'r str, &'r str)>) -> String {
 }
 
 fn options(keys: Keys) -> Options {
-    Options { keys, delete_marker: Some(DELETED.into()), ..Options::default() }
+    Options { keys, delete_marker: Some(DELETED.into()), replace: ReplaceRules::any(), ..Options::default() }
 }
 
 /// Rows with numbers for keys, whose values say where they are from.

@@ -11,6 +11,7 @@ use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, 
 use zero_kv::store::Unchecked;
 use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
+use crate::replace_args::ReplaceArgs;
 use crate::size::size;
 
 /// Bad rows that are put aside unless --max-bad-rows says how many.
@@ -152,6 +153,8 @@ pub(crate) struct OutputArgs {
     /// How the file is checked before it is put in place
     #[arg(long, value_name = "HOW", default_value = "sample")]
     verify: VerifyArg,
+    #[command(flatten)]
+    replace: ReplaceArgs,
     /// File for a report in JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -366,6 +369,7 @@ impl OutputArgs {
             VerifyArg::Sample => Verify::Sample,
             VerifyArg::Full => Verify::Full,
         };
+        options.replace = self.replace.rules();
     }
 }
 

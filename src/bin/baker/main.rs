@@ -5,6 +5,8 @@ mod files;
 #[path = "../../generate.rs"]
 mod generate;
 mod progress;
+#[path = "../../replace_args.rs"]
+mod replace_args;
 mod report;
 mod signals;
 #[path = "../../size.rs"]

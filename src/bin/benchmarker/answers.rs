@@ -283,6 +283,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("storage.db");
             let mut options = Options::default();
+            options.replace = zero_kv::replace::ReplaceRules::any();
             options.keys = match keys {
                 KeyKind::U64 => Keys::U64,
                 KeyKind::Bytes => Keys::Bytes,

@@ -253,6 +253,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("storage.db");
         let mut options = Options::default();
+        options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = Keys::Bytes;
         bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options, &mut |_| ()).unwrap();
         let store = Store::open(&path).unwrap();

@@ -1,11 +1,11 @@
-//! Whether a server serves.
+//! Whether a server is healthy.
 //!
-//! In: a socket, and how long to wait. Out: an exit status, and on one line what
-//! is wrong.
+//! In: a socket, and how long to wait. Out: an exit status, a line for each problem, and a line for each thing that an
+//! operator should look at although the server is healthy.
 
 use std::io::{self, Write};
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
 
 use crate::args::{Address, HealthArgs};
@@ -13,42 +13,60 @@ use crate::deadline::within;
 use crate::output::{complain, settle_stdout};
 
 pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool> {
-    let info = match look(server, args) {
+    let info = match ask(server, args) {
         Ok(info) => info,
         Err(reason) => {
             complain(&reason);
             return Ok(false);
         }
     };
-    if args.verbose {
+    let problems = problems(&info);
+    for line in problems.iter().chain(&notes(&info)) {
+        complain(&format_args!("{}: {line}", server.socket.display()));
+    }
+    if args.verbose && problems.is_empty() {
         let value = |name| info.get(name).unwrap_or("?");
         let mut output = io::stdout().lock();
         let (generation, digest, rows) = (value("generation"), value("digest"), value("rows"));
         let written = writeln!(output, "generation {generation}, digest {digest}, {rows} rows");
         settle_stdout(written.and_then(|()| output.flush()))?;
     }
-    Ok(true)
+    Ok(problems.is_empty())
 }
 
-/// What a server says of itself that serves.
-fn look(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
+fn ask(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
     let (address, name) = (server.clone(), server.socket.display());
     let answer = within(args.timeout, move || -> Result<Info, ClientError> { address.connect()?.info() });
-    let info = answer.ok_or_else(|| anyhow!("{name}: no answer within {} s", args.timeout.as_secs_f64()))??;
+    Ok(answer.ok_or_else(|| anyhow!("{name}: no answer within {} s", args.timeout.as_secs_f64()))??)
+}
+
+/// What makes a server unhealthy.
+fn problems(info: &Info) -> Vec<String> {
+    let (file, remedy) =
+        (info.get("file").unwrap_or("its file"), "bake it anew, or put a good file in its place by a rename");
+    let mut problems = Vec::new();
     match info.get("state") {
-        Some("serving") => match info.number::<u64>("blocks_damaged") {
-            None | Some(0) => Ok(info),
-            Some(count) => bail!(
-                "{name}: {} has damaged blocks, {count} of {}: bake it anew, or put a good file in its place by a rename",
-                info.get("file").unwrap_or("its file"),
-                info.get("blocks").unwrap_or("?")
-            ),
-        },
-        Some("changed") => bail!(
-            "{name}: {} was changed where it lies: bake it anew, or put a good file in its place by a rename",
-            info.get("file").unwrap_or("its file")
-        ),
-        Some(state) => bail!("{name}: the state is \"{}\", where \"serving\" was expected", state.escape_default()),
-        None => bail!("{name}: the server does not say in what state it is: is it a kv_store of this version?"),
+        Some("serving") => {}
+        Some("changed") => problems.push(format!("{file} was changed where it lies: {remedy}")),
+        Some(state) => {
+            problems.push(format!("the state is \"{}\", where \"serving\" was expected", state.escape_default()));
+        }
+        None => {
+            problems.push("the server does not say in what state it is: is it a kv_store of this version?".to_owned());
+        }
     }
+    if let Some(count @ 1..) = info.number::<u64>("blocks_damaged") {
+        let blocks = info.get("blocks").unwrap_or("?");
+        problems.push(format!("{file} has damaged blocks, {count} of {blocks}: {remedy}"));
+    }
+    if let Some(threads) = info.get("thread_problems").filter(|threads| !threads.is_empty()) {
+        problems.push(format!("{threads}: restart the server, and report what its log says"));
+    }
+    problems
+}
+
+/// What an operator should look at although the server is healthy.
+fn notes(info: &Info) -> Vec<String> {
+    let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
+    refused.map(|reason| format!("the file at the path is {reason}")).into_iter().collect()
 }

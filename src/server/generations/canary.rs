@@ -11,7 +11,7 @@ use thiserror::Error;
 use twox_hash::XxHash3_128;
 
 use crate::format::key::{Key, KeyKind};
-use crate::store::{LookupError, Store, open_regular};
+use crate::store::{LookupError, Pace, Store, open_regular};
 
 /// Rows of a table that are looked up besides.
 const SAMPLE_ROWS: usize = 1000;
@@ -114,12 +114,12 @@ impl Canaries {
         Ok(Canaries { lines })
     }
 
-    /// Tries a table on them, and on rows of its own that are spread over it.
+    /// Looks the canaries up in a table, and rows of its own that are spread over it, until the work is canceled.
     ///
     /// # Errors
-    /// [`CanaryError`], of the first that is wrong.
-    pub(super) fn sing(&self, store: &Store) -> Result<(), CanaryError> {
-        for (text, wanted) in &self.lines {
+    /// [`CanaryError`] of the first that is wrong.
+    pub(super) fn run(&self, store: &Store, pace: &Pace) -> Result<(), CanaryError> {
+        for (text, wanted) in self.lines.iter().take_while(|_| pace.goes_on()) {
             let held = store.key_kind();
             let key = match held {
                 KeyKind::Bytes => Some(Key::from(text)),
@@ -139,6 +139,7 @@ impl Canaries {
         (0..store.len())
             .step_by(step)
             .chain(last)
+            .take_while(|_| pace.goes_on())
             .try_for_each(|row| find_row(store, row).map_err(|problem| CanaryError::Row { row, problem }))
     }
 }
@@ -180,7 +181,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), lines).unwrap();
         let canaries = Canaries::read(file.path()).map_err(|error| error.to_string())?;
-        canaries.sing(store).map_err(|error| error.to_string())
+        canaries.run(store, &Pace::default()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -10,6 +10,8 @@ use tracing::{info, warn};
 
 use super::canary::{Canaries, CanaryError};
 use super::watch::Identity;
+use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
+use crate::server::panics;
 use crate::store::{OpenOptions, Step, Store, StoreError, open_file, survive_bus_errors};
 
 /// Why a file is not served.
@@ -19,6 +21,22 @@ pub enum OpenError {
     /// It cannot be opened, or is not what it must be.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// Opening it panicked: the server has a fault.
+    #[error("{}: checking it panicked at {panic}: please report this, with the file if you can", path.display())]
+    Panic {
+        /// The file.
+        path: PathBuf,
+        /// Where, and why.
+        panic: String,
+    },
+    /// It may not replace the table that is served.
+    #[error("{}: {error}", path.display())]
+    Replace {
+        /// The file.
+        path: PathBuf,
+        /// The rule that it breaks.
+        error: ReplaceError,
+    },
     /// It does not say what the canaries say.
     #[error("{}: {error}", path.display())]
     Canary {
@@ -30,6 +48,11 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Returns whether the server was told to stop.
+    pub fn is_canceled(&self) -> bool {
+        matches!(self, OpenError::Store(StoreError::Canceled { .. }))
+    }
+
     /// Whether the system lacks something now that it may have later.
     pub(super) fn is_for_want(&self) -> bool {
         let (OpenError::Store(StoreError::Io { error, .. })
@@ -49,6 +72,16 @@ pub(in crate::server) struct Plan {
     pub(in crate::server) background: bool,
     /// A file of canaries, which is read each time.
     pub(in crate::server) canaries: Option<PathBuf>,
+    pub(in crate::server) replace: ReplaceRules,
+}
+
+/// What a candidate is to replace.
+#[derive(Clone, Copy)]
+pub(super) enum Replaces {
+    Nothing,
+    Table(TableSummary),
+    /// Any table: the candidate was served before.
+    Rollback,
 }
 
 /// A file that may be served.
@@ -60,12 +93,17 @@ pub(super) struct Candidate {
 
 impl Plan {
     /// Opens the file at a path.
-    pub(super) fn open(&self, path: &Path) -> Result<Candidate, OpenError> {
-        self.open_file(open_file(path)?, path)
+    pub(super) fn open(&self, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
+        self.open_file(open_file(path)?, path, replaces)
     }
 
-    /// Takes a file that is open; `path` is what errors call it.
-    pub(super) fn open_file(&self, file: File, path: &Path) -> Result<Candidate, OpenError> {
+    /// Checks a file that is open; `path` is its name in errors.
+    pub(super) fn open_file(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
+        panics::catch(|| self.check(file, path, replaces))
+            .unwrap_or_else(|panic| Err(OpenError::Panic { path: path.to_path_buf(), panic }))
+    }
+
+    fn check(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         let io = |error| StoreError::Io { path: path.to_path_buf(), error };
         // Other code of the process may have replaced the handler since the last file.
         survive_bus_errors().map_err(io)?;
@@ -76,14 +114,29 @@ impl Plan {
         // What was written meanwhile is seen as a change of the file that was looked at.
         let identity = Identity::of_file(&file).map_err(io)?;
         let store = Store::of_file(&file, path, &self.options, &mut tell)?;
-        let sung = match &self.canaries {
+        let checked = match replaces {
+            Replaces::Nothing => self.replace.check(summary(&store), None),
+            Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
+            Replaces::Rollback => Ok(()),
+        };
+        checked.map_err(|error| OpenError::Replace { path: path.to_path_buf(), error })?;
+        let canaries = match &self.canaries {
             Some(canaries) => Canaries::read(canaries),
             None => Ok(Canaries::default()),
         };
-        sung.and_then(|canaries| canaries.sing(&store))
-            .map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
+        let pace = &self.options.pace;
+        let tried = canaries.and_then(|canaries| canaries.run(&store, pace));
+        if pace.is_canceled() {
+            return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
+        }
+        tried.map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
         Ok(Candidate { store, file, identity })
     }
+}
+
+/// Describes a table for the rules of its replacement.
+pub(super) fn summary(store: &Store) -> TableSummary {
+    TableSummary { rows: store.len() as u64, key_kind: store.key_kind() }
 }
 
 fn tell(step: &Step) {

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Replaces, summary};
 use super::retained::Retained;
 use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::counters::Totals;
+use crate::server::liveness::Thread;
 use crate::server::shared::Serving;
-use crate::store::reopened;
+use crate::store::{Pace, reopened};
 
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
@@ -94,8 +95,24 @@ impl Told {
 impl Source {
     /// The first generation.
     pub(in crate::server) fn open(&self) -> Result<Generation, OpenError> {
-        let candidate = self.plan.open(&self.path)?;
+        let candidate = self.plan.open(&self.path, Replaces::Nothing)?;
+        if candidate.store.is_empty() {
+            warn!(
+                "{}: the table has no rows: check its input, or pass --min-rows to reject such a table",
+                self.path.display()
+            );
+        }
         Ok(self.generation_of(candidate, 1))
+    }
+
+    /// Beats with each window of work on a file, and cancels the work when the server stops.
+    fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
+        let configured = std::mem::take(&mut self.plan.options.pace);
+        self.plan.options.pace = Pace::new(move || {
+            thread.beat();
+            !is_stopping.load(Ordering::Relaxed) && configured.goes_on()
+        });
+        self
     }
 
     fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
@@ -112,6 +129,7 @@ impl Source {
 /// The running thread.
 pub(in crate::server) struct Supervisor {
     control: Control,
+    is_stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -120,12 +138,19 @@ impl Supervisor {
         let Told { control, receiver } = told;
         let current = serving.generation();
         let retained = Retained::new(serving.limits.generations_max);
+        let thread = Arc::clone(&serving.liveness.supervisor);
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let source = source.paced(Arc::clone(&thread), Arc::clone(&is_stopping));
         let mut state = State {
             source,
             current,
             serving,
+            thread: Arc::clone(&thread),
+            looked: Instant::now(),
+            main_observed: Instant::now(),
             before: None,
             refused: None,
+            standing_refusal: None,
             left: None,
             wants: false,
             retained,
@@ -135,16 +160,25 @@ impl Supervisor {
         };
         state.unverified = state.first_unverified();
         let watch = state.source.watch.then(|| state.watch(control.sender.clone()));
-        let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
+        let run = move || {
             let _watch = watch;
+            lower_priority();
+            thread.started();
             state.run(&receiver);
-        })?;
-        Ok(Supervisor { control, thread })
+        };
+        let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(run)?;
+        Ok(Supervisor { control, is_stopping, thread })
     }
 
-    pub(in crate::server) fn stop(self) {
+    /// Cancels the check of a file that is in progress, and ends the thread. Does not wait for it.
+    pub(in crate::server) fn cancel(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
         let _ = self.control.sender.send(Ask::Stop);
-        // One that has panicked has said so.
+    }
+
+    /// Waits for the end of the thread.
+    pub(in crate::server) fn join(self) {
+        // Its panics were logged.
         let _ = self.thread.join();
     }
 }
@@ -153,12 +187,18 @@ struct State {
     source: Source,
     serving: Arc<Serving>,
     current: Arc<Generation>,
+    thread: Arc<Thread>,
+    looked: Instant,
+    /// When it was last counted whether the main thread beats.
+    main_observed: Instant,
     /// The file of the generation before, which may have no name any more, and its digest.
     before: Option<(File, u128)>,
     /// Files at the path that are not to be tried again without being asked: the one
     /// that was refused, and the one that was returned from.
     refused: Option<Tried>,
     left: Option<Identity>,
+    /// The file at the path whose refusal is reported.
+    standing_refusal: Option<Tried>,
     /// Whether the last one was refused for want of something that the system may have
     /// later. It is tried again then.
     wants: bool,
@@ -174,25 +214,39 @@ struct State {
 
 impl State {
     fn run(mut self, receiver: &Receiver<Ask>) {
-        lower_priority();
-        let mut looked = Instant::now();
+        let thread = Arc::clone(&self.thread);
         loop {
-            match receiver.recv_timeout(self.patience(looked)) {
-                Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(Ask::Reload(number)) => self.attempt(number, State::reload),
-                Ok(Ask::Rollback(number)) => self.attempt(number, State::rollback),
-                Ok(Ask::Look | Ask::Changed) => looked = self.look(),
-                Err(RecvTimeoutError::Timeout) if looked.elapsed() >= self.look_after() => looked = self.look(),
-                Err(RecvTimeoutError::Timeout) => {}
+            let asked = receiver.recv_timeout(self.patience());
+            thread.beat();
+            if matches!(asked, Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected)) {
+                return;
             }
-            self.verify_some();
-            self.release();
+            // A panic ends this turn. The generation that is served stays.
+            let _ = thread.catch(|| self.turn(asked.ok()));
         }
     }
 
+    fn turn(&mut self, asked: Option<Ask>) {
+        if self.main_observed.elapsed() >= LOOK_EVERY {
+            self.main_observed = Instant::now();
+            self.serving.liveness.second_passed_for_main();
+        }
+        match asked {
+            Some(Ask::Reload(number)) => self.attempt(number, State::reload),
+            Some(Ask::Rollback(number)) => self.attempt(number, State::rollback),
+            Some(Ask::Look | Ask::Changed) => self.look(),
+            Some(Ask::Stop) => {}
+            None if self.looked.elapsed() >= self.look_after() => self.look(),
+            None => {}
+        }
+        self.verify_some();
+        self.release();
+    }
+
     /// How long to wait for requests.
-    fn patience(&self, looked: Instant) -> Duration {
-        let until_look = self.look_after().saturating_sub(looked.elapsed());
+    fn patience(&self) -> Duration {
+        let until_look = self.look_after().saturating_sub(self.looked.elapsed());
+        let until_look = until_look.min(self.serving.liveness.beat_every());
         match self.retained.patience() {
             _ if self.unverified.is_some() => Duration::ZERO,
             Some(patience) => until_look.min(patience),
@@ -207,14 +261,20 @@ impl State {
     fn watch(&self, sender: Sender<Ask>) -> Option<FolderWatch> {
         let path = &self.source.path;
         let is_asked = Arc::clone(&self.is_asked_to_look);
-        let watch = FolderWatch::new(path, move || {
+        let thread = Arc::clone(&self.serving.liveness.folder_watch);
+        let end = EndReport(Arc::clone(&thread));
+        let call = move || {
             // However much goes on in the folder, one look is asked for at a time.
             if !is_asked.swap(true, Ordering::AcqRel) {
-                // A supervisor that is gone looks no more.
+                // A supervisor that has ended looks no more.
                 let _ = sender.send(Ask::Look);
             }
+        };
+        let watch = FolderWatch::new(path, move || {
+            let _ = end.0.catch(&call);
         });
         watch
+            .inspect(|_| thread.started())
             .inspect_err(|error| {
                 warn!("{}: cannot be watched: {error}: looking at it every {} s", path.display(), LOOK_EVERY.as_secs());
             })
@@ -222,8 +282,10 @@ impl State {
     }
 
     /// Serves another file if there is one, and looks again at one that has changed
-    /// in place. Gives the time.
-    fn look(&mut self) -> Instant {
+    /// in place.
+    fn look(&mut self) {
+        // First of all: a look that panics is not repeated before its time.
+        self.looked = Instant::now();
         self.is_asked_to_look.store(false, Ordering::Release);
         self.unsettled = None;
         let is_trusted = self.current.store.is_trusted();
@@ -240,10 +302,13 @@ impl State {
         } else {
             self.tell_of_change();
         }
+        if self.standing_refusal.is_some() && self.standing_refusal != Tried::at(&self.source.path).ok() {
+            self.report_standing_refusal(None, String::new());
+        }
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let wants = self.wants;
             let outcome = self.reload();
-            // One that is tried until the system has what it takes is told of once.
+            // A file that is retried until the system has the resources is reported once.
             if !(wants && self.wants) {
                 let text = self.tell(outcome);
                 self.serving.notifier.status(&text);
@@ -252,7 +317,7 @@ impl State {
         if !self.current.store.is_trusted() {
             self.look_again();
         }
-        Instant::now()
+        self.looked = Instant::now();
     }
 
     /// Whether there is a file at the path that was not tried, and that nobody
@@ -290,7 +355,7 @@ impl State {
             self.unsettled = Some(left);
             return;
         }
-        if self.current.store.look_again().is_ok() && self.current.store.is_trusted() {
+        if self.current.store.look_again_at(&self.source.plan.options.pace).is_ok() && self.current.store.is_trusted() {
             self.unverified = self.first_unverified();
             self.serving.set_changed(false);
             warn!(
@@ -301,10 +366,11 @@ impl State {
         }
     }
 
-    /// Does what was asked for, and tells those who asked how it went.
+    /// Does what was asked for, and reports the outcome to those who asked.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut State) -> Result<String, String>) {
         self.serving.notifier.reloading();
-        let outcome = how(self);
+        let thread = Arc::clone(&self.thread);
+        let outcome = thread.catch(|| how(self)).unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
         let text = self.tell(outcome);
         self.serving.notifier.ready(&text);
         let totals = &self.serving.totals;
@@ -325,7 +391,13 @@ impl State {
         }
     }
 
-    /// Serves the file at the path. Gives what was done, or why not.
+    /// Reports why the file at the path is not served, until another one is there. `None` ends that.
+    fn report_standing_refusal(&mut self, refused: Option<Tried>, reason: String) {
+        self.standing_refusal = refused;
+        *self.serving.totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    /// Serves the file at the path. Returns what was done, or why not.
     fn reload(&mut self) -> Result<String, String> {
         let path = self.source.path.clone();
         let started = Instant::now();
@@ -333,13 +405,32 @@ impl State {
         if there == Some(self.current.identity) && self.current.store.is_trusted() {
             return Ok(format!("{}: already served by generation {}", path.display(), self.current.number));
         }
+        // Should this panic, the file is not tried again before somebody asks for it.
         let tried = Tried::at(&path).ok();
-        let opened = self.source.plan.open(&path);
-        self.wants = opened.as_ref().is_err_and(OpenError::is_for_want);
-        self.refused = tried.filter(|_| opened.is_err() && !self.wants);
-        let candidate = opened.map_err(|error| error.to_string())?;
-        self.left = None;
-        Ok(self.swap(candidate, started))
+        self.refused = tried;
+        match self.source.plan.open(&path, Replaces::Table(summary(&self.current.store))) {
+            Ok(candidate) => {
+                (self.refused, self.left, self.wants) = (None, None, false);
+                Ok(self.swap(candidate, started))
+            }
+            Err(error) if error.is_canceled() => {
+                info!("{error}: the server stops");
+                Ok(format!("{error}: the server stops"))
+            }
+            Err(error) => {
+                if let OpenError::Panic { panic, .. } = &error {
+                    self.thread.panicked(panic);
+                }
+                self.wants = error.is_for_want();
+                if self.wants {
+                    self.refused = None;
+                }
+                // A file that is absent is not refused.
+                let reason = tried.map(|_| format!("refused: {error}")).unwrap_or_default();
+                self.report_standing_refusal(tried, reason);
+                Err(error.to_string())
+            }
+        }
     }
 
     /// Serves the generation before.
@@ -352,7 +443,11 @@ impl State {
         };
         // By itself: a lease is that of one opening, and goes when a generation does.
         let file = reopened(file).map_err(|error| format!("the file of the generation before: {error}"))?;
-        let candidate = self.source.plan.open_file(file, &path).map_err(|error| error.to_string())?;
+        let candidate = match self.source.plan.open_file(file, &path, Replaces::Rollback) {
+            Ok(candidate) => candidate,
+            Err(error) if error.is_canceled() => return Ok(format!("{error}: the server stops")),
+            Err(error) => return Err(error.to_string()),
+        };
         if candidate.store.digest() != *digest {
             return Err(
                 "the file of the generation before was overwritten in place: put its table in place anew".to_owned()
@@ -372,6 +467,7 @@ impl State {
         let old = std::mem::replace(&mut self.current, new);
         self.serving.serve(&self.current);
         self.serving.set_changed(false);
+        self.report_standing_refusal(None, String::new());
         self.serving.totals.swaps.fetch_add(1, Ordering::Relaxed);
         self.unverified = self.first_unverified();
         self.before = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
@@ -404,15 +500,25 @@ impl State {
     fn verify_some(&mut self) {
         const BLOCKS: usize = 256;
         let Some(first) = self.unverified else { return };
+        // First of all: blocks at which this panics are not tried again.
+        self.unverified = Some(first + BLOCKS);
         let is_over = (first..first + BLOCKS).any(|block| self.current.store.verify_block(block).is_none());
         if !is_over {
-            self.unverified = Some(first + BLOCKS);
             return;
         }
         self.unverified = None;
         let (blocks, sound) = self.current.store.block_counts();
         info!(generation = self.current.number, "{sound} of {blocks} blocks are sound");
         self.look();
+    }
+}
+
+/// Reports the end of the thread that holds it.
+struct EndReport(Arc<Thread>);
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        self.0.ended();
     }
 }
 

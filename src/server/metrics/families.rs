@@ -54,6 +54,8 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
         ),
     ];
     families.extend(requests(snapshot));
+    let thread_panics = snapshot.thread_panics.iter().map(|(thread, count)| counter(&[("thread", thread)], *count));
+    let thread_panics = thread_panics.collect();
     families.extend([
         total("zero_kv_read_bytes_total", "Bytes of requests.", sums.read_len_bytes),
         total("zero_kv_written_bytes_total", "Bytes of answers.", sums.written_len_bytes),
@@ -110,6 +112,17 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
             "The most that they may hold.",
             snapshot.client_memory_max_bytes,
         ),
+        plain_gauge(
+            "zero_kv_file_refused",
+            "1 if the file at the path was refused and an older one is served, else 0.",
+            (!snapshot.file_refused.is_empty()).into(),
+        ),
+        plain_gauge(
+            "zero_kv_thread_problems",
+            "Threads that have ended, make no progress, or panic repeatedly.",
+            snapshot.thread_problems.len() as u64,
+        ),
+        counters("zero_kv_thread_panics_total", "Panics of threads that went on, by thread.", thread_panics),
     ]);
     families
 }

@@ -26,6 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::error;
 
 use super::listener::{Listener, listen_on_tcp};
 use super::shared::Serving;
@@ -106,25 +107,35 @@ impl Endpoint {
         }
     }
 
-    /// Answers requests, and does not end but with an error.
-    pub(super) async fn serve(self, serving: Arc<Serving>) -> io::Result<()> {
+    /// Answers requests until the runtime ends, also after a panic.
+    pub(super) async fn serve(self, serving: Arc<Serving>) {
+        let thread = &serving.liveness.metrics;
+        thread.started();
+        let Err(error) = thread.keep(|| self.accept(&serving)).await;
+        error!("metrics are not served any more: {error}: restart the server");
+        thread.ended();
+    }
+
+    /// Accepts connections. Ends only with an error.
+    async fn accept(&self, serving: &Arc<Serving>) -> io::Result<Infallible> {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let permit = || Arc::clone(&permits).acquire_owned();
+        let permit = async || Arc::clone(&permits).acquire_owned().await.expect("a semaphore that is never closed");
         match self {
             Endpoint::Tcp(listener) => {
-                let listener = TcpListener::from_std(listener)?;
-                while let Ok(permit) = permit().await {
-                    take(listener.accept().await, permit, &serving).await;
+                let listener = TcpListener::from_std(listener.try_clone()?)?;
+                loop {
+                    let permit = permit().await;
+                    take(listener.accept().await, permit, serving).await;
                 }
             }
-            Endpoint::Unix(of_path) => {
-                let listener = UnixListener::from_std(of_path.socket()?)?;
-                while let Ok(permit) = permit().await {
-                    take(listener.accept().await, permit, &serving).await;
+            Endpoint::Unix(on_path) => {
+                let listener = UnixListener::from_std(on_path.socket()?)?;
+                loop {
+                    let permit = permit().await;
+                    take(listener.accept().await, permit, serving).await;
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -140,8 +151,9 @@ where
     let serving = Arc::clone(serving);
     tokio::spawn(async move {
         let _permit = permit;
-        // Whoever takes longer, or sends what is no request, is cut off.
-        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, serving)).await;
+        let thread = Arc::clone(&serving.liveness.metrics);
+        // Clients that take longer, or that send malformed requests, are disconnected.
+        let _ = thread.catch_in(tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, serving))).await;
     });
 }
 
@@ -176,7 +188,8 @@ fn answer(request: &Request<Incoming>, serving: &Serving) -> Response<String> {
         "/healthz" => text(StatusCode::OK, TEXT, "ok\n".to_owned()),
         "/readyz" => {
             let snapshot = Snapshot::of(serving);
-            let status = if snapshot.is_changed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+            let is_ready = !snapshot.is_changed && snapshot.thread_problems.is_empty();
+            let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             text(status, TEXT, readiness(&snapshot))
         }
         _ => text(StatusCode::NOT_FOUND, TEXT, "/metrics, /healthz or /readyz\n".to_owned()),
@@ -191,14 +204,23 @@ fn text(status: StatusCode, content_type: &'static str, body: String) -> Respons
     response
 }
 
-/// What is served, and how much of it is in memory.
+/// Describes what is served, and on further lines what is wrong.
 fn readiness(snapshot: &Snapshot) -> String {
     let Snapshot { generation, rows, resident_len_bytes, file_len_bytes, .. } = snapshot;
     let share = 100.0 * *resident_len_bytes as f64 / (*file_len_bytes).max(1) as f64;
-    format!(
-        "{}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n",
-        snapshot.state()
-    )
+    let state = snapshot.state();
+    let mut lines = format!(
+        "{state}: generation {generation}, {rows} rows, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
+    );
+    for problem in &snapshot.thread_problems {
+        lines.push_str(problem);
+        lines.push('\n');
+    }
+    if !snapshot.file_refused.is_empty() {
+        lines.push_str(&snapshot.file_refused);
+        lines.push('\n');
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -27,7 +27,10 @@ fn bytes_that_are_no_text_are_taken_as_they_are_where_text_is_not_needed() {
     scene.folder.run(&mut scene.baker(&["-"]), text).succeeds();
     let expected = [(1, &b"\xff\xfe"[..]), (2, b"\xc3"), (3, b"a\0b"), (4, b"\0"), (5, b"\0\xed\xa0\x80,")];
     assert_eq!(scene.folder.rows(), rows(expected));
-    scene.folder.run(&mut scene.baker(&["-", "--keys", "bytes"]), b"\xff\0,1\n\0,2\n").succeeds();
+    scene
+        .folder
+        .run(&mut scene.baker(&["-", "--keys", "bytes", "--allow-key-kind-change"]), b"\xff\0,1\n\0,2\n")
+        .succeeds();
     let store = scene.folder.open("storage.db");
     assert_eq!(
         (store.get(&b"\xff\0"[..]).unwrap(), store.get(&b"\0"[..]).unwrap()),
@@ -35,7 +38,8 @@ fn bytes_that_are_no_text_are_taken_as_they_are_where_text_is_not_needed() {
     );
     // Columns are found by their names as far as these are text; others are not in the way.
     let header = b"\xff\xfe,id,\0,name\nx,1,y,one\n";
-    scene.folder.run(&mut scene.baker(&["-", "--header", "--key", "id", "--value", "name"]), header).succeeds();
+    let args = ["-", "--header", "--key", "id", "--value", "name", "--allow-key-kind-change"];
+    scene.folder.run(&mut scene.baker(&args), header).succeeds();
     assert_eq!(scene.folder.rows(), rows([(1, b"one")]));
 }
 

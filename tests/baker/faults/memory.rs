@@ -105,7 +105,7 @@ fn rows_of(count: u64, step: u64, prefix: &'static str, value: Vec<u8>) -> impl 
     }
 }
 
-const BYTES: &[&str] = &["--keys", "bytes"];
+const BYTES: &[&str] = &["--keys", "bytes", "--allow-key-kind-change"];
 
 #[test]
 fn short_rows_are_baked_in_the_memory_that_was_given() {

@@ -57,7 +57,7 @@ fn a_bake_whose_output_nobody_reads_ends_as_it_would() {
 #[test]
 fn a_closed_standard_input_is_an_empty_one() {
     let scene = Scene::new();
-    let ended = scene.folder.run(scene.folder.command("sh").args(["-c", "\"$0\" -q - <&-", BAKER]), b"");
+    let ended = scene.folder.run(scene.folder.command("sh").args(["-c", "\"$0\" -q --allow-empty - <&-", BAKER]), b"");
     ended.succeeds();
     assert_eq!(scene.folder.rows(), rows([]));
 }

@@ -1,0 +1,36 @@
+//! Options that say which table may replace another one.
+
+use zero_kv::replace::ReplaceRules;
+
+#[derive(clap::Args)]
+pub(crate) struct ReplaceArgs {
+    /// Reject a table with fewer rows than this, also if there is none to replace
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    min_rows: u64,
+    /// Reject a table that has lost more than this share of the rows of the table that it replaces, such as 50%
+    /// [default: any share may be lost, but not all rows]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    max_shrink: Option<u8>,
+    /// Let a table without rows replace one with rows
+    #[arg(long, conflicts_with = "min_rows")]
+    allow_empty: bool,
+    /// Let a table replace one whose keys are of the other kind
+    #[arg(long)]
+    allow_key_kind_change: bool,
+}
+
+impl ReplaceArgs {
+    pub(crate) fn rules(&self) -> ReplaceRules {
+        let mut rules = ReplaceRules::default();
+        rules.rows_min = self.min_rows;
+        rules.shrink_max_percent = self.max_shrink;
+        rules.allow_empty = self.allow_empty;
+        rules.allow_key_kind_change = self.allow_key_kind_change;
+        rules
+    }
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100);
+    percent.ok_or_else(|| "a whole percentage from 0% to 100% was expected, such as 50%".to_owned())
+}

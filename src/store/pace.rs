@@ -1,0 +1,67 @@
+//! Canceling long work on a file, and observing its progress.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A function that long work on a file calls before each window of at most 8 MiB: reading a file in, copying it, and
+/// checking it. Once it returns false, the work ends with [`StoreError::Canceled`](super::StoreError::Canceled), and so
+/// does all later work with this `Pace` or a clone of it. The default never cancels.
+///
+/// # Example
+/// ```
+/// # #[cfg(feature = "bake")] {
+/// # use zero_kv::bake::{self, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("storage.db");
+/// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// use zero_kv::Store;
+/// use zero_kv::store::{OpenOptions, Pace, StoreError};
+///
+/// let stop = Arc::new(AtomicBool::new(false));
+/// let flag = Arc::clone(&stop);
+/// let options = OpenOptions { pace: Pace::new(move || !flag.load(Ordering::Relaxed)), ..OpenOptions::default() };
+/// assert!(Store::open_with(&path, &options, &mut |_| ()).is_ok());
+/// stop.store(true, Ordering::Relaxed);
+/// assert!(matches!(Store::open_with(&path, &options, &mut |_| ()), Err(StoreError::Canceled { .. })));
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Pace(Option<Arc<Observer>>);
+
+struct Observer {
+    goes_on: Box<dyn Fn() -> bool + Send + Sync>,
+    is_canceled: AtomicBool,
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pace").field("is_canceled", &self.is_canceled()).finish_non_exhaustive()
+    }
+}
+
+impl Pace {
+    /// Calls a function before each window of work, on whichever thread does it.
+    pub fn new(goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Pace {
+        Pace(Some(Arc::new(Observer { goes_on: Box::new(goes_on), is_canceled: AtomicBool::new(false) })))
+    }
+
+    /// Returns whether the next window is to be worked on. After the first `false`, what the work returns is to be
+    /// discarded, whatever it is.
+    pub(crate) fn goes_on(&self) -> bool {
+        let Some(observer) = &self.0 else { return true };
+        if !observer.is_canceled.load(Ordering::Relaxed) && !(observer.goes_on)() {
+            observer.is_canceled.store(true, Ordering::Relaxed);
+        }
+        !observer.is_canceled.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the work was canceled, and its result means nothing.
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.0.as_ref().is_some_and(|observer| observer.is_canceled.load(Ordering::Relaxed))
+    }
+}

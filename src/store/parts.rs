@@ -1,0 +1,77 @@
+//! Work on the parts of a file on several threads.
+
+use std::io;
+use std::panic;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::pace::Pace;
+
+/// Maximum number of threads that work on a file.
+const THREADS_MAX: usize = 16;
+
+/// Works on each part, in order, on as many threads as there are processors, until one fails or the work is canceled.
+pub(super) fn for_each_part<T>(
+    parts: impl Iterator<Item = T> + Send,
+    pace: &Pace,
+    work: impl Fn(T) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let parts = Mutex::new(parts.take_while(|_| pace.goes_on()));
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work_on = || {
+        while let Some(part) = next() {
+            work(part)?;
+        }
+        Ok(())
+    };
+    let helpers = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
+    thread::scope(|scope| {
+        // Whatever threads the system does not give, this one does their work.
+        let helpers: Vec<_> =
+            (0..helpers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work_on).ok()).collect();
+        let mut done = work_on();
+        for helper in helpers {
+            done = done.and(helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)));
+        }
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_part_is_worked_on_once_until_one_fails() {
+        let seen = Mutex::new(Vec::new());
+        let work = |part: u32| {
+            seen.lock().unwrap().push(part);
+            if part == 700 { Err(io::Error::other("the 700th")) } else { Ok(()) }
+        };
+        for_each_part(0..500, &Pace::default(), work).unwrap();
+        let mut parts = std::mem::take(&mut *seen.lock().unwrap());
+        parts.sort_unstable();
+        assert!(parts.into_iter().eq(0..500));
+        assert_eq!(for_each_part(500..1000, &Pace::default(), work).unwrap_err().to_string(), "the 700th");
+    }
+
+    #[test]
+    fn canceled_work_ends_after_the_parts_that_have_begun() {
+        for goes_on in [0, 1, 7, 99] {
+            let calls = Arc::new(AtomicUsize::new(0));
+            let of_pace = Arc::clone(&calls);
+            let pace = Pace::new(move || of_pace.fetch_add(1, Ordering::Relaxed) < goes_on);
+            let done = AtomicUsize::new(0);
+            for_each_part(0..100, &pace, |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            })
+            .unwrap();
+            assert!(pace.is_canceled());
+            assert_eq!((done.into_inner(), calls.load(Ordering::Relaxed)), (goes_on, goes_on + 1));
+        }
+    }
+}
