@@ -8,6 +8,7 @@
 
 mod canary;
 mod candidate;
+mod control;
 mod retained;
 mod supervisor;
 mod watch;
@@ -19,8 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use canary::{CanaryError, value_digest};
 pub use candidate::OpenError;
 pub(super) use candidate::Plan;
-pub use supervisor::Control;
-pub(super) use supervisor::{Supervisor, Told};
+pub use control::Control;
+pub(super) use control::Told;
+pub(super) use supervisor::Supervisor;
 
 use crate::store::Store;
 use watch::Identity;

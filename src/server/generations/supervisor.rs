@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::candidate::{Candidate, Replaces, summary};
+use super::control::{Control, Message, Told};
 use super::retained::Retained;
 use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
-use crate::server::counters::Totals;
 use crate::server::liveness::Thread;
 use crate::server::shared::Serving;
 use crate::store::{Pace, reopened};
@@ -25,72 +25,6 @@ use crate::store::{Pace, reopened};
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// What the supervisor is asked for.
-enum Ask {
-    /// To look whether there is another file.
-    Look,
-    /// To look whether the file that is served is still believed.
-    Changed,
-    /// To serve what is at the path, whether or not it was refused before. The
-    /// number is that of the attempt.
-    Reload(u64),
-    /// To serve the generation before.
-    Rollback(u64),
-    Stop,
-}
-
-/// Asks a running server for another generation. It may be cloned and sent to
-/// other threads.
-#[derive(Clone)]
-pub struct Control {
-    sender: Sender<Ask>,
-    totals: Arc<Totals>,
-}
-
-impl Control {
-    /// Has the file at the server's path opened, checked and served, on a thread of
-    /// its own. Gives the number of the attempt, which Info tells of when it is over.
-    pub fn reload(&self) -> u64 {
-        self.ask(Ask::Reload)
-    }
-
-    /// Has the generation before this one checked and served again. Gives the
-    /// number of the attempt.
-    pub fn rollback(&self) -> u64 {
-        self.ask(Ask::Rollback)
-    }
-
-    pub(in crate::server) fn totals(&self) -> Arc<Totals> {
-        Arc::clone(&self.totals)
-    }
-
-    fn ask(&self, ask: impl FnOnce(u64) -> Ask) -> u64 {
-        let number = 1 + self.totals.reload_requested.fetch_add(1, Ordering::AcqRel);
-        // A server that is gone serves nothing.
-        let _ = self.sender.send(ask(number));
-        number
-    }
-
-    /// Tells that the file was found to have changed in place.
-    #[cold]
-    pub(in crate::server) fn file_has_changed(&self) {
-        let _ = self.sender.send(Ask::Changed);
-    }
-}
-
-/// What the supervisor is told, until it runs.
-pub(in crate::server) struct Told {
-    pub(in crate::server) control: Control,
-    receiver: Receiver<Ask>,
-}
-
-impl Told {
-    pub(in crate::server) fn new(totals: Arc<Totals>) -> Told {
-        let (sender, receiver) = channel();
-        Told { control: Control { sender, totals }, receiver }
-    }
-}
 
 impl Source {
     /// The first generation.
@@ -173,7 +107,7 @@ impl Supervisor {
     /// Cancels the check of a file that is in progress, and ends the thread. Does not wait for it.
     pub(in crate::server) fn cancel(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        let _ = self.control.sender.send(Ask::Stop);
+        let _ = self.control.sender.send(Message::Stop);
     }
 
     /// Waits for the end of the thread.
@@ -213,12 +147,12 @@ struct State {
 }
 
 impl State {
-    fn run(mut self, receiver: &Receiver<Ask>) {
+    fn run(mut self, receiver: &Receiver<Message>) {
         let thread = Arc::clone(&self.thread);
         loop {
             let asked = receiver.recv_timeout(self.patience());
             thread.beat();
-            if matches!(asked, Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected)) {
+            if matches!(asked, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected)) {
                 return;
             }
             // A panic ends this turn. The generation that is served stays.
@@ -226,16 +160,16 @@ impl State {
         }
     }
 
-    fn turn(&mut self, asked: Option<Ask>) {
+    fn turn(&mut self, asked: Option<Message>) {
         if self.main_observed.elapsed() >= LOOK_EVERY {
             self.main_observed = Instant::now();
             self.serving.liveness.second_passed_for_main();
         }
         match asked {
-            Some(Ask::Reload(number)) => self.attempt(number, State::reload),
-            Some(Ask::Rollback(number)) => self.attempt(number, State::rollback),
-            Some(Ask::Look | Ask::Changed) => self.look(),
-            Some(Ask::Stop) => {}
+            Some(Message::Reload(number)) => self.attempt(number, State::reload),
+            Some(Message::Rollback(number)) => self.attempt(number, State::rollback),
+            Some(Message::Look | Message::Changed) => self.look(),
+            Some(Message::Stop) => {}
             None if self.looked.elapsed() >= self.look_after() => self.look(),
             None => {}
         }
@@ -258,7 +192,7 @@ impl State {
         self.unsettled.unwrap_or(LOOK_EVERY)
     }
 
-    fn watch(&self, sender: Sender<Ask>) -> Option<FolderWatch> {
+    fn watch(&self, sender: Sender<Message>) -> Option<FolderWatch> {
         let path = &self.source.path;
         let is_asked = Arc::clone(&self.is_asked_to_look);
         let thread = Arc::clone(&self.serving.liveness.folder_watch);
@@ -267,7 +201,7 @@ impl State {
             // However much goes on in the folder, one look is asked for at a time.
             if !is_asked.swap(true, Ordering::AcqRel) {
                 // A supervisor that has ended looks no more.
-                let _ = sender.send(Ask::Look);
+                let _ = sender.send(Message::Look);
             }
         };
         let watch = FolderWatch::new(path, move || {
