@@ -14,11 +14,10 @@ pub(crate) use page::Notice;
 #[cfg(feature = "server")]
 pub(crate) use page::{Board, Waiter};
 
-/// How often a server says that it runs, at least. One that is stopped holds writers up for no longer than the system
-/// lets it (45 s, `/proc/sys/fs/lease-break-time`), and what the word says of a lease is not true any more.
+/// How often a server counts the beat up, at least.
 #[cfg(feature = "server")]
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Who has not heard of it for so long believes it leased no more.
+/// The time without a beat after which a client takes the server for stopped.
 pub(crate) const BEAT_MISSED: Duration = Duration::from_secs(4);
 
 /// What the word says.

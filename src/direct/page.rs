@@ -21,17 +21,36 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use super::State;
 #[cfg(feature = "server")]
 use super::{CHANGED, LEASED};
+use crate::store::clock;
 
 const LEN_BYTES: usize = 4096;
-/// The page begins with it.
-const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE1");
+/// The first bytes of the page.
+const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE2");
 const MAGIC_AT_BYTES: usize = 0;
-/// On a line of the processor's cache that nothing else is written to.
+/// The identity of the time namespace in which the page's deadline is to be read: device and inode.
+const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
+/// What lookups read is on one line of the processor's cache, which nothing else is written to.
 const STATE_AT_BYTES: usize = 128;
+/// The time until which the lease of the served file is trusted; 0 without one.
+const LEASED_UNTIL_AT_BYTES: usize = STATE_AT_BYTES + 8;
 /// Counts up as long as the server runs.
 const BEAT_AT_BYTES: usize = 256;
 
-const _: () = assert!(MAGIC_AT_BYTES + 8 <= LEN_BYTES && STATE_AT_BYTES.is_multiple_of(align_of::<AtomicU64>()));
+const _: () = {
+    assert!(TIME_NAMESPACE_AT_BYTES[1] + 8 <= STATE_AT_BYTES && BEAT_AT_BYTES + 8 <= LEN_BYTES);
+    assert!(LEASED_UNTIL_AT_BYTES + 8 <= BEAT_AT_BYTES && STATE_AT_BYTES.is_multiple_of(align_of::<AtomicU64>()));
+};
+
+/// Identifies the time namespace of this process, which may offset CLOCK_MONOTONIC: the device and inode
+/// of `/proc/self/ns/time`. Zeros on a kernel without time namespaces, where there is one clock.
+/// `None` if the system does not tell, as without `/proc`.
+fn time_namespace() -> Option<[u64; 2]> {
+    match rustix::fs::stat("/proc/self/ns/time") {
+        Ok(stat) => Some([stat.st_dev, stat.st_ino]),
+        Err(rustix::io::Errno::NOENT) => rustix::fs::stat("/proc/self/ns/mnt").ok().map(|_| [0, 0]),
+        Err(_) => None,
+    }
+}
 
 /// A page that is mapped.
 struct Page(MmapRaw);
@@ -40,11 +59,10 @@ impl Page {
     fn at(&self, offset_bytes: usize) -> &AtomicU64 {
         debug_assert!(offset_bytes < LEN_BYTES && offset_bytes.is_multiple_of(align_of::<AtomicU64>()));
         let address = self.0.as_mut_ptr().wrapping_add(offset_bytes).cast();
-        // SAFETY: The mapping begins at a page's start and has LEN_BYTES bytes, so the eight bytes at one of the two
-        // offsets lie in it and are aligned. It stays there for as long as `self` is borrowed. The file behind it
-        // cannot become shorter, for `Board::new` has sealed it and `Notice::open` has asked for that seal. All
-        // access, in every process, is by atomics; where the mapping is read-only, by relaxed loads of eight bytes,
-        // which `std::sync::atomic` allows there.
+        // SAFETY: The mapping starts at a page boundary and has LEN_BYTES bytes, so the eight bytes at each of the offsets
+        // above are inside it and aligned. It stays there for as long as `self` is borrowed. The mapped file cannot become
+        // shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. All access, in every process, is
+        // by atomics; where the mapping is read-only, by relaxed loads of eight bytes, which `std::sync::atomic` allows.
         unsafe { AtomicU64::from_ptr(address) }
     }
 }
@@ -57,9 +75,12 @@ pub(crate) struct Board(Arc<Shared>);
 #[cfg(feature = "server")]
 struct Shared {
     page: Page,
-    /// Only to read, and opened by itself: what is handed to others.
+    /// Read-only. Each client gets an open file description of its own of it.
     file: File,
-    /// Who wait until something has become of what is served, by their numbers.
+    /// Locked while the state or the deadline is written: a deadline of one generation must not be written
+    /// after the state of the next.
+    writing: Mutex<()>,
+    /// Tasks that wait for a change of the state, by their numbers.
     waiting: Mutex<BTreeMap<u64, Waker>>,
     last_number: AtomicU64,
 }
@@ -84,8 +105,14 @@ impl Board {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
-        let (file, waiting, last_number) = (crate::store::reopened(&file)?, Mutex::default(), AtomicU64::default());
-        Ok(Board(Arc::new(Shared { page, file, waiting, last_number })))
+        // No namespace has these numbers, so no client trusts a deadline.
+        let time_namespace = time_namespace().unwrap_or([u64::MAX; 2]);
+        for (at_bytes, number) in TIME_NAMESPACE_AT_BYTES.into_iter().zip(time_namespace) {
+            page.at(at_bytes).store(number, Ordering::SeqCst);
+        }
+        let file = crate::store::reopened(&file)?;
+        let (writing, waiting, last_number) = (Mutex::default(), Mutex::default(), AtomicU64::default());
+        Ok(Board(Arc::new(Shared { page, file, writing, waiting, last_number })))
     }
 
     /// What other processes read it by.
@@ -93,28 +120,44 @@ impl Board {
         &self.0.file
     }
 
-    /// Says that another generation is served.
+    /// Publishes that another generation is served, whose file is not leased yet.
     pub(crate) fn serve(&self, generation: u64) {
-        self.update(|state| Some(state.next(generation, 0)));
+        let writing = self.writing();
+        // Whoever sees the new state does not see the deadline of the old one.
+        self.0.page.at(LEASED_UNTIL_AT_BYTES).store(0, Ordering::SeqCst);
+        self.update(&writing, |state| Some(state.next(generation, 0)));
     }
 
-    /// Says whether the file of a generation is leased, if that is the one served.
-    pub(crate) fn set_leased(&self, generation: u64, is_leased: bool) {
-        self.update(|state| state.with(LEASED, is_leased).filter(|_| state.is_of(generation)));
+    /// Publishes until when the lease on the file of a generation is trusted, 0 for no lease, if that
+    /// generation is served.
+    pub(crate) fn set_leased_until(&self, generation: u64, until_ns: u64) {
+        let writing = self.writing();
+        if self.state().is_of(generation) {
+            // Whoever sees *leased* sees a deadline of the lease.
+            self.0.page.at(LEASED_UNTIL_AT_BYTES).store(until_ns, Ordering::SeqCst);
+            self.update(&writing, |state| state.with(LEASED, until_ns != 0));
+        }
     }
 
-    /// Says whether the file that is served was changed in place.
+    /// Publishes whether the served file was changed in place.
     pub(crate) fn set_changed(&self, is_changed: bool) {
-        self.update(|state| state.with(CHANGED, is_changed));
+        self.update(&self.writing(), |state| state.with(CHANGED, is_changed));
     }
 
-    fn update(&self, change: impl Fn(State) -> Option<State>) {
-        let state = self.0.page.at(STATE_AT_BYTES);
-        let change = |word| change(State(word)).map(|state| state.0);
-        // Nothing is to be said if nothing changes.
-        if state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok() {
+    /// Changes the state and wakes those who wait for that. `None` is no change.
+    fn update(&self, _writing: &MutexGuard<'_, ()>, change: impl Fn(State) -> Option<State>) {
+        if let Some(state) = change(self.state()) {
+            self.0.page.at(STATE_AT_BYTES).store(state.0, Ordering::SeqCst);
             std::mem::take(&mut *self.waiting()).into_values().for_each(Waker::wake);
         }
+    }
+
+    fn state(&self) -> State {
+        State(self.0.page.at(STATE_AT_BYTES).load(Ordering::SeqCst))
+    }
+
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that the server runs. Called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
@@ -124,7 +167,7 @@ impl Board {
 
     /// Whether what a client knows is what is served.
     pub(crate) fn is_known(&self, known: u64) -> bool {
-        State(self.0.page.at(STATE_AT_BYTES).load(Ordering::SeqCst)).known() == known
+        self.state().known() == known
     }
 
     pub(crate) fn waiter(&self) -> Waiter {
@@ -157,28 +200,48 @@ impl Drop for Waiter {
 }
 
 /// A reader's side.
-pub(crate) struct Notice(Page);
+pub(crate) struct Notice {
+    page: Page,
+    /// Whether this process reads the clock that the server's deadlines are of.
+    has_same_clock: bool,
+}
 
 impl Notice {
-    /// Maps the page that a server has handed over.
+    /// Maps the page that a server has passed.
     ///
     /// # Errors
-    /// If it is no such page, or one that could be cut off.
+    /// If the file is not such a page, or could be truncated.
     pub(crate) fn open(file: &File) -> io::Result<Notice> {
         let refuse = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
         if file.metadata()?.len() != LEN_BYTES as u64 || !is_as_long_for_ever(file) {
-            return Err(refuse("the page of the server's state is not one of 4096 bytes that cannot be cut off"));
+            return Err(refuse("the page of the server's state is not one of 4096 bytes that cannot be truncated"));
         }
         let page = Page(MmapOptions::new().len(LEN_BYTES).map_raw_read_only(file)?);
-        match page.at(MAGIC_AT_BYTES).load(Ordering::Relaxed) {
-            MAGIC => Ok(Notice(page)),
-            _ => Err(refuse("the page of the server's state does not begin as it must")),
+        let load = |at_bytes| page.at(at_bytes).load(Ordering::Relaxed);
+        if load(MAGIC_AT_BYTES) != MAGIC {
+            return Err(refuse(
+                "the page of the server's state does not begin with zkvPAGE2: use a client and a server of one version",
+            ));
         }
+        let has_same_clock = time_namespace() == Some(TIME_NAMESPACE_AT_BYTES.map(load));
+        Ok(Notice { page, has_same_clock })
     }
 
     /// Another number as long as the server runs.
     pub(crate) fn beat(&self) -> u64 {
-        self.0.at(BEAT_AT_BYTES).load(Ordering::Relaxed)
+        self.page.at(BEAT_AT_BYTES).load(Ordering::Relaxed)
+    }
+
+    /// Whether the server had the file leased without interruption since the state was `then`, up to this
+    /// call, so that nobody has written to it. What was read before the call is covered. A server that is
+    /// stopped moves the deadline no more.
+    #[inline(always)]
+    pub(crate) fn is_leased_since(&self, then: State) -> bool {
+        fence(Ordering::Acquire);
+        let until_ns = self.page.at(LEASED_UNTIL_AT_BYTES).load(Ordering::Relaxed);
+        // The deadline is loaded before the state: if it is that of a later generation, the state is, too.
+        let state = self.state();
+        state.is_leased() && state.is_since(then) && self.has_same_clock && clock::now_ns() < until_ns
     }
 
     /// What is served. What is read after this is not older, and what was read before
@@ -186,7 +249,7 @@ impl Notice {
     #[inline(always)]
     pub(crate) fn state(&self) -> State {
         fence(Ordering::Acquire);
-        let state = State(self.0.at(STATE_AT_BYTES).load(Ordering::Relaxed));
+        let state = State(self.page.at(STATE_AT_BYTES).load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         state
     }
@@ -215,14 +278,50 @@ mod tests {
         board.serve(1);
         let first = notice.state();
         assert!(first.is_of(1) && !first.is_leased());
-        board.set_leased(1, true);
+        board.set_leased_until(1, u64::MAX);
         assert!(notice.state().is_leased() && !notice.state().is_since(first));
-        board.set_leased(2, false);
+        board.set_leased_until(2, 0);
         assert!(notice.state().is_leased(), "that generation is not served");
         board.set_changed(true);
         assert!(notice.state().is_changed() && !notice.state().is_leased());
         board.serve(2);
         assert!(notice.state().is_of(2) && !notice.state().is_changed() && !notice.state().is_leased());
+    }
+
+    #[test]
+    fn a_lease_is_trusted_until_the_deadline_of_its_own_generation() {
+        let board = Board::new().unwrap();
+        let notice = Notice::open(board.file()).unwrap();
+        board.serve(1);
+        board.set_leased_until(1, u64::MAX);
+        let first = notice.state();
+        assert!(notice.is_leased_since(first));
+        board.set_leased_until(1, clock::now_ns());
+        assert!(!notice.is_leased_since(first), "the deadline has passed");
+        board.set_leased_until(1, u64::MAX);
+        assert!(notice.is_leased_since(first), "it was renewed");
+        board.serve(2);
+        let second = notice.state();
+        board.set_leased_until(1, u64::MAX);
+        assert!(!notice.is_leased_since(first) && !notice.is_leased_since(second));
+        board.set_leased_until(2, u64::MAX);
+        let leased = notice.state();
+        assert!(notice.is_leased_since(leased) && !notice.is_leased_since(second));
+        // Between two leases somebody may have written to the file.
+        board.set_leased_until(2, 0);
+        board.set_leased_until(2, u64::MAX);
+        assert!(!notice.is_leased_since(leased));
+    }
+
+    #[test]
+    fn a_process_of_another_time_namespace_trusts_no_deadline() {
+        let board = Board::new().unwrap();
+        board.serve(1);
+        board.set_leased_until(1, u64::MAX);
+        let namespace = board.0.page.at(TIME_NAMESPACE_AT_BYTES[1]);
+        namespace.store(namespace.load(Ordering::SeqCst) ^ 1, Ordering::SeqCst);
+        let notice = Notice::open(board.file()).unwrap();
+        assert!(notice.state().is_leased() && !notice.is_leased_since(notice.state()));
     }
 
     #[test]
@@ -266,8 +365,8 @@ mod tests {
         let on_disk = tempfile::tempfile().unwrap();
         on_disk.set_len(4096).unwrap();
         for (file, problem) in [
-            (on_disk, "cannot be cut off"),
-            (memory(4096, SealFlags::GROW), "cannot be cut off"),
+            (on_disk, "cannot be truncated"),
+            (memory(4096, SealFlags::GROW), "cannot be truncated"),
             (memory(8192, SealFlags::SHRINK), "4096 bytes"),
             (memory(4096, SealFlags::SHRINK), "does not begin"),
         ] {

@@ -1,6 +1,7 @@
-//! The thread that returns leases on files that are served.
+//! The thread that keeps the leases on served files.
 //!
-//! In: SIGIO. Out: files that others may write to. A leased file need not be checked after every batch of answers.
+//! In: SIGIO, when a writer waits for a lease, and the time. Out: leases that are given back or
+//! renewed. A file whose lease is renewed in time need not be examined after every batch.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -12,15 +13,14 @@ use signal_hook::low_level::pipe;
 use tracing::warn;
 
 use super::liveness::{LEASES, beat_every};
-use crate::store::{take_leases, yield_leases};
+use crate::store::{RENEW_LEASES_EVERY, renew_leases, take_leases};
 
-/// Leases files from now on, for as long as the process runs, and returns a lease when somebody wants to write to its
-/// file.
+/// Takes leases on served files from now on, for as long as the process runs.
 pub(super) fn take() {
     static ANSWERING: OnceLock<()> = OnceLock::new();
     ANSWERING.get_or_init(|| {
         if let Err(error) = answer() {
-            warn!("files are not leased, but checked after every batch: {error}");
+            warn!("files are examined after every batch, for they cannot be leased: {error}");
         }
     });
 }
@@ -28,15 +28,14 @@ pub(super) fn take() {
 fn answer() -> io::Result<()> {
     let (mut signals, sender) = UnixStream::pair()?;
     pipe::register(SIGIO, sender)?;
-    signals.set_read_timeout(Some(beat_every(sd_notify::watchdog_enabled())))?;
+    signals.set_read_timeout(Some(RENEW_LEASES_EVERY.min(beat_every(sd_notify::watchdog_enabled()))))?;
     thread::Builder::new().name("leases".to_owned()).spawn(move || {
         LEASES.started();
         loop {
             LEASES.beat();
-            // One call of `yield_leases` answers all signals that have arrived.
-            if signals.read(&mut [0; 64]).is_ok() {
-                let _ = LEASES.catch(yield_leases);
-            }
+            // Waits for a signal, or until leases must be renewed. One call answers all signals that have arrived.
+            let _ = signals.read(&mut [0; 64]);
+            let _ = LEASES.catch(renew_leases);
         }
     })?;
     take_leases();

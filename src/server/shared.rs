@@ -181,11 +181,11 @@ fn board() -> Option<Board> {
     Board::new().inspect_err(|error| warn!("clients cannot look keys up themselves: {error}")).ok()
 }
 
-/// Says that a generation is served, and from now on whether its file is leased.
+/// Publishes that a generation is served, and from now on until when its lease is trusted.
 fn announce(board: &Board, generation: &Generation) {
     let (number, of_lease) = (generation.number, board.clone());
     board.serve(number);
-    generation.store.report_lease(move |is_leased| of_lease.set_leased(number, is_leased));
+    generation.store.report_lease(move |until_ns| of_lease.set_leased_until(number, until_ns));
 }
 
 /// A connection, as protocols see it.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use memmap2::{Mmap, MmapMut};
 
 use super::guard::Guarded;
-use super::lease::Report;
+use super::lease::{Report, Writers};
 use super::pace::Pace;
 use super::parts::for_each_part;
 use super::sealed;
@@ -174,9 +174,9 @@ impl Map {
         }
     }
 
-    /// Whether somebody has the file open to write to it, as far as the system tells.
-    pub(super) fn has_writer(&self) -> bool {
-        self.watched().is_some_and(Watched::has_writer)
+    /// Whether a process has the file open for writing. Nobody writes to a copy.
+    pub(super) fn writers(&self) -> Writers {
+        self.watched().map_or(Writers::None, Watched::writers)
     }
 
     /// Whether nobody can change the bytes without word of it: they are a copy, or

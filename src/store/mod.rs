@@ -5,6 +5,7 @@
 
 mod blocks;
 pub(crate) mod check;
+pub(crate) mod clock;
 mod directory;
 mod error;
 mod guard;
@@ -46,7 +47,9 @@ use search::Index;
 pub use blocks::Epoch;
 pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
-pub use lease::{take_leases, yield_leases};
+#[cfg(feature = "server")]
+pub(crate) use lease::writers_of;
+pub use lease::{RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
 pub use pace::Pace;
@@ -155,17 +158,17 @@ impl Store {
         Unchecked::over(memory::hold(file, path, options, done)?, path)?.check_as(options.verify, &options.pace)
     }
 
-    /// Like [`Store::open_with`], for a file that a server has handed over, which has
-    /// checked its index. If `is_as_checked`, nobody has changed it since.
+    /// Like [`Store::open_with`], for a file that a server has passed, which has checked its index.
+    /// `is_as_checked` tells whether nobody has changed it since, up to the call; it is called once
+    /// this process would notice a later change.
     pub(crate) fn of_handed_over(
         file: &File,
         path: &Path,
         options: &OpenOptions,
-        is_as_checked: bool,
+        is_as_checked: impl FnOnce() -> bool,
     ) -> Result<Store, StoreError> {
-        let is_as_checked = is_as_checked || sealed::is_sealed(file);
         let unchecked = Unchecked::over(memory::hold(file, path, options, &mut |_| ())?, path)?;
-        if is_as_checked && options.memory == Memory::Map {
+        if options.memory == Memory::Map && (sealed::is_sealed(file) || is_as_checked()) {
             unchecked.trust_index()
         } else {
             unchecked.check_as(Verify::Touch, &options.pace)

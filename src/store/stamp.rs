@@ -5,7 +5,8 @@
 //! write to a page. So bytes that were read between two
 //! looks at both are those that the file had at the first, if both are the same;
 //! a page that was gone meanwhile is counted by the guard. While the file is
-//! leased nobody can write to it, and only the count is looked at.
+//! leased nobody can write to it, and only the count is looked at. The trust in a
+//! lease ends by itself if the lease is not renewed: see [`lease`](super::lease).
 
 use std::fs::File;
 use std::io;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::fstat;
 
 use super::guard::Guarded;
-use super::lease::{Lease, Report};
+use super::lease::{Lease, Report, Writers};
 use super::sealed;
 
 /// What a file looked like at some time, as one number, and the faults until then.
@@ -54,26 +55,26 @@ impl Watched {
         self.lease.file()
     }
 
-    /// Has told whether the file need not be looked at: at once, when that changes to
-    /// the better, and before it changes to the worse.
+    /// Calls `report` with the time until which the file need not be examined, 0 for none: now, and
+    /// whenever that changes. See [`Lease::report`].
     pub(super) fn report(&self, report: Report) {
         if self.has_verity {
-            report(true);
+            report(u64::MAX);
         } else {
             self.lease.report(report);
         }
     }
 
-    /// Whether somebody has it open to write to it, as far as the system tells.
-    pub(super) fn has_writer(&self) -> bool {
-        self.lease.has_writer()
+    /// Whether a process has the file open for writing.
+    pub(super) fn writers(&self) -> Writers {
+        if self.has_verity { Writers::None } else { self.lease.writers() }
     }
 
-    /// Whether nobody can write to the file without word of it, so that it need not be
-    /// looked at.
+    /// Whether nobody can have written to the file since it was last trusted, so that it need not be
+    /// examined.
     #[inline]
     pub(super) fn is_leased(&self) -> bool {
-        self.has_verity || self.lease.is_held()
+        self.has_verity || self.lease.is_trusted()
     }
 
     /// Whether the file looks as it did.

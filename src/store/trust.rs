@@ -12,6 +12,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::blocks::Epoch;
+use super::lease::Writers;
 use super::sealed::reopened;
 use super::{Pace, Store, check};
 use crate::format::FormatError;
@@ -47,8 +48,8 @@ impl Store {
     }
 
     /// Whether the answers made since are good: the file was not written to or cut
-    /// off meanwhile, and none of its pages was gone. Costs a system call, unless
-    /// [`Store::is_leased`]. If it was, nothing of the file is believed from here
+    /// off meanwhile, and none of its pages was gone. Costs a look at the clock if
+    /// [`Store::is_leased`], otherwise a system call. If it was, nothing of the file is believed from here
     /// on, and every lookup gives [`LookupError::Damaged`](super::LookupError),
     /// until [`Store::look_again`].
     ///
@@ -88,9 +89,10 @@ impl Store {
         self.map.lease();
     }
 
-    /// Has told whether [`Store::is_leased`]: at once, when it becomes so, and before it
-    /// ceases to be. Only the first who asks is told.
-    pub fn report_lease(&self, report: impl Fn(bool) + Send + Sync + 'static) {
+    /// Calls `report` with the time until which the lease on the file is trusted, in nanoseconds of
+    /// CLOCK_MONOTONIC; 0 for none: now, whenever it is renewed, and before it is given back. Only the
+    /// first caller is served.
+    pub fn report_lease(&self, report: impl Fn(u64) + Send + Sync + 'static) {
         self.map.report(Box::new(report));
     }
 
@@ -104,7 +106,7 @@ impl Store {
     }
 
     /// Whether [`Store::is_unchanged_since`] costs no system call: the bytes are a
-    /// copy, or the file is leased.
+    /// copy, or the file is leased, and that was confirmed a moment ago.
     pub fn is_leased(&self) -> bool {
         self.map.is_leased()
     }
@@ -140,7 +142,7 @@ impl Store {
         }
         checked?;
         // One write can take long, and one through a mapping need not show.
-        if self.map.stamp()? != Some(stamp) || self.map.has_writer() {
+        if self.map.stamp()? != Some(stamp) || self.map.writers() == Writers::Some {
             return Err(Mistrust::Changing);
         }
         self.map.believe(stamp);
@@ -155,10 +157,10 @@ impl Store {
         !self.map.is_file()
     }
 
-    /// Whether somebody has the file open to write to it, as far as the system tells:
-    /// to its owner and to root, after [`take_leases`](super::take_leases).
-    pub fn has_writer(&self) -> bool {
-        self.map.has_writer()
+    /// Whether a process has the file open for writing. The system tells that to the file's owner and
+    /// to root, after [`take_leases`](super::take_leases). A private copy has no writers.
+    pub fn writers(&self) -> Writers {
+        self.map.writers()
     }
 
     /// How many blocks the records have, and how many of them were looked at and

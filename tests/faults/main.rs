@@ -17,6 +17,7 @@ mod gets;
 mod large;
 mod load;
 mod mixed;
+mod paused;
 #[path = "../redis/reply.rs"]
 #[allow(dead_code, reason = "a part of it is used here")]
 mod reply;

@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, SystemTime};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 use zero_kv::client::{Client, Info};
 
@@ -168,6 +169,24 @@ impl Served {
         inodes
     }
 
+    /// Removes the server's lease on a file, as the system does once a writer has waited for
+    /// `/proc/sys/fs/lease-break-time`. The server is not notified.
+    pub(crate) fn remove_lease(&self, path: &Path) {
+        let inode = inode(path);
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
+        for entry in std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap() {
+            let entry = entry.unwrap();
+            if std::fs::metadata(entry.path()).is_ok_and(|metadata| metadata.ino() == inode) {
+                let number = entry.file_name().to_str().unwrap().parse().unwrap();
+                let file = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).unwrap();
+                // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. It fails if there is no
+                // lease on this descriptor, which the assertion below covers.
+                unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+            }
+        }
+        assert!(!is_leased(path), "{} is still leased", path.display());
+    }
+
     fn proc(&self, name: &str) -> String {
         std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap()
     }
@@ -187,4 +206,11 @@ impl Drop for Served {
 
 pub(crate) fn inode(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().ino()
+}
+
+/// Whether a process has a lease on a file.
+pub(crate) fn is_leased(path: &Path) -> bool {
+    let inode = format!(":{} ", inode(path));
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| line.contains(" LEASE ") && line.contains(&inode))
 }

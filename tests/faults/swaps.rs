@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::{Signal, geteuid};
@@ -13,7 +13,7 @@ use zero_kv::client::Client;
 use crate::common::{PATIENCE, answer, eventually, expect, request};
 use crate::gets::{Answer, Lane, Protocol};
 use crate::load::{Lanes, Load, PIPELINE_KEYS, Sample};
-use crate::served::{Scene, Served, inode, settle};
+use crate::served::{Scene, Served, inode, is_leased, settle};
 use crate::values::Shape;
 use crate::{alone, asked_time, report, together};
 
@@ -261,13 +261,6 @@ fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
         generations.assert_served(&served, 3);
         assert_eq!((served.number("rollbacks"), served.number("swaps")), (4, 7));
     }
-}
-
-/// Whether some process has a lease on a file, for which whoever wants to write to it must wait.
-fn is_leased(path: &Path) -> bool {
-    let inode = format!(":{} ", inode(path));
-    let locks = std::fs::read_to_string("/proc/locks").unwrap();
-    locks.lines().any(|line| line.contains(" LEASE ") && line.contains(&inode))
 }
 
 #[test]

@@ -45,9 +45,8 @@ impl Generation {
         if self.store.is_private() {
             return true;
         }
-        // As long as the server says that writers wait for it, nobody has written; a page can be gone all the same.
-        let state = self.notice.state();
-        if state.is_leased() && state.is_since(self.state) && !self.watch.is_over() && self.store.faults() == 0 {
+        // A page of a leased file can be gone all the same.
+        if self.notice.is_leased_since(self.state) && !self.watch.is_over() && self.store.faults() == 0 {
             return true;
         }
         self.store.is_unchanged_since(epoch)

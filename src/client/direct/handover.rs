@@ -117,7 +117,7 @@ impl Connection {
         if !state.is_of(number) {
             return Ok(None);
         }
-        let store = open(&table, path, options, state)?;
+        let store = open(&table, path, options, || notice.is_leased_since(state))?;
         if store.digest().to_be_bytes() != header.digest {
             return Err(refused(path, "the file that was handed over is not the one that is served"));
         }
@@ -208,7 +208,12 @@ fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<Own
     Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
 }
 
-fn open(table: &File, path: &Path, options: &DirectOptions, state: State) -> Result<Store, ClientError> {
+fn open(
+    table: &File,
+    path: &Path,
+    options: &DirectOptions,
+    is_leased: impl FnOnce() -> bool,
+) -> Result<Store, ClientError> {
     let handed_over = |error: crate::StoreError| refused(path, format!("what was handed over: {error}"));
     if options.open.memory == Memory::Map && !is_sealed(table) {
         if !options.survive_bus_errors {
@@ -222,7 +227,7 @@ fn open(table: &File, path: &Path, options: &DirectOptions, state: State) -> Res
         // Before any of it is read, and again for each generation: other code may have replaced the handler.
         survive_bus_errors().map_err(|error| refused(path, format!("handling SIGBUS: {error}")))?;
     }
-    Store::of_handed_over(table, path, &options.open, state.is_leased()).map_err(handed_over)
+    Store::of_handed_over(table, path, &options.open, is_leased).map_err(handed_over)
 }
 
 fn failed(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {

@@ -116,16 +116,14 @@ impl Shared {
                 return;
             }
             self.is_rung.store(false, Ordering::Relaxed);
-            let runs = pulse.is_felt(&self.current.load());
+            pulse.update(&self.current.load());
             connection = match (connection, woken) {
                 (Some(connection), Wake::Server) => {
                     let connection = self.take_next(connection).ok();
                     pulse = Pulse::of(&self.current.load());
                     connection
                 }
-                // It does not run. What was asked for is answered when it does.
-                (Some(connection), Wake::Time) if !runs => Some(connection),
-                (Some(connection), Wake::Time) if !self.current.load().watch.is_over() => Some(connection),
+                (Some(connection), Wake::Time) => Some(connection),
                 // What a lookup found is not so any more.
                 (Some(connection), Wake::Bell) if self.current.load().store.is_trusted() => Some(connection),
                 (_, woken) => {
@@ -179,15 +177,11 @@ impl Pulse {
         Pulse { beat: generation.notice.beat(), felt: Instant::now() }
     }
 
-    /// If it does not, no lease of its is believed from here on.
-    fn is_felt(&mut self, generation: &Generation) -> bool {
+    /// Notes whether the server has counted its beat up.
+    fn update(&mut self, generation: &Generation) {
         if self.beat != generation.notice.beat() {
             *self = Pulse::of(generation);
         }
-        if !self.is_fresh() {
-            generation.watch.end();
-        }
-        self.is_fresh()
     }
 
     fn is_fresh(&self) -> bool {

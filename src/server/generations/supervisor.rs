@@ -20,7 +20,7 @@ use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::liveness::Thread;
 use crate::server::shared::Serving;
-use crate::store::{Pace, reopened};
+use crate::store::{Pace, Writers, reopened};
 
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
@@ -263,7 +263,7 @@ impl State {
         let is_new = identity != self.current.identity && Some(identity) != self.left && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
         // Written to in place: there may be more to come.
-        if is_new && identity.is_same_file(&self.current.identity) && self.current.store.has_writer() {
+        if is_new && identity.is_same_file(&self.current.identity) && self.current.store.writers() == Writers::Some {
             self.unsettled = Some(SETTLE);
         }
         is_new && self.unsettled.is_none()

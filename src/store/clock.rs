@@ -1,0 +1,20 @@
+//! The clock that lease deadlines are compared with.
+//!
+//! CLOCK_MONOTONIC_COARSE is the time of the last timer tick: at most some 10 ms old, and read from
+//! memory in about 5 ns, where CLOCK_MONOTONIC takes about 25 ns. A deadline leaves a hundred times
+//! as much room. The kernel times leases by the same tick, so both are late together.
+
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::MonotonicCoarse;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// Returns the time in nanoseconds since some moment that is the same for all processes of a time
+/// namespace.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(CLOCK);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,56 @@
+//! The system calls of a lease.
+
+use std::fs::File;
+use std::io;
+
+use super::Leasable;
+use crate::store::clock;
+
+impl Leasable for File {
+    #[inline(always)]
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn acquire(&self) -> io::Result<()> {
+        set_lease(self, true)
+    }
+
+    fn release(&self) {
+        // It fails if the system has taken the lease away already.
+        let _ = set_lease(self, false);
+    }
+
+    fn is_held(&self) -> bool {
+        is_held(self)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let kind = if is_wanted { libc::F_RDLCK } else { libc::F_UNLCK };
+    // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A lease that a writer waits for counts as given back: the system says what it is to become.
+#[cfg(target_os = "linux")]
+fn is_held(file: &File) -> bool {
+    use std::os::fd::AsRawFd;
+    // SAFETY: As above, without an argument.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_lease(_file: &File, _is_wanted: bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_held(_file: &File) -> bool {
+    false
+}

@@ -1,0 +1,317 @@
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::*;
+
+/// Renews the leases of this process as a server does.
+fn answer() {
+    static ANSWERING: std::sync::Once = std::sync::Once::new();
+    ANSWERING.call_once(|| {
+        let mut signals = signal_hook::iterator::Signals::new([libc::SIGIO]).unwrap();
+        thread::spawn(move || signals.forever().for_each(|_| renew_leases()));
+        take_leases();
+        thread::spawn(|| {
+            loop {
+                renew_leases();
+                thread::sleep(RENEW_LEASES_EVERY);
+            }
+        });
+    });
+}
+
+fn leased(path: &Path) -> Arc<Lease> {
+    let lease = Lease::new(File::open(path).unwrap());
+    lease.take(|| true);
+    lease
+}
+
+/// Waits until a lease is trusted: on a busy machine its deadline can pass before it is renewed.
+fn wait_until_trusted(lease: &Lease) {
+    while !lease.is_trusted() {
+        assert!(*lease.is_taken(), "the lease was given back");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn whoever_writes_waits_until_the_lease_is_given_back() {
+    answer();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_path_buf();
+    let lease = leased(&path);
+    assert!(!lease.is_trusted() && lease.writers() == Writers::Some);
+    let path = file.into_temp_path();
+    let changes: [&dyn Fn(&Path); 3] = [
+        &|path| std::fs::write(path, "new").unwrap(),
+        &|path| drop(File::options().append(true).open(path).unwrap()),
+        &|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap(),
+    ];
+    for change in changes {
+        let lease = leased(&path);
+        wait_until_trusted(&lease);
+        assert_eq!(lease.writers(), Writers::None);
+        change(&path);
+        assert!(!lease.is_trusted() && lease.writers() == Writers::None);
+    }
+    // Reading, renaming, and removing the file needs no lease back.
+    let lease = leased(&path);
+    std::fs::read(&path).unwrap();
+    let other = path.with_extension("other");
+    std::fs::rename(&path, &other).unwrap();
+    std::fs::remove_file(&other).unwrap();
+    wait_until_trusted(&lease);
+}
+
+#[test]
+fn a_writer_that_does_not_wait_is_refused_until_the_lease_is_given_back() {
+    use std::os::unix::fs::OpenOptionsExt;
+    answer();
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let lease = leased(&path);
+    let open = || File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+    assert_eq!(open().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    while let Err(error) = open() {
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+    assert!(!lease.is_trusted());
+}
+
+#[test]
+fn a_writable_mapping_is_a_writer_though_its_descriptor_is_closed() {
+    answer();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(4096).unwrap();
+    let mapping = memmap2::MmapRaw::map_raw(file.as_file()).unwrap();
+    let path = file.into_temp_path();
+    let lease = leased(&path);
+    assert!(!lease.is_trusted() && lease.writers() == Writers::Some);
+    drop(mapping);
+    assert_eq!(lease.writers(), Writers::None);
+    lease.take(|| true);
+    wait_until_trusted(&lease);
+}
+
+#[test]
+fn a_lease_is_not_kept_on_a_file_that_has_changed() {
+    answer();
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let lease = Lease::new(File::open(&path).unwrap());
+    lease.take(|| false);
+    assert!(!lease.is_trusted());
+    std::fs::write(&path, "no writer waits").unwrap();
+    lease.take(|| true);
+    wait_until_trusted(&lease);
+}
+
+#[test]
+fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
+    answer();
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let lease = Lease::new(File::open(&path).unwrap());
+    let (opened, opening) = channel();
+    thread::scope(|scope| {
+        lease.take(|| {
+            scope.spawn(|| opened.send(File::options().write(true).open(&path).unwrap()).unwrap());
+            while lease.file.is_held() {
+                thread::yield_now();
+            }
+            true
+        });
+        // The writer got the file, so the lease was given back.
+        let _file = opening.recv().unwrap();
+        assert!(!lease.is_trusted());
+    });
+}
+
+/// In every round a writer waits for the lease while the file is read.
+#[test]
+fn nothing_is_written_while_a_lease_is_held() {
+    answer();
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let mut observed = 0;
+    for round in 0.. {
+        let lease = leased(&path);
+        thread::scope(|scope| {
+            // Nobody gives the lease back while this is locked.
+            let is_taken = lease.is_taken();
+            assert!(*is_taken);
+            let writer = scope.spawn(|| std::fs::write(&path, [b'x'; 100].repeat(round + 1)).unwrap());
+            while lease.file.is_held() {
+                thread::yield_now();
+            }
+            let len_bytes = std::fs::read(&path).unwrap().len();
+            // On a busy machine the deadline may have passed.
+            if lease.is_trusted() {
+                assert_eq!(len_bytes, 100 * round, "what is read under a trusted lease is old");
+                observed += 1;
+            }
+            drop(is_taken);
+            writer.join().unwrap();
+        });
+        assert!(!lease.is_trusted());
+        if observed == 50 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_nobody_renews_is_not_trusted_for_long() {
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    // Not registered, so that no other test renews it.
+    answer();
+    let lease = Lease::over(File::open(&path).unwrap());
+    lease.take_now(|| true);
+    while lease.is_trusted() {
+        thread::yield_now();
+    }
+    lease.renew();
+    // It was held all the time, so it can be trusted again.
+    assert!(*lease.is_taken());
+    // The system takes it away.
+    lease.file.release();
+    lease.renew();
+    assert!(!lease.is_trusted() && !*lease.is_taken());
+}
+
+#[test]
+fn why_writers_are_unknown_is_told_by_the_error() {
+    let of = |number| Writers::of_refusal(&io::Error::from_raw_os_error(number));
+    assert_eq!(of(libc::EAGAIN), Writers::Some);
+    assert_eq!(of(libc::EACCES), Writers::Unknown(WritersUnknown::NotOwner));
+    assert_eq!(of(libc::EINVAL), Writers::Unknown(WritersUnknown::Unsupported));
+}
+
+mod simulated {
+    //! A lease on a simulated file, whose holder can be stopped at every point.
+
+    use super::*;
+
+    /// The shortest time after which the kernel takes a lease away: one second less two ticks of 10 ms.
+    const BREAK_NS: u64 = 980_000_000;
+
+    /// xorshift64*: https://en.wikipedia.org/wiki/Xorshift
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end
+        }
+    }
+
+    struct World {
+        random: Random,
+        now_ns: u64,
+        is_leased: bool,
+        /// When a writer began to wait for the lease.
+        waits_since_ns: Option<u64>,
+        /// Counts the writes to the file.
+        version: u64,
+    }
+
+    impl World {
+        /// Lets the holder stop, mostly not for long, and the writer go on meanwhile.
+        fn stop(&mut self) {
+            let longest_ns = [1, 1_000_000, 600_000_000, 3_000_000_000][self.random.below(4) as usize];
+            let stopped_ns = self.random.below(longest_ns);
+            if self.waits_since_ns.is_none() && self.random.below(8) == 0 {
+                self.waits_since_ns = Some(self.now_ns + self.random.below(stopped_ns + 1));
+            }
+            self.now_ns += stopped_ns;
+            self.let_writer_go_on();
+        }
+
+        fn let_writer_go_on(&mut self) {
+            let Some(since_ns) = self.waits_since_ns else { return };
+            if !self.is_leased || self.now_ns >= since_ns + BREAK_NS {
+                self.is_leased = false;
+                self.waits_since_ns = None;
+                self.version += 1;
+            }
+        }
+    }
+
+    struct Simulated(Mutex<World>);
+
+    impl Simulated {
+        fn world(&self) -> MutexGuard<'_, World> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    impl Leasable for Simulated {
+        fn now_ns(&self) -> u64 {
+            let mut world = self.world();
+            world.stop();
+            let now_ns = world.now_ns;
+            world.stop();
+            now_ns
+        }
+
+        fn acquire(&self) -> io::Result<()> {
+            let mut world = self.world();
+            world.stop();
+            if world.waits_since_ns.is_some() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            world.is_leased = true;
+            world.stop();
+            Ok(())
+        }
+
+        fn release(&self) {
+            let mut world = self.world();
+            world.is_leased = false;
+            world.let_writer_go_on();
+        }
+
+        fn is_held(&self) -> bool {
+            let mut world = self.world();
+            world.stop();
+            let is_held = world.is_leased && world.waits_since_ns.is_none();
+            world.stop();
+            is_held
+        }
+    }
+
+    #[test]
+    fn nothing_that_was_written_is_trusted_wherever_the_holder_is_stopped() {
+        let seed = std::env::var("ZERO_KV_SEED").ok().map_or(1, |seed| seed.parse().unwrap());
+        println!("ZERO_KV_SEED={seed}");
+        let random = Random(seed);
+        let world = World { random, now_ns: 10_000_000_000, is_leased: false, waits_since_ns: None, version: 0 };
+        let lease = Lease::over(Simulated(Mutex::new(world)));
+        let (mut version_of_lease, mut trusted, mut written) = (0, 0, 0);
+        for _ in 0..200_000 {
+            let choice = lease.file.world().random.below(4);
+            match choice {
+                0 => {
+                    let was_taken = *lease.is_taken();
+                    let mut version = None;
+                    lease.take_now(|| {
+                        version = Some(lease.file.world().version);
+                        true
+                    });
+                    if let Some(version) = version {
+                        assert!(!was_taken || version >= version_of_lease);
+                        (version_of_lease, written) = (version, written + u64::from(version > version_of_lease));
+                    }
+                }
+                1 => lease.renew(),
+                _ => {
+                    let copied = lease.file.world().version;
+                    if lease.is_trusted() {
+                        assert_eq!(copied, version_of_lease, "a batch with bytes that were written later is trusted");
+                        trusted += 1;
+                    }
+                }
+            }
+        }
+        // Both happened often, or nothing was shown.
+        assert!(trusted > 1000 && written > 1000, "{trusted} batches trusted, {written} writes between leases");
+    }
+}

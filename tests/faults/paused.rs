@@ -1,0 +1,112 @@
+//! A server that is stopped for longer than the system makes writers wait for its lease.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::common::eventually;
+use crate::served::{Scene, Served, is_leased};
+use crate::values::Shape;
+use crate::{report, together};
+
+/// The system counts `/proc/sys/fs/lease-break-time` in whole seconds: no writer can go on sooner than this.
+const LEASE_BREAK_TIME_MIN: Duration = Duration::from_millis(1100);
+
+/// How a writer gets the file while the server is stopped.
+#[derive(Clone, Copy)]
+enum LeaseEnds {
+    /// The test removes the lease, which takes no time.
+    Removed,
+    /// The writer waits until the system takes the lease away.
+    TimedOut,
+}
+
+/// Reads the beginning of a long MGET, stops the server, overwrites its file with generation 3,
+/// continues the server, and reads the rest.
+fn overwrite_during_mget(len_max_bytes: u64, lease_ends: LeaseEnds) {
+    let scene = Scene::new();
+    let shape = Shape { rows: 2000, len_max_bytes };
+    shape.bake(1, &scene.db());
+    shape.bake(3, &scene.path("other.db"));
+    let served = scene.serve(&["--no-watch"]);
+    if !is_leased(&scene.db()) {
+        report("skipped: this file system grants no lease");
+        return;
+    }
+    // The server verifies every block, so that later requests rely on what it remembers.
+    assert_eq!(right_values_of_mget(&served, shape, &mut || ()), shape.rows);
+    let right = right_values_of_mget(&served, shape, &mut || {
+        served.signal(Signal::STOP);
+        match lease_ends {
+            LeaseEnds::Removed => {
+                served.remove_lease(&scene.db());
+                thread::sleep(LEASE_BREAK_TIME_MIN);
+            }
+            LeaseEnds::TimedOut => {}
+        }
+        let other = std::fs::read(scene.path("other.db")).unwrap();
+        let file = File::options().write(true).open(scene.db()).unwrap();
+        file.write_all_at(&other, 0).unwrap();
+        drop(file);
+        served.signal(Signal::CONT);
+    });
+    // All of them would be right if the server had sent everything before it was stopped.
+    assert!(right < shape.rows);
+    eventually("the server has noticed the change", || served.logged("was changed in place") == 1);
+}
+
+/// Sends one MGET of all keys, calls `pause` once the first value has arrived, and asserts that every
+/// value that arrives is that of generation 1. Returns how many arrive.
+fn right_values_of_mget(served: &Served, shape: Shape, pause: &mut dyn FnMut()) -> u64 {
+    let mut stream = served.connect();
+    let keys: Vec<String> = (1..=shape.rows).map(|key| format!("${}\r\n{key}\r\n", key.to_string().len())).collect();
+    write!(stream, "*{}\r\n$4\r\nMGET\r\n{}", keys.len() + 1, keys.concat()).unwrap();
+    let mut reply = BufReader::with_capacity(512, stream);
+    let mut line = String::new();
+    reply.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("*{}\r\n", shape.rows));
+    let mut right = 0;
+    for key in 1..=shape.rows {
+        if key == 2 {
+            pause();
+        }
+        line.clear();
+        // The server closes a connection whose reply it cannot complete.
+        if reply.read_line(&mut line).unwrap_or(0) == 0 {
+            break;
+        }
+        let Some(len_bytes) = line.strip_prefix('$') else {
+            assert!(line.starts_with('-'), "key {key}: {line:?}");
+            continue;
+        };
+        let mut value = vec![0; len_bytes.trim_end().parse().unwrap()];
+        if reply.read_exact(&mut value).is_err() || reply.read_exact(&mut [0; 2]).is_err() {
+            break;
+        }
+        assert!(Some(&value) == shape.value(1, key).as_ref(), "key {key}: {}", String::from_utf8_lossy(&value));
+        right += 1;
+    }
+    right
+}
+
+#[test]
+fn a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile() {
+    let _together = together();
+    // Values that are copied into the response, and values of more than 4 KiB, which are staged.
+    for len_max_bytes in [1000, 20_000] {
+        overwrite_during_mget(len_max_bytes, LeaseEnds::Removed);
+    }
+}
+
+#[test]
+#[ignore = "takes twice /proc/sys/fs/lease-break-time: 90 s"]
+fn a_server_that_was_stopped_until_its_lease_timed_out_sends_no_value_that_was_written_meanwhile() {
+    let _together = together();
+    for len_max_bytes in [1000, 20_000] {
+        overwrite_during_mget(len_max_bytes, LeaseEnds::TimedOut);
+    }
+}
