@@ -328,11 +328,17 @@ impl<S: Stream> Connection<S> {
         let mut sent_bytes = 0;
         while sent_bytes < answers.total_len_bytes() {
             let stream = Pin::new(&mut self.stream);
-            let descriptors = self.client.descriptors(generation, answers.hands_over && sent_bytes == 0);
-            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors);
+            let descriptors = match self.client.descriptors(generation, answers.hands_over && sent_bytes == 0) {
+                Ok(descriptors) => descriptors,
+                Err(error) => {
+                    answers.replace_by(self.client.passes_nothing(&error));
+                    continue;
+                }
+            };
+            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors.as_ref());
             match answers.with_unsent(&generation.store, sent_bytes, send)? {
                 Poll::Ready(Err(error)) if answers.hands_over && is_too_many(&error) => {
-                    answers.replace_by(self.client.hands_nothing_over());
+                    answers.replace_by(self.client.passes_nothing(&error));
                 }
                 Poll::Ready(sent) => {
                     let sent = sent?;
@@ -361,11 +367,17 @@ impl<S: Stream> Connection<S> {
         let Some(unsent) = self.unsent.as_mut().filter(|unsent| !unsent.is_empty()) else { return Poll::Ready(Ok(())) };
         while !unsent.is_empty() {
             let stream = Pin::new(&mut self.stream);
-            let descriptors = self.client.descriptors(generation, unsent.hands_over);
-            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors);
+            let descriptors = match self.client.descriptors(generation, unsent.hands_over) {
+                Ok(descriptors) => descriptors,
+                Err(error) => {
+                    unsent.replace_by(self.client.passes_nothing(&error));
+                    continue;
+                }
+            };
+            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors.as_ref());
             let sent = match ready!(unsent.with(&generation.store, answers.stage(), send)?) {
                 Err(error) if unsent.hands_over && is_too_many(&error) => {
-                    unsent.replace_by(self.client.hands_nothing_over());
+                    unsent.replace_by(self.client.passes_nothing(&error));
                     continue;
                 }
                 sent => sent?,

@@ -57,7 +57,7 @@ impl AsyncWrite for Panics {
 }
 
 impl Stream for Panics {
-    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: Descriptors<'_>) -> Poll<io::Result<usize>> {
+    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         unreachable!("nothing is handed over here")
     }
 }

@@ -1,8 +1,8 @@
 //! What the workers of a server, and the connections of a worker, know of each
 //! other.
 
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +27,7 @@ use super::spin::Spin;
 use super::stream::Descriptors;
 use crate::direct::{Board, Waiter};
 use crate::protocol::native::Status;
+use crate::store::reopened;
 
 /// What all workers of a server share.
 pub(super) struct Serving {
@@ -202,27 +203,36 @@ impl Client {
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
     }
 
-    /// The answer where a generation cannot be handed over, for clients do not take what
-    /// was handed over to them.
-    pub(super) fn hands_nothing_over(&self) -> &'static [u8] {
+    /// Logs why the table was not passed to a client. Returns the response for that case.
+    pub(super) fn passes_nothing(&self, error: &io::Error) -> &'static [u8] {
         if let Some(left_out) = self.shared.serving.descriptors_logged.line() {
             warn!(
                 peer = %self.peer,
                 left_out,
-                "nothing is handed over: there are as many descriptors under way as this user may have open, which \
-                 clients do not take: raise the limit (ulimit -n), or end these clients"
+                "the table was not passed to a client: {error}: this server has as many files open, or descriptors in \
+                 flight that clients do not take, as it may have: raise the limit (ulimit -n), or disconnect these clients"
             );
         }
         const { &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0] }
     }
 
-    /// What goes out with an answer that hands a generation over.
+    /// Opens what is passed with a response that passes a generation. Each client gets open file
+    /// descriptions of its own: file position, locks (`flock`), and read-ahead advice belong to one.
+    ///
+    /// # Errors
+    /// If the system does not open them.
     #[inline]
-    pub(super) fn descriptors<'a>(&'a self, of: &'a Generation, hands_over: bool) -> Option<Descriptors<'a>> {
-        if !hands_over {
-            return None;
+    pub(super) fn descriptors(&self, of: &Generation, passes: bool) -> io::Result<Option<Descriptors>> {
+        if !passes {
+            return Ok(None);
         }
-        Some([of.shared.as_ref()?.as_fd(), self.shared.serving.board.as_ref()?.file().as_fd()])
+        self.open_descriptors(of)
+    }
+
+    #[cold]
+    fn open_descriptors(&self, of: &Generation) -> io::Result<Option<Descriptors>> {
+        let (Some(table), Some(board)) = (&of.shared, &self.shared.serving.board) else { return Ok(None) };
+        Ok(Some([reopened(table)?, reopened(board.file())?]))
     }
 }
 

@@ -1,8 +1,9 @@
 //! What answers go out on.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -11,28 +12,18 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Descriptors that go with one answer: the table, and the page that tells of its
-/// state.
-pub(super) type Descriptors<'a> = [BorrowedFd<'a>; 2];
+/// Files whose descriptors are sent with one response: the table, and the page with its state.
+pub(super) type Descriptors = [File; 2];
 
 /// A connection's socket.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {
     /// Sends bytes, and with the first of them descriptors.
-    fn poll_hand_over(
-        &self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        descriptors: Descriptors<'_>,
-    ) -> Poll<io::Result<usize>>;
+    fn poll_hand_over(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 }
 
 impl Stream for UnixStream {
-    fn poll_hand_over(
-        &self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        descriptors: Descriptors<'_>,
-    ) -> Poll<io::Result<usize>> {
+    fn poll_hand_over(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>> {
+        let descriptors = descriptors.each_ref().map(File::as_fd);
         let send = || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -51,7 +42,7 @@ impl Stream for UnixStream {
 }
 
 impl Stream for TcpStream {
-    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: Descriptors<'_>) -> Poll<io::Result<usize>> {
+    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 }
@@ -68,7 +59,7 @@ pub(super) fn poll_send<S: Stream>(
     mut stream: Pin<&mut S>,
     cx: &mut Context<'_>,
     pieces: &[IoSlice],
-    descriptors: Option<Descriptors<'_>>,
+    descriptors: Option<&Descriptors>,
 ) -> Poll<io::Result<usize>> {
     let polled = match (pieces, descriptors) {
         ([piece], None) => stream.poll_write(cx, piece),

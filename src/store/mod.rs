@@ -47,8 +47,6 @@ use search::Index;
 pub use blocks::Epoch;
 pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
-#[cfg(feature = "server")]
-pub(crate) use lease::writers_of;
 pub use lease::{RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;

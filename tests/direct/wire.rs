@@ -1,12 +1,13 @@
 //! Open on the wire, byte by byte and descriptor by descriptor.
 
 use std::fs::File;
-use std::io::{IoSliceMut, Read, Write};
+use std::io::{IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use zero_kv::Store;
 
@@ -63,6 +64,27 @@ fn the_answer_has_the_generation_and_two_descriptors() {
         assert_eq!(u64::from_ne_bytes(word) as u32, 1, "the generation");
         for file in &files {
             assert!(file.write_at(b"x", 0).is_err() && file.set_len(0).is_err(), "they are to be read only");
+        }
+    }
+}
+
+/// File position and locks belong to an open file description, which no two clients share.
+#[test]
+fn what_one_client_does_with_its_descriptors_does_not_affect_another() {
+    for memory in ["map", "sealed"] {
+        let (_scene, served, _direct) = direct(&["--memory", memory]);
+        let [mine, others] = [(); 2].map(|()| {
+            let mut stream = served.connect();
+            stream.write_all(&request(OPEN, 0)).unwrap();
+            receive(&stream, 8 + 32).1
+        });
+        for (mut mine, mut others) in mine.into_iter().zip(others) {
+            mine.seek(SeekFrom::Start(7)).unwrap();
+            assert_eq!(others.stream_position().unwrap(), 0);
+            flock(&mine, FlockOperation::NonBlockingLockExclusive).unwrap();
+            flock(&others, FlockOperation::Unlock).unwrap();
+            let is_locked = flock(&others, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK);
+            assert!(is_locked, "another client has unlocked the file");
         }
     }
 }

@@ -177,15 +177,6 @@ impl Lease {
     }
 }
 
-/// Whether a process has a file open for writing. The file must not be leased through this descriptor.
-#[cfg(feature = "server")]
-pub(crate) fn writers_of(file: &File) -> Writers {
-    match ANSWERED.load(Ordering::Acquire) {
-        true => probe(file),
-        false => Writers::Unknown(WritersUnknown::Off),
-    }
-}
-
 /// Asks for a lease only to learn whether there are writers.
 fn probe(file: &impl Leasable) -> Writers {
     match file.acquire() {
