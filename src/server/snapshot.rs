@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::counters::{Distribution, REQUESTS_NAMES, Sums};
 use super::shared::Serving;
 use crate::format::key::KeyKind;
-use crate::store::{Memory, Verify};
+use crate::store::{Memory, Verify, Writers, WritersUnknown};
 
 /// The server's version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -76,6 +76,8 @@ pub(super) struct Snapshot {
     pub(super) thread_panics: Vec<(String, u64)>,
     /// What is wrong with threads, a sentence for each.
     pub(super) thread_problems: Vec<String>,
+    /// Why processes that write to the file are not detected, if they are not.
+    pub(super) writers_unknown: Option<WritersUnknown>,
 }
 
 impl Snapshot {
@@ -136,6 +138,10 @@ impl Snapshot {
                 .map(|thread| (thread.name().to_owned(), thread.panics()))
                 .collect(),
             thread_problems: serving.liveness.problems(),
+            writers_unknown: match generation.writers {
+                Writers::Unknown(reason) => Some(reason),
+                Writers::None | Writers::Some => None,
+            },
         }
     }
 
@@ -206,6 +212,7 @@ impl Snapshot {
             ("reload_requested", self.reload_requested.to_string()),
             ("reload_done", self.reload_done.to_string()),
             ("reload_last", self.reload_last.clone()),
+            ("writers_detected", self.writers_unknown.map_or("yes".to_owned(), |reason| format!("no: {reason}"))),
             ("connections_cut_http", self.cut_http.to_string()),
             ("connections_cut_slow", self.cut_slow.to_string()),
             ("connections_cut_generation", self.cut_generation.to_string()),

@@ -24,6 +24,9 @@ const BATCH_KEYS: usize = 256;
 /// each of them, too: 64 KiB or more, of pilots and of places.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
+/// Maximum number of threads that check a copy's records.
+const CHECK_THREADS_MAX: usize = 16;
+
 /// How a file is checked. What is checked is the same, but for the keys that are
 /// looked up.
 #[derive(Clone, Debug)]
@@ -57,6 +60,12 @@ pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64))
     store.common = common(store).unwrap_or_default();
     rows(store, plan, progress)?;
     unused_slots(store, plan)
+}
+
+/// Checks every byte of the records against its checksum, on several threads.
+pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(CHECK_THREADS_MAX);
+    blocks(store, &Plan { threads, pace: pace.clone(), ..Plan::default() })
 }
 
 /// Checks every byte but those of the records against its checksum.

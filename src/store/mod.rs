@@ -47,6 +47,8 @@ use search::Index;
 pub use blocks::Epoch;
 pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
+#[cfg(feature = "server")]
+pub(crate) use lease::writers_of;
 pub use lease::{RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
@@ -153,7 +155,12 @@ impl Store {
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
-        Unchecked::over(memory::hold(file, path, options, done)?, path)?.check_as(options.verify, &options.pace)
+        let unchecked = Unchecked::over(memory::hold(file, path, options, done)?, path)?;
+        match options.memory {
+            Memory::Map => unchecked.check_as(options.verify, &options.pace),
+            // Somebody may have written to the file while it was copied.
+            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
+        }
     }
 
     /// Like [`Store::open_with`], for a file that a server has passed, which has checked its index.
@@ -166,10 +173,10 @@ impl Store {
         is_as_checked: impl FnOnce() -> bool,
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::over(memory::hold(file, path, options, &mut |_| ())?, path)?;
-        if options.memory == Memory::Map && (sealed::is_sealed(file) || is_as_checked()) {
-            unchecked.trust_index()
-        } else {
-            unchecked.check_as(Verify::Touch, &options.pace)
+        match options.memory {
+            Memory::Map if sealed::is_sealed(file) || is_as_checked() => unchecked.trust_index(),
+            Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),
+            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(Verify::Touch, &options.pace),
         }
     }
 

@@ -113,6 +113,18 @@ impl Unchecked {
         Ok(store)
     }
 
+    /// Checks a private copy: at least every byte against its checksum, so that a copy of a file that changed
+    /// meanwhile is rejected here and not by lookups.
+    pub(super) fn check_copy_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
+        let path = self.path.clone();
+        let store = self.check_as(verify, pace)?;
+        match verify {
+            Verify::Touch => check::records(&store, pace).map_err(|error| StoreError::Format { path, error })?,
+            Verify::Full => {}
+        }
+        Ok(store)
+    }
+
     /// Believes the index, and checks records when they are first touched. Reads next to
     /// nothing of the file.
     pub(super) fn trust_index(self) -> Result<Store, StoreError> {

@@ -25,6 +25,7 @@ mod retention;
 mod served;
 mod swaps;
 mod values;
+mod writers;
 
 use std::io::Write;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

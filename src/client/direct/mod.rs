@@ -244,9 +244,9 @@ impl Snapshot {
         self.0.is_current()
     }
 
-    /// Whether all that was read of it until now is as it was baked. Costs no more than
-    /// a load of memory if the server has the file leased or sealed, else a system
-    /// call.
+    /// Whether all that was read of it until now is as it was baked. Costs loads
+    /// of memory and a look at the clock if the server has the file leased, nothing if it is sealed,
+    /// otherwise a system call.
     pub fn is_unchanged(&self) -> bool {
         let epoch = self.0.store.epoch();
         self.0.is_unchanged_since(epoch) && self.0.store.is_trusted()

@@ -4,6 +4,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use tracing::{info, warn};
@@ -12,7 +14,10 @@ use super::canary::{Canaries, CanaryError};
 use super::watch::Identity;
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::panics;
-use crate::store::{OpenOptions, Step, Store, StoreError, open_file, survive_bus_errors};
+use crate::store::{Memory, OpenOptions, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of};
+
+/// How long whoever puts a file in place may take to close it.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Why a file is not served.
 #[derive(Debug, Error)]
@@ -37,6 +42,16 @@ pub enum OpenError {
         /// The rule that it breaks.
         error: ReplaceError,
     },
+    /// A process has it open for writing, or mapped so, and it was to be served from a mapping.
+    #[error(
+        "{}: a process has it open for writing, and can change what would be served: close it there, put a finished copy \
+         in its place by rename, or serve a private copy (--memory copy or sealed)",
+        path.display()
+    )]
+    Writer {
+        /// The file.
+        path: PathBuf,
+    },
     /// It does not say what the canaries say.
     #[error("{}: {error}", path.display())]
     Canary {
@@ -53,8 +68,12 @@ impl OpenError {
         matches!(self, OpenError::Store(StoreError::Canceled { .. }))
     }
 
-    /// Whether the system lacks something now that it may have later.
+    /// Whether the file may be served later though nobody changes it: when its writers have closed it, or the
+    /// system has what it lacks now.
     pub(super) fn is_for_want(&self) -> bool {
+        if let OpenError::Writer { .. } = self {
+            return true;
+        }
         let (OpenError::Store(StoreError::Io { error, .. })
         | OpenError::Canary { error: CanaryError::Io { error, .. }, .. }) = self
         else {
@@ -89,6 +108,8 @@ pub(super) struct Candidate {
     pub(super) store: Store,
     pub(super) file: File,
     pub(super) identity: Identity,
+    /// Whether the system tells of processes that write to it.
+    pub(super) writers: Writers,
 }
 
 impl Plan {
@@ -109,8 +130,9 @@ impl Plan {
         survive_bus_errors().map_err(io)?;
         let identity = Identity::of_file(&file).map_err(io)?;
         if let Some(left) = identity.unsettled() {
-            std::thread::sleep(left);
+            thread::sleep(left);
         }
+        self.wait_for_writers(&file, path)?;
         // What was written meanwhile is seen as a change of the file that was looked at.
         let identity = Identity::of_file(&file).map_err(io)?;
         let store = Store::of_file(&file, path, &self.options, &mut tell)?;
@@ -130,7 +152,45 @@ impl Plan {
             return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
         }
         tried.map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
-        Ok(Candidate { store, file, identity })
+        let writers = self.check_writers(&store, path)?;
+        Ok(Candidate { store, file, identity, writers })
+    }
+
+    /// Waits for a moment until no process has the file open for writing: whoever puts a file in place may
+    /// close it after that.
+    fn wait_for_writers(&self, file: &File, path: &Path) -> Result<(), OpenError> {
+        if self.options.memory != Memory::Map {
+            return Ok(());
+        }
+        let started = Instant::now();
+        while writers_of(file) == Writers::Some {
+            if !self.options.pace.goes_on() {
+                return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
+            }
+            if started.elapsed() >= CLOSE_PATIENCE {
+                return Err(OpenError::Writer { path: path.to_path_buf() });
+            }
+            thread::sleep(CLOSE_PATIENCE / 20);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nobody has opened the file for writing while it was checked. A lease that is held
+    /// now covers all that was read since it was taken; without one, the file's time does.
+    fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
+        store.lease();
+        match store.writers() {
+            Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
+            Writers::Unknown(reason) => {
+                warn!(
+                    "{}: processes that write to the file cannot be detected: {reason}: run kv_store as the file's owner \
+                     or with CAP_LEASE and without --no-lease, or serve a private copy (--memory copy or sealed)",
+                    path.display()
+                );
+                Ok(Writers::Unknown(reason))
+            }
+            Writers::None => Ok(Writers::None),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub use control::Control;
 pub(super) use control::Told;
 pub(super) use supervisor::Supervisor;
 
-use crate::store::Store;
+use crate::store::{Store, Writers};
 use watch::Identity;
 
 /// One immutable file that is, or was, served.
@@ -38,6 +38,8 @@ pub(super) struct Generation {
     /// Open as long as it may be returned to, wherever its bytes are.
     file: File,
     identity: Identity,
+    /// Whether the system tells of processes that write to it; [`Writers::None`] for a copy.
+    pub(super) writers: Writers,
 }
 
 /// The generation that one worker answers from.

@@ -26,10 +26,27 @@ use crate::store::{Pace, Writers, reopened};
 /// file systems send none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a server that starts waits for processes that have its file open for writing.
+const WRITERS_PATIENCE: Duration = Duration::from_secs(2);
+
 impl Source {
     /// The first generation.
     pub(in crate::server) fn open(&self) -> Result<Generation, OpenError> {
-        let candidate = self.plan.open(&self.path, Replaces::Nothing)?;
+        let (started, mut is_waiting) = (Instant::now(), false);
+        let candidate = loop {
+            match self.plan.open(&self.path, Replaces::Nothing) {
+                Err(OpenError::Writer { path }) if started.elapsed() < WRITERS_PATIENCE => {
+                    if !std::mem::replace(&mut is_waiting, true) {
+                        let patience_s = WRITERS_PATIENCE.as_secs();
+                        info!(
+                            "{}: waiting {patience_s} s for the processes that have it open for writing",
+                            path.display()
+                        );
+                    }
+                }
+                opened => break opened?,
+            }
+        };
         if candidate.store.is_empty() {
             warn!(
                 "{}: the table has no rows: check its input, or pass --min-rows to reject such a table",
@@ -50,13 +67,13 @@ impl Source {
     }
 
     fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
-        let Candidate { store, file, identity } = candidate;
+        let Candidate { store, file, identity, writers } = candidate;
         let shared = if self.direct { store.share() } else { Ok(None) };
         let shared = shared.unwrap_or_else(|error| {
             warn!("clients cannot look up in generation {number} themselves: {error}");
             None
         });
-        Generation { number, store, shared, file, identity }
+        Generation { number, store, shared, file, identity, writers }
     }
 }
 

@@ -123,6 +123,11 @@ fn families(snapshot: &Snapshot) -> Vec<MetricFamily> {
             snapshot.thread_problems.len() as u64,
         ),
         counters("zero_kv_thread_panics_total", "Panics of threads that went on, by thread.", thread_panics),
+        plain_gauge(
+            "zero_kv_writers_detected",
+            "1 if a process that writes to the file is detected before it does, or nobody can; otherwise 0.",
+            snapshot.writers_unknown.is_none().into(),
+        ),
     ]);
     families
 }

@@ -177,6 +177,15 @@ impl Lease {
     }
 }
 
+/// Whether a process has a file open for writing. No [`Lease`] may be on this open file description.
+#[cfg(feature = "server")]
+pub(crate) fn writers_of(file: &File) -> Writers {
+    match ANSWERED.load(Ordering::Acquire) {
+        true => probe(file),
+        false => Writers::Unknown(WritersUnknown::Off),
+    }
+}
+
 /// Asks for a lease only to learn whether there are writers.
 fn probe(file: &impl Leasable) -> Writers {
     match file.acquire() {

@@ -1,0 +1,111 @@
+//! Files that a process has open for writing when they are to be served.
+
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::MmapRaw;
+
+use crate::common::eventually;
+use crate::served::{Scene, is_leased};
+use crate::values::Shape;
+use crate::{report, together};
+
+const SHAPE: Shape = Shape { rows: 100, len_max_bytes: 50 };
+const REFUSED: &str = "a process has it open for writing";
+
+/// Maps a file to write to it. The descriptor is closed.
+fn mapped(path: &Path) -> MmapRaw {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    MmapRaw::map_raw(&file).unwrap()
+}
+
+/// A folder with a file to serve, if the system tells whether that has writers.
+fn scene() -> Option<Scene> {
+    let scene = Scene::new();
+    SHAPE.bake(1, &scene.db());
+    let served = scene.serve(&[]);
+    let is_leased = is_leased(&scene.db());
+    drop(served);
+    if !is_leased {
+        report("skipped: this file system grants no lease");
+    }
+    is_leased.then_some(scene)
+}
+
+#[test]
+fn a_server_does_not_start_with_a_file_that_a_process_can_write_to() {
+    let _together = together();
+    let Some(scene) = scene() else { return };
+    let mapping = mapped(&scene.db());
+    let output = scene.command(&["--verify", "full"]).output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && log.contains(REFUSED) && log.contains("--memory copy"), "{log}");
+    for memory in ["copy", "sealed"] {
+        let served = scene.serve(&["--memory", memory]);
+        assert_eq!(served.client().get(7).unwrap(), SHAPE.value(1, 7));
+    }
+    drop(mapping);
+    let served = scene.serve(&[]);
+    assert_eq!(served.client().get(7).unwrap(), SHAPE.value(1, 7));
+    assert_eq!(served.info().get("writers_detected"), Some("yes"));
+}
+
+#[test]
+fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() {
+    let _together = together();
+    let Some(scene) = scene() else { return };
+    // On a busy machine the test may be too slow for the server's patience.
+    eventually("a server starts", || {
+        let mapping = mapped(&scene.db());
+        let log = scene.path("waiting.log");
+        let mut child = scene.command(&[]).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let logged = || std::fs::read_to_string(&log).unwrap();
+        eventually("the server waits", || logged().contains("waiting 2 s for the processes"));
+        drop(mapping);
+        eventually("the server has started or ended", || {
+            logged().contains("ready on") || child.try_wait().unwrap().is_some()
+        });
+        let is_ready = logged().contains("ready on");
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(is_ready || logged().contains(REFUSED), "{}", logged());
+        is_ready
+    });
+}
+
+#[test]
+fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_it() {
+    let _together = together();
+    let Some(scene) = scene() else { return };
+    let served = scene.serve(&[]);
+    SHAPE.bake(2, &scene.path("new.db"));
+    let mapping = mapped(&scene.path("new.db"));
+    std::fs::rename(scene.path("new.db"), scene.db()).unwrap();
+    served.wait_for("refused_files", 1);
+    eventually("the reason is logged", || served.logged(REFUSED) == 1);
+    let attempt = served.client().reload().unwrap();
+    assert!(served.outcome_of(attempt).contains(REFUSED));
+    assert_eq!(served.number("generation"), 1);
+    assert_eq!(served.client().get(7).unwrap(), SHAPE.value(1, 7));
+    // It is tried again and again without another word.
+    served.wait_for("uptime_s", served.number("uptime_s") + 3);
+    assert_eq!((served.logged(REFUSED), served.number("refused_files")), (2, 2), "{}", served.log());
+    drop(mapping);
+    served.wait_for("generation", 2);
+    assert_eq!(served.client().get(7).unwrap(), SHAPE.value(2, 7));
+}
+
+#[test]
+fn a_server_that_cannot_detect_writers_says_so() {
+    let _together = together();
+    let scene = Scene::new();
+    SHAPE.bake(1, &scene.db());
+    let served = scene.serve(&["--no-lease"]);
+    assert_eq!(served.logged("processes that write to the file cannot be detected: leases are switched off"), 1);
+    assert_eq!(served.info().get("writers_detected"), Some("no: leases are switched off"));
+    let sealed = Scene::new();
+    SHAPE.bake(1, &sealed.db());
+    let served = sealed.serve(&["--no-lease", "--memory", "sealed"]);
+    assert_eq!(served.logged("cannot be detected"), 0);
+    assert_eq!(served.info().get("writers_detected"), Some("yes"));
+}
