@@ -86,6 +86,15 @@ fn each_problem_of_a_server_is_one_line() {
 }
 
 #[test]
+fn a_server_that_cannot_detect_writers_is_healthy_with_a_note() {
+    let info = found(b"state serving\nfile f\nwriters_detected no: the file system has no leases\n");
+    let output = health(&Peer::answering(&[&info]).socket(), &["--timeout", "20"]);
+    let note = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]));
+    assert!(note.contains("write to f cannot be detected: the file system has no leases"), "{note}");
+}
+
+#[test]
 fn a_command_line_that_makes_no_sense_is_no_illness() {
     let silent = Peer::answering(&[]);
     for timeout in ["0", "-1", "inf", "NaN", "x", ""] {

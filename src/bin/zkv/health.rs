@@ -67,6 +67,16 @@ fn problems(info: &Info) -> Vec<String> {
 
 /// What an operator should look at although the server is healthy.
 fn notes(info: &Info) -> Vec<String> {
+    let generation = info.get("generation").unwrap_or("?");
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
-    refused.map(|reason| format!("the file at the path is {reason}")).into_iter().collect()
+    let refused = refused.map(|reason| format!("the file at the path is {reason}: generation {generation} serves on"));
+    let file = info.get("file").unwrap_or("its file");
+    let unknown = info.get("writers_detected").and_then(|detected| detected.strip_prefix("no: "));
+    let unknown = unknown.map(|reason| {
+        format!(
+            "processes that write to {file} cannot be detected: {reason}: run kv_store as the file's owner or with \
+             CAP_LEASE, or serve a private copy (--memory copy or sealed)"
+        )
+    });
+    refused.into_iter().chain(unknown).collect()
 }
