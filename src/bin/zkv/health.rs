@@ -67,9 +67,8 @@ fn problems(info: &Info) -> Vec<String> {
 
 /// What an operator should look at although the server is healthy.
 fn notes(info: &Info) -> Vec<String> {
-    let generation = info.get("generation").unwrap_or("?");
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
-    let refused = refused.map(|reason| format!("the file at the path is {reason}: generation {generation} serves on"));
+    let refused = refused.map(|reason| format!("the file at the path is {reason}"));
     let file = info.get("file").unwrap_or("its file");
     let unknown = info.get("writers_detected").and_then(|detected| detected.strip_prefix("no: "));
     let unknown = unknown.map(|reason| {
