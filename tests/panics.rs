@@ -157,12 +157,12 @@ fn a_file_at_which_the_check_panics_is_refused_and_the_next_one_is_served() {
     assert_eq!(scene.value(), "1");
     inject(1, "copied into memory");
     scene.put_in_place(2);
-    // Whether the folder's watcher or this reload tries the file first.
-    let info = scene.reload();
-    eventually("the file is tried", || scene.info().number::<u64>("thread_panics") == Some(1));
-    let refused = scene.info().get("file_refused").unwrap().to_owned();
+    eventually("the file is refused", || scene.info().get("file_refused") != Some(""));
+    let info = scene.info();
+    let refused = info.get("file_refused").unwrap();
     assert!(refused.contains("storage.db: checking it panicked at tests/panics.rs:"), "{refused}");
-    assert_eq!((info.get("generation"), scene.value().as_str()), (Some("1"), "1"));
+    assert_eq!((info.get("thread_panics"), info.get("generation")), (Some("1"), Some("1")));
+    assert_eq!(scene.value(), "1");
     let healthy = scene.health();
     let note = String::from_utf8(healthy.stderr).unwrap();
     assert_eq!(healthy.status.code(), Some(0), "{note}");
@@ -181,9 +181,8 @@ fn a_reload_that_panics_is_answered() {
     let _one = one_at_a_time();
     let scene = Scene::serve(Limits::default());
     inject(1, "copied into memory");
-    // The watcher may have tried the file before.
     scene.put_in_place(2);
-    eventually("the panic happens", || scene.info().number::<u64>("thread_panics") == Some(1));
+    eventually("the file is refused", || scene.info().get("file_refused") != Some(""));
     inject(1, "copied into memory");
     let last = scene.reload().get("reload_last").unwrap().to_owned();
     assert!(last.starts_with("refused: ") && last.contains("panicked at tests/panics.rs:"), "{last}");
@@ -204,6 +203,7 @@ fn a_thread_that_panics_again_and_again_is_a_problem_of_the_server() {
         scene.put_in_place(number);
         eventually("the panic happens", || scene.info().number::<u64>("thread_panics") == Some(number - 1));
     }
+    eventually("the last file is refused", || scene.info().get("file_refused") != Some(""));
     let expected = "the supervisor thread has panicked 3 times, most recently at tests/panics.rs:";
     let sick = scene.health();
     assert_eq!(sick.status.code(), Some(1));

@@ -416,9 +416,10 @@ impl State {
     fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
         let new = Arc::new(self.source.generation_of(candidate, self.current.number + 1));
         let old = std::mem::replace(&mut self.current, new);
+        // First, so that no client sees the new generation beside the refusal of an older file.
+        self.report_standing_refusal(None, String::new());
         self.serving.serve(&self.current);
         self.serving.set_changed(false);
-        self.report_standing_refusal(None, String::new());
         self.serving.totals.swaps.fetch_add(1, Ordering::Relaxed);
         self.unverified = self.first_unverified();
         self.before = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
