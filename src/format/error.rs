@@ -76,6 +76,21 @@ pub enum FormatError {
     /// Records longer than places reach.
     #[error("more than {RECORDS_LEN_MAX_BYTES} bytes of records, which is all a file holds: split the table")]
     RecordsTooLong,
+    /// The records are too short for the rows, not of whole aligned records, or there although there are no rows.
+    #[error(
+        "the records section has {len_bytes} bytes, where {rows} rows take {}: damaged or forged",
+        if *rows == 0 { "none".to_owned() } else { format!("at least {len_min_bytes}, a multiple of {align_bytes}") }
+    )]
+    RecordsLen {
+        /// The rows in the header.
+        rows: u64,
+        /// What each record is aligned to.
+        align_bytes: u64,
+        /// The length of as many of the shortest records.
+        len_min_bytes: u64,
+        /// The section's length.
+        len_bytes: u64,
+    },
     /// A section reaches beyond the file.
     #[error(
         "section {section} is said to take {len_bytes} bytes at offset {offset_bytes}, where the file has \

@@ -10,7 +10,7 @@ use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
 use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
-use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
+use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES};
 
 /// The first bytes of every file. The first is no text; the line ends show a
 /// copy in text mode.
@@ -359,6 +359,7 @@ impl Header {
             }
         }
         expect("the file length", layout.file_len_bytes(), self.file_len_bytes.get())?;
+        check_records_len(&layout.dimensions)?;
         layout.records.checksum = records.checksum.get();
         layout.fences.checksum = fences.checksum.get();
         layout.pilots.checksum = pilots.checksum.get();
@@ -366,6 +367,22 @@ impl Header {
         layout.block_sums.checksum = block_sums.checksum.get();
         Ok(layout)
     }
+}
+
+/// Checks that the records can be those of the rows: code that finds a row's record relies on there being one.
+fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
+    let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
+    let align_bytes = record_align_bytes as u64;
+    // Does not overflow: the layout limits both factors, to 2³² and 2¹².
+    let len_min_bytes = row_count * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
+    let is_possible = match row_count {
+        0 => len_bytes == 0,
+        _ => len_bytes >= len_min_bytes && len_bytes.is_multiple_of(align_bytes),
+    };
+    if is_possible {
+        return Ok(());
+    }
+    Err(FormatError::RecordsLen { rows: row_count, align_bytes, len_min_bytes, len_bytes })
 }
 
 fn expect(what: &'static str, expected: u64, found: u64) -> Result<(), FormatError> {

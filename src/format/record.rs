@@ -8,6 +8,8 @@ pub use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
 /// Everything in the file is aligned to this; records may be to more.
 pub const ALIGN_BYTES: usize = 8;
+/// Length of the shortest record: a key of at most 8 bytes and an empty value.
+pub(crate) const RECORD_LEN_MIN_BYTES: usize = record_len_bytes(Key::U64(0), 0, ALIGN_BYTES);
 /// The largest alignment of records.
 pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
 /// The records of one file may take up this much, 16 TiB.

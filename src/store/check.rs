@@ -14,7 +14,7 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
 use crate::format::header::{Section, SectionKind};
 use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
-use crate::format::record::Record;
+use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
 
 /// Bytes that are read before their pages are given back: whole blocks.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
@@ -68,9 +68,30 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     blocks(store, &Plan { threads, pace: pace.clone(), ..Plan::default() })
 }
 
-/// Checks every byte but those of the records against its checksum.
+/// Checks every byte but those of the records against its checksum, and that the fences can be those of rows.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
-    sections(store, &Plan { pace: pace.clone(), ..Plan::default() })
+    sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
+    fences(store)
+}
+
+/// Checks what can be told of fences without the records: they lead to aligned places in the records, far enough from each
+/// other for the rows between them, and ascend with their keys.
+fn fences(store: &Store) -> Result<(), FormatError> {
+    let align_bytes = store.record_align_bytes() as u64;
+    let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
+    let (mut least_offset_bytes, mut least_head) = (0, 0);
+    for (number, fence) in store.fences().iter().enumerate() {
+        let (offset_bytes, head) = (fence.offset_bytes.get(), fence.head.get());
+        let is_possible = (least_offset_bytes..store.layout.records.len_bytes).contains(&offset_bytes)
+            && offset_bytes.is_multiple_of(align_bytes)
+            && (number > 0 || offset_bytes == 0)
+            && head >= least_head;
+        if !is_possible {
+            return Err(FormatError::Row { row: (number * FENCE_ROWS) as u64, what: "the fence does not lead to it" });
+        }
+        (least_offset_bytes, least_head) = (offset_bytes + group_len_min_bytes, head);
+    }
+    Ok(())
 }
 
 /// Checks what [`index`] does, and the first record and the last.

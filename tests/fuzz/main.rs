@@ -22,6 +22,7 @@ mod source;
 #[expect(dead_code, reason = "its other half is the target resp")]
 #[path = "../resp/splits.rs"]
 mod splits;
+mod structure;
 #[path = "../support/mod.rs"]
 mod support;
 mod tamper;
@@ -84,6 +85,26 @@ fn any_file_is_refused_or_answers_as_its_records() {
     let folder = tempfile::tempdir().unwrap();
     let files = open::Files::bake(folder.path());
     try_random(4000, 40, &[], |data| open::check(&files, data));
+}
+
+#[test]
+fn a_forged_field_leads_to_an_error_or_to_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, originals) = (folder.path().join("storage.db"), structure::Originals::new());
+    let mut count = 0;
+    for (forgery, file) in originals.single_forgeries() {
+        let checked = std::panic::catch_unwind(|| structure::check(&path, &file));
+        assert!(checked.is_ok(), "{forgery}: {} bytes", file.len());
+        count += 1;
+    }
+    assert!(count > 1000, "{count} files");
+}
+
+#[test]
+fn forged_fields_lead_to_an_error_or_to_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, originals) = (folder.path().join("storage.db"), structure::Originals::new());
+    try_random(1500, 16, &[], |data| structure::check(&path, &originals.forgery(data)));
 }
 
 #[test]

@@ -193,14 +193,54 @@ fn a_record_alignment_that_is_not_the_records_is_refused() {
         let expected = FormatError::HeaderField { what: "the record alignment", expected: 8, found: align.into() };
         assert_eq!(scratch.refusal(&file), expected);
     }
-    for align in [16, 4096] {
-        let mut file = scratch.bake(&rows(21));
-        put_u32(&mut file, RECORD_ALIGN, align);
-        seal(&mut file);
-        // Row 1 has a value of one byte, and takes up 24 bytes.
-        let refusal = scratch.refusal(&file);
-        assert!(matches!(refusal, FormatError::Row { row: 0..=2, .. }), "{align}: {refusal}");
+    let mut file = scratch.bake(&rows(21));
+    put_u32(&mut file, RECORD_ALIGN, 16);
+    seal(&mut file);
+    // Row 1 has a value of one byte and takes up 24 bytes.
+    let refusal = scratch.refusal(&file);
+    assert!(matches!(refusal, FormatError::Row { row: 0..=2, .. }), "{refusal}");
+}
+
+/// The records are as short as a forger likes, and every other section is what the header asks for.
+#[test]
+fn records_that_cannot_be_those_of_the_rows_are_rejected() {
+    let scratch = Scratch::new();
+    let one = scratch.bake(&[(7_u64, b"x".to_vec())]);
+    let cases = [
+        // The shortest file that has rows but no records.
+        (&one, 0, "the records section has 0 bytes, where 1 rows take at least 16, a multiple of 8: damaged or forged"),
+        (&one, 8, "the records section has 8 bytes, where 1 rows take at least 16, a multiple of 8: damaged or forged"),
+        (
+            &one,
+            23,
+            "the records section has 23 bytes, where 1 rows take at least 16, a multiple of 8: damaged or forged",
+        ),
+    ];
+    for (good, len, message) in cases {
+        let file = with_records_len(good, len);
+        assert_eq!((scratch.refusal(&file).to_string().as_str(), file.len() == 448), (message, len == 0));
     }
+    let none = scratch.bake(&Rows::new());
+    let refusal = scratch.refusal(&with_records_len(&none, 8));
+    let message = "the records section has 8 bytes, where 0 rows take none: damaged or forged";
+    let expected = FormatError::RecordsLen { rows: 0, align_bytes: 8, len_min_bytes: 0, len_bytes: 8 };
+    assert_refused(&refusal, &expected, message);
+    // 21 rows that are aligned to 4 KiB.
+    let mut file = scratch.bake(&rows(21));
+    put_u32(&mut file, RECORD_ALIGN, 4096);
+    seal(&mut file);
+    assert!(matches!(scratch.refusal(&file), FormatError::RecordsLen { len_min_bytes: 86_016, .. }));
+}
+
+/// A file whose records are cut or padded with zeros to a length, with their block sums.
+fn with_records_len(good: &[u8], len: usize) -> Vec<u8> {
+    let mut sections = SECTIONS.map(|section| {
+        let (start, len) = encoder::section(good, section);
+        good[start..start + len].to_vec()
+    });
+    sections[RECORDS].resize(len, 0);
+    sections[BLOCK_SUMS] = encoder::block_sums(&sections[RECORDS]);
+    encoder::assemble(1, number(good, ROW_COUNT), number(good, HASH_SEED), sections)
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(crate) fn section(file: &[u8], section: usize) -> (usize, usize) {
     (number(file, offset_at(section)) as usize, number(file, len_at(section)) as usize)
 }
 
-fn block_sums(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn block_sums(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(BLOCK).flat_map(|block| XxHash3_64::oneshot(block).to_le_bytes()).collect()
 }
 
