@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for memory in [Memory::Map, Memory::Sealed] {
         let place = Place { db: folder.path().join("storage.db"), socket: folder.path().join("s.sock"), rows: rows() };
         place.bake(1)?;
-        let open = OpenOptions { memory, warm: true, ..OpenOptions::default() };
-        let config = Config { open, socket: place.socket.clone(), ..Config::default() };
+        let open = OpenOptions { warm: true, ..OpenOptions::default() };
+        let config = Config { memory, open, socket: place.socket.clone(), ..Config::default() };
         let server = Server::bind(&place.db, &config)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
@@ -101,7 +101,7 @@ fn lookups(place: &Place) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let table = direct.snapshot();
     report("the same, in one snapshot", keys.len(), || {
-        keys.iter().try_for_each(|key| table.get(*key).map(|value| copy(0, value)))
+        keys.iter().try_for_each(|key| table.get_with(*key, |value| copy(0, value)))
     })?;
     report("one at a time, each in a Vec", keys.len(), || {
         keys.iter().try_for_each(|key| direct.get(*key).map(|value| drop(std::hint::black_box(value))))

@@ -1,7 +1,6 @@
 //! Looks up in the file that a server serves, in this process: `cargo run --example direct -- /tmp/squares.sock`.
 //!
-//! It says one value, and the sum of all of them, read without a copy and without asking
-//! the server. The server only hands the file over, and says when it serves a newer one.
+//! It says one value, and the sum of all of them, read without asking the server. The server only hands the file over, and says when it serves a newer one.
 
 use std::error::Error;
 
@@ -15,8 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // One generation, however many lookups follow, and whatever is baked meanwhile.
     let table = direct.snapshot();
     let mut sum = 0;
-    for (_, value) in table.iter() {
-        sum += std::str::from_utf8(value)?.parse::<u128>()?;
+    for row in table.iter() {
+        sum += std::str::from_utf8(&row?.1)?.parse::<u128>()?;
     }
     println!("{} rows of generation {} add up to {sum}", table.len(), table.generation());
     Ok(())

@@ -2,7 +2,7 @@
 //! processes.
 //!
 //! A batch job compiles rows of `key,value` into a file ([`bake`]). Any number
-//! of processes open it and look keys up in the mapping ([`store`]), or one of
+//! of processes open it and look keys up in memory ([`store`]), or one of
 //! them serves it over a Unix socket ([`server`]) to all others ([`client`]). A
 //! file never changes: a newer one takes its place by rename.
 //!
@@ -30,7 +30,7 @@
 //! |---|---|---|---|
 //! | [`bake`] | rows as text or Parquet, older files | a file, put in place whole | sockets |
 //! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
-//! | [`store`] | a path, then keys | values, borrowed from the mapping | sockets, runtimes |
+//! | [`store`] | a path, then keys | values, borrowed from memory or copied out of a mapping | sockets, runtimes |
 //! | [`protocol`] | bytes a peer sent | requests and answers, as bytes | sockets, files |
 //! | [`server`] | a file and a socket's path | answers, until it is stopped | how a file is laid out |
 //! | [`client`] | keys | values that a server sent | files |
@@ -50,7 +50,7 @@
 //! # Limits
 //!
 //! Keys are unsigned 64-bit numbers or 1 to 65,535 bytes, all of a table of one
-//! kind; values are at most 1 GiB, rows at most 2³²; the machine is a 64-bit Unix. A file that is open must not be changed in
+//! kind; values are at most 1 GiB, rows at most 2³²; the machine is a 64-bit Unix. A mapped file must not be changed in
 //! place: see [`Store`].
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -75,7 +75,7 @@ mod user_namespace;
 
 pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};
-pub use store::{LookupError, Store, StoreError};
+pub use store::{LookupError, MappedStore, Store, StoreError};
 
 /// Where the binaries write and look for a file, unless they are told.
 pub const DEFAULT_FILE: &str = "storage.db";

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use zero_kv::Store;
 use zero_kv::store::{Memory, OpenOptions, Pace, StoreError, Verify};
+use zero_kv::{MappedStore, Store};
 
 use common::{Server, Table, eventually, kv_store};
 
@@ -20,11 +20,21 @@ const HOLE_LEN_BYTES: u64 = 1 << 40;
 const READ_MIN_KIB: u64 = 64 << 10;
 
 /// Opens a table, canceled at call number `calls_max`. Returns the outcome, and how often the pace was called.
-fn open(table: &Table, options: &OpenOptions, calls_max: usize) -> (Result<Store, StoreError>, usize) {
+fn open(
+    table: &Table,
+    memory: Memory,
+    options: &OpenOptions,
+    calls_max: usize,
+) -> (Result<MappedStore, StoreError>, usize) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let pace = Pace::new(move || counted.fetch_add(1, Ordering::Relaxed) < calls_max);
-    let opened = Store::open_with(table.db(), &OpenOptions { pace, ..options.clone() }, &mut |_| ());
+    let options = OpenOptions { pace, ..options.clone() };
+    let opened = match memory {
+        Memory::Map => MappedStore::open_with(table.db(), &options, &mut |_| ()),
+        Memory::Sealed => Store::open_sealed(table.db(), &options, &mut |_| ()).map(MappedStore::from),
+        _ => Store::open_with(table.db(), &options, &mut |_| ()).map(MappedStore::from),
+    };
     (opened, calls.load(Ordering::Relaxed))
 }
 
@@ -32,19 +42,23 @@ fn open(table: &Table, options: &OpenOptions, calls_max: usize) -> (Result<Store
 fn an_open_ends_at_whatever_window_it_is_canceled() {
     // Several windows of 1 MiB for each section, and several parts of 8 MiB.
     let table = Table::new((0..200_000).map(|key| (key, vec![b'v'; 40])));
-    let options = |memory, verify| OpenOptions { memory, verify, warm: true, ..OpenOptions::default() };
-    for options in [
+    let options = |memory, verify| (memory, OpenOptions { verify, warm: true, ..OpenOptions::default() });
+    for (memory, options) in [
         options(Memory::Map, Verify::Full),
         options(Memory::Map, Verify::Touch),
         options(Memory::Copy, Verify::Touch),
         options(Memory::Sealed, Verify::Touch),
     ] {
-        let (opened, windows) = open(&table, &options, usize::MAX);
-        assert!(opened.is_ok() && windows >= 5, "{windows} windows: {options:?}");
+        let (opened, windows) = open(&table, memory, &options, usize::MAX);
+        assert!(opened.is_ok() && windows >= 5, "{windows} windows: {memory:?} {options:?}");
         for calls_max in (0..windows).step_by(windows.div_ceil(15)) {
-            let (opened, calls) = open(&table, &options, calls_max);
+            let (opened, calls) = open(&table, memory, &options, calls_max);
             assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
-            assert_eq!(calls, calls_max + 1, "no window is begun after the one that was canceled: {options:?}");
+            assert_eq!(
+                calls,
+                calls_max + 1,
+                "no window is begun after the one that was canceled: {memory:?} {options:?}"
+            );
         }
     }
 }

@@ -201,7 +201,7 @@ fn a_file_overwritten_while_it_is_open_is_read_within_its_bounds() {
         println!("seed {seed}");
         let scratch = Scratch::new();
         let whole = scratch.bake(&rows);
-        let store = Store::open(scratch.path()).unwrap();
+        let store = map(&scratch);
         let mut random = Random(seed);
         let garbage = match seed {
             // Each key is found, and its record is not one.
@@ -224,7 +224,7 @@ fn a_file_of_bytes_overwritten_while_it_is_open_is_read_within_its_bounds() {
         println!("seed {seed}");
         let scratch = Scratch::new();
         let whole = scratch.bake(&rows);
-        let store = Store::open(scratch.path()).unwrap();
+        let store = map(&scratch);
         let mut random = Random(seed);
         let mut garbage = garbage(whole.len(), seed, &mut random);
         if (6..9).contains(&seed) {
@@ -250,7 +250,7 @@ fn a_row_that_is_damaged_under_an_open_file_is_not_passed_over() {
     let rows: Vec<(u64, Vec<u8>)> = (0..100).map(|key| (key, format!("value of {key}").into_bytes())).collect();
     let scratch = Scratch::new();
     let mut file = scratch.bake(&rows);
-    let store = Store::open(scratch.path()).unwrap();
+    let store = map(&scratch);
     let value_at = file.windows(11).position(|window| window == b"value of 42").unwrap();
     file[value_at - 8..value_at].fill(0xFF);
     overwrite(&scratch, &file);
@@ -263,6 +263,12 @@ fn a_row_that_is_damaged_under_an_open_file_is_not_passed_over() {
         assert_eq!(store.count(key..).is_err(), before, "count from {key}");
         assert_eq!(store.range(..=key).is_err(), behind, "range to {key}");
     }
+}
+
+fn map(scratch: &Scratch) -> Store {
+    // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after it is only
+    // compared or dropped.
+    unsafe { Store::map(scratch.path()) }.unwrap()
 }
 
 /// Bytes that are no file.
@@ -329,7 +335,8 @@ fn what_is_answered_after_a_file_is_believed_again_is_not_good_since_before() {
     let whole = scratch.bake(&rows());
     fs::write(scratch.path(), &whole).unwrap();
     let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Touch, ..Default::default() };
-    let store = Store::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
+    // SAFETY: As in `map`.
+    let store = unsafe { Store::map_with(scratch.path(), &options, &mut |_| ()) }.unwrap();
     let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
     let modified = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
     file.set_modified(modified(1)).unwrap();

@@ -21,7 +21,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use zero_kv::client::{Client, Info};
 use zero_kv::server::{Config, Limits, MetricsAddress, Server, ServerError};
-use zero_kv::store::{Memory, OpenOptions};
+use zero_kv::store::Memory;
 
 use common::{Model, bake, eventually};
 
@@ -80,12 +80,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let mut scene = Scene { folder, stop: None, server: None };
         scene.put_in_place(1);
-        let config = Config {
-            socket: scene.path("s.sock"),
-            open: OpenOptions { memory: Memory::Copy, ..OpenOptions::default() },
-            limits,
-            ..Config::default()
-        };
+        let config = Config { socket: scene.path("s.sock"), memory: Memory::Copy, limits, ..Config::default() };
         let mut server = Server::bind(scene.path("storage.db"), &config).unwrap();
         server.serve_metrics(&MetricsAddress::Unix(scene.path("m.sock")), false).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -160,7 +160,7 @@ impl Course {
         let [mapped, copied] = bake(&table.keys, load.value_len_bytes);
         let contestants: [(&str, Box<dyn Contestant>); 6] = [
             ("`Store`", Box::new(mapped)),
-            ("`Store`, `Memory::Copy`", Box::new(copied)),
+            ("`Store`, `Store::open`", Box::new(copied)),
             ("B-tree, 64-byte nodes", Box::new(Searched::<Tree<8>>::new(&table))),
             ("B-tree, 128-byte nodes", Box::new(Searched::<Tree<16>>::new(&table))),
             ("two-level directory", Box::new(Searched::<Directory>::new(&table))),

@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use zero_kv::client::{self, Client, DirectOptions, Options};
-use zero_kv::store::OpenOptions;
 
 use crate::client::{UserName, duration};
 use crate::errors::of_client;
@@ -123,7 +122,7 @@ impl Direct {
         server_user: Option<UserName>,
     ) -> PyResult<PyClassInitializer<Direct>> {
         let options = DirectOptions {
-            open: OpenOptions { memory: held(memory)?, ..OpenOptions::default() },
+            memory: held(memory)?,
             client: Options {
                 connect_timeout: duration("connect_timeout", connect_timeout)?,
                 call_timeout: timeout.map(|timeout| duration("timeout", timeout)).transpose()?,

@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 use zero_kv::client::OwnedKey;
-use zero_kv::{Key, LookupError, Store};
+use zero_kv::{Key, LookupError, MappedStore};
 
 use crate::client::Client;
 use crate::errors::{KeyKind, of_lookup};
@@ -119,10 +119,10 @@ impl<'py> Keys<'py> {
     }
 
     /// Looks all keys up, while other threads of Python run.
-    fn look_up<'s>(&self, py: Python<'py>, table: &'s Store) -> Result<Vec<Option<&'s [u8]>>, PyErr> {
+    fn look_up<'s>(&self, py: Python<'py>, table: &'s MappedStore) -> PyResult<Values<'s>> {
         let values = match self {
             // No key is of no kind.
-            _ if self.len() == 0 => Ok(Vec::new()),
+            _ if self.len() == 0 => Ok(Values::Lent(Vec::new())),
             Keys::Numbers(numbers) => apart(py, numbers.len(), || find(table, numbers)),
             _ => {
                 let slices = self.slices()?;
@@ -149,7 +149,23 @@ impl<'py> Keys<'py> {
     }
 }
 
-/// Values that a server sent, side by side.
+/// The values of some keys.
+enum Values<'s> {
+    /// In a table that nobody can change.
+    Lent(Vec<Option<&'s [u8]>>),
+    Copied(Fetched),
+}
+
+impl Values<'_> {
+    fn slices(&self) -> Vec<Option<&[u8]>> {
+        match self {
+            Values::Lent(values) => values.clone(),
+            Values::Copied(fetched) => fetched.values(),
+        }
+    }
+}
+
+/// Values that a server sent or that were copied out of a mapped file, side by side.
 struct Fetched {
     bytes: Vec<u8>,
     /// Where each value begins and ends, if there is one.
@@ -194,16 +210,15 @@ impl<'py> Source<'py> {
         keys: &Keys<'py>,
         make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
     ) -> PyResult<T> {
-        match self {
-            Source::Table(table) => table.get().read(py, |table| {
-                let values = keys.look_up(py, table)?;
-                Ok(apart(py, keys.len(), || make(values)))
-            }),
-            Source::Client(client) => {
-                let fetched = keys.fetch(py, client.get())?;
-                Ok(apart(py, keys.len(), || make(fetched.values())))
+        let snapshot;
+        let values = match self {
+            Source::Table(table) => {
+                snapshot = table.get().snapshot(py)?;
+                keys.look_up(py, &snapshot)?
             }
-        }
+            Source::Client(client) => Values::Copied(keys.fetch(py, client.get())?),
+        };
+        Ok(apart(py, keys.len(), || make(values.slices())))
     }
 }
 
@@ -240,10 +255,15 @@ fn copied<T: Element>(buffer: &PyBuffer<T>, keys: &Bound<'_, PyAny>) -> PyResult
     }
 }
 
-fn find<'s, 'k, K: Into<Key<'k>> + Copy>(table: &'s Store, keys: &[K]) -> Result<Vec<Option<&'s [u8]>>, LookupError> {
-    let mut values = Vec::with_capacity(keys.len());
-    table.get_many(keys, |_, value| values.push(value))?;
-    Ok(values)
+fn find<'s, 'k, K: Into<Key<'k>> + Copy>(table: &'s MappedStore, keys: &[K]) -> Result<Values<'s>, LookupError> {
+    if let Some(private) = table.as_private() {
+        let mut values = Vec::with_capacity(keys.len());
+        private.get_many(keys, |_, value| values.push(value))?;
+        return Ok(Values::Lent(values));
+    }
+    let mut copied = Fetched { bytes: Vec::new(), places: Vec::with_capacity(keys.len()) };
+    table.get_many_with(keys, |position, value| copied.put(position, value))?;
+    Ok(Values::Copied(copied))
 }
 
 /// Does something while other threads of Python run, unless it is done before they would begin.
@@ -262,7 +282,7 @@ pub(crate) fn get_many<'py>(
     }
     let keys = Keys::of(keys)?;
     match source {
-        Source::Table(table) => table.get().read(py, |table| list(py, keys.look_up(py, table)?)),
+        Source::Table(table) => list(py, keys.look_up(py, &*table.get().snapshot(py)?)?.slices()),
         Source::Client(client) => list(py, keys.fetch(py, client.get())?.values()),
     }
 }

@@ -84,7 +84,7 @@ impl Rows {
         let Rows { table, shows, .. } = slf.get();
         if *shows == Shows::Keys {
             let asked = key_of(item)?;
-            return table.read(|table| table.contains(asked).map_err(of_lookup));
+            return table.contains(asked).map_err(of_lookup);
         }
         for row in slf.try_iter()? {
             if row?.eq(item)? {
@@ -117,27 +117,26 @@ pub(crate) struct RowIterator {
 
 impl RowIterator {
     fn read_chunk(&mut self, py: Python<'_>) -> PyResult<()> {
-        let (shows, backward, next, end) = (self.shows, self.backward, self.next, self.end);
-        let mut chunk = self.table.read(|table| {
-            let (mut chunk, mut len_bytes, mut rows) = (Vec::new(), 0, table.iter());
-            while chunk.len() < CHUNK_ROWS_MAX.min(end - next) && len_bytes < CHUNK_LEN_BYTES {
-                let row = match (backward, chunk.is_empty()) {
-                    (false, true) => rows.nth(next),
-                    (true, true) => rows.nth_back(table.len() - end),
-                    (false, false) => rows.next(),
-                    (true, false) => rows.next_back(),
-                };
-                let (key, value) = row.ok_or_else(|| of_lookup(LookupError::Damaged))?;
-                len_bytes += value.len();
-                let shown = match shows {
-                    Shows::Keys => to_python(py, key),
-                    Shows::Values => PyBytes::new(py, value).into_any(),
-                    Shows::Both => (to_python(py, key), PyBytes::new(py, value)).into_pyobject(py)?.into_any(),
-                };
-                chunk.push(shown.unbind());
-            }
-            Ok(chunk)
-        })?;
+        let (backward, rows_left) = (self.backward, self.end - self.next);
+        let (mut chunk, mut len_bytes, mut rows) = (Vec::new(), 0, self.table.iter());
+        while chunk.len() < CHUNK_ROWS_MAX.min(rows_left) && len_bytes < CHUNK_LEN_BYTES {
+            let row = match (backward, chunk.is_empty()) {
+                (false, true) => rows.nth(self.next),
+                (true, true) => rows.nth_back(self.table.len() - self.end),
+                (false, false) => rows.next(),
+                (true, false) => rows.next_back(),
+            };
+            let (key, value) = row.unwrap_or(Err(LookupError::Damaged)).map_err(of_lookup)?;
+            len_bytes += value.len();
+            let key = key.as_key();
+            let shown = match self.shows {
+                Shows::Keys => to_python(py, key),
+                Shows::Values => PyBytes::new(py, &value).into_any(),
+                Shows::Both => (to_python(py, key), PyBytes::new(py, &value)).into_pyobject(py)?.into_any(),
+            };
+            chunk.push(shown.unbind());
+        }
+        drop(rows);
         match backward {
             false => self.next += chunk.len(),
             true => self.end -= chunk.len(),

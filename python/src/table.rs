@@ -1,6 +1,7 @@
 //! A table as a mapping.
 //!
-//! In: a path, then keys. Out: values, copied or lent, or an exception if the file was found changed in place.
+//! In: a path, then keys. Out: values. Those of a mapped file are copied and verified after the copy; only memory that
+//! nobody can change is lent.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -9,9 +10,9 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
-use zero_kv::client;
-use zero_kv::store::{self, Memory as Held, OpenOptions, Verify};
-use zero_kv::{Key, KeyKind, LookupError, Store};
+use zero_kv::client::{self, Row};
+use zero_kv::store::{Memory as Held, OpenOptions, Verify};
+use zero_kv::{KeyKind, LookupError, MappedStore, Store, StoreError};
 
 use crate::direct::Served;
 use crate::errors::{of_lookup, of_store};
@@ -20,37 +21,24 @@ use crate::many::{self, Source};
 use crate::rows::{Range, RowIterator, Rows, Shows};
 use crate::view::Memory;
 
-/// A table that stays as it is as long as anybody has it.
+/// One version of a table, which stays in memory as long as anybody has it.
 #[derive(Clone)]
 pub(crate) enum Snapshot {
     /// Of a file that was opened.
-    File(Arc<Store>),
-    /// Of one that a server handed over.
+    File(Arc<MappedStore>),
+    /// Of one that a server transferred.
     Served(client::Snapshot),
 }
 
 impl Deref for Snapshot {
-    type Target = Store;
+    type Target = MappedStore;
 
     #[inline]
-    fn deref(&self) -> &Store {
+    fn deref(&self) -> &MappedStore {
         match self {
             Snapshot::File(table) => table,
             Snapshot::Served(table) => table,
         }
-    }
-}
-
-impl Snapshot {
-    /// Reads, and makes sure that nobody changed the file meanwhile.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
-        let epoch = self.epoch();
-        let made = read(self)?;
-        let is_unchanged = match self {
-            Snapshot::File(table) => table.is_unchanged_since(epoch),
-            Snapshot::Served(table) => table.is_unchanged(),
-        };
-        if is_unchanged { Ok(made) } else { Err(of_lookup(LookupError::Damaged)) }
     }
 }
 
@@ -74,16 +62,18 @@ pub(crate) struct Opened {
 
 /// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 ///
-/// Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A lookup that finds the file
-/// changed in place or truncated raises `Damaged`. A change is not found if the writer restores the file's modification
-/// time between two lookups, unless `memory="copy"` or a lease prevents it. Put new files in place by rename, as `bake` does.
+/// Threads share it. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
+/// or truncated raises `Damaged`; put new files in place by rename, as `bake` does. A table with `memory="copy"` never
+/// returns a wrong byte. A mapped file is verified by its length and modification time: a change is not noticed if
+/// somebody restores the modification time, or writes through a mapping that is older than the table's.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table(pub(crate) Origin);
 
 /// Open a baked file, without a server.
 ///
-/// With `verify="full"` all of it is checked first; with `"touch"` each block when a lookup first touches it, so that
-/// it opens at once. With `memory="copy"` it is copied, and may be changed or removed.
+/// With `verify="full"` the whole file is verified first; with `"touch"` each block is verified when a lookup first reads
+/// it, so that the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
+/// and then verified. With `memory="copy"` this process has a private copy, which nobody can change.
 ///
 /// Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
 #[pyfunction]
@@ -94,12 +84,15 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) ->
         "touch" => Verify::Touch,
         _ => return Err(unknown("verify", verify, "\"full\" or \"touch\"")),
     };
-    let options = OpenOptions { verify: verified, memory: held(memory)?, ..OpenOptions::default() };
-    // A file that is cut off is an exception then, and not the end of the process.
-    store::survive_bus_errors()?;
+    let (held, options) = (held(memory)?, OpenOptions { verify: verified, ..OpenOptions::default() });
     // Where it lies also when this process is in another folder by then.
     let absolute = std::path::absolute(&path)?;
-    let opened = py.detach(|| Store::open_with(&path, &options, &mut |_| ()));
+    let opened = py.detach(|| -> Result<MappedStore, StoreError> {
+        match held {
+            Held::Map => MappedStore::open_with(&path, &options, &mut |_| ()),
+            _ => Ok(Store::open_with(&path, &options, &mut |_| ())?.into()),
+        }
+    });
     let table = Snapshot::File(Arc::new(opened.map_err(|error| of_store(&error))?));
     let opened = Some(Opened { path: absolute, verify: verify.to_owned(), memory: memory.to_owned() });
     Ok(Table(Origin::Fixed { table, path, opened }))
@@ -127,23 +120,13 @@ impl Table {
         }
     }
 
-    /// Reads of the table as it is now.
-    #[inline]
-    pub(crate) fn read<T>(&self, py: Python<'_>, read: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
-        match &self.0 {
-            Origin::Fixed { table, .. } => table.read(read),
-            Origin::Server(_) => self.snapshot(py)?.read(read),
-        }
-    }
-
     /// The value of a key.
     #[inline]
     fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (py, asked) = (key.py(), key_of(key)?);
         let bytes = |value: Option<&[u8]>| value.map(|value| PyBytes::new(py, value));
         match &self.0 {
-            Origin::Fixed { table, .. } => table.read(|table| table.get(asked).map(bytes).map_err(of_lookup)),
-            // Whether the file is unchanged a server tells without asking the system.
+            Origin::Fixed { table, .. } => table.get_with(asked, bytes).map_err(of_lookup),
             Origin::Server(served) => served.direct(py)?.get_with(asked, bytes).map_err(of_lookup),
         }
     }
@@ -170,21 +153,21 @@ impl Table {
         Ok(self.value(key)?.map(Bound::into_any).or(default))
     }
 
-    /// The value of a key where it lies in the file's mapping, without a copy; `KeyError` if there is none.
+    /// The value of a key as a read-only `memoryview`; `KeyError` if there is none.
     ///
-    /// The view keeps its table in memory, also when a newer one is served. It shows what is in the file: somebody
-    /// who changes that in place, which `bake` never does, changes what it shows.
+    /// A table that nobody can change (`memory="copy"`, or a server's sealed memory) lends the value without a copy, and
+    /// the view keeps that table in memory, also when a newer one is served. The view of a mapped file is a copy of the
+    /// value.
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let (py, asked) = (key.py(), key_of(key)?);
-        let table = self.snapshot(py)?;
-        let value = table.read(|_| Memory::of_value(table.clone(), |table| table.get(asked)).map_err(of_lookup))?;
+        let value = Memory::of_value(self.snapshot(py)?, asked).map_err(of_lookup)?;
         value.ok_or_else(|| missing(key))?.into_view(py)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let asked = key_of(key)?;
         match &self.0 {
-            Origin::Fixed { table, .. } => table.read(|table| table.contains(asked).map_err(of_lookup)),
+            Origin::Fixed { table, .. } => table.contains(asked).map_err(of_lookup),
             Origin::Server(served) => served.direct(key.py())?.exists(asked).map_err(of_lookup),
         }
     }
@@ -234,23 +217,23 @@ impl Table {
     /// The row with the largest key that is not above `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, asked) = (key.py(), key_of(key)?);
-        self.read(py, |table| row(py, table.floor(asked)))
+        row(py, self.snapshot(py)?.floor(asked))
     }
 
     /// The row with the smallest key that is not below `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, asked) = (key.py(), key_of(key)?);
-        self.read(py, |table| row(py, table.ceiling(asked)))
+        row(py, self.snapshot(py)?.ceiling(asked))
     }
 
     /// The row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        self.read(py, |table| row(py, table.first()))
+        row(py, self.snapshot(py)?.first())
     }
 
     /// The row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        self.read(py, |table| row(py, table.last()))
+        row(py, self.snapshot(py)?.last())
     }
 
     /// The values of many keys, in their order, all of one table: several times faster than one by one.
@@ -322,10 +305,7 @@ pub(crate) fn kind_name(kind: KeyKind) -> &'static str {
 }
 
 /// A row as Python has it.
-fn row<'py>(
-    py: Python<'py>,
-    found: Result<Option<(Key<'_>, &[u8])>, LookupError>,
-) -> PyResult<Option<Bound<'py, PyTuple>>> {
+fn row(py: Python<'_>, found: Result<Option<Row>, LookupError>) -> PyResult<Option<Bound<'_, PyTuple>>> {
     let found = found.map_err(of_lookup)?;
-    found.map(|(key, value)| (to_python(py, key), PyBytes::new(py, value)).into_pyobject(py)).transpose()
+    found.map(|(key, value)| (to_python(py, key.as_key()), PyBytes::new(py, &value)).into_pyobject(py)).transpose()
 }

@@ -13,7 +13,9 @@ mod error;
 pub mod header;
 pub mod index;
 pub mod key;
+mod owned_key;
 pub mod record;
 
 pub use bounds::KeyBounds;
 pub use error::FormatError;
+pub use owned_key::{OwnedKey, Row};

@@ -43,6 +43,7 @@ impl Args {
     /// What the library is to serve with.
     pub(crate) fn config(self, inherited: Inherited) -> Config {
         Config {
+            memory: self.file.memory(),
             open: self.file.open_options(),
             check: self.file.verify.into(),
             canaries: self.file.canary,
@@ -123,13 +124,16 @@ enum MemoryArg {
 }
 
 impl FileArgs {
-    fn open_options(&self) -> OpenOptions {
-        let memory = match self.memory {
+    fn memory(&self) -> Memory {
+        match self.memory {
             MemoryArg::Map => Memory::Map,
             MemoryArg::Copy => Memory::Copy,
             MemoryArg::Sealed => Memory::Sealed,
-        };
-        OpenOptions { memory, warm: self.warm, lock: self.lock, ..OpenOptions::default() }
+        }
+    }
+
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions { warm: self.warm, lock: self.lock, ..OpenOptions::default() }
     }
 }
 

@@ -59,7 +59,7 @@ use tracing::{debug, info, warn};
 use crate::DEFAULT_SOCKET;
 use crate::direct::{BEAT_EVERY, Board};
 use crate::replace::ReplaceRules;
-use crate::store::{OpenOptions, Verify, survive_bus_errors};
+use crate::store::{Memory, OpenOptions, Verify, survive_bus_errors};
 pub use answers::Answers;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{Generation, Plan, Source, Supervisor, Told};
@@ -128,7 +128,9 @@ pub enum Check {
 /// Where to serve, and with what.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How files are held in memory. When they are checked says `check`.
+    /// Where files are held in memory.
+    pub memory: Memory,
+    /// How files are opened. Its `verify` is ignored: see `check`.
     pub open: OpenOptions,
     /// When they are checked.
     pub check: Check,
@@ -176,6 +178,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            memory: Memory::default(),
             open: OpenOptions::default(),
             check: Check::default(),
             canaries: None,
@@ -424,7 +427,7 @@ fn source(db: &Path, config: &Config) -> Source {
     let verify = if config.check == Check::Full { Verify::Full } else { Verify::Touch };
     let options = OpenOptions { verify, ..config.open.clone() };
     let (background, canaries) = (config.check == Check::Background, config.canaries.clone());
-    let plan = Plan { options, background, canaries, replace: config.replace.clone() };
+    let plan = Plan { memory: config.memory, options, background, canaries, replace: config.replace.clone() };
     Source { path: db.to_path_buf(), plan, watch: config.watch, direct: config.direct }
 }
 

@@ -91,7 +91,7 @@ impl Snapshot {
             socket: serving.socket.display().to_string(),
             tcp: serving.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
             file: serving.source.path.display().to_string(),
-            memory: match serving.source.plan.options.memory {
+            memory: match serving.source.plan.memory {
                 Memory::Map => "map",
                 Memory::Copy => "copy",
                 Memory::Sealed => "sealed",

@@ -47,7 +47,7 @@ enum Held {
     /// The file itself, which others can change.
     File(Watched),
     /// A file that nobody can change.
-    Sealed(File),
+    Immutable(File),
     /// A copy.
     Copy,
 }
@@ -62,19 +62,34 @@ impl fmt::Debug for Map {
 impl Map {
     /// Maps a file, shared with every process that does.
     pub(super) fn of(file: &File) -> io::Result<Map> {
-        // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from
-        // it. What `Mmap::map` asks for beyond that, that nobody changes the file meanwhile, cannot be had from the
-        // system: `Store` hands that duty to its caller, and bakes never write into a file that has its name. No
-        // code here relies on a byte still being what it was when it was checked: every lookup bounds-checks the
-        // offsets and lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
+        // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from it.
+        // `Mmap::map` also asks that nobody changes the file meanwhile, which the system does not guarantee. Whoever
+        // uses this function lends no byte of it to safe code: `Store::map` is unsafe and passes that duty on, and
+        // `MappedStore`, the server, and bakes copy bytes and use the copies only if the file is unchanged after it. No
+        // code relies on a byte still being what it was when it was verified: every lookup bounds-checks the offsets and
+        // lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         if sealed::is_sealed(file) {
-            return Ok(Map::over(Guarded::unguarded(memory), len_bytes, Held::Sealed(file.try_clone()?)));
+            return Ok(Map::over(Guarded::unguarded(memory), len_bytes, Held::Immutable(file.try_clone()?)));
         }
         let memory = Guarded::new(memory);
         let watched = Watched::new(file, &memory)?;
         Ok(Map::over(memory, len_bytes, Held::File(watched)))
+    }
+
+    /// Maps a file that nobody can change: one that is sealed, or has fs-verity. `None` for any other.
+    ///
+    /// The mapping has no guard, whose zeros would change bytes that are lent: a page that the disk does not give ends
+    /// the process, as for every mapped program.
+    pub(super) fn of_immutable(file: &File) -> io::Result<Option<Map>> {
+        if !sealed::is_sealed(file) && !sealed::has_verity(file) {
+            return Ok(None);
+        }
+        // SAFETY: As in `Map::of`, and nobody changes the file: the system allows it to no process.
+        let memory = unsafe { Mmap::map(file)? };
+        let len_bytes = memory.len();
+        Ok(Some(Map::over(Guarded::unguarded(memory), len_bytes, Held::Immutable(file.try_clone()?))))
     }
 
     /// Copies a file into memory of this process, in huge pages as far as the
@@ -88,6 +103,17 @@ impl Map {
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, pace, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
+        Ok(Map::over(Guarded::unguarded(memory.make_read_only()?), len_bytes, Held::Copy))
+    }
+
+    /// Copies a file like [`Map::copy_of`]. A file that is shorter than a huge page does not take up a whole one.
+    pub(super) fn compact_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
+        let len_bytes = file.metadata()?.len() as usize;
+        if len_bytes >= HUGE_PAGE_LEN_BYTES {
+            return Map::copy_of(file, pace);
+        }
+        let mut memory = MmapMut::map_anon(len_bytes.max(1))?;
+        file.read_exact_at(&mut memory[..len_bytes], 0)?;
         Ok(Map::over(Guarded::unguarded(memory.make_read_only()?), len_bytes, Held::Copy))
     }
 
@@ -139,7 +165,7 @@ impl Map {
     fn watched(&self) -> Option<&Watched> {
         match &self.held {
             Held::File(watched) => Some(watched),
-            Held::Sealed(_) | Held::Copy => None,
+            Held::Immutable(_) | Held::Copy => None,
         }
     }
 
@@ -148,7 +174,7 @@ impl Map {
     pub(super) fn file(&self) -> Option<&File> {
         match &self.held {
             Held::File(watched) => Some(watched.file()),
-            Held::Sealed(file) => Some(file),
+            Held::Immutable(file) => Some(file),
             Held::Copy => None,
         }
     }
@@ -374,12 +400,14 @@ mod tests {
             let file = file_of(&expected);
             let map = Map::of(&file).unwrap();
             assert!(map.bytes() == expected, "{len_bytes} bytes");
-            let copy = Map::copy_of(&file, &Pace::default()).unwrap();
+            let pace = Pace::default();
+            let copies = [Map::copy_of(&file, &pace).unwrap(), Map::compact_copy_of(&file, &pace).unwrap()];
             drop(map);
             file.set_len(0).unwrap();
-            let moved = Box::new(copy);
-            assert!(moved.bytes() == expected, "{len_bytes} bytes");
-            assert!(!moved.is_file() && moved.is_unchanged());
+            for moved in copies.map(Box::new) {
+                assert!(moved.bytes() == expected, "{len_bytes} bytes");
+                assert!(!moved.is_file() && moved.is_unchanged());
+            }
         }
     }
 

@@ -7,29 +7,34 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::map::Map;
 use super::{Pace, StoreError};
+use crate::format::header::{HEADER_LEN_BYTES, Layout};
 use crate::machine_memory::{self, Available};
 
-/// Where the bytes lie that lookups read.
+/// Where a server, or a process in direct mode, holds a table.
+///
+/// An embedder chooses by the function that opens the file: [`Store::open`](super::Store::open),
+/// [`Store::open_sealed`](super::Store::open_sealed), [`Store::map`](super::Store::map), or
+/// [`MappedStore::open`](super::MappedStore::open).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
-    /// In the page cache, shared with every process that maps the file.
+    /// The file itself, in the page cache, shared with every process that maps the file.
     #[default]
     Map,
-    /// In memory of this process, in huge pages as far as the system gives them.
-    /// The file may be changed in place, or vanish.
+    /// A copy in memory of this process, in huge pages as far as the system provides them. The file may change or vanish.
     Copy,
-    /// In a sealed memory file (`memfd_create`), which no process can change or
-    /// cut off, this one included, and which can be handed to others. Linux only.
+    /// A copy in a sealed memory file (`memfd_create`), which no process can change or truncate, this one included, and
+    /// which can be transferred to other processes. Linux only.
     Sealed,
 }
 
-/// How [`Store::open_with`](super::Store::open_with) holds a file.
+/// How a file is opened.
 ///
 /// # Example
 /// ```
@@ -39,26 +44,23 @@ pub enum Memory {
 /// # let path = folder.path().join("storage.db");
 /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
 /// use zero_kv::Store;
-/// use zero_kv::store::{Memory, OpenOptions};
+/// use zero_kv::store::{OpenOptions, Verify};
 ///
-/// let options = OpenOptions { memory: Memory::Copy, warm: true, ..OpenOptions::default() };
+/// let options = OpenOptions { verify: Verify::Touch, warm: true, ..OpenOptions::default() };
 /// let store = Store::open_with(&path, &options, &mut |step| println!("{step}"))?;
-/// std::fs::File::create(&path)?; // empties the file
+/// std::fs::File::create(&path)?; // truncates the file
 /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Where the bytes lie.
-    pub memory: Memory,
-    /// Reads every page in, on several threads, and enters it into the page
-    /// table, so that no lookup waits for the disk or the system.
+    /// Reads every page on several threads and enters it into the page table, so that no lookup waits for the disk or
+    /// the kernel.
     pub warm: bool,
-    /// Keeps every page in memory (`mlock`), however little the system has left.
-    /// The limit is that of the process, `RLIMIT_MEMLOCK`.
+    /// Locks every page in memory (`mlock`). The limit is that of the process, `RLIMIT_MEMLOCK`.
     pub lock: bool,
-    /// When the records are held against their checksums.
+    /// When the records are verified against their checksums.
     pub verify: Verify,
     /// Observes and cancels the opening of the file.
     pub pace: Pace,
@@ -128,60 +130,104 @@ impl fmt::Display for Step {
     }
 }
 
-/// Holds a file in memory as the options say. `path` is what errors call it.
+/// Maps or copies a file as the options say. Error messages call it `path`.
 pub(super) fn hold(
+    file: &File,
+    path: &Path,
+    memory: Memory,
+    options: &OpenOptions,
+    done: &mut dyn FnMut(&Step),
+) -> Result<Map, StoreError> {
+    let started = Instant::now();
+    let map = match memory {
+        Memory::Map => Map::of(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?,
+        Memory::Copy => copy(file, path, &options.pace, Map::copy_of)?,
+        Memory::Sealed => copy(file, path, &options.pace, Map::sealed_copy_of)?,
+    };
+    match memory {
+        Memory::Map => {}
+        Memory::Copy => tell(&map, StepKind::Copied, started, done),
+        Memory::Sealed => tell(&map, StepKind::Sealed, started, done),
+    }
+    prepare(map, path, options, done)
+}
+
+/// Returns memory that nobody can change: the file itself if that is immutable, otherwise a copy.
+pub(super) fn hold_immutable(
     file: &File,
     path: &Path,
     options: &OpenOptions,
     done: &mut dyn FnMut(&Step),
 ) -> Result<Map, StoreError> {
-    let io = |error| StoreError::Io { path: path.to_path_buf(), error };
+    match Map::of_immutable(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })? {
+        Some(map) => prepare(map, path, options, done),
+        None => {
+            let started = Instant::now();
+            let map = copy(file, path, &options.pace, Map::compact_copy_of)?;
+            tell(&map, StepKind::Copied, started, done);
+            prepare(map, path, options, done)
+        }
+    }
+}
+
+fn copy(
+    file: &File,
+    path: &Path,
+    pace: &Pace,
+    copy: impl FnOnce(&File, &Pace) -> io::Result<Map>,
+) -> Result<Map, StoreError> {
     let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
-    let (started, pace) = (Instant::now(), &options.pace);
-    let ends_if_canceled = || match pace.is_canceled() {
+    let len_bytes = check_header(file, path)?;
+    check_available(len_bytes, machine_memory::available()).map_err(refuse)?;
+    let copied = copy(file, pace);
+    check_canceled(path, pace)?;
+    copied.map_err(|error| {
+        refuse(format!("copying {len_bytes} bytes into memory: {error}: free some memory, or map the file"))
+    })
+}
+
+fn check_canceled(path: &Path, pace: &Pace) -> Result<(), StoreError> {
+    match pace.is_canceled() {
         true => Err(StoreError::Canceled { path: path.to_path_buf() }),
         false => Ok(()),
-    };
-    let map = match options.memory {
-        Memory::Map => Map::of(file).map_err(io)?,
-        memory => {
-            let len_bytes = file.metadata().map_err(io)?.len();
-            check_available(len_bytes, machine_memory::available()).map_err(refuse)?;
-            let copied = match memory {
-                Memory::Sealed => Map::sealed_copy_of(file, pace),
-                _ => Map::copy_of(file, pace),
-            };
-            ends_if_canceled()?;
-            copied.map_err(|error| {
-                refuse(format!("copying {len_bytes} bytes into memory: {error}: free some, or serve the file itself"))
-            })?
-        }
-    };
-    let len_bytes = map.bytes().len() as u64;
-    let mut tell = |kind, started: Instant| {
-        let elapsed = started.elapsed();
-        done(&Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
-    };
-    match options.memory {
-        Memory::Map => {}
-        Memory::Copy => tell(StepKind::Copied, started),
-        Memory::Sealed => tell(StepKind::Sealed, started),
     }
+}
+
+/// Checks the header and returns the file's length. A file that is no table is rejected before it is copied.
+fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
+    let failed = |error| StoreError::Io { path: path.to_path_buf(), error };
+    let len_bytes = file.metadata().map_err(failed)?.len();
+    let mut header = vec![0; len_bytes.min(HEADER_LEN_BYTES as u64) as usize];
+    file.read_exact_at(&mut header, 0).map_err(failed)?;
+    let checked = Layout::decode_start(&header, len_bytes);
+    checked.map_err(|error| StoreError::Format { path: path.to_path_buf(), error })?;
+    Ok(len_bytes)
+}
+
+/// Warms and locks memory if the options say so.
+fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&Step)) -> Result<Map, StoreError> {
+    let refuse = |problem| StoreError::Memory { path: path.to_path_buf(), problem };
+    let len_bytes = map.bytes().len() as u64;
     if options.warm {
         let started = Instant::now();
-        let warmed = map.warm(pace);
-        ends_if_canceled()?;
+        let warmed = map.warm(&options.pace);
+        check_canceled(path, &options.pace)?;
         warmed.map_err(|error| refuse(format!("reading {len_bytes} bytes into memory: {error}")))?;
-        tell(StepKind::Warmed, started);
+        tell(&map, StepKind::Warmed, started, done);
     }
     if options.lock {
         let started = Instant::now();
-        let locked = map.lock(pace);
-        ends_if_canceled()?;
+        let locked = map.lock(&options.pace);
+        check_canceled(path, &options.pace)?;
         locked.map_err(|error| refuse(lock_problem(len_bytes, &error, &limits())))?;
-        tell(StepKind::Locked, started);
+        tell(&map, StepKind::Locked, started, done);
     }
     Ok(map)
+}
+
+fn tell(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(&Step)) {
+    let (len_bytes, elapsed) = (map.bytes().len() as u64, started.elapsed());
+    done(&Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
 }
 
 /// Rejects a copy that does not fit: the system would end some process rather than fail the allocation.
@@ -189,7 +235,7 @@ fn check_available(len_bytes: u64, available: Option<Available>) -> Result<(), S
     match available {
         Some(Available { bytes, source }) if bytes < len_bytes => Err(format!(
             "a copy takes {len_bytes} bytes of memory, and {bytes} are available, by {}: free some, raise that limit, \
-             or serve the file itself",
+             or map the file",
             source.display()
         )),
         _ => Ok(()),

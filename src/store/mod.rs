@@ -1,7 +1,7 @@
 //! A baked file, opened, checked and ready to be asked.
 //!
 //! In: a path, then keys. Out: values, borrowed from the memory that holds the
-//! file. It knows no socket and no runtime.
+//! file ([`Store`]) or copied out of it ([`MappedStore`]). It knows no socket and no runtime.
 
 mod blocks;
 pub(crate) mod check;
@@ -12,6 +12,8 @@ mod guard;
 mod lease;
 mod machine;
 mod map;
+mod mapped;
+mod mapped_rows;
 mod memory;
 mod order;
 mod pace;
@@ -50,6 +52,9 @@ pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;
 pub use lease::{RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
+pub use mapped::MappedStore;
+pub(crate) use mapped::Witness;
+pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
 pub use pace::Pace;
@@ -67,18 +72,26 @@ pub use unchecked::Unchecked;
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;
 
-/// An immutable table, mapped from a baked file.
+/// An immutable table in memory, from a baked file.
 ///
-/// It is `Send` and `Sync`: any number of threads look up in one `Store`.
-/// Values are borrowed from the mapping and live as long as the `Store`.
+/// It is `Send` and `Sync`: any number of threads look up in one `Store`. Values are borrowed from its memory and live
+/// as long as the `Store`.
 ///
-/// # The file must not change
-/// Put a new file in place by rename, as `baker` does; the `Store` goes on with
-/// the old one. A process that truncates or overwrites the file that is mapped
-/// can make a reader die of `SIGBUS`, unless [`survive_bus_errors`] was called, or
-/// read bytes that were not checked. No lookup reads outside the mapping even
-/// then. A [`Memory::Copy`] does not mind, nor does a [`Memory::Sealed`]; and the
-/// server sends nothing from a file that has changed.
+/// # Nobody may change the memory
+/// A `Store` lends `&[u8]`, so its bytes must not change as long as they are borrowed:
+///
+/// | function | memory | who guarantees that nobody changes it |
+/// |---|---|---|
+/// | [`Store::open`] | a copy in this process; the file itself if it is sealed or has fs-verity | the system |
+/// | [`Store::open_sealed`] | a copy that can be transferred to other processes | the system |
+/// | [`Store::map`] (`unsafe`) | the file itself, shared with all processes | the caller |
+///
+/// ```compile_fail,E0133
+/// let lends_from_the_file = zero_kv::Store::map("storage.db"); // without `unsafe`
+/// ```
+///
+/// [`MappedStore`] is the safe way to use a mapped file: it copies each value and verifies it after the copy. Put new
+/// files in place by rename, as `baker` does: an open table is not affected.
 ///
 /// # Example
 /// ```
@@ -113,13 +126,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a baked file and checks it as a whole: every byte against its
-    /// checksum, the order of the keys, and that each key is found. It reads the
-    /// whole file and looks every key up: for ten million rows of 100 bytes, in the
-    /// page cache, 0.8 s on one core.
+    /// Opens a baked file in memory that nobody can change, and verifies all of it: every byte against its checksum, the
+    /// order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache, verifying takes
+    /// 0.8 s on one core.
+    ///
+    /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use a
+    /// large table without a copy, see [`MappedStore`].
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened or mapped,
+    /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a copy,
     /// [`StoreError::Format`] if it is not an undamaged file of this version.
     ///
     /// # Example
@@ -131,49 +146,111 @@ impl Store {
         Store::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
 
-    /// Like [`Store::open`], with a say in how the file is held in memory: see
-    /// [`OpenOptions`]. `done` is told each thing that was done for it. What is
-    /// checked are the bytes that lookups read, so in a copy, the copy's.
+    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each step. What is verified is the
+    /// copy, not the file.
     ///
     /// # Errors
-    /// Those of [`Store::open`], and [`StoreError::Memory`] if the options ask
-    /// for what cannot be had. Fewer huge pages than a copy fills are not an
-    /// error: see [`Step::lacks_huge_pages`].
+    /// Those of [`Store::open`], and [`StoreError::Memory`] if the options ask for what the system does not give. Fewer
+    /// huge pages than a copy fills are not an error: see [`Step::lacks_huge_pages`].
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        Store::of_file(&open_file(path)?, path, options, done)
+        let map = memory::hold_immutable(&open_file(path)?, path, options, done)?;
+        Unchecked::over(map, path)?.check_as(options.verify, &options.pace)
     }
 
-    /// Like [`Store::open_with`], for a file that is open; `path` is what errors call it.
-    pub(crate) fn of_file(
-        file: &File,
-        path: &Path,
+    /// Copies a baked file into sealed memory, which [`Store::share`] can transfer to other processes. Linux only.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_with`].
+    pub fn open_sealed(
+        path: impl AsRef<Path>,
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::over(memory::hold(file, path, options, done)?, path)?;
-        match options.memory {
+        let path = path.as_ref();
+        Store::of_file(&open_file(path)?, path, Memory::Sealed, options, done)
+    }
+
+    /// Maps a baked file and verifies all of it, as [`Store::open`] does. Lookups borrow values from the file's pages,
+    /// which all processes share.
+    ///
+    /// # Safety
+    /// As long as the `Store` lives, nobody writes to the file or truncates it, neither this process nor another. The
+    /// system does not enforce that. Otherwise bytes change while they are borrowed, which is undefined behavior. Of a
+    /// file that is truncated, pages vanish, and reading one ends the process with `SIGBUS` unless
+    /// [`survive_bus_errors`] was called. Deleting the file or renaming another one over it is allowed, and it is how
+    /// `baker` replaces a table.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if it is not an undamaged file
+    /// of this version.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// // SAFETY: Only `baker` writes files here, and it replaces them by rename.
+    /// let store = unsafe { zero_kv::Store::map(&path)? };
+    /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Store, StoreError> {
+        // SAFETY: The caller guarantees what `map_with` asks for.
+        unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
+    }
+
+    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each step.
+    ///
+    /// # Safety
+    /// That of [`Store::map`].
+    ///
+    /// # Errors
+    /// Those of [`Store::map`], and [`StoreError::Memory`] if the options ask for what the system does not give.
+    pub unsafe fn map_with(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        let path = path.as_ref();
+        Store::of_file(&open_file(path)?, path, Memory::Map, options, done)
+    }
+
+    /// Opens a file that is open already. Error messages call it `path`. With [`Memory::Map`], the caller lends nothing
+    /// to safe code and verifies what it copied.
+    pub(crate) fn of_file(
+        file: &File,
+        path: &Path,
+        memory: Memory,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        let unchecked = Unchecked::over(memory::hold(file, path, memory, options, done)?, path)?;
+        match memory {
             Memory::Map => unchecked.check_as(options.verify, &options.pace),
             // Somebody may have written to the file while it was copied.
             Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
         }
     }
 
-    /// Like [`Store::open_with`], for a file that a server has passed, which has checked its index.
-    /// `is_as_checked` tells whether nobody has changed it since, up to the call; it is called once
-    /// this process would notice a later change.
+    /// Opens a file that a server transferred after checking its index, like [`Store::of_file`]. `is_as_checked` returns
+    /// whether nobody has changed the file since; it is called once this process would notice a later change.
     pub(crate) fn of_handed_over(
         file: &File,
         path: &Path,
+        memory: Memory,
         options: &OpenOptions,
         is_as_checked: impl FnOnce() -> bool,
     ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::over(memory::hold(file, path, options, &mut |_| ())?, path)?;
-        match options.memory {
+        let unchecked = Unchecked::over(memory::hold(file, path, memory, options, &mut |_| ())?, path)?;
+        match memory {
             Memory::Map if sealed::is_sealed(file) || is_as_checked() => unchecked.trust_index(),
             Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),
             Memory::Copy | Memory::Sealed => unchecked.check_copy_as(Verify::Touch, &options.pace),
@@ -189,7 +266,7 @@ impl Store {
         plan: &check::Plan,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Layout, StoreError> {
-        let map = memory::hold(file, path, &OpenOptions::default(), &mut |_| ())?;
+        let map = memory::hold(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?;
         Ok(Unchecked::over(map, path)?.check_by(plan, progress)?.layout)
     }
 
@@ -260,16 +337,28 @@ impl Store {
     where
         K: Into<Key<'k>> + Copy,
     {
-        let key = |i: usize| -> Key<'k> { keys[i].into() };
-        for i in 0..keys.len() {
-            self.same_kind(key(i))?;
+        for key in keys {
+            self.same_kind((*key).into())?;
         }
+        self.get_while(keys, |i, value| {
+            answer(i, value);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Looks up many keys of the table's kind, and passes each value on until `answer` breaks.
+    pub(super) fn get_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        mut answer: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        let key = |i: usize| -> Key<'k> { keys[i].into() };
         let mut outcome = Ok(());
         let found = |i, found| match value(found) {
-            Ok(value) => {
-                answer(i, value);
-                ControlFlow::Continue(())
-            }
+            Ok(value) => answer(i, value),
             Err(error) => {
                 outcome = Err(error);
                 ControlFlow::Break(())

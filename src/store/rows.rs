@@ -77,6 +77,31 @@ impl<'s> Rows<'s> {
         found
     }
 
+    /// Skips rows at the start. If the file is damaged there, no rows follow.
+    pub(super) fn skip_first(&mut self, count: usize) {
+        let row = self.next.row.saturating_add(count).min(self.end.row);
+        if row.saturating_sub(self.next.row) < FENCE_ROWS {
+            while self.next.row < row && self.next_record().is_some() {}
+            return;
+        }
+        let next = self.store.position(row);
+        if let Some(next) = self.or_damaged(next) {
+            self.next = next;
+        }
+    }
+
+    /// Skips rows at the end. If the file is damaged there, no rows follow.
+    pub(super) fn skip_last(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let row = self.end.row.saturating_sub(count).max(self.next.row);
+        let end = if row > self.next.row { self.store.position(row) } else { Some(self.next) };
+        if let Some(end) = self.or_damaged(end) {
+            self.end = end;
+        }
+    }
+
     /// Where the next row is, and where the rows end.
     #[cfg(feature = "server")]
     pub(crate) fn ends(&self) -> (Position, Position) {
@@ -174,13 +199,7 @@ impl<'s> Iterator for Rows<'s> {
 
     /// Skips rows without reading more than stand between two fences.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
-        let row = self.next.row.saturating_add(count).min(self.end.row);
-        if row.saturating_sub(self.next.row) < FENCE_ROWS {
-            while self.next.row < row && self.next_record().is_some() {}
-        } else {
-            let next = self.store.position(row);
-            self.next = self.or_damaged(next)?;
-        }
+        self.skip_first(count);
         self.next()
     }
 
@@ -208,11 +227,7 @@ impl DoubleEndedIterator for Rows<'_> {
 
     /// Skips rows without reading more than stand between two fences.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
-        if count > 0 {
-            let row = self.end.row.saturating_sub(count).max(self.next.row);
-            let end = if row > self.next.row { self.store.position(row) } else { Some(self.next) };
-            self.end = self.or_damaged(end)?;
-        }
+        self.skip_last(count);
         self.next_back()
     }
 }

@@ -63,7 +63,8 @@ impl Store {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
     /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
-    /// let store = zero_kv::Store::open(&path)?;
+    /// // SAFETY: Every value is copied, and the copy is used only if the file is unchanged after it.
+    /// let store = unsafe { zero_kv::Store::map(&path)? };
     /// let epoch = store.epoch();
     /// let value = store.get(7)?.map(<[u8]>::to_vec);
     /// assert!(store.is_unchanged_since(epoch));

@@ -20,7 +20,7 @@ mod wire;
 use std::path::Path;
 
 use zero_kv::client::{Client, Direct, DirectOptions};
-use zero_kv::store::{Memory, OpenOptions};
+use zero_kv::store::Memory;
 
 use served::{Scene, Served};
 use values::Shape;
@@ -42,7 +42,7 @@ fn open(socket: &Path) -> Direct {
 
 /// What is handed over is copied, so that nothing can happen to it.
 fn copied() -> DirectOptions {
-    DirectOptions { open: OpenOptions { memory: Memory::Copy, ..OpenOptions::default() }, ..DirectOptions::default() }
+    DirectOptions { memory: Memory::Copy, ..DirectOptions::default() }
 }
 
 /// Puts another generation in the file's place.

@@ -24,7 +24,7 @@ fn a_swap_is_seen_and_a_snapshot_stays_as_it_is() {
             }
         }
         assert_eq!((old.generation(), old.is_current()), (1, false));
-        assert!((0..=SHAPE.rows).all(|key| old.get(key).unwrap() == SHAPE.value(1, key).as_deref()));
+        assert!((0..=SHAPE.rows).all(|key| old.get(key).unwrap() == SHAPE.value(1, key)));
         assert!(old.is_unchanged());
         assert!(memory == "sealed" || is_mapped(&scene, first));
         drop(old);

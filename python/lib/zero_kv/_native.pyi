@@ -46,9 +46,10 @@ class ClientRows:
 class Table:
     """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 
-    Threads share it. A key of the wrong kind is a `KeyKind`, which is a `TypeError`. A lookup that finds the file
-    changed in place or truncated raises `Damaged`. A change is not found if the writer restores the file's modification
-    time between two lookups, unless `memory="copy"` or a lease prevents it. Put new files in place by rename, as `bake` does.
+    Threads share it. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
+    or truncated raises `Damaged`; put new files in place by rename, as `bake` does. A table with `memory="copy"` never
+    returns a wrong byte. A mapped file is verified by its length and modification time: a change is not noticed if
+    somebody restores the modification time, or writes through a mapping that is older than the table's.
     """
 
     def __getitem__(self, key: Key, /) -> bytes:
@@ -61,10 +62,11 @@ class Table:
         """The value of a key, or `default` if the table does not have it."""
 
     def view(self, key: Key) -> memoryview:
-        """The value of a key where it lies in the file's mapping, without a copy; `KeyError` if there is none.
+        """The value of a key as a read-only `memoryview`; `KeyError` if there is none.
 
-        The view keeps its table in memory, also when a newer one is served. It shows what is in the file: somebody
-        who changes that in place, which `bake` never does, changes what it shows.
+        A table that nobody can change (`memory="copy"`, or a server's sealed memory) lends the value without a copy, and
+        the view keeps that table in memory, also when a newer one is served. The view of a mapped file is a copy of the
+        value.
         """
 
     @overload
@@ -176,8 +178,9 @@ class Direct(Table):
 def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
     """Open a baked file, without a server.
 
-    With `verify="full"` all of it is checked first; with `"touch"` each block when a lookup first touches it, so that
-    it opens at once. With `memory="copy"` it is copied, and may be changed or removed.
+    With `verify="full"` the whole file is verified first; with `"touch"` each block is verified when a lookup first reads
+    it, so that the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
+    and then verified. With `memory="copy"` this process has a private copy, which nobody can change.
 
     Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
     """

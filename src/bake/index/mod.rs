@@ -370,7 +370,7 @@ mod tests {
     use super::*;
     use crate::bake::table::RecordsWriter;
     use crate::format::key::KeyKind;
-    use crate::store::{OpenOptions, Store};
+    use crate::store::{Memory, OpenOptions, Store};
 
     fn budget(memory_bytes: u64, threads: usize) -> Budget {
         Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
@@ -420,7 +420,8 @@ mod tests {
         for align_bytes in [8, 16, 64, 4096] {
             let (file, records) = written(numbers(1000), align_bytes);
             build(&file, &records, &budget(1 << 20, 1), &mut |_, _| ()).unwrap();
-            let store = Store::of_file(&file, Path::new("test"), &OpenOptions::default(), &mut |_| ()).unwrap();
+            let store =
+                Store::of_file(&file, Path::new("test"), Memory::Map, &OpenOptions::default(), &mut |_| ()).unwrap();
             for (key, value_len) in numbers(1000) {
                 assert_eq!(store.get(key).unwrap(), Some(&vec![b'v'; value_len][..]));
             }

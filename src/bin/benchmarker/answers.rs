@@ -37,6 +37,8 @@ pub(crate) struct Answers {
     value_len_bytes: usize,
     body_len_bytes: usize,
     answer_is_wrong: bool,
+    /// The file's value of the answer that is being read, if there is one.
+    wanted: Option<Vec<u8>>,
 }
 
 impl Answers {
@@ -51,6 +53,7 @@ impl Answers {
             value_len_bytes: 0,
             body_len_bytes: 0,
             answer_is_wrong: false,
+            wanted: None,
         }
     }
 
@@ -227,9 +230,15 @@ impl Answers {
         let end_bytes = self.body_at_bytes + piece.len();
         if self.verify && !self.answer_is_wrong {
             let key = pipeline.requests.key(self.counts.answers);
-            // Looked up once for each piece: a borrow could not be kept across reads.
-            let wanted = table.store.get(key).ok().flatten().and_then(|value| value.get(self.body_at_bytes..end_bytes));
-            if wanted != Some(piece) {
+            if self.body_at_bytes == 0 {
+                // Copied once, and not for each piece that arrives.
+                let mut copy = self.wanted.take().unwrap_or_default();
+                copy.clear();
+                let found =
+                    table.store.get_with(key, |value| value.map(|value| copy.extend_from_slice(value)).is_some());
+                self.wanted = found.unwrap_or(false).then_some(copy);
+            }
+            if self.wanted.as_ref().and_then(|value| value.get(self.body_at_bytes..end_bytes)) != Some(piece) {
                 let at_bytes = self.body_at_bytes;
                 self.wrong(|| format!("key {key}: the value differs from the file's in bytes {at_bytes}..{end_bytes}"));
             }
@@ -264,7 +273,7 @@ mod tests {
     use crate::keys::Distribution;
     use zero_kv::bake::{self, Keys, Options};
     use zero_kv::protocol::native::ResponseHeader;
-    use zero_kv::{Key, KeyKind, Store};
+    use zero_kv::{Key, KeyKind, MappedStore};
 
     /// Gets of two values, an empty one and a missing one, and whether two keys are there,
     /// with the answers to them.
@@ -289,7 +298,8 @@ mod tests {
                 KeyKind::Bytes => Keys::Bytes,
             };
             bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options, &mut |_| ()).unwrap();
-            let table = Table::new(Store::open(&path).unwrap(), protocol, Distribution::Uniform, 0.0, 0.0, 1).unwrap();
+            let table =
+                Table::new(MappedStore::open(&path).unwrap(), protocol, Distribution::Uniform, 0.0, 0.0, 1).unwrap();
             let mut pipeline = Pipeline::new(protocol, keys);
             let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
             let not_found = ResponseHeader::bare(Status::NotFound);

@@ -15,8 +15,9 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
+use zero_kv::client::OwnedKey;
 use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
-use zero_kv::{Key, KeyKind, Store};
+use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::canned::Canned;
 use crate::mix::{Op, OpMix};
@@ -49,7 +50,7 @@ enum Spread {
 
 /// The baked file, and its rows as the load needs them.
 pub(crate) struct Table {
-    pub(crate) store: Store,
+    pub(crate) store: MappedStore,
     /// The Get of each row as it is sent.
     gets: Requests,
     /// The header that each of them must be answered with.
@@ -64,21 +65,24 @@ impl Table {
     /// # Errors
     /// If there are more rows than a distribution can be drawn from.
     pub(crate) fn new(
-        store: Store,
+        store: MappedStore,
         protocol: Protocol,
         distribution: Distribution,
         zipf_exponent: f64,
         miss_ratio: f64,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        let answer =
-            |value: &[u8]| ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
-        let mut rows: Vec<(Key<'_>, ResponseHeader)> = store.iter().map(|(key, value)| (key, answer(value))).collect();
+        let mut rows: Vec<(OwnedKey, ResponseHeader)> = Vec::with_capacity(store.len());
+        for row in store.iter() {
+            let (key, value) = row?;
+            let answer = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
+            rows.push((key, answer));
+        }
         if distribution != Distribution::Sequential {
             Random::of_seed(seed).shuffle(&mut rows);
         }
         let mut gets = protocol.no_requests(store.key_kind());
-        rows.iter().for_each(|(key, _)| gets.push(Op::Get, *key));
+        rows.iter().for_each(|(key, _)| gets.push(Op::Get, key.as_key()));
         let answers: Vec<ResponseHeader> = rows.into_iter().map(|(_, answer)| answer).collect();
         let spread = match distribution {
             Distribution::Zipf if !answers.is_empty() => {
@@ -256,7 +260,7 @@ mod tests {
         options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = Keys::Bytes;
         bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options, &mut |_| ()).unwrap();
-        let store = Store::open(&path).unwrap();
+        let store = MappedStore::open(&path).unwrap();
         let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1).unwrap();
         let mut draw = Draw::of_client(&table, 1, 0, 1);
         let (mut longer, mut changed) = (0, 0);

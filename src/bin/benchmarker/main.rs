@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use clap::CommandFactory;
-use zero_kv::{KeyKind, Store};
+use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;
 use keys::Table;
@@ -76,7 +76,8 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let Args { protocol, distribution, miss_ratio, seed, .. } = *args;
-    let table = Table::new(Store::open(&args.db)?, protocol, distribution, args.zipf_exponent(), miss_ratio, seed)?;
+    let store = open(args)?;
+    let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
         bail!("{}: the table is empty, so no key of it can be asked for: pass --miss-ratio 1", args.db.display());
     }
@@ -90,6 +91,18 @@ fn run(args: &Args) -> anyhow::Result<()> {
     match args.sweep {
         true => runtime.block_on(sweep(args, &Arc::new(table))),
         false => runtime.block_on(measure(args, &Arc::new(table))),
+    }
+}
+
+/// Opens the file. If values or absent keys are looked up in it, which costs a system call each in a mapped file, it is
+/// copied unless there is too little memory.
+fn open(args: &Args) -> Result<MappedStore, StoreError> {
+    if !args.verify && args.miss_ratio == 0.0 {
+        return MappedStore::open(&args.db);
+    }
+    match Store::open(&args.db) {
+        Err(StoreError::Memory { .. }) => MappedStore::open(&args.db),
+        opened => opened.map(MappedStore::from),
     }
 }
 

@@ -127,7 +127,7 @@ fn ask(
         asked.clear();
         asked.extend(order.by_ref().take(args.batch));
         let (mut not_found, mut value_len_bytes) = (0, 0);
-        table.visit(&asked, &mut |_, value| match value {
+        table.get(&asked, &mut |_, value| match value {
             Some(value) => value_len_bytes += value.len() as u64,
             None => not_found += 1,
         })?;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use anyhow::anyhow;
 use zero_kv::server::value_digest;
-use zero_kv::{Key, Store};
+use zero_kv::{Key, MappedStore};
 
 use crate::args::CanaryArgs;
 use crate::batches::{Spelling, each_batch};
@@ -17,7 +17,7 @@ use crate::output::{Shown, buffered, settle, unwritten};
 const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
-    let store = Store::open(&args.file)?;
+    let store = MappedStore::open(&args.file)?;
     let mut output = buffered(io::stdout().lock());
     let written = match (args.sample, &args.keys[..]) {
         (Some(rows), _) => write_sample(&store, rows.get(), &mut output),
@@ -31,27 +31,27 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
 
 /// Rows that lie equally far apart, the first and the last among them. Keys that
 /// no line can hold are left out.
-fn write_sample(store: &Store, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
+fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
     let (count, last_row) = (rows.min(store.len()), store.len().saturating_sub(1));
     for at in 0..count {
         // In 128 bits, where nothing of the product is lost.
         let row = (at as u128 * last_row as u128 / (count.max(2) - 1) as u128) as usize;
         match store.row(row)? {
-            Some((key, _)) if is_line(key) => write_line(store, key, output)?,
+            Some((key, _)) if is_line(key.as_key()) => write_line(store, key.as_key(), output)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn write_line(store: &Store, key: Key<'_>, output: &mut impl Write) -> anyhow::Result<()> {
+fn write_line(store: &MappedStore, key: Key<'_>, output: &mut impl Write) -> anyhow::Result<()> {
     if !is_line(key) {
         return Err(anyhow!(
             "the key {} has a line end or is not UTF-8: leave it out, for no line can hold it",
             Shown(key)
         ));
     }
-    let digest = store.get(key)?.map_or(ABSENT.to_owned(), |value| format!("{:032x}", value_digest(value)));
+    let digest = store.get(key)?.map_or(ABSENT.to_owned(), |value| format!("{:032x}", value_digest(&value)));
     match key {
         Key::U64(key) => write!(output, "{key}")?,
         Key::Bytes(key) => output.write_all(key)?,

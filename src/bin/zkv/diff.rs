@@ -8,11 +8,12 @@ use std::io::{self, Write};
 
 use anyhow::bail;
 use serde::Serialize;
-use zero_kv::store::{Rows, Unchecked};
-use zero_kv::{Key, Store};
+use zero_kv::client::Row;
+use zero_kv::store::{MappedRows, Unchecked};
+use zero_kv::{Key, MappedStore};
 
 use crate::args::{DiffArgs, DiffFormat};
-use crate::output::{JsonKey, all_read, buffered, json_value, settle, unwritten, write_json};
+use crate::output::{JsonKey, buffered, json_value, settle, unwritten, write_json};
 
 const NOT_TEXT: &str = "use --format text";
 
@@ -71,30 +72,32 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
 }
 
 /// Walks along both tables, counts their rows, and hands on those that differ.
-fn compare<'s>(
-    a: &'s Store,
-    b: &'s Store,
+fn compare(
+    a: &MappedStore,
+    b: &MappedStore,
     counts: &mut Counts,
-    mut differs: impl FnMut(Change<'s>) -> anyhow::Result<()>,
+    mut differs: impl FnMut(Change<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (mut rows_a, mut rows_b) = (a.iter(), b.iter());
-    let (mut row_a, mut row_b) = (rows_a.next(), rows_b.next());
-    // The least key that is left, and what each has behind it.
-    while let Some(key) = [row_a, row_b].into_iter().flatten().map(|(key, _)| key).min() {
-        let change = Change { key, a: take(key, &mut row_a, &mut rows_a), b: take(key, &mut row_b, &mut rows_b) };
+    let (mut row_a, mut row_b) = (rows_a.next().transpose()?, rows_b.next().transpose()?);
+    // The least key that is left, and its value in each table.
+    while let Some(key) = [&row_a, &row_b].into_iter().flatten().map(|(key, _)| key.clone()).min() {
+        let value_a = take(key.as_key(), &mut row_a, &mut rows_a)?;
+        let value_b = take(key.as_key(), &mut row_b, &mut rows_b)?;
+        let change = Change { key: key.as_key(), a: value_a.as_deref(), b: value_b.as_deref() };
         *counts.of(&change) += 1;
         if change.a != change.b {
             differs(change)?;
         }
     }
-    all_read(&rows_a).and_then(|()| all_read(&rows_b))
+    Ok(())
 }
 
-/// The value of a row, if it has this key; the row that follows takes its place.
-fn take<'s>(key: Key<'_>, row: &mut Option<(Key<'s>, &'s [u8])>, rows: &mut Rows<'s>) -> Option<&'s [u8]> {
-    let (_, value) = row.filter(|row| row.0 == key)?;
-    *row = rows.next();
-    Some(value)
+/// Returns the value of a row if it has this key, and replaces the row by the next one.
+fn take(key: Key<'_>, row: &mut Option<Row>, rows: &mut MappedRows<'_>) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some((_, value)) = row.take_if(|row| row.0.as_key() == key) else { return Ok(None) };
+    *row = rows.next().transpose()?;
+    Ok(Some(value))
 }
 
 impl Counts {

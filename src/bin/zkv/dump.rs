@@ -11,11 +11,11 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
-use zero_kv::Store;
-use zero_kv::store::Rows;
+use zero_kv::MappedStore;
+use zero_kv::store::MappedRows;
 
 use crate::args::{DumpArgs, DumpFormat};
-use crate::output::{JsonKey, all_read, buffered, csv_writer, json_value, settle, write_json, write_record};
+use crate::output::{JsonKey, buffered, csv_writer, json_value, settle, write_json, write_record};
 use crate::special_file::open_special;
 use crate::whole_file::WholeFile;
 
@@ -29,7 +29,7 @@ struct Line<'a> {
 
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     let output = Output::at(&args.output, &args.file)?;
-    let store = Store::open(&args.file)?;
+    let store = MappedStore::open(&args.file)?;
     let rows = args.range.rows(&store)?;
     let written = match args.format {
         DumpFormat::Csv => write_delimited(output.file(), b',', rows),
@@ -41,24 +41,26 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn write_delimited(output: &File, delimiter: u8, mut rows: Rows<'_>) -> anyhow::Result<()> {
-    let Some((first_key, _)) = rows.clone().next() else { return all_read(&rows) };
-    let mut csv = csv_writer(output, delimiter, first_key);
-    for (key, value) in rows.by_ref() {
-        write_record(&mut csv, key, value)?;
+fn write_delimited(output: &File, delimiter: u8, rows: MappedRows<'_>) -> anyhow::Result<()> {
+    let mut rows = rows.peekable();
+    let Some(Ok((first_key, _))) = rows.peek() else { return rows.next().map_or(Ok(()), |row| Ok(row.map(drop)?)) };
+    let mut csv = csv_writer(output, delimiter, first_key.as_key());
+    for row in rows {
+        let (key, value) = row?;
+        write_record(&mut csv, key.as_key(), &value)?;
     }
-    csv.flush()?;
-    all_read(&rows)
+    Ok(csv.flush()?)
 }
 
-fn write_lines(output: &File, mut rows: Rows<'_>) -> anyhow::Result<()> {
+fn write_lines(output: &File, rows: MappedRows<'_>) -> anyhow::Result<()> {
     let mut output = buffered(output);
-    for (key, value) in rows.by_ref() {
-        let line = Line { key: JsonKey::of(key, NOT_TEXT)?, value: json_value(key, value, NOT_TEXT)? };
+    for row in rows {
+        let (key, value) = row?;
+        let key = key.as_key();
+        let line = Line { key: JsonKey::of(key, NOT_TEXT)?, value: json_value(key, &value, NOT_TEXT)? };
         write_json(&mut output, &line)?;
     }
-    output.flush()?;
-    all_read(&rows)
+    Ok(output.flush()?)
 }
 
 /// Where text goes.

@@ -9,13 +9,14 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
+use zero_kv::client::OwnedKey;
 use zero_kv::format::checksum::BLOCK_LEN_BYTES;
 use zero_kv::format::header::{HEADER_LEN_BYTES, Layout, SectionKind, VERSION};
 use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::store::Unchecked;
-use zero_kv::{Key, KeyKind, Store};
+use zero_kv::{KeyKind, MappedStore};
 
-use crate::output::{Shown, all_read, settle_stdout, tell_damage, write_json};
+use crate::output::{Shown, settle_stdout, tell_damage, write_json};
 
 /// Percentiles are told to so many digits.
 const PERCENTILE_DIGITS: u8 = 3;
@@ -42,7 +43,7 @@ pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct Report {
     file: String,
     len_bytes: u64,
     digest: String,
@@ -58,7 +59,7 @@ struct Report<'a> {
     header_len_bytes: usize,
     sections: Vec<Section>,
     /// Of a damaged file, nothing is told of its rows.
-    table: Option<Table<'a>>,
+    table: Option<Table>,
     damage: Option<String>,
 }
 
@@ -71,7 +72,7 @@ struct Section {
     is_damaged: bool,
 }
 
-impl Report<'_> {
+impl Report {
     fn new(path: &Path, layout: &Layout, damaged: &[SectionKind]) -> Self {
         let (dimensions, parts) = (&layout.dimensions, layout.dimensions.parts());
         let sections = layout.sections().into_iter().map(|(kind, section)| Section {
@@ -106,7 +107,7 @@ impl Report<'_> {
     }
 }
 
-impl fmt::Display for Report<'_> {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "file          {}", self.file)?;
         writeln!(f, "length        {} bytes", self.len_bytes)?;
@@ -133,34 +134,35 @@ impl fmt::Display for Report<'_> {
 }
 
 #[derive(Serialize)]
-struct Table<'a> {
-    first_key: Option<JsonText<'a>>,
-    last_key: Option<JsonText<'a>>,
+struct Table {
+    first_key: Option<JsonText>,
+    last_key: Option<JsonText>,
     /// What all keys begin with. Numbers have none.
-    common_prefix: Option<JsonText<'a>>,
+    common_prefix: Option<JsonText>,
     /// Bytes of the file that are not bytes of a value.
     overhead_bytes_per_row: f64,
     value_len_bytes: ValueLen,
 }
 
 /// A key in JSON: a number, or text with what is no UTF-8 replaced.
-struct JsonText<'a>(Key<'a>);
+struct JsonText(OwnedKey);
 
-impl Serialize for JsonText<'_> {
+impl Serialize for JsonText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Key::U64(key) => serializer.serialize_u64(key),
-            Key::Bytes(key) => serializer.serialize_str(&String::from_utf8_lossy(key)),
+        match &self.0 {
+            OwnedKey::U64(key) => serializer.serialize_u64(*key),
+            OwnedKey::Bytes(key) => serializer.serialize_str(&String::from_utf8_lossy(key)),
         }
     }
 }
 
-impl<'a> Table<'a> {
-    fn of(store: &'a Store) -> anyhow::Result<Self> {
+impl Table {
+    fn of(store: &MappedStore) -> anyhow::Result<Self> {
         let [first, last] = [store.first()?, store.last()?].map(|row| row.map(|(key, _)| key));
-        let common_prefix = first.zip(last).and_then(|(first, last)| {
+        let common_prefix = first.as_ref().zip(last.as_ref()).and_then(|(first, last)| {
+            let (first, last) = (first.as_key(), last.as_key());
             let common = &first.as_bytes()?[..first.common_len_bytes(&last)];
-            Some(Key::Bytes(common))
+            Some(OwnedKey::Bytes(common.to_vec()))
         });
         let value_len_bytes = ValueLen::of(store)?;
         let overhead_bytes = store.file_len_bytes() - value_len_bytes.sum;
@@ -174,13 +176,13 @@ impl<'a> Table<'a> {
     }
 }
 
-impl fmt::Display for Table<'_> {
+impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without rows there is nothing to tell of them.
         let (Some(first), Some(last)) = (&self.first_key, &self.last_key) else { return Ok(()) };
-        writeln!(f, "\nfirst key     {}\nlast key      {}", Shown(first.0), Shown(last.0))?;
-        if let Some(JsonText(prefix)) = self.common_prefix {
-            writeln!(f, "prefix of all {}", Shown(prefix))?;
+        writeln!(f, "\nfirst key     {}\nlast key      {}", Shown(first.0.as_key()), Shown(last.0.as_key()))?;
+        if let Some(JsonText(prefix)) = &self.common_prefix {
+            writeln!(f, "prefix of all {}", Shown(prefix.as_key()))?;
         }
         writeln!(f, "overhead      {:.1} bytes a row", self.overhead_bytes_per_row)?;
         let ValueLen { sum, mean, p0, p50, p90, p99, p100, histogram } = &self.value_len_bytes;
@@ -219,19 +221,17 @@ struct Bin {
 }
 
 impl ValueLen {
-    fn of(store: &Store) -> anyhow::Result<Self> {
+    fn of(store: &MappedStore) -> anyhow::Result<Self> {
         let mut lens = Histogram::<u64>::new_with_max(VALUE_LEN_MAX_BYTES as u64, PERCENTILE_DIGITS)?;
         // By the number of bits that a length has.
         let mut bins = [0; VALUE_LEN_MAX_BYTES.ilog2() as usize + 2];
         let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
-        let mut rows = store.iter();
-        for (_, value) in rows.by_ref() {
-            let len = value.len() as u64;
+        for row in store.iter() {
+            let len = row?.1.len() as u64;
             lens.record(len)?;
             bins[(u64::BITS - len.leading_zeros()) as usize] += 1;
             (sum, min, max) = (sum + len, min.min(len), max.max(len));
         }
-        all_read(&rows)?;
         let percentile = |percent: f64| lens.value_at_percentile(percent).clamp(min.min(max), max);
         let histogram = bins.iter().enumerate().map(|(bits, rows)| Bin {
             least: (1 << bits) >> 1,

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{anyhow, bail};
 use zero_kv::client::ClientError;
 use zero_kv::format::key::KEY_LEN_MAX_BYTES;
-use zero_kv::store::Rows;
-use zero_kv::{Key, KeyKind, Store};
+use zero_kv::store::MappedRows;
+use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::args::RangeArgs;
 
@@ -26,7 +26,7 @@ impl RangeArgs {
         Ok((bound(kind, &self.from, &self.after)?, bound(kind, &self.to, &self.before)?))
     }
 
-    pub(crate) fn rows<'s>(&self, store: &'s Store) -> anyhow::Result<Rows<'s>> {
+    pub(crate) fn rows<'s>(&self, store: &'s MappedStore) -> anyhow::Result<MappedRows<'s>> {
         match &self.prefix {
             Some(prefix) => Ok(store.prefix(read_bytes(prefix.as_bytes(), 0)?)?),
             None => Ok(store.range(self.bounds(store.key_kind())?)?),

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
-use zero_kv::Store;
+use zero_kv::MappedStore;
 
 use args::{Args, Command, FileCommand, ServerCommand};
 use output::{settle, unwritten};
@@ -68,11 +68,11 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     refuse_others(args);
     let server = args.address();
     match (&args.command, &args.db) {
-        (Command::Ask(question), Some(file)) => settle_rows(ask::ask(&mut &Store::open(file)?, question)),
+        (Command::Ask(question), Some(file)) => settle_rows(ask::ask(&mut &MappedStore::open(file)?, question)),
         (Command::Ask(question), None) if args.direct => settle_rows(ask::ask(&mut args.connect_direct()?, question)),
         (Command::Ask(question), None) => settle_rows(ask::ask(&mut args.connect()?, question)),
         (Command::Bench(bench), Some(file)) => {
-            let store = Store::open(file)?;
+            let store = MappedStore::open(file)?;
             bench::bench(bench, || Ok(Box::new(&store)))
         }
         (Command::Bench(bench), None) if args.direct => {

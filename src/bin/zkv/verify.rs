@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use zero_kv::Store;
+use zero_kv::MappedStore;
 
 use crate::output::{settle_stdout, tell_damage};
 
-/// Checks all that [`Store::open`] does, and says how fast.
+/// Verifies a file as [`MappedStore::open`] does, and prints how fast.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let started = Instant::now();
-    let store = match Store::open(path) {
+    let store = match MappedStore::open(path) {
         Ok(store) => store,
         Err(error) => return tell_damage(error),
     };

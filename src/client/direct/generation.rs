@@ -4,14 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::direct::{Notice, State};
-use crate::store::{Epoch, Store};
+use crate::store::{MappedStore, Store, Witness};
 
-/// A mapped table, and the server's word on it.
+/// A table that the server transferred.
 pub(super) struct Generation {
     pub(super) number: u64,
-    pub(super) store: Store,
+    pub(super) table: MappedStore,
+    pub(super) word: Arc<Word>,
+}
+
+/// What the server says of a generation.
+pub(super) struct Word {
     pub(super) notice: Arc<Notice>,
-    /// What the word was before anything of the table was read.
+    /// The notice before anything of the table was read.
     pub(super) state: State,
     pub(super) watch: Watch,
 }
@@ -34,26 +39,27 @@ impl Watch {
 }
 
 impl Generation {
-    /// Whether it is what the server serves, as far as that has said.
+    pub(super) fn new(number: u64, store: Store, word: Word) -> Generation {
+        let word = Arc::new(word);
+        let witness: Arc<dyn Witness> = word.clone();
+        Generation { number, table: MappedStore::with_witness(store, witness), word }
+    }
+
+    /// Returns whether the server serves it, as far as the server has said.
     pub(super) fn is_current(&self) -> bool {
-        self.notice.state().is_of(self.number)
+        self.word.notice.state().is_of(self.number)
     }
 
-    /// Whether what was read since is as it was baked.
-    #[inline(always)]
-    pub(super) fn is_unchanged_since(&self, epoch: Epoch) -> bool {
-        if self.store.is_private() {
-            return true;
-        }
-        // A page of a leased file can be gone all the same.
-        if self.notice.is_leased_since(self.state) && !self.watch.is_over() && self.store.faults() == 0 {
-            return true;
-        }
-        self.store.is_unchanged_since(epoch)
-    }
-
-    /// Whether nothing has become of it since it was handed over.
+    /// Returns whether nothing has happened to it since it was transferred.
     pub(super) fn is_as_handed_over(&self) -> bool {
-        self.notice.state().is_since(self.state) && self.store.is_trusted()
+        self.word.notice.state().is_since(self.word.state) && self.table.is_trusted()
+    }
+}
+
+impl Witness for Word {
+    /// A page of a leased file can be gone all the same.
+    #[inline]
+    fn vouches_for(&self, store: &Store) -> bool {
+        self.notice.is_leased_since(self.state) && !self.watch.is_over() && store.faults() == 0
     }
 }

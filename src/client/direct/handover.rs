@@ -18,7 +18,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFl
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::DirectOptions;
-use super::generation::{Generation, Watch};
+use super::generation::{Generation, Watch, Word};
 use crate::client::error::Phase;
 use crate::client::retry::Deadline;
 use crate::client::socket::{connect_within, set_timeout};
@@ -121,8 +121,9 @@ impl Connection {
         if store.digest().to_be_bytes() != header.digest {
             return Err(refused(path, "the file that was handed over is not the one that is served"));
         }
-        let generation = Generation { number, store, notice: Arc::clone(notice), state, watch: watch.clone() };
-        Ok(generation.notice.state().is_since(state).then_some(generation))
+        let word = Word { notice: Arc::clone(notice), state, watch: watch.clone() };
+        let generation = Generation::new(number, store, word);
+        Ok(generation.word.notice.state().is_since(state).then_some(generation))
     }
 
     /// Asks for what is served when that is another state than the one known; 0 is none.
@@ -215,7 +216,7 @@ fn open(
     is_leased: impl FnOnce() -> bool,
 ) -> Result<Store, ClientError> {
     let handed_over = |error: crate::StoreError| refused(path, format!("what was handed over: {error}"));
-    if options.open.memory == Memory::Map && !is_sealed(table) {
+    if options.memory == Memory::Map && !is_sealed(table) {
         if !options.survive_bus_errors {
             return Err(refused(
                 path,
@@ -227,7 +228,7 @@ fn open(
         // Before any of it is read, and again for each generation: other code may have replaced the handler.
         survive_bus_errors().map_err(|error| refused(path, format!("handling SIGBUS: {error}")))?;
     }
-    Store::of_handed_over(table, path, &options.open, is_leased).map_err(handed_over)
+    Store::of_handed_over(table, path, options.memory, &options.open, is_leased).map_err(handed_over)
 }
 
 fn failed(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {

@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use self::generation::Generation;
 use self::watcher::Shared;
-use super::{Client, ClientError, OwnedKey, Row};
+use super::{Client, ClientError, Row};
 use crate::format::key::Key;
-use crate::store::{LookupError, Store};
+use crate::store::{LookupError, MappedStore};
 
 pub use options::DirectOptions;
 
@@ -55,10 +55,11 @@ pub use options::DirectOptions;
 ///     Some(value) => println!("{} bytes", value.len()),
 ///     None => println!("not in the table"),
 /// }
-/// // Many lookups in one generation, without a copy.
+/// // Many lookups in one generation.
 /// let table = direct.snapshot();
 /// for row in table.range(1000_u64..2000)? {
-///     println!("{}: {} bytes", row.0, row.1.len());
+///     let (key, value) = row?;
+///     println!("{key}: {} bytes", value.len());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -105,14 +106,14 @@ impl Direct {
     /// [`LookupError::Damaged`] if the file was changed in place, or is damaged.
     #[inline]
     pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, LookupError> {
-        self.get_with(key, |value| value.map(<[u8]>::to_vec))
+        let key = key.into();
+        self.look_up(|table| table.get(key))
     }
 
-    /// Hands the value of a key on without a copy, and gives what is made of it.
+    /// Passes the value of a key to `answer`: see [`MappedStore::get_with`].
     ///
     /// # Errors
-    /// Those of [`Direct::get`]. Behind [`LookupError::Damaged`] nothing that was
-    /// handed on is to be believed.
+    /// Those of [`Direct::get`]. `answer` is not called then.
     #[inline]
     pub fn get_with<'k, T>(
         &self,
@@ -120,7 +121,7 @@ impl Direct {
         answer: impl FnOnce(Option<&[u8]>) -> T,
     ) -> Result<T, LookupError> {
         let key = key.into();
-        self.look_up(|store| store.get(key).map(answer))
+        self.look_up(|table| table.get_with(key, answer))
     }
 
     /// Whether a key is in the table.
@@ -129,7 +130,8 @@ impl Direct {
     /// Those of [`Direct::get`].
     #[inline]
     pub fn exists<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-        self.get_with(key, |value| value.is_some())
+        let key = key.into();
+        self.look_up(|table| table.contains(key))
     }
 
     /// The values of many keys, in their order, all of one generation.
@@ -140,22 +142,20 @@ impl Direct {
     where
         K: Into<Key<'k>> + Copy,
     {
-        let mut values = Vec::with_capacity(keys.len());
-        self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
-        Ok(values)
+        self.look_up(|table| table.get_many(keys))
     }
 
-    /// Hands the values of many keys on without a copy, in order, each with its key's
-    /// position; all of one generation. See [`Store::get_many`].
+    /// Passes the values of many keys to `answer`, in order, each with the position of its key, all of one generation:
+    /// see [`MappedStore::get_many_with`].
     ///
     /// # Errors
-    /// Those of [`Direct::get_with`].
+    /// Those of [`Direct::get`]. Every value that was passed on before is correct.
     #[inline]
     pub fn get_many_with<'k, K>(&self, keys: &[K], answer: impl FnMut(usize, Option<&[u8]>)) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
     {
-        self.look_up(|store| store.get_many(keys, answer))
+        self.look_up(|table| table.get_many_with(keys, answer))
     }
 
     /// The row with the largest key that is not above `key`.
@@ -164,7 +164,7 @@ impl Direct {
     /// Those of [`Direct::get`].
     pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
         let key = key.into();
-        self.look_up(|store| store.floor(key).map(|row| row.map(owned)))
+        self.look_up(|table| table.floor(key))
     }
 
     /// The row with the smallest key that is not below `key`.
@@ -173,11 +173,10 @@ impl Direct {
     /// Those of [`Direct::get`].
     pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
         let key = key.into();
-        self.look_up(|store| store.ceiling(key).map(|row| row.map(owned)))
+        self.look_up(|table| table.ceiling(key))
     }
 
-    /// The generation that is mapped now, for as long as it is held: all that a
-    /// [`Store`] can be asked, answered without a copy.
+    /// Returns the generation that is mapped now, for several lookups in the same one.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.0.shared.current.load_full())
     }
@@ -202,20 +201,18 @@ impl Direct {
     }
 
     #[inline]
-    fn look_up<T>(&self, ask: impl FnOnce(&Store) -> Result<T, LookupError>) -> Result<T, LookupError> {
+    fn look_up<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, LookupError>) -> Result<T, LookupError> {
         let generation = self.0.shared.current.load();
-        let epoch = generation.store.epoch();
-        let answer = ask(&generation.store)?;
-        if generation.is_unchanged_since(epoch) {
-            return Ok(answer);
+        let epoch = generation.table.unverified().epoch();
+        let answer = ask(&generation.table);
+        // A block that is damaged is no news: a file that has changed is, and begins a new epoch.
+        if let Err(LookupError::Damaged) = answer
+            && generation.table.unverified().epoch() != epoch
+        {
+            self.0.shared.ring(&self.0.bell);
         }
-        self.0.shared.ring(&self.0.bell);
-        Err(LookupError::Damaged)
+        answer
     }
-}
-
-fn owned((key, value): (Key<'_>, &[u8])) -> Row {
-    (OwnedKey::from(key), value.to_vec())
 }
 
 impl fmt::Debug for Direct {
@@ -227,9 +224,8 @@ impl fmt::Debug for Direct {
 /// One generation of a table, which stays as it is, and mapped, for as long as this or
 /// a clone of it is held.
 ///
-/// It is a [`Store`]. If that is the file itself and not a copy or sealed memory,
-/// somebody can change it while bytes are borrowed from it: see
-/// [`Snapshot::is_unchanged`].
+/// It is a [`MappedStore`]: values are copied and verified. Sealed memory and copies also lend values
+/// ([`MappedStore::as_private`]).
 #[derive(Clone)]
 pub struct Snapshot(Arc<Generation>);
 
@@ -244,20 +240,18 @@ impl Snapshot {
         self.0.is_current()
     }
 
-    /// Whether all that was read of it until now is as it was baked. Costs loads
-    /// of memory and a look at the clock if the server has the file leased, nothing if it is sealed,
-    /// otherwise a system call.
+    /// Returns whether nobody has changed it.
     pub fn is_unchanged(&self) -> bool {
-        let epoch = self.0.store.epoch();
-        self.0.is_unchanged_since(epoch) && self.0.store.is_trusted()
+        let epoch = self.0.table.unverified().epoch();
+        self.0.table.is_unchanged_since(epoch) && self.0.table.is_trusted()
     }
 }
 
 impl Deref for Snapshot {
-    type Target = Store;
+    type Target = MappedStore;
 
-    fn deref(&self) -> &Store {
-        &self.0.store
+    fn deref(&self) -> &MappedStore {
+        &self.0.table
     }
 }
 

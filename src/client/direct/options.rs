@@ -1,17 +1,16 @@
 //! How a table that is handed over is held.
 
 use crate::client::Options;
-use crate::store::OpenOptions;
+use crate::store::{Memory, OpenOptions};
 
 /// How [`Client::direct_with`](super::Client::direct_with) holds the file, and how
 /// long it waits for the server.
 #[derive(Clone, Debug)]
 pub struct DirectOptions {
-    /// Where the bytes lie. With [`Memory::Map`](crate::store::Memory::Map), which is
-    /// the default, what the server hands over is mapped, and shared by all processes
-    /// that do; otherwise this process has a copy. `verify` is of no account: what was
-    /// not checked by the server, and cannot have changed since, is when it is first
-    /// touched.
+    /// Where the table is held. With [`Memory::Map`], the default, all processes share what the server transfers;
+    /// otherwise this process has a copy.
+    pub memory: Memory,
+    /// How the table is opened. Its `verify` is ignored: blocks are verified when a lookup first reads them.
     pub open: OpenOptions,
     /// Whether this process may install a handler for SIGBUS, so that a lookup in a file
     /// that was truncated is an error and does not end the process. Default: true. Without
@@ -25,6 +24,11 @@ pub struct DirectOptions {
 
 impl Default for DirectOptions {
     fn default() -> Self {
-        DirectOptions { open: OpenOptions::default(), survive_bus_errors: true, client: Options::default() }
+        DirectOptions {
+            memory: Memory::default(),
+            open: OpenOptions::default(),
+            survive_bus_errors: true,
+            client: Options::default(),
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Shared {
         let mut connection = Connection::new(path, options)?;
         let watch = Watch::default();
         let generation = connection.ask(path, options, &watch)?;
-        connection.ask_for_next(path, generation.state)?;
+        connection.ask_for_next(path, generation.word.state)?;
         let shared = Arc::new(Shared {
             path: path.to_path_buf(),
             options: options.clone(),
@@ -125,10 +125,10 @@ impl Shared {
                 }
                 (Some(connection), Wake::Time) => Some(connection),
                 // What a lookup found is not so any more.
-                (Some(connection), Wake::Bell) if self.current.load().store.is_trusted() => Some(connection),
+                (Some(connection), Wake::Bell) if self.current.load().table.is_trusted() => Some(connection),
                 (_, woken) => {
                     // At once: who refreshes may hold the lock for long.
-                    self.current.load().watch.end();
+                    self.current.load().word.watch.end();
                     // However often lookups find a page gone.
                     if let Wake::Bell = woken
                         && let Wake::End = wait(door, None, RETRY_FIRST)
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     fn ask_for_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
-        connection.ask_for_next(&self.path, self.current.load().state)?;
+        connection.ask_for_next(&self.path, self.current.load().word.state)?;
         Ok(connection)
     }
 }
@@ -174,12 +174,12 @@ struct Pulse {
 
 impl Pulse {
     fn of(generation: &Generation) -> Pulse {
-        Pulse { beat: generation.notice.beat(), felt: Instant::now() }
+        Pulse { beat: generation.word.notice.beat(), felt: Instant::now() }
     }
 
     /// Notes whether the server has counted its beat up.
     fn update(&mut self, generation: &Generation) {
-        if self.beat != generation.notice.beat() {
+        if self.beat != generation.word.notice.beat() {
             *self = Pulse::of(generation);
         }
     }

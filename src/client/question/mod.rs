@@ -21,15 +21,13 @@ use crate::protocol::native::{Op, RangeHeader, Request, push_long, range_flags};
 use crate::protocol::reader::Answer;
 use crate::store::prefix_end;
 
+pub use crate::format::Row;
 pub use server::{AboutServer, Ping, Reload, Rollback};
 
 /// Of a key that is named in an error, so much is shown.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers, not bytes, or bytes, not numbers); if \
                           they are not, see the log of kv_store, and if the value is damaged, bake the file anew";
-
-/// A key and its value.
-pub type Row = (OwnedKey, Vec<u8>);
 
 /// A question to a server, that knows its bytes and its answer.
 ///

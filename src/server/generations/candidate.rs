@@ -86,6 +86,7 @@ impl OpenError {
 /// What is done with a file before it is served.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Plan {
+    pub(in crate::server) memory: Memory,
     pub(in crate::server) options: OpenOptions,
     /// Whether blocks that no lookup has touched are looked at when it is served.
     pub(in crate::server) background: bool,
@@ -135,7 +136,7 @@ impl Plan {
         self.wait_for_writers(&file, path)?;
         // What was written meanwhile is seen as a change of the file that was looked at.
         let identity = Identity::of_file(&file).map_err(io)?;
-        let store = Store::of_file(&file, path, &self.options, &mut tell)?;
+        let store = Store::of_file(&file, path, self.memory, &self.options, &mut tell)?;
         let checked = match replaces {
             Replaces::Nothing => self.replace.check(summary(&store), None),
             Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
@@ -159,7 +160,7 @@ impl Plan {
     /// Waits for a moment until no process has the file open for writing: whoever puts a file in place may
     /// close it after that.
     fn wait_for_writers(&self, file: &File, path: &Path) -> Result<(), OpenError> {
-        if self.options.memory != Memory::Map {
+        if self.memory != Memory::Map {
             return Ok(());
         }
         let started = Instant::now();

@@ -1,0 +1,407 @@
+//! A mapped file whose values are copied out and verified.
+//!
+//! In: a path, then keys. Out: values in memory of their own. Somebody else can change a mapped file at any time, so
+//! nothing is returned before the file was found unchanged after the copy.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::memory::{Memory, OpenOptions, Step};
+use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_file, survive_bus_errors};
+use crate::format::key::{Key, KeyKind};
+use crate::format::{KeyBounds, Row};
+
+/// Values of this length together are copied before they are verified and passed on.
+const BATCH_LEN_BYTES: usize = 64 << 10;
+/// Keys that are looked up before their values are verified and passed on.
+const BATCH_KEYS: usize = 256;
+
+/// Vouches for the bytes of a store more cheaply than [`Store::is_unchanged_since`].
+pub(crate) trait Witness: Send + Sync {
+    /// Returns whether nobody has changed the store's bytes since it was opened. If not, the store itself is asked.
+    fn vouches_for(&self, store: &Store) -> bool;
+}
+
+/// A table in memory that somebody else may change: a mapped file. Safe, and without a copy of the table.
+///
+/// It has the lookups of [`Store`], but returns copies of values. Each is verified after it was copied: if the file was
+/// changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. Verifying costs a system call
+/// (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
+/// [`take_leases`](super::take_leases) and [`MappedStore::lease`]. Prefer [`MappedStore::get_many`].
+///
+/// Like the server's, the check compares the file's length and modification time. It does not notice a writer that
+/// restores the modification time, or that writes through a mapping that existed before this one. If somebody who can
+/// write to the file is not trusted, use [`Store::open`].
+///
+/// # Example
+/// ```
+/// # #[cfg(feature = "bake")] {
+/// # use zero_kv::bake::{self, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("storage.db");
+/// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+/// use zero_kv::{LookupError, MappedStore};
+///
+/// let table = MappedStore::open(&path)?;
+/// assert_eq!(table.get(7)?.as_deref(), Some(&b"seven"[..]));
+/// assert_eq!(table.get_many(&[9, 8])?, [Some(b"nine".to_vec()), None]);
+///
+/// // Somebody truncates the file.
+/// std::fs::File::options().write(true).open(&path)?.set_len(0)?;
+/// assert_eq!(table.get(7), Err(LookupError::Damaged));
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct MappedStore {
+    store: Store,
+    witness: Option<Arc<dyn Witness>>,
+}
+
+impl MappedStore {
+    /// Maps a baked file and verifies all of it, as [`Store::open`] does.
+    ///
+    /// From now on a page of a mapped file that cannot be read is an error in this whole process, and no longer ends it:
+    /// see [`survive_bus_errors`].
+    ///
+    /// # Errors
+    /// Those of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
+    pub fn open(path: impl AsRef<Path>) -> Result<MappedStore, StoreError> {
+        MappedStore::open_with(path, &OpenOptions::default(), &mut |_| ())
+    }
+
+    /// Maps a baked file with options. Calls `done` after each step.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::open`], and [`StoreError::Memory`] if the options ask for what the system does not give.
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<MappedStore, StoreError> {
+        let path = path.as_ref();
+        let file = open_file(path)?;
+        survive_bus_errors().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
+        Ok(Store::of_file(&file, path, Memory::Map, options, done)?.into())
+    }
+
+    /// Wraps a store whose bytes a witness vouches for.
+    pub(crate) fn with_witness(store: Store, witness: Arc<dyn Witness>) -> MappedStore {
+        MappedStore { store, witness: Some(witness) }
+    }
+
+    /// Returns the table as a [`Store`], which lends values, if nobody can change its memory: if it is a copy or sealed.
+    #[inline]
+    pub fn as_private(&self) -> Option<&Store> {
+        self.store.is_private().then_some(&self.store)
+    }
+
+    /// Returns the table as a [`Store`], which lends values from the mapping.
+    ///
+    /// # Safety
+    /// As for [`Store::map`]: nobody changes the file as long as anything is borrowed from the result.
+    #[inline]
+    pub unsafe fn as_store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store for the parts of this crate that copy and verify by themselves.
+    #[inline]
+    pub(crate) fn unverified(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the value of a key, or `None` if the table does not have the key.
+    ///
+    /// # Errors
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind, [`LookupError::Damaged`] if the value's block
+    /// is damaged or the file was changed.
+    #[inline]
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, LookupError> {
+        let key = key.into();
+        self.copied(|store| Ok(store.get(key)?.map(<[u8]>::to_vec)))
+    }
+
+    /// Passes the value of a key to `answer`, without an allocation for most values.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`]. `answer` is not called then.
+    #[inline]
+    pub fn get_with<'k, T>(
+        &self,
+        key: impl Into<Key<'k>>,
+        answer: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Result<T, LookupError> {
+        let key = key.into();
+        if self.store.is_private() {
+            return self.store.get(key).map(answer);
+        }
+        let mut scratch = Scratch::take();
+        let is_found = self.copied(|store| {
+            let value = store.get(key)?;
+            scratch.bytes.extend_from_slice(value.unwrap_or_default());
+            Ok(value.is_some())
+        })?;
+        let answered = answer(is_found.then_some(&scratch.bytes));
+        scratch.give_back();
+        Ok(answered)
+    }
+
+    /// Returns whether a key is in the table.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`].
+    #[inline]
+    pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
+        let key = key.into();
+        self.copied(|store| store.contains(key))
+    }
+
+    /// Returns the values of many keys, in their order: several times faster than as many calls of
+    /// [`MappedStore::get`].
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`].
+    pub fn get_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        let mut values = Vec::with_capacity(keys.len());
+        self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
+        Ok(values)
+    }
+
+    /// Passes the values of many keys to `answer`, in order, each with the position of its key.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`]. Every value that was passed on before is correct.
+    pub fn get_many_with<'k, K>(
+        &self,
+        keys: &[K],
+        mut answer: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        if self.store.is_private() {
+            return self.store.get_many(keys, answer);
+        }
+        for key in keys {
+            self.store.same_kind((*key).into())?;
+        }
+        let mut scratch = Scratch::take();
+        let mut done = 0;
+        while done < keys.len() {
+            scratch.clear();
+            let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
+            self.copied(|store| store.get_while(batch, |_, value| scratch.push(value)))?;
+            let mut start = 0;
+            for (at, end) in scratch.ends.iter().enumerate() {
+                answer(done + at, end.map(|end| &scratch.bytes[start..end]));
+                start = end.unwrap_or(start);
+            }
+            done += scratch.ends.len();
+        }
+        scratch.give_back();
+        Ok(())
+    }
+
+    /// Returns the key and value of a row, counted from 0 in key order; `None` after the last.
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`].
+    pub fn row(&self, row: usize) -> Result<Option<Row>, LookupError> {
+        self.copied(|store| Ok(store.row(row)?.map(owned)))
+    }
+
+    /// Returns the row with the largest key that is not above `key`.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`].
+    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
+        let key = key.into();
+        self.copied(|store| Ok(store.floor(key)?.map(owned)))
+    }
+
+    /// Returns the row with the smallest key that is not below `key`.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`].
+    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
+        let key = key.into();
+        self.copied(|store| Ok(store.ceiling(key)?.map(owned)))
+    }
+
+    /// Returns the row with the smallest key.
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`].
+    pub fn first(&self) -> Result<Option<Row>, LookupError> {
+        self.row(0)
+    }
+
+    /// Returns the row with the largest key.
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`].
+    pub fn last(&self) -> Result<Option<Row>, LookupError> {
+        self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
+    }
+
+    /// Returns all rows in key order, from either end.
+    pub fn iter(&self) -> MappedRows<'_> {
+        MappedRows::new(self, self.store.iter())
+    }
+
+    /// Returns the rows whose keys are in a range, in key order, from either end.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`], for either end.
+    pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
+        self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
+    }
+
+    /// Returns the rows whose keys begin with these bytes, in key order, from either end.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::get`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<MappedRows<'_>, LookupError> {
+        self.copied(|store| store.prefix(prefix)).map(|rows| MappedRows::new(self, rows))
+    }
+
+    /// Returns how many keys are in a range.
+    ///
+    /// # Errors
+    /// Those of [`MappedStore::range`].
+    pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
+        self.copied(|store| store.count(range))
+    }
+
+    /// Returns the kind of the table's keys.
+    #[inline]
+    pub fn key_kind(&self) -> KeyKind {
+        self.store.key_kind()
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Returns whether the table has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
+    /// Returns the file's length.
+    pub fn file_len_bytes(&self) -> u64 {
+        self.store.file_len_bytes()
+    }
+
+    /// Returns the file's digest: see [`Store::digest`].
+    pub fn digest(&self) -> u128 {
+        self.store.digest()
+    }
+
+    /// Returns whether nobody can change the table: see [`MappedStore::as_private`].
+    pub fn is_private(&self) -> bool {
+        self.store.is_private()
+    }
+
+    /// Takes a lease on the file: see [`Store::lease`].
+    pub fn lease(&self) {
+        self.store.lease();
+    }
+
+    /// Returns whether the file is unchanged, or was found whole since: see [`Store::is_trusted`].
+    pub fn is_trusted(&self) -> bool {
+        self.store.is_trusted()
+    }
+
+    /// Checks the index of a file that has changed and, if that is whole, trusts the file again: see
+    /// [`Store::look_again`].
+    ///
+    /// # Errors
+    /// [`Mistrust`]. Lookups still return [`LookupError::Damaged`] then.
+    pub fn look_again(&self) -> Result<(), Mistrust> {
+        self.store.look_again()
+    }
+
+    /// Returns what `read` copies out of the table, after verifying that nobody changed the file meanwhile.
+    #[inline(always)]
+    pub(super) fn copied<'s, T>(
+        &'s self,
+        read: impl FnOnce(&'s Store) -> Result<T, LookupError>,
+    ) -> Result<T, LookupError> {
+        let epoch = self.store.epoch();
+        let copied = read(&self.store)?;
+        if self.is_unchanged_since(epoch) { Ok(copied) } else { Err(LookupError::Damaged) }
+    }
+
+    /// Returns whether nobody changed the file since an epoch began.
+    #[inline]
+    pub(crate) fn is_unchanged_since(&self, epoch: Epoch) -> bool {
+        self.store.is_private()
+            || self.witness.as_ref().is_some_and(|witness| witness.vouches_for(&self.store))
+            || self.store.is_unchanged_since(epoch)
+    }
+}
+
+/// Copies the values of any store.
+impl From<Store> for MappedStore {
+    fn from(store: Store) -> MappedStore {
+        MappedStore { store, witness: None }
+    }
+}
+
+impl fmt::Debug for MappedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MappedStore").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
+    (key.into(), value.to_vec())
+}
+
+/// Values side by side, until they are verified. Each thread keeps one, so that most lookups allocate nothing.
+#[derive(Default)]
+struct Scratch {
+    bytes: Vec<u8>,
+    /// Where each value ends, if there is one.
+    ends: Vec<Option<usize>>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+impl Scratch {
+    /// Returns this thread's, empty; a new one while another call on this thread has it.
+    fn take() -> Scratch {
+        let mut scratch = SCRATCH.take();
+        scratch.clear();
+        scratch
+    }
+
+    /// Keeps it for the next call, unless a long value made it large.
+    fn give_back(self) {
+        if self.bytes.capacity() <= 2 * BATCH_LEN_BYTES {
+            SCRATCH.set(self);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends a value. Breaks when the batch is long enough.
+    fn push(&mut self, value: Option<&[u8]>) -> ControlFlow<()> {
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ends.push(value.map(|_| self.bytes.len()));
+        if self.bytes.len() < BATCH_LEN_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}

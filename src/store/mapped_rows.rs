@@ -1,0 +1,124 @@
+//! Rows of a mapped file, copied out and verified a page at a time.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::mapped::owned;
+use super::{LookupError, MappedStore, Rows};
+use crate::format::Row;
+
+/// Rows of a first page. Each page has twice as many as the one before.
+const PAGE_ROWS_MIN: usize = 8;
+const PAGE_ROWS_MAX: usize = 1024;
+/// Values of this length together end a page.
+const PAGE_LEN_BYTES: usize = 64 << 10;
+
+/// Rows of a [`MappedStore`] in key order, from either end.
+///
+/// Ends after an error, which is [`LookupError::Damaged`].
+pub struct MappedRows<'s> {
+    table: &'s MappedStore,
+    /// Rows that are not copied yet.
+    rows: Rows<'s>,
+    /// Copied rows from the start, and from the end with the last row first.
+    front: VecDeque<Row>,
+    back: VecDeque<Row>,
+    page_rows: usize,
+    has_failed: bool,
+}
+
+impl<'s> MappedRows<'s> {
+    pub(super) fn new(table: &'s MappedStore, rows: Rows<'s>) -> MappedRows<'s> {
+        let (front, back) = (VecDeque::new(), VecDeque::new());
+        MappedRows { table, rows, front, back, page_rows: PAGE_ROWS_MIN, has_failed: false }
+    }
+
+    /// Returns how many rows are left. Reads none of them.
+    pub fn len(&self) -> usize {
+        if self.has_failed { 0 } else { self.front.len() + self.rows.len() + self.back.len() }
+    }
+
+    /// Returns whether no rows are left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies rows until a page is full, and verifies them.
+    fn page(&mut self, mut next: impl FnMut(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
+        let (rows, page_rows) = (&mut self.rows, self.page_rows);
+        self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
+        let page = self.table.copied(|_| {
+            let (mut page, mut len_bytes) = (VecDeque::new(), 0);
+            while page.len() < page_rows && len_bytes < PAGE_LEN_BYTES {
+                let Some(row) = next(rows) else { break };
+                len_bytes += row.1.len();
+                page.push_back(row);
+            }
+            rows.outcome().map(|()| page)
+        });
+        self.has_failed = page.is_err();
+        page
+    }
+}
+
+impl Iterator for MappedRows<'_> {
+    type Item = Result<Row, LookupError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed {
+            return None;
+        }
+        if self.front.is_empty() && self.rows.len() > 0 {
+            match self.page(|rows| rows.next().map(owned)) {
+                Ok(page) => self.front = page,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.front.pop_front().or_else(|| self.back.pop_back()).map(Ok)
+    }
+
+    /// Skips rows without reading more than stand between two fences.
+    fn nth(&mut self, count: usize) -> Option<Self::Item> {
+        let copied = count.min(self.front.len());
+        self.front.drain(..copied);
+        let skipped = (count - copied).min(self.rows.len());
+        self.rows.skip_first(skipped);
+        (0..count - copied - skipped).for_each(|_| drop(self.back.pop_back()));
+        self.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.len()))
+    }
+}
+
+impl DoubleEndedIterator for MappedRows<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.has_failed {
+            return None;
+        }
+        if self.back.is_empty() && self.rows.len() > 0 {
+            match self.page(|rows| rows.next_back().map(owned)) {
+                Ok(page) => self.back = page,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.back.pop_front().or_else(|| self.front.pop_back()).map(Ok)
+    }
+
+    /// Skips rows without reading more than stand between two fences.
+    fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
+        let copied = count.min(self.back.len());
+        self.back.drain(..copied);
+        let skipped = (count - copied).min(self.rows.len());
+        self.rows.skip_last(skipped);
+        (0..count - copied - skipped).for_each(|_| drop(self.front.pop_back()));
+        self.next_back()
+    }
+}
+
+impl fmt::Debug for MappedRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MappedRows").field("left", &self.len()).finish_non_exhaustive()
+    }
+}
