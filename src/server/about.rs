@@ -17,6 +17,9 @@ use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, REQUEST_LEN_BYTES,
 /// So many are answered in a pass.
 const PASS_MAX: usize = 10;
 
+/// Steps of a request other than Info.
+const OTHER_STEPS: usize = 10;
+
 /// Answers the requests about the server at the start of `requests`, as far as
 /// there is room. Tells how many bytes they take up.
 pub(super) fn answer(
@@ -39,7 +42,7 @@ pub(super) fn answer(
         if op == Op::Open && at + 1 == requests.len() && waits(client, generation, request.key()) {
             return (len_bytes, RunEnd::Wait(request.key()));
         }
-        if tally.about_server() == PASS_MAX {
+        if tally.about_server() == PASS_MAX || answers.steps.are_enough() {
             return (len_bytes, RunEnd::Much);
         }
         tally.count(Some(op), answer_one(client, generation, op, answers));
@@ -54,6 +57,7 @@ pub(super) fn answer(
 fn answer_one(client: &Client, generation: &Generation, op: Op, answers: &mut Answers) -> Status {
     let Client { peer, shared } = client;
     let serving = &shared.serving;
+    answers.steps.add(if op == Op::Info { Snapshot::steps(serving) } else { OTHER_STEPS });
     let mut push = |value: &[u8]| {
         answers.push(ResponseHeader::of_page(value.len()).as_bytes());
         answers.push(value);

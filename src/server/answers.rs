@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice};
 
+use super::steps::Steps;
 use crate::protocol::resp::Sink;
 use crate::store::Store;
 
@@ -34,6 +35,8 @@ pub struct Answers {
     stage: Stage,
     /// Whether descriptors go out with them. Then there is one answer, and it is short.
     pub(super) hands_over: bool,
+    /// The work of making them.
+    pub(super) steps: Steps,
 }
 
 /// The answers that go out from the file itself.
@@ -63,6 +66,7 @@ impl Answers {
             borrowed,
             stage: Stage::default(),
             hands_over: false,
+            steps: Steps::begin(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Answers {
         (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
         self.stage.holds_beginning = false;
         self.hands_over = false;
+        self.steps = Steps::begin();
         if self.buffer.len() > COPIED_MAX_BYTES {
             self.buffer.truncate(COPIED_MAX_BYTES);
             self.buffer.shrink_to_fit();

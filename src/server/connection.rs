@@ -27,17 +27,14 @@ use super::peer::Peer;
 use super::redis;
 use super::shared::{Client, Shared};
 use super::stream::{Stream, is_too_many, poll_send};
+use super::turn::Turn;
 use crate::direct::Waiter;
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
 /// that does not fill its buffer tells that the socket is empty.
-const READ_LEN_BYTES: usize = native::PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
+pub(super) const READ_LEN_BYTES: usize = native::PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
 
-/// Bytes of requests that one connection has answered, and passes that it has
-/// made, before the others get their turn.
-const TURN_BYTES: usize = 4 * READ_LEN_BYTES;
-const TURN_PASSES: usize = 16;
 /// Reads in a row that fill their buffer, after which what comes next may be
 /// answered from another generation: a client that never stops sending does not
 /// keep one for ever.
@@ -139,12 +136,6 @@ enum End {
     Kept,
 }
 
-/// What a turn has left to spend.
-struct Turn {
-    bytes: usize,
-    passes: usize,
-}
-
 impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, peer: Peer, shared: Arc<Shared>) -> Self {
         let activity = shared.registry.activity(peer);
@@ -170,11 +161,12 @@ impl<S: Stream> Connection<S> {
             self.refuse_rest(cx);
             return Poll::Ready(Ok(()));
         }
+        let mut turn = Turn::begin();
         loop {
             let kept = self.generation.take();
             let is_kept = kept.is_some();
             let generation = kept.unwrap_or_else(|| self.client.shared.pin());
-            match self.poll_serve(cx, &generation, is_kept, scratch) {
+            match self.poll_serve(cx, &generation, is_kept, scratch, &mut turn) {
                 Poll::Ready(Ok(End::Kept)) => {}
                 Poll::Ready(ended) => return Poll::Ready(ended.map(|_| ())),
                 Poll::Pending => {
@@ -224,15 +216,15 @@ impl<S: Stream> Connection<S> {
         generation: &Pinned,
         is_kept: bool,
         scratch: &mut Scratch,
+        turn: &mut Turn,
     ) -> Poll<io::Result<End>> {
         let Scratch { input, answers } = scratch;
-        let mut turn = Turn { bytes: TURN_BYTES, passes: TURN_PASSES };
         loop {
-            ready!(self.poll_unsent(cx, generation, answers))?;
+            ready!(self.poll_unsent(cx, generation, answers, turn))?;
             match self.then {
                 Then::Close => return Poll::Ready(Ok(End::Connection)),
                 Then::Answer | Then::Yield => {
-                    ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
+                    ready!(self.poll_answer_held(cx, generation, answers, turn))?;
                     continue;
                 }
                 Then::Wait(known) if !self.client.waits(&mut self.waiter, known, cx.waker()) => {
@@ -259,12 +251,12 @@ impl<S: Stream> Connection<S> {
             self.client.shared.counters().read(read.len());
             self.moved();
             if self.held.is_empty() {
-                let (taken_bytes, polled) = self.poll_answer(cx, generation, read, answers, &mut turn);
+                let (taken_bytes, polled) = self.poll_answer(cx, generation, read, answers, turn);
                 self.held.extend_from_slice(&read[taken_bytes..]);
                 ready!(polled)?;
             } else {
                 self.held.extend_from_slice(read);
-                ready!(self.poll_answer_held(cx, generation, answers, &mut turn))?;
+                ready!(self.poll_answer_held(cx, generation, answers, turn))?;
             }
             self.client.shared.answered();
         }
@@ -304,18 +296,14 @@ impl<S: Stream> Connection<S> {
             let pass = self.protocol.answer(&self.client, generation, &input[taken_bytes..], answers);
             taken_bytes += pass.taken_bytes;
             self.then = pass.then;
-            let polled = self.poll_send(cx, generation, answers);
+            turn.use_pass(pass.taken_bytes, answers.steps.total());
+            let polled = self.poll_send(cx, generation, answers, turn);
             self.client.shared.counters().end(started);
             if !matches!(polled, Poll::Ready(Ok(()))) {
                 return (taken_bytes, polled);
             }
-            turn.bytes = turn.bytes.saturating_sub(pass.taken_bytes);
-            turn.passes = turn.passes.saturating_sub(1);
-            if turn.bytes == 0 || turn.passes == 0 || pass.then == Then::Yield {
-                self.owe();
-                // A task that wakes itself runs again, dozens of times, before the runtime looks for others' input.
-                let _ = pin!(yield_now()).poll(cx);
-                return (taken_bytes, Poll::Pending);
+            if turn.is_over() || pass.then == Then::Yield {
+                return (taken_bytes, self.poll_others(cx));
             }
             if pass.then != Then::Answer {
                 return (taken_bytes, Poll::Ready(Ok(())));
@@ -323,10 +311,28 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Sends answers; those that the socket does not take are kept.
-    fn poll_send(&mut self, cx: &mut Context<'_>, generation: &Pinned, answers: &mut Answers) -> Poll<io::Result<()>> {
+    /// Ends the turn.
+    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.owe();
+        // A task that wakes itself runs again, dozens of times, before the runtime looks for others' input.
+        let _ = pin!(yield_now()).poll(cx);
+        Poll::Pending
+    }
+
+    /// Sends answers. Keeps those that the socket does not take, or that the turn has no time for.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &Pinned,
+        answers: &mut Answers,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<()>> {
         let mut sent_bytes = 0;
         while sent_bytes < answers.total_len_bytes() {
+            if turn.sent_bytes == 0 {
+                answers.keep_unsent(sent_bytes, self.unsent.get_or_insert_default());
+                return self.poll_others(cx);
+            }
             let stream = Pin::new(&mut self.stream);
             let descriptors = match self.client.descriptors(generation, answers.hands_over && sent_bytes == 0) {
                 Ok(descriptors) => descriptors,
@@ -344,6 +350,7 @@ impl<S: Stream> Connection<S> {
                     let sent = sent?;
                     self.client.shared.counters().written(sent);
                     self.activity.count_sent(sent);
+                    turn.use_sent(sent);
                     sent_bytes += sent;
                 }
                 Poll::Pending => {
@@ -363,9 +370,13 @@ impl<S: Stream> Connection<S> {
         cx: &mut Context<'_>,
         generation: &Pinned,
         answers: &mut Answers,
+        turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
         let Some(unsent) = self.unsent.as_mut().filter(|unsent| !unsent.is_empty()) else { return Poll::Ready(Ok(())) };
         while !unsent.is_empty() {
+            if turn.sent_bytes == 0 {
+                return self.poll_others(cx);
+            }
             let stream = Pin::new(&mut self.stream);
             let descriptors = match self.client.descriptors(generation, unsent.hands_over) {
                 Ok(descriptors) => descriptors,
@@ -384,6 +395,7 @@ impl<S: Stream> Connection<S> {
             };
             self.client.shared.counters().written(sent);
             self.activity.count_sent(sent);
+            turn.use_sent(sent);
             unsent.sent(sent);
         }
         unsent.clear();
@@ -458,3 +470,7 @@ mod tests;
 #[cfg(all(test, feature = "bake"))]
 #[path = "connection_panics.rs"]
 mod panic_tests;
+
+#[cfg(all(test, feature = "bake"))]
+#[path = "connection_turns.rs"]
+mod turn_tests;

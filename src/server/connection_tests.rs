@@ -68,7 +68,7 @@ fn answers_are_whole_however_little_the_socket_takes() {
 #[test]
 fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
     let folder = tempfile::tempdir().unwrap();
-    let csv: String = (0..4000).map(|key| format!("{key},v\n")).collect();
+    let csv: String = (0..100_000).map(|key| format!("{key},v\n")).collect();
     let db = folder.path().join("storage.db");
     bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
     let shared = shared_over(&db, &Config::default());
@@ -81,9 +81,8 @@ fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
             client
         };
         let (mut busy, mut quick) = (connect(), connect());
-        // Some 25 passes, as each row takes thousands of steps.
-        let keys = format!("KEYS *[{}]\r\n", "x".repeat(1000));
-        busy.write_all(keys.as_bytes()).await.unwrap();
+        // Several passes, as all keys are looked at.
+        busy.write_all(b"KEYS *x*\r\n").await.unwrap();
         quick.write_all(b"PING\r\n").await.unwrap();
         let mut reply = [0; 16];
         assert_eq!(quick.read(&mut reply).await.unwrap(), b"+PONG\r\n".len());

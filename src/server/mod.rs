@@ -38,8 +38,10 @@ mod service;
 mod shared;
 mod snapshot;
 mod spin;
+mod steps;
 mod stream;
 mod timeouts;
+mod turn;
 mod worker;
 
 use std::future::Future;

@@ -30,6 +30,9 @@ const LONG_REQUESTS_MAX: usize = 256;
 /// Answers up to this length are copied as two pieces that may overlap.
 const SHORT_MAX_BYTES: usize = 64;
 
+/// Steps of a request that is about the order of keys, or long, beside its bytes.
+const ORDERED_STEPS: usize = 8;
+
 const ERROR: ResponseHeader = ResponseHeader::bare(Status::Error);
 
 /// Answers the requests at the start of `input`, as far as they are whole and
@@ -56,6 +59,7 @@ fn pass(client: &Client, generation: &Generation, input: &[u8], answers: &mut An
         };
         taken_bytes += run_bytes;
         match end {
+            RunEnd::Here if answers.steps.are_enough() => return Pass { taken_bytes, then: Then::Yield },
             RunEnd::Here if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
             RunEnd::Here => {}
             RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },
@@ -151,6 +155,7 @@ impl Answers {
             },
         );
         self.copied_len_bytes = copied_len_bytes;
+        self.steps.add(count);
         tally.count_values(counted_before + count - tally.total());
         count
     }
@@ -184,6 +189,7 @@ impl Answers {
             tally.count(Some(op), status);
             count += 1;
         }
+        self.steps.add(ORDERED_STEPS * count);
         count
     }
 }
@@ -218,11 +224,14 @@ fn answer_long(store: &Store, input: &[u8], answers: &mut Answers, tally: &mut T
     }
     let requests = &requests[..found_count];
     let count = answers.assemble_long(store, requests, tally);
-    match count.checked_sub(1) {
+    let (run_bytes, end) = match count.checked_sub(1) {
         _ if count == found_count => (at_bytes, end),
         Some(last) => (ends_bytes[last], RunEnd::Full),
         None => (0, RunEnd::Full),
-    }
+    };
+    answers.steps.add(ORDERED_STEPS * count);
+    answers.steps.add_bytes(run_bytes);
+    (run_bytes, end)
 }
 
 impl Answers {

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::counters::{Distribution, REQUESTS_NAMES, Sums};
 use super::shared::Serving;
+use super::steps::STEP_LEN_BYTES;
+use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::key::KeyKind;
 use crate::store::{Memory, Verify, Writers, WritersUnknown};
 
@@ -19,6 +21,9 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
+
+/// Steps of a snapshot of a small table.
+const SNAPSHOT_STEPS: usize = 1000;
 
 /// The facts.
 pub(super) struct Snapshot {
@@ -143,6 +148,12 @@ impl Snapshot {
                 Writers::None | Writers::Some => None,
             },
         }
+    }
+
+    /// Returns the steps of making one and writing it: asking the system about this process, and counting the blocks
+    /// that are verified.
+    pub(super) fn steps(serving: &Serving) -> usize {
+        SNAPSHOT_STEPS + serving.generation().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }
 
     /// Whether the file is served, as one word.

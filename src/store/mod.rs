@@ -47,6 +47,8 @@ use map::Map;
 use search::Index;
 
 pub use blocks::Epoch;
+#[cfg(feature = "server")]
+pub(crate) use blocks::verified_blocks_on_thread;
 pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]

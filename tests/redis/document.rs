@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use zero_kv::bake::{Keys, Options, bake_csv};
 use zero_kv::protocol::native::PAGE_LEN_MAX_BYTES;
-use zero_kv::protocol::resp::commands::{COMMANDS, Spec};
+use zero_kv::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Spec};
 use zero_kv::protocol::resp::range::LIMIT_DEFAULT;
 use zero_kv::protocol::resp::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, LINE_LEN_MAX_BYTES};
 
@@ -52,6 +52,10 @@ fn limit(what: &str) -> usize {
 pub(crate) fn the_document_names_the_limits_that_the_library_has() {
     for (what, expected) in [
         ("arguments of a command, its name included", ARGS_MAX),
+        (
+            "arguments of any command but `MGET`, `EXISTS`, `COMMAND INFO`, `COMMAND DOCS` and `COMMAND GETKEYS`",
+            ARGS_MAX_AT_ONCE,
+        ),
         ("bytes of an argument", BULK_LEN_MAX_BYTES),
         ("bytes of an inline command, or of a number in a header", LINE_LEN_MAX_BYTES),
         ("bytes of a command, with all that frames it", COMMAND_LEN_MAX_BYTES),
@@ -65,7 +69,7 @@ pub(crate) fn the_document_names_the_limits_that_the_library_has() {
 pub(crate) fn the_document_names_the_limits_that_the_server_has() {
     let served = Served::start();
     let is_error = |command: &str| matches!(Reply::all(&ask(&served.socket(), &[command]))[0], Reply::Error(_));
-    let pattern_len = limit("bytes of a pattern");
+    let pattern_len = limit("bytes of a pattern, or of all patterns of a `CONFIG GET` together");
     for command in ["KEYS ", "SCAN 0 MATCH ", "COMMAND LIST FILTERBY PATTERN "] {
         assert!(!is_error(&format!("{command}{}", "x".repeat(pattern_len))), "{command}");
         assert!(is_error(&format!("{command}{}", "x".repeat(pattern_len + 1))), "{command}");

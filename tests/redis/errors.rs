@@ -29,6 +29,9 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
         b"GET \"7\"8\r\n",
         b"GET '7'8\r\n",
         &too_long,
+        b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nPING\r\n",
+        b"*2\r\n$5\r\nhOsT:\r\n$1\r\nx\r\nPING\r\n",
+        b"ECHO POST\r\nECHO host:\r\nPOSTS x\r\nHost:x\r\nQUIT\r\n",
         // Nothing wrong with these.
         b"*0\r\n*-1\r\n\r\n\n   \r\nPING\r\nQUIT\r\n",
         b"PING\nget 7\nGET  7 \r\n\tGET\t7\r\nquit\n",

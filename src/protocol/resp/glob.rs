@@ -4,117 +4,239 @@
 //! bytes every match begins.
 //!
 //! `?` is any byte and `*` any bytes; `[a-z\]]` is a byte of those listed and
-//! `[^…]` one of all others; `\` takes the byte behind it for itself. What is
-//! odd is so in Redis: a class that does not end ends with the pattern, `]` is
-//! never a member unless escaped, and a range may be written backwards. Bytes
-//! above 127 are above all others, where Redis follows the C compiler.
+//! `[^…]` one of all others; `\` takes the next byte literally. Redis defines the
+//! odd cases: an unterminated class ends with the pattern, `]` is never a member
+//! unless escaped, and a range may be written backwards. Bytes above 127 sort
+//! above all others, where Redis follows the C compiler.
 //!
-//! All but `*` take exactly one byte. So when bytes do not fit, only the last
-//! `*` before them needs to take one more: a match takes at most the product
-//! of both lengths, where a search through all stars is exponential.
+//! A pattern is compiled into segments, the parts between its stars. Every other
+//! element takes exactly one byte, so a segment matches at a fixed length, and the
+//! leftmost match of each segment is always the right one: a search never goes
+//! back. Short segments are compared at each position. Long ones are found with
+//! one bit per element (Shift-And), 64 elements at a time. So a match takes time
+//! linear in the key: at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one
+//! operation per 64 elements, for each of its bytes.
 
-/// A pattern.
-#[derive(Clone, Copy, Debug)]
-pub struct Glob<'a> {
-    pattern: &'a [u8],
+/// The longest segment that is searched for by comparing it at each position.
+const SHORT_SEGMENT_LEN_MAX: usize = 8;
+
+/// Operations to allocate a segment.
+const SEGMENT_OPS: usize = 64;
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub struct Glob {
+    /// The parts between stars: one more than there are stars.
+    segments: Vec<Segment>,
+    literal_prefix: Vec<u8>,
 }
 
-impl<'a> Glob<'a> {
-    /// The pattern that is written so; all bytes are one.
-    pub fn new(pattern: &'a [u8]) -> Self {
-        Glob { pattern }
+impl Glob {
+    /// Compiles a pattern; every sequence of bytes is one.
+    pub fn new(pattern: &[u8]) -> Self {
+        let (mut segments, mut elements) = (Vec::new(), Vec::new());
+        let (mut literal_prefix, mut is_prefix) = (Vec::new(), true);
+        let mut rest = pattern;
+        while let Some((element, behind)) = next_element(rest) {
+            match element {
+                Element::Literal(byte) if is_prefix => literal_prefix.push(byte),
+                _ => is_prefix = false,
+            }
+            match element {
+                Element::Star => segments.push(std::mem::take(&mut elements)),
+                Element::Literal(byte) => elements.push(ByteSet::EMPTY.with(byte, byte)),
+                Element::Class(set) => elements.push(set),
+            }
+            rest = behind;
+        }
+        segments.push(elements);
+        let last = segments.len() - 1;
+        let is_searched = |at: usize| 0 < at && at < last;
+        let segments = segments.into_iter().enumerate().map(|(at, elements)| Segment::new(elements, is_searched(at)));
+        Glob { segments: segments.collect(), literal_prefix }
     }
 
-    /// Whether all of `text` matches.
+    /// The number of operations that compiling took.
+    pub fn compile_ops(&self) -> usize {
+        let ops = |segment: &Segment| match segment.masks.is_empty() {
+            true => SEGMENT_OPS + segment.elements.len(),
+            false => SEGMENT_OPS + 256 * segment.elements.len(),
+        };
+        self.segments.iter().map(ops).sum()
+    }
+
+    /// Returns whether all of `text` matches.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.matches_in(text, &mut 0)
     }
 
-    /// The bytes that every match begins with.
-    pub fn literal_prefix(&self) -> Vec<u8> {
-        let mut prefix = Vec::new();
-        let mut rest = self.pattern;
-        while let Some((byte, behind)) = literal(rest) {
-            prefix.push(byte);
-            rest = behind;
-        }
-        prefix
+    /// The bytes that every match begins with: those before the pattern's first special character.
+    pub fn literal_prefix(&self) -> &[u8] {
+        &self.literal_prefix
     }
 
-    /// [`Glob::matches`], which adds to `steps` how long it took.
-    pub fn matches_in(&self, mut text: &[u8], steps: &mut usize) -> bool {
-        let mut pattern = self.pattern;
-        // The pattern behind the last star, and the text from which on it is tried.
-        let mut retry: Option<(&[u8], &[u8])> = None;
-        loop {
-            *steps += 1;
-            if let [b'*', behind @ ..] = pattern {
-                pattern = behind;
-                retry = Some((pattern, text));
-                continue;
+    /// [`Glob::matches`], which adds the number of operations that it took to `ops`.
+    pub fn matches_in(&self, text: &[u8], ops: &mut usize) -> bool {
+        *ops += 1;
+        let (first, rest) = self.segments.split_first().expect("a pattern has a segment");
+        let Some((last, middle)) = rest.split_last() else {
+            return text.len() == first.elements.len() && first.matches_start(text, ops);
+        };
+        let Some(between_len) = text.len().checked_sub(first.elements.len() + last.elements.len()) else {
+            return false;
+        };
+        let (start, text) = text.split_at(first.elements.len());
+        let (mut between, end) = text.split_at(between_len);
+        if !first.matches_start(start, ops) || !last.matches_start(end, ops) {
+            return false;
+        }
+        middle.iter().all(|segment| match segment.find_end(between, ops) {
+            Some(end) => {
+                between = &between[end..];
+                true
             }
-            let fitted = match (text, pattern) {
-                ([], _) => return pattern.is_empty(),
-                (_, []) => None,
-                ([byte, rest @ ..], _) => takes(pattern, *byte, steps).map(|behind| (behind, rest)),
-            };
-            if let Some(behind) = fitted {
-                (pattern, text) = behind;
-                continue;
-            }
-            match retry {
-                Some((behind, [_, rest @ ..])) => {
-                    (pattern, text) = (behind, rest);
-                    retry = Some((behind, rest));
+            None => false,
+        })
+    }
+}
+
+/// Elements without a star between them.
+#[derive(Clone, Debug)]
+struct Segment {
+    elements: Vec<ByteSet>,
+    /// For each byte, the bits of the elements that take it, in [`Segment::words`] words. Empty unless the segment is
+    /// searched for and long.
+    masks: Vec<u64>,
+}
+
+impl Segment {
+    fn new(elements: Vec<ByteSet>, is_searched: bool) -> Segment {
+        let mut segment = Segment { elements, masks: Vec::new() };
+        if is_searched && segment.elements.len() > SHORT_SEGMENT_LEN_MAX {
+            let words = segment.words();
+            segment.masks = vec![0; 256 * words];
+            for (at, element) in segment.elements.iter().enumerate() {
+                for byte in (0..=u8::MAX).filter(|byte| element.has(*byte)) {
+                    segment.masks[usize::from(byte) * words + at / 64] |= 1 << (at % 64);
                 }
-                _ => return false,
             }
         }
+        segment
+    }
+
+    fn words(&self) -> usize {
+        self.elements.len().div_ceil(64)
+    }
+
+    /// Returns whether the first bytes of `text`, which is no shorter, match.
+    fn matches_start(&self, text: &[u8], ops: &mut usize) -> bool {
+        self.elements.iter().zip(text).all(|(element, byte)| {
+            *ops += 1;
+            element.has(*byte)
+        })
+    }
+
+    /// Returns where the first match in `text` ends.
+    fn find_end(&self, text: &[u8], ops: &mut usize) -> Option<usize> {
+        let len = self.elements.len();
+        if self.masks.is_empty() {
+            let start = (0..(text.len() + 1).saturating_sub(len)).find(|start| {
+                *ops += 1;
+                self.matches_start(&text[*start..], ops)
+            });
+            return start.map(|start| start + len);
+        }
+        let words = self.words();
+        // A bit is set if the elements up to its own match the bytes up to the current one.
+        let mut matching = vec![0_u64; words];
+        for (at, byte) in text.iter().enumerate() {
+            let masks = &self.masks[usize::from(*byte) * words..][..words];
+            let mut carry = 1;
+            for (word, mask) in matching.iter_mut().zip(masks) {
+                let next_carry = *word >> 63;
+                *word = (*word << 1 | carry) & mask;
+                carry = next_carry;
+            }
+            *ops += words;
+            if matching[words - 1] >> ((len - 1) % 64) & 1 == 1 {
+                return Some(at + 1);
+            }
+        }
+        None
     }
 }
 
-/// The byte that the pattern begins with, if it is one, and what is behind it.
-fn literal(pattern: &[u8]) -> Option<(u8, &[u8])> {
-    match pattern {
-        [] | [b'*' | b'?' | b'[', ..] => None,
-        [b'\\', byte, behind @ ..] | [byte, behind @ ..] => Some((*byte, behind)),
+/// A set of bytes.
+#[derive(Clone, Copy, Debug)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    const EMPTY: ByteSet = ByteSet([0; 4]);
+    const FULL: ByteSet = ByteSet([u64::MAX; 4]);
+
+    #[inline]
+    fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
+    }
+
+    /// The set with the bytes from `first` to `last` added.
+    fn with(mut self, first: u8, last: u8) -> ByteSet {
+        for (number, word) in (0..).zip(&mut self.0) {
+            let (low, high) = (first.max(number * 64), last.min(number * 64 + 63));
+            if low <= high {
+                *word |= (u64::MAX >> (63 - (high - low))) << (low % 64);
+            }
+        }
+        self
+    }
+
+    fn complement(self) -> ByteSet {
+        ByteSet(self.0.map(|word| !word))
     }
 }
 
-/// What is behind the pattern's first part, which is no star, if that takes `byte`.
-fn takes<'a>(pattern: &'a [u8], byte: u8, steps: &mut usize) -> Option<&'a [u8]> {
-    match pattern {
-        [b'?', behind @ ..] => Some(behind),
+/// What a pattern is made of.
+enum Element {
+    Star,
+    Literal(u8),
+    Class(ByteSet),
+}
+
+/// Returns the first element of a pattern, and the pattern after it.
+fn next_element(pattern: &[u8]) -> Option<(Element, &[u8])> {
+    Some(match pattern {
+        [] => return None,
+        [b'*', behind @ ..] => (Element::Star, behind),
+        [b'?', behind @ ..] => (Element::Class(ByteSet::FULL), behind),
         [b'[', b'^', class @ ..] => {
-            let (member, behind) = find_in_class(class, byte, steps);
-            (!member).then_some(behind)
+            let (members, behind) = class_members(class);
+            (Element::Class(members.complement()), behind)
         }
         [b'[', class @ ..] => {
-            let (member, behind) = find_in_class(class, byte, steps);
-            member.then_some(behind)
+            let (members, behind) = class_members(class);
+            (Element::Class(members), behind)
         }
-        _ => literal(pattern).filter(|(expected, _)| *expected == byte).map(|(_, behind)| behind),
-    }
+        [b'\\', byte, behind @ ..] | [byte, behind @ ..] => (Element::Literal(*byte), behind),
+    })
 }
 
-/// Whether `byte` is of the class, and what is behind it.
-fn find_in_class<'a>(mut class: &'a [u8], byte: u8, steps: &mut usize) -> (bool, &'a [u8]) {
-    let mut member = false;
+/// Returns the members of a class, which begins after its bracket, and the pattern after it.
+fn class_members(mut class: &[u8]) -> (ByteSet, &[u8]) {
+    let mut members = ByteSet::EMPTY;
     loop {
-        *steps += 1;
         match class {
-            [] => return (member, class),
-            [b']', behind @ ..] => return (member, behind),
+            [] => return (members, class),
+            [b']', behind @ ..] => return (members, behind),
             [b'\\', one, behind @ ..] => {
-                member |= *one == byte;
+                members = members.with(*one, *one);
                 class = behind;
             }
             [one, b'-', other, behind @ ..] => {
-                member |= (*one.min(other)..=*one.max(other)).contains(&byte);
+                members = members.with(*one.min(other), *one.max(other));
                 class = behind;
             }
             [one, behind @ ..] => {
-                member |= *one == byte;
+                members = members.with(*one, *one);
                 class = behind;
             }
         }
@@ -232,13 +354,49 @@ mod tests {
     }
 
     #[test]
-    fn fifty_stars_take_no_more_than_the_product_of_the_lengths() {
-        for part in ["*a", "*?", "*[a-z]", "**a", "*aaaaaaa"] {
-            let pattern = part.repeat(50) + "b";
-            let text = "a".repeat(5000);
-            let mut steps = 0;
-            assert!(!Glob::new(pattern.as_bytes()).matches_in(text.as_bytes(), &mut steps));
-            assert!(steps <= (pattern.len() + 2) * (text.len() + 2), "{part}: {steps}");
+    fn long_segments_match_as_the_model() {
+        // More than 8 elements are searched for by words of 64 bits; more than 64 take two words.
+        let text: Vec<u8> = (0..400_usize).map(|at| b'a' + (at * at / 7 % 3) as u8).collect();
+        let mut found = [0; 2];
+        for len in [1, 8, 9, 10, 63, 64, 65, 66, 128, 129, 200] {
+            for start in (0..text.len() - len).step_by(7) {
+                let mut segment = text[start..start + len].to_vec();
+                segment[len / 2] = b'?';
+                for last in [segment[len - 1], b'x'] {
+                    segment[len - 1] = last;
+                    for glob in [[&b"*"[..], &segment, b"*"].concat(), [&b"a*"[..], &segment, b"*?"].concat()] {
+                        let takes = |at: usize| {
+                            text[at..].len() >= len
+                                && segment.iter().zip(&text[at..]).all(|(one, byte)| *one == b'?' || one == byte)
+                        };
+                        let (first, end) = if glob[0] == b'a' { (1, text.len() - 1) } else { (0, text.len()) };
+                        let expected = (first..=end - len).any(takes);
+                        assert_eq!(Glob::new(&glob).matches(&text), expected, "{len} from {start}, {last}");
+                        found[usize::from(expected)] += 1;
+                    }
+                }
+            }
+        }
+        assert!(found.iter().all(|count| *count > 100), "{found:?}");
+    }
+
+    #[test]
+    fn a_match_takes_time_linear_in_the_text() {
+        let text = "a".repeat(65_535);
+        for part in ["*a", "*?", "*[a-z]", "**a", "*aaaaaaa", "*aaaaaaab", "*aaaaaaaaaaaaaaaaaab", "*????????????????b"]
+        {
+            let pattern = part.repeat(1024 / part.len()) + "b";
+            let (glob, mut ops) = (Glob::new(pattern.as_bytes()), 0);
+            assert!(!glob.matches_in(text.as_bytes(), &mut ops));
+            assert!(ops <= (SHORT_SEGMENT_LEN_MAX + 2) * text.len(), "{part}: {ops}");
+            assert!(glob.compile_ops() <= 256 * 1025, "{part}: {}", glob.compile_ops());
+        }
+        // The longest segments take an operation per 64 elements.
+        for element in ["a", "?", "[^b]"] {
+            let elements = 1021 / element.len();
+            let (glob, mut ops) = (Glob::new(format!("*{}b*", element.repeat(elements)).as_bytes()), 0);
+            assert!(!glob.matches_in(text.as_bytes(), &mut ops));
+            assert!(ops <= (elements / 64 + 2) * text.len(), "{element}: {ops}");
         }
     }
 }

@@ -7,21 +7,25 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Out;
 use super::execute::{Outcome, Step, Work};
+use super::{Counted, Out};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
-use crate::server::answers::Answers;
 use crate::server::shared::Serving;
 
 /// The longest name of a client, of its library, and of that one's version.
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
 /// The longest list that is replied in one pass.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
+/// Clients that are listed before other connections may have their turn.
+const LIST_BATCH_CLIENTS: usize = 256;
+/// Steps of a client's line.
+pub(super) const LINE_STEPS: usize = 20;
 /// Longer lists that are held at the same time.
 const LISTS_MAX: u64 = 4;
 
@@ -51,6 +55,13 @@ impl Clients {
 
     pub(super) fn leave(&self, client: &Client) {
         self.connected().remove(&client.id);
+    }
+
+    /// The next clients after one, by number: [`LIST_BATCH_CLIENTS`], or fewer if they are the last.
+    fn after(&self, id: u64) -> Vec<Arc<Client>> {
+        let connected = self.connected();
+        let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
+        after.take(LIST_BATCH_CLIENTS).map(|(_, client)| Arc::clone(client)).collect()
     }
 
     pub(in crate::server) fn count(&self) -> usize {
@@ -220,31 +231,9 @@ impl Listed {
     }
 }
 
-pub(super) fn list(serving: &Serving, args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
-    let listed = Listed::parse(args)?;
-    let clients: Vec<_> =
-        serving.clients.connected().values().filter(|client| listed.has(client)).map(Arc::clone).collect();
-    let held = ListHeld::new(&serving.clients.lists);
-    let mut text = String::new();
-    for client in clients {
-        if held.is_none() && text.len() > LIST_PASS_LEN_BYTES {
-            return Err("ERR other clients have not taken such long lists yet: \
-                        ask for fewer with CLIENT LIST ID, or try again"
-                .to_owned());
-        }
-        client.write_line(serving, &mut text);
-    }
-    match held {
-        Some(held) if text.len() > LIST_PASS_LEN_BYTES => {
-            let mut bytes = Vec::new();
-            Reply::new(&mut bytes, out.version()).verbatim(&text);
-            Ok(Outcome::Work(Work::List(List { bytes: bytes.into(), sent_bytes: 0, _held: Arc::new(held) })))
-        }
-        _ => {
-            out.verbatim(&text);
-            Ok(Outcome::Done)
-        }
-    }
+pub(super) fn list(args: Args<'_>) -> Result<Outcome, String> {
+    let list = Unsent { listed: Listed::parse(args)?, after_id: 0, bytes: Vec::new(), is_whole: false, held: None };
+    Ok(Outcome::Work(Work::List(List { unsent: Arc::new(Mutex::new(list)), sent_bytes: 0 })))
 }
 
 /// One of the long lists that may be held at the same time.
@@ -263,28 +252,81 @@ impl Drop for ListHeld {
     }
 }
 
-/// A long list on its way.
+/// A list in progress.
 #[derive(Clone)]
 pub(super) struct List {
-    bytes: Arc<[u8]>,
+    /// Not undone when a pass is repeated: clients do not depend on the table.
+    unsent: Arc<Mutex<Unsent>>,
     sent_bytes: usize,
-    _held: Arc<ListHeld>,
+}
+
+/// What of a list is written.
+struct Unsent {
+    listed: Listed,
+    /// The client that was listed last.
+    after_id: u64,
+    /// The lines, and once it is whole the reply.
+    bytes: Vec<u8>,
+    is_whole: bool,
+    held: Option<ListHeld>,
 }
 
 impl List {
     pub(super) fn len_bytes(&self) -> usize {
-        self.bytes.len()
+        unpoisoned(&self.unsent).bytes.capacity()
     }
 
-    pub(super) fn more(&mut self, answers: &mut Answers) -> Step {
-        if answers.is_full() {
+    pub(super) fn more(&mut self, serving: &Serving, counted: &mut Counted, out: &mut Out<'_>) -> Step {
+        let mut unsent = unpoisoned(&self.unsent);
+        while !unsent.is_whole {
+            match unsent.write_batch(serving, out) {
+                Ok(()) if out.sink().steps.are_enough() => return Step::Yield,
+                Ok(()) => {}
+                Err(problem) => {
+                    counted.errors += 1;
+                    out.error(problem);
+                    return Step::Done;
+                }
+            }
+        }
+        if out.sink().is_full() {
             return Step::Full;
         }
-        let rest = &self.bytes[self.sent_bytes..];
+        let rest = &unsent.bytes[self.sent_bytes..];
         let part = &rest[..rest.len().min(LIST_PASS_LEN_BYTES)];
-        answers.push(part);
+        out.sink().push(part);
         self.sent_bytes += part.len();
-        if self.sent_bytes == self.bytes.len() { Step::Done } else { Step::Yield }
+        if self.sent_bytes == unsent.bytes.len() { Step::Done } else { Step::Yield }
+    }
+}
+
+impl Unsent {
+    /// Writes the lines of some more clients.
+    ///
+    /// # Errors
+    /// What to reply, if there are too many long lists.
+    fn write_batch(&mut self, serving: &Serving, out: &mut Out<'_>) -> Result<(), String> {
+        let clients = serving.clients.after(self.after_id);
+        out.sink().steps.add(clients.len());
+        for client in &clients {
+            self.after_id = client.id;
+            if self.listed.has(client) {
+                out.sink().steps.add(LINE_STEPS);
+                self.bytes.extend_from_slice(client.line(serving).as_bytes());
+            }
+        }
+        if self.bytes.len() > LIST_PASS_LEN_BYTES && self.held.is_none() {
+            self.held = Some(ListHeld::new(&serving.clients.lists).ok_or(
+                "ERR other clients have not taken such long lists yet: \
+                 ask for fewer with CLIENT LIST ID, or try again",
+            )?);
+        }
+        if clients.len() < LIST_BATCH_CLIENTS {
+            let lines = String::from_utf8(std::mem::take(&mut self.bytes)).expect("lines are text");
+            Reply::new(&mut self.bytes, out.version()).verbatim(&lines);
+            self.is_whole = true;
+        }
+        Ok(())
     }
 }
 

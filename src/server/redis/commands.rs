@@ -5,13 +5,13 @@
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
-use super::keyspace::PATTERN_LEN_MAX_BYTES;
+use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use crate::protocol::resp::commands::info as write_info;
-use crate::protocol::resp::commands::{COMMANDS, Spec, docs as write_docs, find, find_full, find_subcommand};
-use crate::protocol::resp::{Args, Command, Glob};
+use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
+use crate::protocol::resp::{Args, Command};
 
-/// Names that a pass looks up, at most.
-const NAMES_MAX: usize = 4096;
+/// Steps to look up a name.
+const NAME_STEPS: usize = 1;
 
 pub(super) fn all(out: &mut Out<'_>) -> Outcome {
     out.array(COMMANDS.len());
@@ -32,28 +32,43 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
     if filter.is_some_and(|(_, wanted)| wanted.len() > PATTERN_LEN_MAX_BYTES) {
         return Err(format!("ERR the filter is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
     }
-    let glob = Glob::new(filter.map_or(b"*", |(_, wanted)| wanted));
-    let is_listed: &dyn Fn(&Spec) -> bool = match filter {
-        None => &|_| true,
-        Some((kind, _)) if kind.eq_ignore_ascii_case(b"PATTERN") => &|spec| glob.matches(spec.name.as_bytes()),
+    let listed: Vec<&str> = match filter {
+        None => COMMANDS.iter().map(|spec| spec.name).collect(),
+        Some((kind, pattern)) if kind.eq_ignore_ascii_case(b"PATTERN") => {
+            let steps = &mut out.sink().steps;
+            let glob = keyspace::compile(pattern, steps);
+            let names = COMMANDS.iter().map(|spec| spec.name);
+            names.filter(|name| keyspace::matches(&glob, name.as_bytes(), steps)).collect()
+        }
         Some((kind, wanted)) if kind.eq_ignore_ascii_case(b"ACLCAT") => {
-            &move |spec| spec.categories.iter().any(|category| category.as_bytes()[1..].eq_ignore_ascii_case(wanted))
+            let is_of = |category: &&str| category.as_bytes()[1..].eq_ignore_ascii_case(wanted);
+            let specs = COMMANDS.iter().filter(|spec| spec.categories.iter().any(is_of));
+            specs.map(|spec| spec.name).collect()
         }
         // There are no modules.
-        Some((kind, _)) if kind.eq_ignore_ascii_case(b"MODULE") => &|_| false,
+        Some((kind, _)) if kind.eq_ignore_ascii_case(b"MODULE") => Vec::new(),
         Some(_) => return Err("ERR syntax error".to_owned()),
     };
-    let listed = || COMMANDS.iter().filter(|spec| is_listed(spec));
-    out.array(listed().count());
-    listed().for_each(|spec| out.bulk(spec.name.as_bytes()));
+    out.sink().steps.add(COMMANDS.len());
+    out.array(listed.len());
+    listed.iter().for_each(|name| out.bulk(name.as_bytes()));
     Ok(())
 }
 
-/// A COMMAND INFO or COMMAND DOCS of names under way.
+/// A COMMAND INFO or COMMAND DOCS of names in progress.
 #[derive(Clone)]
 pub(super) struct Described {
     next_arg: usize,
-    docs: bool,
+    task: Task,
+}
+
+/// What is done with the next name.
+#[derive(Clone, Copy)]
+enum Task {
+    Info,
+    /// The reply to COMMAND DOCS begins with the number of names that are commands.
+    CountDocs(usize),
+    Docs,
 }
 
 pub(super) fn info(args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Outcome {
@@ -61,7 +76,7 @@ pub(super) fn info(args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> 
         return all(out);
     }
     out.array(command.arg_count() - 2);
-    Outcome::Work(Work::Commands(Described { next_arg: args.offset_bytes(), docs: false }))
+    Outcome::Work(Work::Commands(Described { next_arg: args.offset_bytes(), task: Task::Info }))
 }
 
 pub(super) fn docs(args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Outcome {
@@ -70,29 +85,47 @@ pub(super) fn docs(args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> 
         COMMANDS.iter().for_each(|spec| write_docs(spec, out));
         return Outcome::Done;
     }
-    let next_arg = args.offset_bytes();
-    out.map(args.filter(|name| find_full(name).is_some()).count());
-    Outcome::Work(Work::Commands(Described { next_arg, docs: true }))
+    Outcome::Work(Work::Commands(Described { next_arg: args.offset_bytes(), task: Task::CountDocs(0) }))
 }
 
 impl Described {
     pub(super) fn more(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Step {
         let mut args = command.args_from(self.next_arg);
-        for _ in 0..NAMES_MAX {
+        loop {
             if out.sink().is_full() {
                 return Step::Full;
             }
-            let Some(name) = args.next() else { return Step::Done };
-            match find_full(name) {
-                Some(spec) if self.docs => write_docs(spec, out),
-                Some(spec) => write_info(spec, out),
-                None if self.docs => {}
-                None => out.null(),
+            let Some(name) = args.next() else { return self.after_last_name(command, out) };
+            let spec = find_full(name);
+            match (&mut self.task, spec) {
+                (Task::Info, Some(spec)) => write_info(spec, out),
+                (Task::Info, None) => out.null(),
+                (Task::CountDocs(count), Some(_)) => *count += 1,
+                (Task::Docs, Some(spec)) => write_docs(spec, out),
+                (Task::CountDocs(_) | Task::Docs, None) => {}
             }
             self.next_arg = args.offset_bytes();
+            out.sink().steps.add(NAME_STEPS);
+            out.sink().steps.add_bytes(name.len());
+            if out.sink().steps.are_enough() {
+                return Step::Yield;
+            }
         }
-        Step::Yield
     }
+
+    fn after_last_name(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Step {
+        let Task::CountDocs(count) = self.task else { return Step::Done };
+        out.map(count);
+        *self = Described { next_arg: after_subcommand(command).offset_bytes(), task: Task::Docs };
+        Step::Next
+    }
+}
+
+/// The arguments after a command's name and its subcommand's.
+fn after_subcommand<'a>(command: &Command<'a>) -> Args<'a> {
+    let mut args = command.args();
+    args.nth(1);
+    args
 }
 
 /// A COMMAND GETKEYS under way.
@@ -132,8 +165,14 @@ impl GetKeys {
             if out.sink().is_full() {
                 return Step::Full;
             }
-            out.bulk(args.next().unwrap_or_default());
+            let key = args.next().unwrap_or_default();
+            out.bulk(key);
             (self.next_arg, self.left) = (args.offset_bytes(), self.left - 1);
+            out.sink().steps.add(1);
+            out.sink().steps.add_bytes(key.len());
+            if out.sink().steps.are_enough() {
+                return Step::Yield;
+            }
         }
         Step::Done
     }

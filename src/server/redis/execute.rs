@@ -3,12 +3,12 @@
 //! In: one whole command. Out: its reply, or the work that is left of it.
 
 use super::clients::{self, List};
-use super::{Out, Session, commands, handshake, info, keyspace, order, strings};
-use crate::protocol::resp::commands::{Id, Refusal, Spec, find_full, help, is_http, resolve};
+use super::{COMMAND_STEPS, Out, Session, commands, handshake, info, keyspace, order, strings};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::answers::Answers;
 use crate::server::generations::Generation;
-use crate::server::snapshot::digest_text;
+use crate::server::snapshot::{Snapshot, digest_text};
 use crate::store::Store;
 
 /// What a command came to.
@@ -25,6 +25,7 @@ pub(super) enum Outcome {
 /// where it begins in the command.
 #[derive(Clone)]
 pub(super) enum Work {
+    CheckKeys { next_arg: usize, of: KeysOf },
     MGet { next_arg: usize },
     Exists { next_arg: usize, count: i64 },
     Keys(keyspace::Keys),
@@ -38,7 +39,12 @@ impl Work {
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Work::List(list) => list.len_bytes(),
-            Work::MGet { .. } | Work::Exists { .. } | Work::Keys(_) | Work::Commands(_) | Work::GetKeys(_) => 0,
+            Work::CheckKeys { .. }
+            | Work::MGet { .. }
+            | Work::Exists { .. }
+            | Work::Keys(_)
+            | Work::Commands(_)
+            | Work::GetKeys(_) => 0,
         }
     }
 }
@@ -51,11 +57,21 @@ pub(super) enum Step {
     Full,
     /// There is much to do yet.
     Yield,
+    /// This part is done, and the next has begun.
+    Next,
+}
+
+/// Commands whose arguments are all keys.
+#[derive(Clone, Copy)]
+pub(super) enum KeysOf {
+    MGet,
+    Exists,
 }
 
 impl Session {
     pub(super) fn execute(&mut self, generation: &Generation, command: &Command<'_>, answers: &mut Answers) -> Outcome {
         self.counted.commands += 1;
+        answers.steps.add(COMMAND_STEPS);
         let mut out = Reply::new(answers, self.state.version);
         let spec = match resolve(command) {
             Ok(spec) => spec,
@@ -70,6 +86,11 @@ impl Session {
             }
         };
         self.client.asked_for(spec.id);
+        // Other commands go through their arguments in several passes, and count them there.
+        if spec.args_max == ARGS_MAX_AT_ONCE {
+            out.sink().steps.add(command.arg_count());
+            out.sink().steps.add_bytes(command.bytes().len());
+        }
         match self.carry_out(generation, spec, command, &mut out) {
             Ok(outcome) => outcome,
             Err(problem) => {
@@ -94,8 +115,8 @@ impl Session {
         let args = behind_name(spec, command);
         match spec.id {
             Id::Get => strings::get(store, args, counted, out)?,
-            Id::MGet => return strings::mget(store, command, args, out),
-            Id::Exists => return strings::exists(store, args),
+            Id::MGet => return Ok(strings::check_keys(args, KeysOf::MGet)),
+            Id::Exists => return Ok(strings::check_keys(args, KeysOf::Exists)),
             Id::StrLen => strings::strlen(store, args, counted, out)?,
             Id::GetRange => strings::get_range(store, args, counted, out)?,
             Id::Type => strings::type_of(store, args, out)?,
@@ -107,8 +128,8 @@ impl Session {
                 let random = self.random();
                 keyspace::random_key(store, random, out)?;
             }
-            Id::Scan => keyspace::scan(store, args, counted, out)?,
-            Id::Keys => return keyspace::keys(store, args),
+            Id::Scan => keyspace::scan(store, args, out)?,
+            Id::Keys => return keyspace::keys(store, args, out),
             Id::ZkvFloor => order::neighbour(store, true, args, out)?,
             Id::ZkvCeiling => order::neighbour(store, false, args, out)?,
             Id::ZkvRange => order::range(store, args, out)?,
@@ -122,10 +143,10 @@ impl Session {
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
             Id::Info => {
-                counted.looked_at += info::COST_ROWS;
+                out.sink().steps.add(Snapshot::steps(&shared.serving));
                 info::info(shared, args, out);
             }
-            Id::ConfigGet => info::config_get(&shared.serving, args, out),
+            Id::ConfigGet => info::config_get(&shared.serving, args, out)?,
             Id::Select => handshake::select(args, out)?,
             Id::Auth => handshake::auth(args, out)?,
             Id::Hello => self.hello(args, out)?,
@@ -144,8 +165,11 @@ impl Session {
             Id::ClientGetName => clients::get_name(&self.client, out),
             Id::ClientSetName => clients::set_name(&self.client, args, out)?,
             Id::ClientSetInfo => clients::set_info(&self.client, args, out)?,
-            Id::ClientInfo => out.verbatim(&self.client.line(&shared.serving)),
-            Id::ClientList => return clients::list(&shared.serving, args, out),
+            Id::ClientInfo => {
+                out.sink().steps.add(clients::LINE_STEPS);
+                out.verbatim(&self.client.line(&shared.serving));
+            }
+            Id::ClientList => return clients::list(args),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
             Id::Config | Id::Client | Id::Memory | Id::Object => return Err(Refusal::ArgCount(spec).to_string()),
             Id::ConfigHelp | Id::CommandHelp | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp => {
@@ -167,14 +191,28 @@ impl Session {
     ) -> Step {
         let (version, counted) = (self.state.version, &mut self.counted);
         match work {
+            Work::CheckKeys { next_arg, of } => {
+                match strings::more_of_check_keys(store, command, next_arg, *of, &mut Reply::new(answers, version)) {
+                    Ok(None) => Step::Yield,
+                    Ok(Some(next)) => {
+                        *work = next;
+                        Step::Next
+                    }
+                    Err(problem) => {
+                        counted.errors += 1;
+                        Reply::new(answers, version).error(problem);
+                        Step::Done
+                    }
+                }
+            }
             Work::MGet { next_arg } => strings::more_of_mget(store, command, next_arg, version, counted, answers),
             Work::Exists { next_arg, count } => {
                 strings::more_of_exists(store, command, next_arg, count, counted, &mut Reply::new(answers, version))
             }
-            Work::Keys(keys) => keys.more(store, command, counted, &mut Reply::new(answers, version)),
+            Work::Keys(keys) => keys.more(store, command, &mut Reply::new(answers, version)),
             Work::Commands(described) => described.more(command, &mut Reply::new(answers, version)),
             Work::GetKeys(keys) => keys.more(command, &mut Reply::new(answers, version)),
-            Work::List(list) => list.more(answers),
+            Work::List(list) => list.more(&self.shared.serving, counted, &mut Reply::new(answers, version)),
         }
     }
 }

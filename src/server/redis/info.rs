@@ -4,16 +4,13 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Out;
-use super::keyspace::PATTERN_LEN_MAX_BYTES;
-use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, Glob};
+use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
+use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
 use crate::server::shared::{Serving, Shared};
 use crate::server::snapshot::{Snapshot, VERSION};
 
 /// The version of Redis whose replies ours are; clients look at it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
-
-/// INFO, which asks the system about this process, takes as long as a look at so many rows.
-pub(super) const COST_ROWS: usize = 1000;
 
 pub(super) fn time(out: &mut Out<'_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -157,16 +154,31 @@ fn settings(serving: &Serving) -> Vec<(&'static str, String)> {
     ]
 }
 
-pub(super) fn config_get(serving: &Serving, patterns: Args<'_>, out: &mut Out<'_>) {
+/// # Errors
+/// If the patterns are so long that matching them would hold up other connections.
+pub(super) fn config_get(serving: &Serving, patterns: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let len_bytes: usize = patterns.clone().map(<[u8]>::len).sum();
+    if len_bytes > PATTERN_LEN_MAX_BYTES {
+        return Err(format!(
+            "ERR the patterns are too long: {len_bytes} bytes together, the limit is {PATTERN_LEN_MAX_BYTES}: \
+             send fewer or shorter ones"
+        ));
+    }
     let mut settings = settings(serving);
-    let matches = |name: &str| {
-        let mut patterns = patterns.clone().filter(|pattern| pattern.len() <= PATTERN_LEN_MAX_BYTES);
-        patterns.any(|pattern| Glob::new(&pattern.to_ascii_lowercase()).matches(name.as_bytes()))
-    };
-    settings.retain(|(name, _)| matches(name));
+    let mut is_wanted = vec![false; settings.len()];
+    for pattern in patterns {
+        let glob = keyspace::compile(&pattern.to_ascii_lowercase(), &mut out.sink().steps);
+        for (is_wanted, (name, _)) in is_wanted.iter_mut().zip(&settings) {
+            *is_wanted |= keyspace::matches(&glob, name.as_bytes(), &mut out.sink().steps);
+        }
+        out.sink().steps.add(settings.len() / 4);
+    }
+    let mut is_wanted = is_wanted.into_iter();
+    settings.retain(|_| is_wanted.next().unwrap_or_default());
     out.map(settings.len());
     for (name, value) in settings {
         out.bulk(name.as_bytes());
         out.bulk(value.as_bytes());
     }
+    Ok(())
 }

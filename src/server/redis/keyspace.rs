@@ -4,23 +4,24 @@
 //! On a table of bytes, only the rows are looked at that begin as every match
 //! of the pattern does.
 
+use super::Out;
 use super::execute::{Outcome, Step, Work};
 use super::text::{damaged, number, of_key};
-use super::{Counted, LOOKED_AT_MAX, Out};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
+use crate::server::steps::Steps;
 use crate::store::{Rows, Store};
 
 /// What a reply to SCAN holds, but for the last of its keys.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
 /// Rows that SCAN looks at, unless told.
 const SCAN_COUNT_DEFAULT: usize = 10;
-/// The longest pattern. A match takes as long as the product of both lengths.
+/// The longest pattern.
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
-/// Key bytes that cost as much to look at as another row.
-const ROW_KEY_LEN_BYTES: usize = 64;
-/// Steps of a match that cost as much as another row.
-const ROW_STEPS: usize = 64;
+/// Operations on patterns that are one step.
+const STEP_GLOB_OPS: usize = 64;
+/// Steps to visit a row that was not visited before it in order.
+const LONE_ROW_STEPS: usize = 8;
 
 /// A cursor has the row that comes next in its lower bits, and above them what
 /// tells the table from others, so that it is never taken for one of those.
@@ -28,36 +29,51 @@ const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
 /// Which keys are meant.
-struct Pattern<'a> {
-    glob: Option<Glob<'a>>,
-    prefix: Vec<u8>,
+struct Pattern {
+    /// `None`: all.
+    glob: Option<Glob>,
 }
 
-impl<'a> Pattern<'a> {
-    fn new(pattern: Option<&'a [u8]>) -> Result<Self, String> {
+impl Pattern {
+    fn new(pattern: Option<&[u8]>, steps: &mut Steps) -> Result<Self, String> {
         let glob = pattern.filter(|pattern| pattern != b"*");
         if glob.is_some_and(|glob| glob.len() > PATTERN_LEN_MAX_BYTES) {
             return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
         }
-        let glob = glob.map(Glob::new);
-        Ok(Pattern { glob, prefix: glob.map(|glob| glob.literal_prefix()).unwrap_or_default() })
+        Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)) })
     }
 
     /// The rows among which all matches are.
     fn rows<'s>(&self, store: &'s Store) -> Rows<'s> {
         match store.key_kind() {
-            KeyKind::Bytes if !self.prefix.is_empty() => store.prefix(&self.prefix).unwrap_or_else(|_| store.iter()),
+            KeyKind::Bytes if !self.prefix().is_empty() => store.prefix(self.prefix()).unwrap_or_else(|_| store.iter()),
             _ => store.iter(),
         }
     }
 
-    fn matches(&self, key: Key<'_>, counted: &mut Counted) -> bool {
-        let Some(glob) = self.glob else { return true };
-        let mut steps = 0;
-        let matches = glob.matches_in(of_key(key, &mut itoa::Buffer::new()), &mut steps);
-        counted.looked_at += steps / ROW_STEPS;
-        matches
+    fn prefix(&self) -> &[u8] {
+        self.glob.as_ref().map_or(&[], Glob::literal_prefix)
     }
+
+    fn matches(&self, key: Key<'_>, steps: &mut Steps) -> bool {
+        let Some(glob) = &self.glob else { return true };
+        matches(glob, of_key(key, &mut itoa::Buffer::new()), steps)
+    }
+}
+
+/// Compiles a pattern, and counts the steps.
+pub(super) fn compile(pattern: &[u8], steps: &mut Steps) -> Glob {
+    let glob = Glob::new(pattern);
+    steps.add(1 + glob.compile_ops() / STEP_GLOB_OPS);
+    glob
+}
+
+/// Returns whether a text matches, and counts the steps.
+pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
+    let mut ops = 0;
+    let matches = glob.matches_in(text, &mut ops);
+    steps.add(ops / STEP_GLOB_OPS);
+    matches
 }
 
 /// Leaves out the rows before one.
@@ -71,12 +87,11 @@ fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
     out.bulk(of_key(key, &mut itoa::Buffer::new()));
 }
 
-impl Counted {
-    /// Notes that a row was looked at. Tells whether that is enough for now.
-    fn row(&mut self, key: Key<'_>) -> bool {
-        self.looked_at += 1 + key.as_bytes().map_or(0, |key| key.len() / ROW_KEY_LEN_BYTES);
-        self.looked_at > LOOKED_AT_MAX
-    }
+/// Counts a row that was visited in order. Returns whether the pass should end.
+fn visited(key: Key<'_>, steps: &mut Steps) -> bool {
+    steps.add(1);
+    steps.add_bytes(key.as_bytes().map_or(0, <[u8]>::len));
+    steps.are_enough()
 }
 
 pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Result<(), String> {
@@ -84,6 +99,7 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Resul
         out.null();
         return Ok(());
     }
+    out.sink().steps.add(LONE_ROW_STEPS);
     let row = store.row((random % store.len() as u64) as usize);
     let (key, _) = row.ok().flatten().ok_or_else(damaged)?;
     push_key(out, key);
@@ -91,16 +107,16 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Resul
 }
 
 /// What SCAN was asked.
-struct Scan<'a> {
+struct Scan {
     row: usize,
     count: usize,
-    pattern: Pattern<'a>,
+    pattern: Pattern,
     /// Whether keys of another type than ours were asked for.
     none: bool,
 }
 
-impl<'a> Scan<'a> {
-    fn parse(store: &Store, mut args: Args<'a>) -> Result<Self, String> {
+impl Scan {
+    fn parse(store: &Store, mut args: Args<'_>, steps: &mut Steps) -> Result<Self, String> {
         let cursor = args.next().and_then(number).ok_or("ERR invalid cursor")?;
         let (mut count, mut pattern, mut none) = (SCAN_COUNT_DEFAULT, None, false);
         while let Some(option) = args.next() {
@@ -116,7 +132,7 @@ impl<'a> Scan<'a> {
                 return Err("ERR syntax error".to_owned());
             }
         }
-        let pattern = Pattern::new(pattern)?;
+        let pattern = Pattern::new(pattern, steps)?;
         Ok(Scan { row: row_of_cursor(store, cursor)?, count, pattern, none })
     }
 }
@@ -138,8 +154,9 @@ fn row_of_cursor(store: &Store, cursor: u64) -> Result<usize, String> {
     }
 }
 
-pub(super) fn scan(store: &Store, args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Result<(), String> {
-    let scan = Scan::parse(store, args)?;
+pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    let scan = Scan::parse(store, args, &mut out.sink().steps)?;
+    out.sink().steps.add(LONE_ROW_STEPS);
     let mut rows = scan.pattern.rows(store);
     skip_to(&mut rows, scan.row);
     let (mut keys, mut key_count) = (Vec::new(), 0);
@@ -150,11 +167,11 @@ pub(super) fn scan(store: &Store, args: Args<'_>, counted: &mut Counted, out: &m
             break;
         }
         let (key, _) = rows.next().ok_or_else(damaged)?;
-        if scan.pattern.matches(key, counted) {
+        if scan.pattern.matches(key, &mut out.sink().steps) {
             push_key(&mut found, key);
             key_count += 1;
         }
-        if counted.row(key) {
+        if visited(key, &mut out.sink().steps) {
             break;
         }
     }
@@ -178,21 +195,15 @@ pub(super) struct Keys {
     counting: bool,
 }
 
-pub(super) fn keys(store: &Store, mut args: Args<'_>) -> Result<Outcome, String> {
-    let pattern = Pattern::new(args.next())?;
+pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
+    let pattern = Pattern::new(args.next(), &mut out.sink().steps)?;
     let row = pattern.rows(store).ends().0.row;
     Ok(Outcome::Work(Work::Keys(Keys { row, matches: 0, counting: true })))
 }
 
 impl Keys {
-    pub(super) fn more(
-        &mut self,
-        store: &Store,
-        command: &Command<'_>,
-        counted: &mut Counted,
-        out: &mut Out<'_>,
-    ) -> Step {
-        let pattern = match Pattern::new(command.args().nth(1)) {
+    pub(super) fn more(&mut self, store: &Store, command: &Command<'_>, out: &mut Out<'_>) -> Step {
+        let pattern = match Pattern::new(command.args().nth(1), &mut out.sink().steps) {
             Ok(pattern) => pattern,
             Err(problem) => {
                 out.error(problem);
@@ -200,7 +211,7 @@ impl Keys {
             }
         };
         if self.counting {
-            match self.count(store, &pattern, counted) {
+            match self.count(store, &pattern, &mut out.sink().steps) {
                 Ok(true) => out.array(self.matches),
                 Ok(false) => return Step::Yield,
                 Err(problem) => {
@@ -209,11 +220,11 @@ impl Keys {
                 }
             }
         }
-        self.send(store, &pattern, counted, out)
+        self.send(store, &pattern, out)
     }
 
     /// Tells whether all are counted.
-    fn count(&mut self, store: &Store, pattern: &Pattern<'_>, counted: &mut Counted) -> Result<bool, String> {
+    fn count(&mut self, store: &Store, pattern: &Pattern, steps: &mut Steps) -> Result<bool, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;
         if pattern.glob.is_none() {
@@ -222,8 +233,8 @@ impl Keys {
             skip_to(&mut rows, self.row);
             while rows.len() > 0 {
                 let (key, _) = rows.next().ok_or_else(damaged)?;
-                self.matches += usize::from(pattern.matches(key, counted));
-                if counted.row(key) {
+                self.matches += usize::from(pattern.matches(key, steps));
+                if visited(key, steps) {
                     self.row = rows.ends().0.row;
                     return Ok(false);
                 }
@@ -233,7 +244,7 @@ impl Keys {
         Ok(true)
     }
 
-    fn send(&mut self, store: &Store, pattern: &Pattern<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Step {
+    fn send(&mut self, store: &Store, pattern: &Pattern, out: &mut Out<'_>) -> Step {
         let mut rows = pattern.rows(store);
         skip_to(&mut rows, self.row);
         while self.matches > 0 {
@@ -247,11 +258,11 @@ impl Keys {
                 self.matches -= 1;
                 continue;
             };
-            if pattern.matches(key, counted) {
+            if pattern.matches(key, &mut out.sink().steps) {
                 push_key(out, key);
                 self.matches -= 1;
             }
-            if counted.row(key) {
+            if visited(key, &mut out.sink().steps) {
                 self.row = rows.ends().0.row;
                 return Step::Yield;
             }

@@ -14,6 +14,9 @@ use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, Page, Span};
 use crate::store::{Rows, Store, prefix_end};
 
+/// Steps to find a place in the order of keys.
+const SEARCH_STEPS: usize = 8;
+
 /// A row, and where its value stands in the records section.
 type Row<'s> = (Key<'s>, &'s [u8], u64);
 
@@ -35,6 +38,7 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
 pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
     let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
+    out.sink().steps.add(SEARCH_STEPS);
     let mut rows = store.between(start, end).map_err(|_| damaged())?;
     if rows.len() == 0 {
         out.null_array();
@@ -47,12 +51,14 @@ pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mu
 }
 
 pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    out.sink().steps.add(2 * SEARCH_STEPS);
     let span = Span::parse(args).map_err(|error| error.to_string())?;
     out.integer(rows_of(store, span, None, false)?.len() as i64);
     Ok(())
 }
 
 pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    out.sink().steps.add(3 * SEARCH_STEPS);
     let page = Page::parse(args).map_err(|error| error.to_string())?;
     let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
     let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
@@ -68,6 +74,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
         }
         None => out.null(),
     }
+    out.sink().steps.add(2 * extent.row_count);
     out.array(2 * extent.row_count);
     for _ in 0..extent.row_count {
         match take(&mut rows, page.reverse) {

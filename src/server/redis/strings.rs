@@ -1,9 +1,9 @@
 //! Commands about keys that a client names, and their values.
 
-use super::execute::{Outcome, Step, Work};
+use super::execute::{KeysOf, Outcome, Step, Work};
 use super::stored::push_value;
 use super::text::{damaged, key, number};
-use super::{Counted, Out, gets};
+use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::record_len_bytes;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
@@ -11,8 +11,10 @@ use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::answers::Answers;
 use crate::store::{Found, Store};
 
-/// Keys of one command that a pass looks up, at most.
-const LOOKUPS_MAX: usize = 4096;
+/// Bytes of keys that are looked up together, but for the last of them.
+const RUN_LEN_MAX_BYTES: usize = 64 << 10;
+/// Steps of a key that is looked up by itself.
+const LONE_LOOKUP_STEPS: usize = 4;
 /// Values up to this length have the encoding `embstr` in Redis, longer ones are `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
 
@@ -52,19 +54,45 @@ pub(super) fn get(store: &Store, mut args: Args<'_>, counted: &mut Counted, out:
     Ok(())
 }
 
-pub(super) fn mget(store: &Store, command: &Command<'_>, args: Args<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
-    let next_arg = args.offset_bytes();
-    are_keys(store, args)?;
-    out.array(command.arg_count() - 1);
-    Ok(Outcome::Work(Work::MGet { next_arg }))
+/// Begins a command whose arguments are all keys. All of them are checked before anything is replied.
+pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
+    Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// All of them are looked at before anything is replied.
-fn are_keys(store: &Store, mut texts: Args<'_>) -> Result<(), String> {
-    match store.key_kind() {
-        KeyKind::U64 => texts.try_for_each(|text| key(KeyKind::U64, text).map(|_| ())),
-        KeyKind::Bytes => Ok(()),
+/// Checks keys from `next_arg` on. Returns what comes next once all are checked, and `None` if the pass should end.
+///
+/// # Errors
+/// What to reply, if an argument is not a key of the table.
+pub(super) fn more_of_check_keys(
+    store: &Store,
+    command: &Command<'_>,
+    next_arg: &mut usize,
+    of: KeysOf,
+    out: &mut Out<'_>,
+) -> Result<Option<Work>, String> {
+    if store.key_kind() == KeyKind::U64 {
+        let mut args = command.args_from(*next_arg);
+        while let Some(text) = args.next() {
+            key(KeyKind::U64, text)?;
+            let steps = &mut out.sink().steps;
+            steps.add(1);
+            steps.add_bytes(text.len());
+            if steps.are_enough() {
+                *next_arg = args.offset_bytes();
+                return Ok(None);
+            }
+        }
     }
+    let mut args = command.args();
+    args.next();
+    let next_arg = args.offset_bytes();
+    Ok(Some(match of {
+        KeysOf::MGet => {
+            out.array(command.arg_count() - 1);
+            Work::MGet { next_arg }
+        }
+        KeysOf::Exists => Work::Exists { next_arg, count: 0 },
+    }))
 }
 
 pub(super) fn more_of_mget(
@@ -83,27 +111,28 @@ pub(super) fn more_of_mget(
         if answers.is_full() {
             return Step::Full;
         }
+        let run_start_bytes = *next_arg;
+        let mut next_text = || match args.offset_bytes() - run_start_bytes {
+            ..RUN_LEN_MAX_BYTES => args.next().map(|text| (text, args.offset_bytes())),
+            _ => None,
+        };
         let run = match store.key_kind() {
             KeyKind::U64 => {
-                // All were found to be numbers.
-                let next = || args.next().map(|text| (number(text).unwrap_or_default(), args.offset_bytes()));
+                // All are numbers: they were checked.
+                let next = || next_text().map(|(text, end_bytes)| (number(text).unwrap_or_default(), end_bytes));
                 gets::run(store, 0, next, version, answers)
             }
-            KeyKind::Bytes => {
-                let next = || args.next().map(|text| (text, args.offset_bytes()));
-                gets::run(store, &[][..], next, version, answers)
-            }
+            KeyKind::Bytes => gets::run(store, &[][..], next_text, version, answers),
         };
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
         *next_arg = run.end_bytes;
+        answers.steps.add(LOOKUP_STEPS * run.count);
+        answers.steps.add_bytes(run.end_bytes - run_start_bytes);
+        if answers.steps.are_enough() {
+            return Step::Yield;
+        }
     }
-}
-
-pub(super) fn exists(store: &Store, args: Args<'_>) -> Result<Outcome, String> {
-    let next_arg = args.offset_bytes();
-    are_keys(store, args)?;
-    Ok(Outcome::Work(Work::Exists { next_arg, count: 0 }))
 }
 
 pub(super) fn more_of_exists(
@@ -115,11 +144,7 @@ pub(super) fn more_of_exists(
     out: &mut Out<'_>,
 ) -> Step {
     let mut args = command.args_from(*next_arg);
-    for _ in 0..LOOKUPS_MAX {
-        let Some(text) = args.next() else {
-            out.integer(*count);
-            return Step::Done;
-        };
+    while let Some(text) = args.next() {
         let found = match key(store.key_kind(), text).map(|key| store.contains(key)) {
             Ok(Ok(found)) => found,
             Ok(Err(_)) => {
@@ -127,14 +152,21 @@ pub(super) fn more_of_exists(
                 out.error(damaged());
                 return Step::Done;
             }
-            // All were found to be keys.
+            // All are keys: they were checked.
             Err(_) => false,
         };
         counted.lookup(found);
         *count += i64::from(found);
+        let steps = &mut out.sink().steps;
+        steps.add(LONE_LOOKUP_STEPS);
+        steps.add_bytes(text.len());
+        if steps.are_enough() {
+            *next_arg = args.offset_bytes();
+            return Step::Yield;
+        }
     }
-    *next_arg = args.offset_bytes();
-    Step::Yield
+    out.integer(*count);
+    Step::Done
 }
 
 pub(super) fn strlen(

@@ -23,6 +23,8 @@ pub struct Spec {
     pub name: &'static str,
     /// The number of arguments, the name included; negative if it is the least.
     pub arity: i32,
+    /// The most arguments, the name included.
+    pub args_max: usize,
     /// What Redis says of it in a word each.
     pub flags: &'static [&'static str],
     /// The classes by which Redis grants rights.
@@ -42,6 +44,10 @@ pub struct Spec {
     /// What may stand behind the name, if that must be one of these.
     pub subcommands: &'static [Spec],
 }
+
+/// The most arguments of a command that is executed all at once, its name included. Those that take as many as a command
+/// may have are executed in parts, between which other clients have their turn.
+pub const ARGS_MAX_AT_ONCE: usize = 1024;
 
 /// Which arguments are keys: `first`, and each `step` behind it up to `last`,
 /// which counts from the end if it is negative. None if `first` is 0.
@@ -118,7 +124,11 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
         let found = find_subcommand(spec, subcommand);
         spec = found.ok_or(Refusal::UnknownSubcommand { container: spec, name: subcommand })?;
     }
-    if spec.takes(command.arg_count()) { Ok(spec) } else { Err(Refusal::ArgCount(spec)) }
+    match command.arg_count() {
+        arg_count if arg_count > spec.args_max => Err(Refusal::TooManyArgs { spec, arg_count }),
+        arg_count if spec.takes(arg_count) => Ok(spec),
+        _ => Err(Refusal::ArgCount(spec)),
+    }
 }
 
 /// The name in small letters as one number; `None` if it is longer than any

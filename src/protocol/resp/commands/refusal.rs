@@ -23,6 +23,13 @@ pub enum Refusal<'a> {
     },
     /// The command has another number of arguments.
     ArgCount(&'static Spec),
+    /// The command is executed all at once, and has too many arguments for that.
+    TooManyArgs {
+        /// The command.
+        spec: &'static Spec,
+        /// Its arguments, the name included.
+        arg_count: usize,
+    },
     /// It is one of Redis's commands that write.
     Write,
 }
@@ -45,6 +52,11 @@ impl Refusal<'_> {
                 .concat()
             }
             Refusal::ArgCount(spec) => format!("ERR wrong number of arguments for '{}' command", spec.name).into(),
+            Refusal::TooManyArgs { spec, arg_count } => format!(
+                "ERR too many arguments for '{}' command: {arg_count}, the limit is {}",
+                spec.name, spec.args_max
+            )
+            .into(),
             Refusal::Write => b"READONLY You can't write against a read only replica.".to_vec(),
         }
     }

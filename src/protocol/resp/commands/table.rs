@@ -1,7 +1,8 @@
 //! The one table of commands. What Redis has is described as Redis 7
 //! describes it; what it lacks begins with `ZKV.`.
 
-use super::{Id, Keys, Spec, packed};
+use super::super::ARGS_MAX;
+use super::{ARGS_MAX_AT_ONCE, Id, Keys, Spec, packed};
 
 const NO_KEY: Keys = Keys { first: 0, last: 0, step: 0 };
 const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
@@ -30,13 +31,34 @@ const SLOW: Words = &["@slow"];
 /// Begins an entry, which `told` and `used` complete.
 const fn spec(id: Id, name: &'static str, arity: i32, keys: Keys, flags: Words, categories: Words) -> Spec {
     let (group, since, complexity, syntax, summary) = ("", "", "", "", "");
-    Spec { id, name, arity, flags, categories, keys, group, since, complexity, syntax, summary, subcommands: &[] }
+    let args_max = ARGS_MAX_AT_ONCE;
+    Spec {
+        id,
+        name,
+        arity,
+        args_max,
+        flags,
+        categories,
+        keys,
+        group,
+        since,
+        complexity,
+        syntax,
+        summary,
+        subcommands: &[],
+    }
 }
 
 impl Spec {
     /// The group, the first version and the complexity.
     const fn told(mut self, group: &'static str, since: &'static str, complexity: &'static str) -> Spec {
         (self.group, self.since, self.complexity) = (group, since, complexity);
+        self
+    }
+
+    /// Has it take as many arguments as any command may have: it is executed in parts.
+    const fn in_parts(mut self) -> Spec {
+        self.args_max = ARGS_MAX;
         self
     }
 
@@ -57,10 +79,10 @@ impl Spec {
 pub static COMMANDS: &[Spec] = &[
     spec(Id::Get, "get", 2, ONE_KEY, FAST_READ, STRING).told("string", "1.0.0", "O(1)")
         .used("key", "Get the value of a key"),
-    spec(Id::MGet, "mget", -2, ALL_KEYS, FAST_READ, STRING)
+    spec(Id::MGet, "mget", -2, ALL_KEYS, FAST_READ, STRING).in_parts()
         .told("string", "1.0.0", "O(N) where N is the number of keys to retrieve.")
         .used("key [key ...]", "Get the values of all the given keys"),
-    spec(Id::Exists, "exists", -2, ALL_KEYS, FAST_READ, KEYSPACE)
+    spec(Id::Exists, "exists", -2, ALL_KEYS, FAST_READ, KEYSPACE).in_parts()
         .told("generic", "1.0.0", "O(N) where N is the number of keys to check.")
         .used("key [key ...]", "Determine if a key exists"),
     spec(Id::StrLen, "strlen", 2, ONE_KEY, FAST_READ, STRING).told("string", "2.2.0", "O(1)")
@@ -158,10 +180,10 @@ const CLIENT: &[Spec] = &[
 const COMMAND: &[Spec] = &[
     spec(Id::CommandCount, "command|count", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).told("server", "2.8.13", "O(1)")
         .used("", "Get total number of Redis commands"),
-    spec(Id::CommandDocs, "command|docs", -2, NO_KEY, ALWAYS, SLOW_CONNECTION)
+    spec(Id::CommandDocs, "command|docs", -2, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
         .told("server", "7.0.0", "O(N) where N is the number of commands to look up")
         .used("[command-name [command-name ...]]", "Get array of specific Redis command documentation"),
-    spec(Id::CommandInfo, "command|info", -2, NO_KEY, ALWAYS, SLOW_CONNECTION)
+    spec(Id::CommandInfo, "command|info", -2, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
         .told("server", "2.8.13", "O(N) where N is the number of commands to look up")
         .used("[command-name [command-name ...]]",
             "Get array of specific Redis command details, or all when no argument is given."),
@@ -169,7 +191,7 @@ const COMMAND: &[Spec] = &[
         .told("server", "7.0.0", "O(N) where N is the total number of Redis commands")
         .used("[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
             "Get an array of Redis command names"),
-    spec(Id::CommandGetKeys, "command|getkeys", -4, NO_KEY, ALWAYS, SLOW_CONNECTION)
+    spec(Id::CommandGetKeys, "command|getkeys", -4, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
         .told("server", "2.8.13", "O(N) where N is the number of arguments to the command")
         .used("command arg [arg ...]", "Extract keys given a full Redis command"),
     spec(Id::CommandHelp, "command|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).told("server", "5.0.0", "O(1)")

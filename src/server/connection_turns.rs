@@ -1,0 +1,174 @@
+//! The work of a turn, for every command and native op with the arguments that make the server work hardest.
+//!
+//! `cargo test --release --lib a_turn_is_bounded -- --nocapture` prints the processor time of the longest turns.
+
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Mutex;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+use super::super::steps::USED_ON_THREAD;
+use super::*;
+use crate::bake::{Keys, Options, bake_csv};
+use crate::protocol::native::{Op, push_long, range_flags};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
+use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
+use crate::server::Config;
+use crate::server::shared::tests::shared_over;
+
+#[path = "../../tests/commands/worst.rs"]
+mod worst;
+
+/// The steps of a turn: a pass ends after the command that exceeds its share, and the longest arguments are thousands.
+const STEPS_MAX: usize = 100_000;
+/// Turns of the busy connection between two answers to another one.
+const TURNS_BETWEEN_MAX: usize = 8;
+/// Short commands are sent as a pipeline of this many bytes, several turns long.
+const PIPELINE_LEN_BYTES: usize = 256 << 10;
+/// Turns with work after which a connection is dropped: the rest would be more of the same.
+const BUSY_TURNS_MAX: usize = 6;
+const ROWS: u64 = 20_000;
+const CLIENTS: usize = 3000;
+
+/// What a connection used.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    turns: usize,
+    busy_turns: usize,
+    steps: usize,
+    turn_steps_max: usize,
+    turn_us_max: u64,
+    /// Turns since another connection was answered, and the most there were.
+    turns_since: usize,
+    turns_between_max: usize,
+}
+
+/// A connection whose turns are metered.
+struct Metered {
+    connection: Connection<UnixStream>,
+    used: Arc<Mutex<Used>>,
+    busy_turns_max: usize,
+}
+
+impl Future for Metered {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let (steps_before, us_before) = (USED_ON_THREAD.get(), thread_us());
+        let polled = Pin::new(&mut self.connection).poll(cx);
+        let (steps, us) = (USED_ON_THREAD.get() - steps_before, thread_us() - us_before);
+        let mut used = self.used.lock().unwrap();
+        used.turns += 1;
+        used.busy_turns += usize::from(steps > 0);
+        used.steps += steps;
+        used.turns_since += 1;
+        used.turn_steps_max = used.turn_steps_max.max(steps);
+        used.turn_us_max = used.turn_us_max.max(us);
+        used.turns_between_max = used.turns_between_max.max(used.turns_since);
+        if used.busy_turns < self.busy_turns_max { polled } else { Poll::Ready(()) }
+    }
+}
+
+fn thread_us() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+fn connect(shared: &Arc<Shared>) -> (UnixStream, Connection<UnixStream>) {
+    let (client, server) = StdUnixStream::pair().unwrap();
+    [&client, &server].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    shared.connection_opened();
+    let connection = Connection::new(UnixStream::from_std(server).unwrap(), Peer::default(), Arc::clone(shared));
+    (UnixStream::from_std(client).unwrap(), connection)
+}
+
+/// Sends bytes on one connection and, until they are answered, PINGs on another of the same worker.
+fn serve(runtime: &Runtime, shared: &Arc<Shared>, bytes: Vec<u8>, busy_turns_max: usize) -> Used {
+    runtime.block_on(async {
+        let used = Arc::new(Mutex::new(Used::default()));
+        let (busy, connection) = connect(shared);
+        let (mut quick, other) = connect(shared);
+        let busy_task = tokio::spawn(Metered { connection, used: Arc::clone(&used), busy_turns_max });
+        let quick_task = tokio::spawn(other);
+        let (mut reader, mut writer) = busy.into_split();
+        // The connection may end before it has read everything.
+        let written = tokio::spawn(async move {
+            let _ = writer.write_all(&bytes).await;
+        });
+        let read = tokio::spawn(async move { while reader.read(&mut [0; 64 << 10]).await.is_ok_and(|len| len > 0) {} });
+        let mut pong = [0; 7];
+        while !busy_task.is_finished() {
+            quick.write_all(b"PING\r\n").await.unwrap();
+            quick.read_exact(&mut pong).await.unwrap();
+            assert_eq!(&pong, b"+PONG\r\n");
+            used.lock().unwrap().turns_since = 0;
+        }
+        written.await.unwrap();
+        read.await.unwrap();
+        drop(quick);
+        quick_task.await.unwrap();
+        let used = *used.lock().unwrap();
+        used
+    })
+}
+
+fn table(name: &str, keys: Keys, rows: impl Iterator<Item = (String, String)>) -> (tempfile::TempDir, Arc<Shared>) {
+    let folder = tempfile::tempdir().unwrap();
+    let csv: String = rows.map(|(key, value)| format!("{key},{value}\n")).collect();
+    let db = folder.path().join(name);
+    let mut options = Options::default();
+    options.keys = keys;
+    bake_csv(csv.as_bytes(), &db, &options, &mut |_| ()).unwrap();
+    let shared = shared_over(&db, &Config::default());
+    (folder, shared)
+}
+
+#[test]
+fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
+    let numbers = (0..ROWS).map(|key| (key.to_string(), format!("value {key}").repeat(key as usize % 20)));
+    let long_keys = (0..40).map(|key| (format!("{}{key:05}", "a".repeat(65_530)), "v".repeat(5000)));
+    let tables = [table("numbers.db", Keys::U64, numbers), table("bytes.db", Keys::Bytes, long_keys)];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut report = Vec::new();
+    for (_folder, shared) in &tables {
+        let kind = shared.pin().store.key_kind();
+        let _clients: Vec<_> = (0..CLIENTS).map(|_| redis::Session::new(Peer::default(), shared)).collect();
+        for (name, bytes) in worst::all_cases(ROWS) {
+            let len_bytes = bytes.len();
+            let pipeline = bytes.repeat((PIPELINE_LEN_BYTES / len_bytes).max(1));
+            let used = serve(&runtime, shared, pipeline, BUSY_TURNS_MAX);
+            let begin = bytes[..bytes.len().min(60)].escape_ascii().to_string();
+            let case = format!("{name} on {kind}, {len_bytes} bytes: {begin}");
+            assert!(used.turns > 0, "{case}");
+            assert!(used.turn_steps_max <= STEPS_MAX, "{} steps in a turn: {case}", used.turn_steps_max);
+            assert!(used.turns_between_max <= TURNS_BETWEEN_MAX, "{} turns: {case}", used.turns_between_max);
+            report.push((used.turn_us_max, used, case));
+        }
+    }
+    report.sort_by_key(|(us, ..)| std::cmp::Reverse(*us));
+    println!("longest turn, us | steps of the turn with the most | turns | steps | command");
+    for (us, used, case) in report {
+        println!("{us:8} {:8} {:6} {:9} {case}", used.turn_steps_max, used.turns, used.steps);
+    }
+}
+
+/// Work that is not counted would not end a turn: for commands with many arguments, each is at least a step.
+#[test]
+fn the_arguments_of_commands_that_take_many_are_counted() {
+    let (_folder, shared) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut checked = 0;
+    for spec in worst::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
+        let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
+        let used = serve(&runtime, &shared, worst::command(&args), usize::MAX);
+        // COMMAND GETKEYS takes a command's name first, which 7 is not.
+        if spec.id != Id::CommandGetKeys {
+            assert!(used.steps >= 100_000 && used.turns >= 5, "{}: {} steps", spec.name, used.steps);
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 4, "MGET, EXISTS, COMMAND INFO and COMMAND DOCS");
+}

@@ -1,0 +1,40 @@
+//! What one connection may use of its worker before the others have their turn.
+
+use super::connection::READ_LEN_BYTES;
+use super::steps::TURN_STEPS_MAX;
+
+/// Bytes of requests that are answered.
+const BYTES_MAX: usize = 4 * READ_LEN_BYTES;
+const PASSES_MAX: usize = 16;
+/// Bytes of answers that the socket takes.
+const SENT_BYTES_MAX: usize = 2 << 20;
+
+/// What a turn has left to use.
+pub(super) struct Turn {
+    bytes: usize,
+    passes: usize,
+    steps: usize,
+    pub(super) sent_bytes: usize,
+}
+
+impl Turn {
+    pub(super) fn begin() -> Turn {
+        Turn { bytes: BYTES_MAX, passes: PASSES_MAX, steps: TURN_STEPS_MAX, sent_bytes: SENT_BYTES_MAX }
+    }
+
+    pub(super) fn use_pass(&mut self, taken_bytes: usize, steps: usize) {
+        #[cfg(test)]
+        super::steps::USED_ON_THREAD.set(super::steps::USED_ON_THREAD.get() + steps);
+        self.bytes = self.bytes.saturating_sub(taken_bytes);
+        self.passes = self.passes.saturating_sub(1);
+        self.steps = self.steps.saturating_sub(steps);
+    }
+
+    pub(super) fn use_sent(&mut self, len_bytes: usize) {
+        self.sent_bytes = self.sent_bytes.saturating_sub(len_bytes);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.bytes == 0 || self.passes == 0 || self.steps == 0 || self.sent_bytes == 0
+    }
+}
