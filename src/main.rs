@@ -20,6 +20,7 @@ use tracing_subscriber::EnvFilter;
 use zero_kv::server::{Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
+use kv_store::allocator::return_large_allocations;
 use kv_store::args::{Args, LogFormat};
 use kv_store::inherited;
 use kv_store::limits::raise_limit;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         return code;
     }
     let args = Args::parse();
+    return_large_allocations();
     start_log(args.told.log_format);
     match inherited::take().and_then(|inherited| run(args, inherited)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 //! takes from the system before it serves.
 
 pub(crate) mod access;
+pub(crate) mod allocator;
 pub(crate) mod args;
 mod connections;
 pub(crate) mod inherited;

@@ -14,9 +14,6 @@ use crate::values::Shape;
 use crate::{alone, asked_time, report, together};
 
 const SHAPE: Shape = Shape { rows: 1000, len_max_bytes: 200 };
-/// What an allocator keeps for later, at most. What leaks, leaks more each time.
-const KEPT_MAX_BYTES: u64 = 4 << 20;
-
 /// A server, and what it takes before anything happens to it.
 struct Story {
     scene: Scene,
@@ -41,21 +38,23 @@ impl Story {
         Story { scene, served, descriptors }
     }
 
-    /// What is done over and over takes no descriptor for longer, and the third time no memory beyond that of the second.
-    fn assert_nothing_leaks(&mut self, mut what: impl FnMut(&Served)) {
-        let before_us = self.pipeline_us();
-        let mut memory_bytes = Vec::new();
+    /// Does something three times. Each time the server stays alive, closes all descriptors, and holds no memory for
+    /// connections in the end. Reports the memory that the process keeps and the time of a pipeline, which depend on the
+    /// allocator and on the machine's load.
+    fn assert_nothing_leaks(&mut self, name: &str, mut what: impl FnMut(&Served)) {
+        let mut memory_kib = vec![self.served.anonymous_bytes() >> 10];
+        let mut pipeline_us = vec![self.pipeline_us()];
         for _ in 0..3 {
             what(&self.served);
             assert!(self.served.is_alive());
-            eventually("all descriptors are given back", || self.served.descriptors() <= self.descriptors);
-            memory_bytes.push(self.served.anonymous_bytes());
+            eventually("all descriptors are closed", || self.served.descriptors() <= self.descriptors);
+            eventually("no connection holds memory", || self.served.number("client_memory_bytes") == 0);
+            memory_kib.push(self.served.anonymous_bytes() >> 10);
+            pipeline_us.push(self.pipeline_us());
         }
-        // Of 500 connections and more, less than a page each.
-        assert!(memory_bytes[2] <= memory_bytes[1] + KEPT_MAX_BYTES / 2, "{memory_bytes:?}");
-        let after_us = self.pipeline_us();
-        // On however noisy a machine.
-        assert!(after_us <= 3 * before_us + 2000, "a pipeline took {before_us} us before and takes {after_us} us");
+        report(&format!(
+            "{name}: RssAnon {memory_kib:?} KiB, a pipeline {pipeline_us:?} us, before and after each round"
+        ));
     }
 
     /// The median time of a pipeline.
@@ -104,7 +103,7 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing() {
         report(&format!("a limit of {limit} descriptors: {connections} connections instead of 10000"));
     }
     let mut story = Story::begin(&[]);
-    story.assert_nothing_leaks(|served| {
+    story.assert_nothing_leaks("ten thousand connections", |served| {
         let mut lanes: Vec<Lane> = (0..connections).map(|_| asked(served)).collect();
         assert_eq!(served.number("connections"), connections as u64 + 1);
         for lane in lanes.iter_mut().step_by(37) {
@@ -118,7 +117,7 @@ fn those_that_connect_and_say_nothing_are_no_burden() {
     let _alone = alone();
     raise_limit();
     let mut story = Story::begin(&[]);
-    story.assert_nothing_leaks(|served| {
+    story.assert_nothing_leaks("silent connections", |served| {
         let silent: Vec<UnixStream> = (0..1000).map(|_| served.connect()).collect();
         let mut lane = asked(served);
         for _ in 0..100 {
@@ -134,23 +133,29 @@ fn those_that_send_and_never_read_hold_up_nobody_else() {
     raise_limit();
     let mut story = Story::begin(&[]);
     let requests = common::gets((0..1024).map(|i| 1 + i % SHAPE.rows));
-    story.assert_nothing_leaks(|served| {
+    story.assert_nothing_leaks("clients that never read", |served| {
         let mut lane = asked(served);
         let deaf: Vec<UnixStream> = (0..500)
             .map(|_| {
                 let mut stream = served.connect();
                 stream.set_nonblocking(true).unwrap();
                 // Until it takes no more.
-                while stream.write(&requests).is_ok() {}
+                let error = loop {
+                    if let Err(error) = stream.write(&requests) {
+                        break error;
+                    }
+                };
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
                 stream
             })
             .collect();
         for _ in 0..100 {
             assert_answered(&mut lane, &(1..=256).collect::<Vec<_>>());
         }
-        // The kernel's buffers are full on both ways; the server has kept little for each.
-        let of_each_bytes = served.anonymous_bytes() / deaf.len() as u64;
-        assert!(of_each_bytes < 512 << 10, "{of_each_bytes} bytes for each");
+        // 64 KiB of responses and the end of the last, and requests that were read and are not answered.
+        let held_bytes = served.number("client_memory_bytes");
+        assert!((1..=500 * (112 << 10)).contains(&held_bytes), "{held_bytes} bytes");
+        drop(deaf);
     });
 }
 
@@ -158,7 +163,7 @@ fn those_that_send_and_never_read_hold_up_nobody_else() {
 fn requests_that_come_byte_by_byte_are_answered_and_half_of_one_is_forgotten() {
     let _together = together();
     let mut story = Story::begin(&[]);
-    story.assert_nothing_leaks(|served| {
+    story.assert_nothing_leaks("requests byte by byte", |served| {
         let mut slow: Vec<UnixStream> = (0..50).map(|_| served.connect()).collect();
         let (native, redis) = (common::gets([7, 8]), b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\nGET 8\r\n");
         for byte in &native {
@@ -241,8 +246,8 @@ fn random_bytes_do_nothing_but_end_their_own_connection() {
         assert_answered(&mut lane, &[1 + random() % SHAPE.rows, 0, 7]);
     }
     drop(lane);
-    eventually("all descriptors are given back", || story.served.descriptors() <= story.descriptors);
-    assert!(story.served.anonymous_bytes() < 64 << 20);
+    assert!(connections > 0 && sent_bytes > 0, "{connections} connections, {sent_bytes} bytes");
+    eventually("all descriptors are closed", || story.served.descriptors() <= story.descriptors);
     assert_eq!((story.served.number("panics"), story.served.logged("panicked")), (0, 0), "seed {seed}");
     report(&format!("{sent_bytes} random bytes over {connections} connections: all others were answered"));
 }

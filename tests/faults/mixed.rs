@@ -86,6 +86,7 @@ impl Mixed {
     pub(crate) fn finish(self) -> u64 {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("a client has found a wrong answer"));
+        assert!(self.shared.right.load(Ordering::Relaxed) > 0, "no answer was checked");
         self.shared.errors.load(Ordering::Relaxed)
     }
 }

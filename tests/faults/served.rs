@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
-use zero_kv::client::{Client, Info};
+use zero_kv::client::{Client, Info, Options};
 
 use crate::common::{PATIENCE, eventually};
 
@@ -113,8 +113,11 @@ impl Served {
         stream
     }
 
+    /// Connects a client that expects the user this server runs as, which need not be the test's.
     pub(crate) fn client(&self) -> Client {
-        Client::connect(&self.socket).unwrap()
+        let user = std::fs::metadata(format!("/proc/{}", self.id())).unwrap().uid();
+        let options = Options { server_user: Some(user.to_string()), ..Options::default() };
+        Client::connect_with(&self.socket, &options).unwrap()
     }
 
     pub(crate) fn info(&self) -> Info {

@@ -1,6 +1,6 @@
 //! Two protocols on one socket, and one protocol on two sockets.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use crate::common::{EXISTS, answer, answer_to_get, expect, expect_end, gets, request};
@@ -66,9 +66,13 @@ pub(crate) fn a_client_that_reads_nothing_stops_nobody_else() {
     stalled.set_nonblocking(true).unwrap();
     // Until the socket takes no more.
     let (gets, mut written_bytes) = (line("GET 1002").repeat(100), 0);
-    while let Ok(bytes) = stalled.write(&gets) {
-        written_bytes += bytes;
+    let error = loop {
+        match stalled.write(&gets) {
+            Ok(bytes) => written_bytes += bytes,
+            Err(error) => break error,
+        }
         assert!(written_bytes < 64 << 20, "requests are read although no reply is");
-    }
+    };
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert_eq!(ask(&served.socket(), &["GET 1003"]), b"$5\r\n12345\r\n+OK\r\n");
 }
