@@ -30,7 +30,9 @@ fn a_missing_page_reads_as_zeros_and_is_counted() {
     assert_eq!((map[5000], map.faults()), (0, 1));
     assert_eq!((map[6000], map.faults()), (0, 1), "the same patch");
     assert_eq!((map[(1 << 20) - 1], map.faults()), (0, 2));
-    assert_eq!(map[100], 0, "the page that is left is part of the first patch");
+    // The page that is left is part of the first patch, unless the mapping begins with the last page before a patch.
+    let patch = |at: usize| (map.as_ptr().addr() + at) / PATCH_LEN_BYTES;
+    assert_eq!(map[100], if patch(100) == patch(5000) { 0 } else { 7 });
 }
 
 #[test]
