@@ -124,12 +124,14 @@ impl Unchecked {
     /// Checks a private copy: at least every byte against its checksum, so that a copy of a file that changed
     /// meanwhile is rejected here and not by lookups.
     pub(super) fn check_copy_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
-        let path = self.path.clone();
-        let store = self.check_as(verify, pace)?;
-        match verify {
-            Verify::Touch => check::records(&store, pace).map_err(|error| StoreError::Format { path, error })?,
-            Verify::Full => {}
+        if verify == Verify::Full {
+            return self.check_as(verify, pace);
         }
+        let store = self.check_with(pace, |store| {
+            check::index_and_ends(store, pace)?;
+            check::records(store, pace)
+        })?;
+        store.directory();
         Ok(store)
     }
 
