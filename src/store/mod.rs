@@ -22,6 +22,8 @@ mod regular;
 mod rows;
 mod sealed;
 mod search;
+#[cfg(test)]
+mod simulation;
 mod stamp;
 mod trust;
 mod unchecked;

@@ -1,6 +1,7 @@
 //! A module per source file.
 
 mod blocks;
+mod lease;
 mod ranges;
 
 /// Threads that use a source file, and what must hold of the outcome.
@@ -12,7 +13,7 @@ pub(crate) struct Model {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Model> {
-    [blocks::MODELS, ranges::MODELS].into_iter().flatten()
+    [blocks::MODELS, lease::MODELS, ranges::MODELS].into_iter().flatten()
 }
 
 impl Model {

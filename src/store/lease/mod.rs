@@ -18,11 +18,12 @@ mod tests;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::guard::unblock;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// How long a lease is trusted after it was confirmed.
 ///
@@ -42,9 +43,9 @@ const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// All leases of this process.
-static LEASES: Mutex<Vec<Weak<Lease>>> = Mutex::new(Vec::new());
+static LEASES: std::sync::Mutex<Vec<Weak<Lease>>> = std::sync::Mutex::new(Vec::new());
 
-fn leases() -> MutexGuard<'static, Vec<Weak<Lease>>> {
+fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
     LEASES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -198,7 +199,7 @@ fn probe(file: &impl Leasable) -> Writers {
 }
 
 impl<F: Leasable> Lease<F> {
-    fn over(file: F) -> Lease<F> {
+    pub(super) fn over(file: F) -> Lease<F> {
         Lease { file, is_taken: Mutex::new(false), trusted_until_ns: AtomicU64::new(0), report: OnceLock::new() }
     }
 
@@ -213,7 +214,7 @@ impl<F: Leasable> Lease<F> {
         until_ns != 0 && self.file.now_ns() < until_ns
     }
 
-    fn take_now(&self, is_unchanged: impl FnOnce() -> bool) {
+    pub(super) fn take_now(&self, is_unchanged: impl FnOnce() -> bool) {
         self.renew();
         let mut is_taken = self.is_taken();
         // From here on a writer waits for the lease for at least a second.
@@ -228,7 +229,7 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    fn writers_now(&self) -> Writers {
+    pub(super) fn writers_now(&self) -> Writers {
         self.renew();
         match *self.is_taken() {
             true => Writers::None,

@@ -1,0 +1,425 @@
+//! A simulation of a served file: a server with its lease, two batches at a time, look-agains, and swaps; a direct
+//! client; a writer; and pauses of any length, as by SIGSTOP.
+//!
+//! One thread runs all of it. Wherever a thread of the real system could be preempted, the simulation may let time pass,
+//! let the writer go on, or run an operation of another thread, as a seed says. So a seed replays a schedule.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use super::blocks::{Blocks, Epoch};
+use super::lease::{Leasable, Lease, Writers};
+use crate::format::checksum::block_sum;
+
+/// The shortest time after which the kernel takes a lease away: one second less two ticks of 10 ms.
+const BREAK_NS: u64 = 980_000_000;
+/// The length of a table, which is one block.
+const LEN_BYTES: usize = 4;
+/// How deep operations of other threads are nested in each other.
+const DEPTH_MAX: usize = 2;
+
+/// A process that writes to a file in place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Writer {
+    /// Does not have the file open.
+    None,
+    /// Waits in open(2) for the lease.
+    Waits { since_ns: u64 },
+    /// Has the file open, and has written so many bytes.
+    Writes { written_bytes: usize, byte: u8 },
+}
+
+/// A file as the kernel has it.
+struct SimulatedFile {
+    baked: u8,
+    bytes: [u8; LEN_BYTES],
+    /// Changes before the bytes do.
+    modified: u64,
+    is_leased: bool,
+    writer: Writer,
+}
+
+/// The page that the server shares with direct clients.
+#[derive(Clone, Copy, Default)]
+struct Page {
+    generation: usize,
+    count: u64,
+    is_leased: bool,
+    until_ns: u64,
+}
+
+#[derive(Default)]
+struct World {
+    random: u64,
+    now_ns: u64,
+    depth: usize,
+    /// Whether a thread of the server holds the lock of a lease.
+    is_lease_locked: bool,
+    files: Vec<SimulatedFile>,
+    page: Page,
+    accepted: u64,
+    wrong: Option<String>,
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::default();
+    /// The server's generations, the served one last.
+    static SERVER: RefCell<Vec<Rc<Generation>>> = const { RefCell::new(Vec::new()) };
+    static CLIENT: RefCell<Option<Rc<Client>>> = const { RefCell::new(None) };
+}
+
+fn world<T>(look: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with_borrow_mut(look)
+}
+
+fn below(end: u64) -> u64 {
+    world(|world| world.below(end))
+}
+
+impl World {
+    /// xorshift64*: https://en.wikipedia.org/wiki/Xorshift
+    fn below(&mut self, end: u64) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % end
+    }
+
+    fn let_writer_go_on(&mut self, file: usize) {
+        let (choice, byte, now_ns) =
+            (self.below(16), [0xEE, self.files[file].baked][self.below(8) as usize / 7], self.now_ns);
+        let file = &mut self.files[file];
+        file.writer = match file.writer {
+            Writer::None if choice > 0 => Writer::None,
+            Writer::None => Writer::Waits { since_ns: now_ns },
+            Writer::Waits { since_ns } if file.is_leased && now_ns < since_ns + BREAK_NS => Writer::Waits { since_ns },
+            Writer::Waits { .. } => {
+                file.is_leased = false;
+                Writer::Writes { written_bytes: 0, byte }
+            }
+            Writer::Writes { written_bytes: LEN_BYTES, .. } => Writer::None,
+            Writer::Writes { written_bytes, byte } => {
+                // The time is changed in one step, and the bytes in others.
+                match written_bytes {
+                    0 if file.modified % 2 == 0 => file.modified += 1,
+                    _ => {
+                        file.bytes[written_bytes] = byte;
+                        let written_bytes = written_bytes + 1;
+                        file.modified += u64::from(written_bytes == LEN_BYTES);
+                        file.writer = Writer::Writes { written_bytes, byte };
+                        return;
+                    }
+                }
+                Writer::Writes { written_bytes, byte }
+            }
+        };
+    }
+}
+
+/// A point at which a thread can be preempted, and a process stopped.
+fn pause() {
+    world(|world| {
+        // Mostly a preemption, sometimes a stopped process.
+        let longest_ns = match world.below(100) {
+            0 => 3_000_000_000,
+            1..4 => 600_000_000,
+            4..20 => 1_000_000,
+            _ => 1_000,
+        };
+        world.now_ns += world.below(longest_ns);
+        for file in 0..world.files.len() {
+            if world.below(2) == 0 {
+                world.let_writer_go_on(file);
+            }
+        }
+        world.now_ns += world.below(longest_ns);
+    });
+    let may_nest = world(|world| world.depth < DEPTH_MAX && world.below(6) == 0);
+    if may_nest {
+        world(|world| world.depth += 1);
+        run_one();
+        world(|world| world.depth -= 1);
+    }
+}
+
+/// An operation of some thread.
+fn run_one() {
+    let is_lease_locked = world(|world| world.is_lease_locked);
+    match below(20) {
+        0..8 => batch_of_server(),
+        8..13 => batch_of_client(),
+        _ if is_lease_locked => {}
+        13..17 => with_lease_locked(|| served().lease.renew()),
+        17 => look_again(),
+        18 => hand_over(),
+        _ => swap(),
+    }
+}
+
+/// Runs what locks a lease. Other threads of the server that want the lock would wait for it.
+fn with_lease_locked<T>(run: impl FnOnce() -> T) -> T {
+    world(|world| world.is_lease_locked = true);
+    let outcome = run();
+    world(|world| world.is_lease_locked = false);
+    outcome
+}
+
+/// A file's number, as a descriptor.
+struct Descriptor(usize);
+
+impl Descriptor {
+    fn modified(&self) -> u64 {
+        pause();
+        let modified = world(|world| world.files[self.0].modified);
+        pause();
+        modified
+    }
+
+    /// Copies the bytes, one at a time.
+    fn copy(&self) -> [u8; LEN_BYTES] {
+        std::array::from_fn(|at| {
+            pause();
+            world(|world| world.files[self.0].bytes[at])
+        })
+    }
+
+    fn baked(&self) -> u8 {
+        world(|world| world.files[self.0].baked)
+    }
+}
+
+impl Leasable for Descriptor {
+    fn now_ns(&self) -> u64 {
+        pause();
+        let now_ns = world(|world| world.now_ns);
+        pause();
+        now_ns
+    }
+
+    fn acquire(&self) -> io::Result<()> {
+        pause();
+        world(|world| {
+            let file = &mut world.files[self.0];
+            if file.writer != Writer::None {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            file.is_leased = true;
+            Ok(())
+        })
+    }
+
+    fn release(&self) {
+        pause();
+        world(|world| world.files[self.0].is_leased = false);
+        pause();
+    }
+
+    fn is_held(&self) -> bool {
+        pause();
+        let is_held = world(|world| world.files[self.0].is_leased && world.files[self.0].writer == Writer::None);
+        pause();
+        is_held
+    }
+}
+
+/// What was read of a table, verified, and copied: as in `Store::get`.
+fn look_up(blocks: &Blocks, epoch: Epoch, file: &Descriptor) -> Option<[u8; LEN_BYTES]> {
+    let sums = [block_sum(&[file.baked(); LEN_BYTES])];
+    let is_sound = blocks.are_known(epoch, 0, LEN_BYTES) || blocks.look_at(epoch, &file.copy(), &sums, 0, LEN_BYTES);
+    is_sound.then(|| file.copy())
+}
+
+/// Asserts that bytes that were sent are the baked ones.
+fn assert_baked(sent: [u8; LEN_BYTES], file: &Descriptor, by: &str) {
+    let baked = file.baked();
+    world(|world| {
+        world.accepted += 1;
+        if sent != [baked; LEN_BYTES] && world.wrong.is_none() {
+            world.wrong = Some(format!("{by} sent {sent:x?} from a file of {baked:x}"));
+        }
+    });
+}
+
+/// A generation of the server.
+struct Generation {
+    number: usize,
+    lease: Lease<Descriptor>,
+    blocks: Blocks,
+    /// What the file's time was when it was last trusted: see `stamp.rs`.
+    seen: Cell<u64>,
+}
+
+fn served() -> Rc<Generation> {
+    SERVER.with_borrow(|generations| Rc::clone(generations.last().expect("one is served")))
+}
+
+impl Generation {
+    fn file(&self) -> Descriptor {
+        Descriptor(self.number)
+    }
+
+    /// As `Watched::is_unchanged`.
+    fn is_unchanged(&self) -> bool {
+        self.lease.is_trusted() || self.looks_unchanged()
+    }
+
+    fn looks_unchanged(&self) -> bool {
+        self.file().modified() == self.seen.get()
+    }
+
+    /// As `Watched::lease`.
+    fn take_lease(&self) {
+        with_lease_locked(|| self.lease.take_now(|| self.looks_unchanged()));
+    }
+}
+
+/// As `Worker::answer`: the generation is pinned for the batch.
+fn batch_of_server() {
+    let generation = served();
+    let epoch = generation.blocks.epoch();
+    pause();
+    let copied = look_up(&generation.blocks, epoch, &generation.file());
+    pause();
+    let is_accepted = generation.blocks.accept(epoch, || generation.is_unchanged());
+    if let Some(copied) = copied.filter(|_| is_accepted) {
+        assert_baked(copied, &generation.file(), "the server");
+    }
+}
+
+/// As `Store::look_again`, for an index that is intact.
+fn look_again() {
+    let generation = served();
+    if !generation.blocks.epoch().is_distrust() {
+        return;
+    }
+    let modified = generation.file().modified();
+    let writers = with_lease_locked(|| generation.lease.writers_now());
+    if generation.file().modified() == modified && writers != Writers::Some {
+        generation.seen.set(modified);
+        generation.take_lease();
+        generation.blocks.trust_again();
+    }
+}
+
+/// Bakes another file, and serves it.
+fn swap() {
+    let number = world(|world| {
+        let baked = 1 + world.files.len() as u8;
+        let (bytes, writer) = ([baked; LEN_BYTES], Writer::None);
+        world.files.push(SimulatedFile { baked, bytes, modified: 0, is_leased: false, writer });
+        world.files.len() - 1
+    });
+    let (lease, blocks, seen) = (Lease::over(Descriptor(number)), Blocks::new(1), Cell::new(0));
+    let generation = Rc::new(Generation { number, lease, blocks, seen });
+    generation.seen.set(generation.file().modified());
+    generation.take_lease();
+    if with_lease_locked(|| generation.lease.writers_now()) == Writers::Some {
+        return;
+    }
+    // As `Board::serve`.
+    world(|world| world.page.until_ns = 0);
+    pause();
+    world(|world| {
+        let count = world.page.count + 1;
+        world.page = Page { generation: number, count, is_leased: false, until_ns: 0 };
+    });
+    pause();
+    with_lease_locked(|| generation.lease.report(Box::new(move |until_ns| set_leased_until(number, until_ns))));
+    let old = SERVER.with_borrow_mut(|generations| std::mem::replace(generations, vec![generation]));
+    // Gives the lease back, unless a batch still reads the generation.
+    with_lease_locked(|| drop(old));
+}
+
+/// As `Board::set_leased_until`. The state is another whenever the lease was given back or taken.
+fn set_leased_until(generation: usize, until_ns: u64) {
+    if world(|world| world.page.generation != generation) {
+        return;
+    }
+    pause();
+    world(|world| world.page.until_ns = until_ns);
+    pause();
+    world(|world| {
+        if world.page.is_leased != (until_ns != 0) {
+            world.page.is_leased = until_ns != 0;
+            world.page.count += 1;
+        }
+    });
+    pause();
+}
+
+/// A process that maps the file of a generation.
+struct Client {
+    file: usize,
+    /// The page's count before anything of the file was read.
+    count: u64,
+    blocks: Blocks,
+    seen: u64,
+}
+
+/// The server passes its file to the client.
+fn hand_over() {
+    let (file, count) = (served().number, world(|world| world.page.count));
+    let client = Client { file, count, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
+    // Without a lease a write can be in flight, whose end changes bytes and not the file's time.
+    let page = world(|world| world.page);
+    if page.is_leased && page.count == count && page.generation == file && Descriptor(file).now_ns() < page.until_ns {
+        CLIENT.set(Some(Rc::new(client)));
+    }
+}
+
+/// As `Direct::look_up`.
+fn batch_of_client() {
+    let Some(client) = CLIENT.with_borrow(Option::clone) else { return };
+    let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
+    pause();
+    let Some(copied) = look_up(&client.blocks, epoch, &file) else { return };
+    // As `Notice::is_leased_since`: the deadline first, then the state, then the clock.
+    let until_ns = world(|world| world.page.until_ns);
+    pause();
+    let page = world(|world| world.page);
+    let is_leased = page.is_leased && page.count == client.count && file.now_ns() < until_ns;
+    if is_leased || client.blocks.accept(epoch, || file.modified() == client.seen) {
+        assert_baked(copied, &file, "the client");
+    }
+}
+
+/// Runs a schedule. Returns how many batches were accepted, and one that was wrong.
+fn simulate(seed: u64) -> (u64, Option<String>) {
+    WORLD.set(World { random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, depth: DEPTH_MAX, ..World::default() });
+    while SERVER.with_borrow(Vec::is_empty) {
+        swap();
+    }
+    hand_over();
+    world(|world| world.depth = 0);
+    for _ in 0..60 {
+        pause();
+        run_one();
+    }
+    // Generations give their leases back without being interrupted.
+    world(|world| world.depth = DEPTH_MAX);
+    drop((SERVER.take(), CLIENT.take()));
+    world(|world| (world.accepted, world.wrong.take()))
+}
+
+/// Replays one schedule, whose number a failure prints.
+const SEED: &str = "ZERO_KV_SIMULATION_SEED";
+
+#[test]
+fn no_accepted_batch_contains_a_byte_that_was_never_baked() {
+    let replayed = std::env::var(SEED).ok().map(|seed| seed.parse::<u64>().expect("a seed is a number"));
+    let first = replayed.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        now.as_nanos() as u64
+    });
+    println!("seed {first}");
+    let schedules = if replayed.is_some() { 1 } else { 2000 };
+    let mut accepted = 0;
+    for seed in first..first + schedules {
+        let (count, wrong) = simulate(seed);
+        accepted += count;
+        assert_eq!(wrong, None, "replay this schedule with {SEED}={seed}");
+    }
+    // A server that accepts nothing sends nothing wrong.
+    assert!(accepted >= schedules, "{accepted} batches of {schedules} schedules were accepted");
+}
