@@ -110,8 +110,7 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, bytes: Vec<u8>, busy_turns_max
         read.await.unwrap();
         drop(quick);
         quick_task.await.unwrap();
-        let used = *used.lock().unwrap();
-        used
+        *used.lock().unwrap()
     })
 }
 
@@ -119,8 +118,7 @@ fn table(name: &str, keys: Keys, rows: impl Iterator<Item = (String, String)>) -
     let folder = tempfile::tempdir().unwrap();
     let csv: String = rows.map(|(key, value)| format!("{key},{value}\n")).collect();
     let db = folder.path().join(name);
-    let mut options = Options::default();
-    options.keys = keys;
+    let options = Options { keys, ..Options::default() };
     bake_csv(csv.as_bytes(), &db, &options, &mut |_| ()).unwrap();
     let shared = shared_over(&db, &Config::default());
     (folder, shared)

@@ -102,7 +102,7 @@ impl World {
             Writer::Writes { written_bytes, byte } => {
                 // The time is changed in one step, and the bytes in others.
                 match written_bytes {
-                    0 if file.modified % 2 == 0 => file.modified += 1,
+                    0 if file.modified.is_multiple_of(2) => file.modified += 1,
                     _ => {
                         file.bytes[written_bytes] = byte;
                         let written_bytes = written_bytes + 1;

@@ -336,7 +336,7 @@ mod tests {
             for text in &texts {
                 let matched = glob.matches(text);
                 assert_eq!(matched, model(&pattern, text), "{pattern:?} {text:?}");
-                assert!(!matched || text.starts_with(&prefix), "{pattern:?} {text:?}");
+                assert!(!matched || text.starts_with(prefix), "{pattern:?} {text:?}");
             }
             if !pattern.iter().any(|byte| b"*?\\".contains(byte)) {
                 assert_eq!(prefix, pattern);
