@@ -4,10 +4,10 @@ use zero_kv::replace::ReplaceRules;
 
 #[derive(clap::Args)]
 pub(crate) struct ReplaceArgs {
-    /// Reject a table with fewer rows than this, also if there is none to replace
+    /// Reject a table with fewer rows than this, also if there is no table to replace
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     min_rows: u64,
-    /// Reject a table that has lost more than this share of the rows of the table that it replaces, such as 50%
+    /// Reject a table that has lost more than this share of the old table's rows, such as 50%
     /// [default: any share may be lost, but not all rows]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_shrink: Option<u8>,

@@ -63,8 +63,8 @@ pub(crate) struct Opened {
 /// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 ///
 /// Threads share it. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
-/// or truncated raises `Damaged`; put new files in place by rename, as `bake` does. A table with `memory="copy"` never
-/// returns a wrong byte. A mapped file is verified by its length and modification time: a change is not noticed if
+/// or truncated raises `Damaged`; put new files in place by rename, as `bake` does. Nobody can change a table
+/// with `memory="copy"`. A mapped file is verified by its length and modification time: a change is not noticed if
 /// somebody restores the modification time, or writes through a mapping that is older than the table's.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table(pub(crate) Origin);

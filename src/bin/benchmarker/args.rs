@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// The server's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub(crate) socket: PathBuf,
-    /// User, by name or number, that the server may run as, besides root and you [env: ZERO_KV_SERVER_USER]
+    /// Trust a server of this user, a name or number, besides root and you [env: ZERO_KV_SERVER_USER]
     #[arg(long, value_name = "USER")]
     pub(crate) server_user: Option<String>,
     /// The file that is served; keys are drawn from it

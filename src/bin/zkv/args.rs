@@ -46,10 +46,10 @@ pub(crate) struct Args {
     /// Have the server hand over its file, and look up in that, in this process
     #[arg(long, global = true, help_heading = WHOM)]
     pub(crate) direct: bool,
-    /// User, by name or number, that the server may run as, besides root and you [env: ZERO_KV_SERVER_USER]
+    /// Trust a server of this user, a name or number, besides root and you [env: ZERO_KV_SERVER_USER]
     ///
-    /// Without it, a server of another user is accepted only where nobody else can write to its socket's folder or one
-    /// above it.
+    /// Without this option, a server of another user is accepted only if no third user can write to its socket's folder
+    /// or to one above it.
     #[arg(long, global = true, help_heading = WHOM, value_name = "USER")]
     pub(crate) server_user: Option<String>,
     #[command(subcommand)]
@@ -309,8 +309,8 @@ pub(crate) enum FileCommand {
     ///
     /// A line of text begins with `-` for a key that only A has, `+` for one that only B has, `~`
     /// for one with another value. The last line counts them. Files whose headers have the same
-    /// digest count as equal; nothing more is read of them. Somebody can make files to have the same digest: for files
-    /// that you do not trust, use cmp.
+    /// digest count as equal, and nothing more is read of them. A digest can be forged: compare files that you do not
+    /// trust with cmp.
     ///
     /// Exit status: 0 if all rows are the same, 1 if not, 2 after an error.
     Diff(DiffArgs),

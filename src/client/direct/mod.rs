@@ -40,11 +40,11 @@ pub use options::DirectOptions;
 ///
 /// # What others can do to the file
 /// If the server holds the table in sealed memory (`kv_store --memory sealed`), or
-/// [`DirectOptions::open`] asks for a copy, nobody can change or cut off what is
-/// looked up in. Otherwise it is the file itself, and somebody who may write to it
-/// can: then lookups give [`LookupError::Damaged`] until the
-/// server has a good file; what cannot be seen is said there. See [`DirectOptions::survive_bus_errors`], and
-/// `docs/OPERATIONS.md`.
+/// [`DirectOptions::memory`] asks for a copy, nobody can change or truncate the table.
+/// Otherwise lookups read the file itself, which whoever may write to it can change:
+/// then lookups return [`LookupError::Damaged`] until the server has a good file.
+/// `docs/OPERATIONS.md` lists the changes that go unnoticed. See also
+/// [`DirectOptions::survive_bus_errors`].
 ///
 /// # Example
 /// ```no_run
