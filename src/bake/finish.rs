@@ -51,7 +51,7 @@ impl Finish<'_, '_> {
 
     fn check_replacement(&self, combined: &Combined) -> Result<(), BakeError> {
         let new = TableSummary { rows: combined.records.row_count, key_kind: combined.records.key_kind };
-        let replaced = old_table::summary(self.output);
+        let replaced = old_table::summary(self.output)?;
         let checked = self.context.options.replace.check(new, replaced);
         checked.map_err(|error| BakeError::Replace { path: self.output.to_path_buf(), error })
     }

@@ -6,6 +6,7 @@
 //! what a source reads at a time. It knows nothing of the index, which is made anew.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, Secti
 use crate::format::index::{FENCE_ROWS, Fence, fence_count};
 use crate::format::key::KeyKind;
 use crate::replace::TableSummary;
-use crate::store::open_regular;
+use crate::store::{StoreError, open_regular};
 
 /// What is read at a time to find a table's first key and its last.
 const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
@@ -87,10 +88,25 @@ impl OldTable {
     }
 }
 
-/// Describes the table at a path. Returns `None` if none is there, or if it is too damaged to be read, which a bake mends.
-pub(super) fn summary(path: &Path) -> Option<TableSummary> {
-    let dimensions = Reader::open(path).and_then(|reader| reader.layout()).ok()?.dimensions;
-    Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind })
+/// Describes the table at a path. Returns `None` if there is none, or a damaged one, which a bake mends.
+///
+/// # Errors
+/// If the system does not let it be read.
+pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
+    let layout = match Reader::open(path).and_then(|reader| reader.layout()) {
+        Ok(layout) => layout,
+        Err(BakeError::OldTable(StoreError::Io { path, error })) if !is_no_table(&error) => {
+            return Err(BakeError::OldTable(StoreError::Io { path, error }));
+        }
+        Err(_) => return Ok(None),
+    };
+    let dimensions = layout.dimensions;
+    Ok(Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind }))
+}
+
+/// Whether an error says that no table is there: no file, none that is regular, or one that is too short.
+fn is_no_table(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
 /// Reads what stands around the records.

@@ -141,7 +141,7 @@ impl Answers {
         }
         let counted_before = tally.total();
         let (mut count, mut copied_len_bytes) = (0, self.copied_len_bytes);
-        let (copied, borrowed) = (&mut *self.buffer, &mut self.borrowed);
+        let (copied, borrowed, steps) = (&mut *self.buffer, &mut self.borrowed, &self.steps);
         store.find_each(
             requests.len(),
             |i| requests[i].key(),
@@ -149,7 +149,7 @@ impl Answers {
                 Some(len_bytes) => {
                     copied_len_bytes += len_bytes;
                     count += 1;
-                    ControlFlow::Continue(())
+                    steps.goes_on_after(count)
                 }
                 None => ControlFlow::Break(()),
             },
@@ -242,7 +242,7 @@ impl Answers {
         let mut answer = |i: usize, found: Found<'_>| match add_long(store, &requests[i], found, self, tally) {
             Some(()) => {
                 count += 1;
-                ControlFlow::Continue(())
+                self.steps.goes_on_after(count)
             }
             None => ControlFlow::Break(()),
         };

@@ -5,6 +5,8 @@
 //! assert it. A step is work of at most about 100 ns: a lookup, a row that was visited, or
 //! 64 bytes that were read or written.
 
+use std::ops::ControlFlow;
+
 use crate::store::verified_blocks_on_thread;
 
 /// Steps after which a pass ends: about 1 ms.
@@ -45,6 +47,18 @@ impl Steps {
     pub(super) fn total(&self) -> usize {
         let verified_blocks = verified_blocks_on_thread().wrapping_sub(self.verified_blocks_before);
         self.counted + BLOCK_STEPS * verified_blocks
+    }
+
+    /// Ends a run of lookups after `count` of them if those had to verify so many blocks that the pass should end.
+    ///
+    /// The check costs more than a lookup, so it is made after every 16th.
+    #[inline]
+    pub(super) fn goes_on_after(&self, count: usize) -> ControlFlow<()> {
+        const EVERY_LOOKUPS: usize = 16;
+        match count.is_multiple_of(EVERY_LOOKUPS) && self.are_enough() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     /// Whether the pass should end.

@@ -137,6 +137,11 @@ impl Store {
             return Ok(());
         }
         let Some(stamp) = self.map.stamp()? else { return Ok(()) };
+        // A process that maps the file later changes the stamp with its first write to a page. One that has written
+        // to a page already does not.
+        if self.map.writers() == Writers::Some {
+            return Err(Mistrust::Changing);
+        }
         let checked = check::index(self, pace);
         if pace.is_canceled() {
             return Err(Mistrust::Canceled);

@@ -64,6 +64,11 @@ fn with_long(name: &str) -> Vec<Vec<u8>> {
     [long_number(), long_text(), b"7".to_vec()].iter().map(|arg| command(&[&before[..], &[arg]].concat())).collect()
 }
 
+/// Text that is four times as long when an error quotes it.
+fn unprintable() -> Vec<u8> {
+    vec![0xff; BULK_LEN_MAX_BYTES]
+}
+
 /// A command of many names or keys: the most, the longest, and some that are nearly all there is room for.
 fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
     let longest = [long_number(), long_text(), vec![b'0'; 16 << 10], vec![b'|'; 1000]];
@@ -92,7 +97,7 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
         Id::Select => with_long("SELECT"),
         Id::Auth => [with_long("AUTH"), with_long("AUTH default")].concat(),
         Id::ClientSetName => with_long("CLIENT SETNAME"),
-        Id::ClientSetInfo => [with_long("CLIENT SETINFO LIB-NAME"), with_long("CLIENT SETINFO LIB-VER")].concat(),
+        Id::ClientSetInfo => [with_long("CLIENT SETINFO LIB-NAME"), with_long("CLIENT SETINFO LIB-VER"), vec![command(&[&b"CLIENT"[..], b"SETINFO", &unprintable(), b"x"])]].concat(),
         Id::ClientNoEvict => with_long("CLIENT NO-EVICT"),
         Id::ClientNoTouch => with_long("CLIENT NO-TOUCH"),
         Id::MGet => with_many("MGET", &["7", "x", "123456789"]),
@@ -122,6 +127,7 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
         Id::Hello => vec![
             with_options("HELLO 3", &["SETNAME", "x"]),
             with_options("HELLO 3", &["AUTH", "default", "x"]),
+            command(&[&b"HELLO"[..], b"3", &unprintable()]),
             words("HELLO"),
             words("HELLO 3"),
         ],
@@ -152,7 +158,7 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
             matching("COMMAND LIST FILTERBY PATTERN", ""),
             vec![words("COMMAND LIST"), words("COMMAND LIST FILTERBY ACLCAT slow")],
         ].concat(),
-        Id::ClientList => vec![words("CLIENT LIST"), most("CLIENT LIST ID", b"7", ARGS_MAX_AT_ONCE)],
+        Id::ClientList => vec![command(&[&b"CLIENT"[..], b"LIST", b"TYPE", &unprintable()]), words("CLIENT LIST"), most("CLIENT LIST ID", b"7", ARGS_MAX_AT_ONCE)],
         Id::Client => [with_long("CLIENT"), vec![words("CLIENT")]].concat(),
         Id::Config => [with_long("CONFIG"), vec![words("CONFIG")]].concat(),
         Id::Memory => [with_long("MEMORY"), vec![words("MEMORY")]].concat(),

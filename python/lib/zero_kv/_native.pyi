@@ -194,11 +194,11 @@ class Client:
     the server is waited for up to `reconnect_timeout`. Times are in seconds. Ctrl-C is seen when the call ends.
 
     The server must run as root, as this process's user, or as `server_user` (a name or a number, by default that of the
-    environment's `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can write to
-    the socket's folder or one above it.
+    environment's `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can write to the
+    socket's folder or one above it.
 
-    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are
-    all `Error`.
+    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all
+    `Error`.
     """
 
     def __new__(

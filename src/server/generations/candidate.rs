@@ -133,9 +133,9 @@ impl Plan {
         if let Some(left) = identity.unsettled() {
             thread::sleep(left);
         }
-        self.wait_for_writers(&file, path)?;
-        // What was written meanwhile is seen as a change of the file that was looked at.
+        // Read while nobody can write: a process that opens the file after that changes its time or its length.
         let identity = Identity::of_file(&file).map_err(io)?;
+        self.wait_for_writers(&file, path)?;
         let store = Store::of_file(&file, path, self.memory, &self.options, &mut tell)?;
         let checked = match replaces {
             Replaces::Nothing => self.replace.check(summary(&store), None),
@@ -154,6 +154,9 @@ impl Plan {
         }
         tried.map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
         let writers = self.check_writers(&store, path)?;
+        if self.memory == Memory::Map && Identity::of_file(&file).map_err(io)? != identity {
+            return Err(OpenError::Writer { path: path.to_path_buf() });
+        }
         Ok(Candidate { store, file, identity, writers })
     }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::execute::{Outcome, Step, Work};
+use super::text::quoted;
 use super::{Counted, Out};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
@@ -189,7 +190,7 @@ pub(super) fn set_info(client: &Client, mut args: Args<'_>, out: &mut Out<'_>) -
     } else if option.eq_ignore_ascii_case(b"LIB-VER") {
         client.names().lib_ver = valid_name("lib-ver", value)?;
     } else {
-        return Err(format!("ERR Unrecognized option '{}'", option.escape_ascii()));
+        return Err(format!("ERR Unrecognized option {}", quoted(option)));
     }
     out.ok();
     Ok(())
@@ -216,7 +217,7 @@ impl Listed {
             (Some(kind), None) if option.eq_ignore_ascii_case(b"TYPE") => match kind.to_ascii_lowercase().as_slice() {
                 b"normal" => Ok(Listed::All),
                 b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Listed::None),
-                _ => Err(format!("ERR Unknown client type '{}'", kind.escape_ascii())),
+                _ => Err(format!("ERR Unknown client type {}", quoted(kind))),
             },
             _ => Err("ERR syntax error".to_owned()),
         }

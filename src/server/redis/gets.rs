@@ -89,7 +89,7 @@ pub(super) fn run<K: LookupKey>(
                 }
             }
             count += 1;
-            ControlFlow::Continue(())
+            answers.steps.goes_on_after(count)
         },
     );
     Run { count, misses, damaged, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }

@@ -1,6 +1,7 @@
 //! Commands about the connection itself.
 
 use super::clients::{Names, valid_name};
+use super::text::quoted;
 use super::{Out, Session};
 use crate::protocol::resp::{Args, Version, integer};
 
@@ -78,7 +79,7 @@ impl Session {
                 (Some(name), _) if option.eq_ignore_ascii_case(b"SETNAME") => {
                     self.client.names().name = valid_name("Client names", name)?;
                 }
-                _ => return Err(format!("ERR Syntax error in HELLO option '{}'", option.escape_ascii())),
+                _ => return Err(format!("ERR Syntax error in HELLO option {}", quoted(option))),
             }
         }
         self.speak(version);

@@ -6,7 +6,7 @@
 use crate::format::key::{Key, KeyKind};
 use crate::store::LookupError;
 
-/// How much of a client's text is said again.
+/// How much of a client's text an error repeats.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 
 /// The key of a table's kind that is written so.
@@ -20,12 +20,18 @@ pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     }
 }
 
+/// Quotes the beginning of a client's text in an error.
+#[cold]
+pub(super) fn quoted(text: &[u8]) -> String {
+    let (start, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
+    format!("'{}{}'", start.escape_ascii(), if rest.is_empty() { "" } else { "..." })
+}
+
 #[cold]
 fn not_a_number(text: &[u8]) -> String {
-    let (quoted, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
-    let (quoted, dots) = (quoted.escape_ascii(), if rest.is_empty() { "" } else { "..." });
     format!(
-        "ERR '{quoted}{dots}' is no key of this table: its keys are {}, written in decimal, from 0 to {}",
+        "ERR {} is no key of this table: its keys are {}, written in decimal, from 0 to {}",
+        quoted(text),
         KeyKind::U64,
         u64::MAX
     )
