@@ -104,9 +104,11 @@ pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     Ok(Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind }))
 }
 
-/// Whether an error says that no table is there: no file, none that is regular, or one that is too short.
+/// Whether an error says that no table is there: no file, a link that leads to itself, a file that is not regular, or one
+/// that is too short.
 fn is_no_table(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
+    error.raw_os_error() == Some(libc::ELOOP)
+        || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
 /// Reads what stands around the records.
