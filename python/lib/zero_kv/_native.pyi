@@ -130,9 +130,8 @@ class Table:
 
     @property
     def digest(self) -> str:
-        """The table's XXH3-128 digest: files with different bytes have different ones.
-
-        It detects accidents. It gives no protection against somebody who wants two files with the same digest.
+        """The table's XXH3-128 digest: files with different bytes have different ones. It detects accidents, and gives no
+        protection against somebody who wants two files with the same digest.
         """
 
     @property
