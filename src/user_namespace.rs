@@ -23,7 +23,7 @@ fn overflow_uid() -> u32 {
     })
 }
 
-/// Returns whether a `uid_map` covers all users, as that of the initial namespace does. Its lines hold the first number
+/// Returns whether a `uid_map` covers all users, as in the initial namespace. Its lines hold the first number
 /// inside, the first outside, and a count; they never overlap. 2³² - 1 is no user.
 fn maps_every_user(uid_map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();

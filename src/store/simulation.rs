@@ -331,7 +331,7 @@ fn swap() {
     with_lease_locked(|| drop(old));
 }
 
-/// As `Board::set_leased_until`. The state is another whenever the lease was given back or taken.
+/// Does what `Board::set_leased_until` does. The state changes whenever the lease is released or taken.
 fn set_leased_until(generation: usize, until_ns: u64) {
     if world(|world| world.page.generation != generation) {
         return;

@@ -59,7 +59,7 @@ enum Value {
 const VALUES: [Value; 5] = [Value::Zero, Value::One, Value::Max, Value::OneMore, Value::OneLess];
 
 impl Value {
-    /// The new number for a field of so many bytes.
+    /// Returns the new number for a field of this many bytes.
     fn of(self, old: u64, width_bytes: usize) -> u64 {
         let max = u64::MAX >> (64 - 8 * width_bytes);
         let new = match self {

@@ -58,7 +58,7 @@ impl Pinned {
         }
     }
 
-    /// Every answer that came is a key's value, in a generation that is none before that of the answer before.
+    /// Asserts that every response is the value of its key, and that generations never go back.
     fn check(&self) {
         let (mut rest, mut key, mut generation) = (&self.received[..], 1, 1);
         let newest = self.newest.load(Ordering::SeqCst);

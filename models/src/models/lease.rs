@@ -100,7 +100,7 @@ impl Leasable for File {
     }
 }
 
-/// A writer comes, the lease is given back, and a batch copies bytes meanwhile.
+/// A writer waits, the lease is released, and a batch copies bytes at the same time.
 fn bytes_that_are_copied_under_a_trusted_lease_are_old() {
     let file = File::new();
     let lease = Arc::new(Lease::over(file.clone()));

@@ -281,7 +281,7 @@ class AsyncClient:
 
 def _peer_uid(transport: asyncio.Transport) -> int:
     """Returns the user that the server runs as."""
-    # A socket of its own: those that event loops hand out do not all have getsockopt.
+    # A second socket object, because not every event loop returns one with getsockopt.
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     uid: int = _UCRED.unpack(credentials)[1]

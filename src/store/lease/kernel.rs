@@ -37,7 +37,7 @@ fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
     }
 }
 
-/// A lease that a writer waits for counts as given back: the system says what it is to become.
+/// A lease that a writer waits for does not count as held: the system reports the state that the lease is changing to.
 #[cfg(target_os = "linux")]
 fn is_held(file: &File) -> bool {
     use std::os::fd::AsRawFd;
