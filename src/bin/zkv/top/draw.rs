@@ -115,14 +115,21 @@ fn connections(sample: &Sample, span: Option<&Span<'_>>, window: Option<&Span<'_
     vec![
         row("now", said("connections")),
         row("accepted/s", count(span.and_then(|span| span.rate("connections_accepted")))),
-        row("cut off, idle", said("connections_cut_idle")),
-        row("cut off, stalled", said("connections_cut_stalled")),
+        row("disconnected, idle", said("connections_cut_idle")),
+        row("disconnected, other", number(disconnected_for_other_reasons(sample))),
         row("refused", said("connections_refused")),
         row("panics", said("panics")),
         row("batch p50", batch(0.5)),
         row("batch p99", batch(0.99)),
         row("batch max", batch(1.0)),
     ]
+}
+
+/// Returns how many connections were disconnected for a reason other than that they were idle. An older server lacks some
+/// of the reasons.
+fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
+    let reasons = ["stalled", "slow", "generation", "memory", "http"];
+    reasons.iter().filter_map(|reason| sample.number(&format!("connections_cut_{reason}"))).reduce(u64::saturating_add)
 }
 
 fn file(sample: &Sample) -> Vec<Line<'static>> {
