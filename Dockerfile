@@ -1,11 +1,10 @@
-# A server that runs as nobody in particular (user 65532), with the programs that
-# bake, look into and ask tables beside it:
+# Image of kv_store, baker, and zkv, which runs as user 65532:
 #
 #   docker build -t zero-kv .
 #   docker run --read-only --network none -v "$PWD/tables:/data:ro" -v zero-kv:/run/zero-kv zero-kv
 #
-# Its socket is in the volume zero-kv, for containers that mount it and run as user or
-# group 65532; see "As a service" in docs/OPERATIONS.md.
+# The socket is in the volume zero-kv. Other containers mount this volume and run as user or
+# group 65532: see "As a service" in docs/OPERATIONS.md.
 FROM rust:1-bookworm AS build
 WORKDIR /zero-kv
 COPY . .

@@ -1,7 +1,7 @@
-//! Asks a server from tasks of tokio, that share a pool: `cargo run --example async_client -- /tmp/squares.sock`.
+//! Shares a connection pool between tokio tasks: `cargo run --example async_client -- /tmp/squares.sock`.
 //!
-//! It says how many keys eight tasks have found. Each borrows a connection for as long as it
-//! asks; a broken one does not come back.
+//! Prints how many keys eight tasks found. Each task borrows a connection for its requests; the
+//! pool drops a connection that failed.
 
 use std::error::Error;
 

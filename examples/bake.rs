@@ -1,7 +1,7 @@
 //! Bakes rows that a program has in memory: `cargo run --example bake -- squares.db`.
 //!
-//! It says how many rows the file has. A file of that name is replaced whole, or not at
-//! all, while others read it.
+//! Prints the number of rows. An existing file of that name is replaced atomically, so
+//! other processes can read it meanwhile.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! The figures of `docs/cookbook`: `cargo run --release --example cookbook`, in the repository.
+//! Measures the figures of `docs/cookbook`: `cargo run --release --example cookbook`, in the repository.
 //!
-//! For each of its pages in Rust a line or two, of what one thread does with the page's
-//! table on this machine: the median of five rounds.
+//! Prints a line or two for each page that has a Rust program: the median of five rounds on
+//! one thread.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     configuration(&folder.path().join("settings.db"), &folder.path().join("s.sock"))
 }
 
-/// Nanoseconds for each of so many, as the median of five rounds.
+/// Returns the nanoseconds per item of a round with `count` items, as the median of five rounds.
 fn each_ns(count: usize, mut round: impl FnMut()) -> f64 {
     let mut rounds: Vec<Duration> = (0..5)
         .map(|_| {
@@ -37,7 +37,7 @@ fn each_ns(count: usize, mut round: impl FnMut()) -> f64 {
     rounds[2].as_secs_f64() * 1e9 / count as f64
 }
 
-/// Numbers that look random (SplitMix64), below a limit.
+/// Returns a generator of pseudo-random numbers below a limit (SplitMix64).
 fn random(limit: u64) -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {
@@ -67,7 +67,7 @@ fn ip_to_country(file: &Path) -> Result<(), Box<dyn Error>> {
             black_box(is_in_range(*address));
         });
     });
-    println!("ip-to-country: {ns:.0} ns an address, {found} of {LOOKUPS} in one of {} ranges", ranges.len());
+    println!("ip-to-country: {ns:.0} ns per address; {found} of {LOOKUPS} are in one of {} ranges", ranges.len());
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn features(file: &Path) -> Result<(), Box<dyn Error>> {
     bake::bake_rows(rows, file, &Options::default(), &mut |_| ())?;
     let table = Store::open(file)?;
     let mut next = random(items);
-    let asked: Vec<u64> = (0..LOOKUPS).map(|_| next()).collect();
+    let requested: Vec<u64> = (0..LOOKUPS).map(|_| next()).collect();
     let mut matrix = vec![0_f32; BATCH * WIDTH];
     let mut fill = |items: &[u64]| {
         table.get_many(items, |position, value| {
@@ -87,11 +87,11 @@ fn features(file: &Path) -> Result<(), Box<dyn Error>> {
             }
         })
     };
-    let ns = each_ns(LOOKUPS, || asked.chunks(BATCH).for_each(|items| fill(items).expect("a good file")));
+    let ns = each_ns(LOOKUPS, || requested.chunks(BATCH).for_each(|items| fill(items).expect("intact file")));
     let mb = std::fs::metadata(file)?.len() as f64 / 1e6;
-    println!("features: {ns:.0} ns a vector of {WIDTH} float32, by {BATCH}; {items} of them in {mb:.1} MB");
-    let ns = each_ns(LOOKUPS, || asked.iter().for_each(|item| fill(&[*item]).expect("a good file")));
-    println!("features: {ns:.0} ns a vector, one after the other");
+    println!("features: {ns:.0} ns per vector of {WIDTH} float32 in batches of {BATCH}; {items} vectors in a file of {mb:.1} MB");
+    let ns = each_ns(LOOKUPS, || requested.iter().for_each(|item| fill(&[*item]).expect("intact file")));
+    println!("features: {ns:.0} ns per vector, one lookup at a time");
     Ok(())
 }
 
@@ -107,16 +107,16 @@ fn configuration(file: &Path, socket: &Path) -> Result<(), Box<dyn Error>> {
         scope.spawn(|| server.run(async { stopped.await.unwrap_or_default() }));
         let direct = Client::connect(socket)?.direct()?;
         let ns = each_ns(LOOKUPS, || (0..LOOKUPS).for_each(|_| drop(black_box(direct.snapshot()))));
-        println!("configuration: {ns:.0} ns a snapshot");
+        println!("configuration: {ns:.0} ns per snapshot");
         let table = direct.snapshot();
         let ns = each_ns(LOOKUPS, || {
             (0..LOOKUPS).for_each(|i| {
-                black_box(table.get(&names[i % names.len()]).expect("a good file"));
+                black_box(table.get(&names[i % names.len()]).expect("intact file"));
             });
         });
-        println!("configuration: {ns:.0} ns a setting, of {}", table.len());
+        println!("configuration: {ns:.0} ns per setting, with {} settings", table.len());
 
-        let mut seen: Vec<Duration> = Vec::new();
+        let mut delays: Vec<Duration> = Vec::new();
         for round in 0..21 {
             let before = direct.generation();
             bake(&round.to_string())?;
@@ -124,13 +124,13 @@ fn configuration(file: &Path, socket: &Path) -> Result<(), Box<dyn Error>> {
             while direct.snapshot().generation() == before {
                 std::thread::yield_now();
             }
-            seen.push(baked.elapsed());
+            delays.push(baked.elapsed());
         }
-        seen.sort_unstable();
+        delays.sort_unstable();
         println!(
-            "configuration: {:.1} ms from the end of a bake until it is seen, at most {:.1}",
-            ms(seen[10]),
-            ms(seen[20])
+            "configuration: {:.1} ms (median) and {:.1} ms (maximum) from the end of a bake until clients see it",
+            ms(delays[10]),
+            ms(delays[20])
         );
         drop(stop);
         Ok(())

@@ -1,6 +1,7 @@
-//! Looks up in the file that a server serves, in this process: `cargo run --example direct -- /tmp/squares.sock`.
+//! Looks keys up in a server's table, in this process: `cargo run --example direct -- /tmp/squares.sock`.
 //!
-//! It says one value, and the sum of all of them, read without asking the server. The server only hands the file over, and says when it serves a newer one.
+//! Prints one value, and the sum of all values. The server only passes the file to this process and
+//! notifies it of new generations; lookups send no requests.
 
 use std::error::Error;
 
@@ -9,9 +10,9 @@ use zero_kv::client::Client;
 fn main() -> Result<(), Box<dyn Error>> {
     let direct = Client::connect(std::env::args_os().nth(1).ok_or("usage: direct SOCKET")?)?.direct()?;
     let value = direct.get(12)?.unwrap_or_default();
-    println!("12 has {}", String::from_utf8_lossy(&value));
+    println!("value of 12: {}", String::from_utf8_lossy(&value));
 
-    // One generation, however many lookups follow, and whatever is baked meanwhile.
+    // A snapshot keeps its generation, even if a new table is baked meanwhile.
     let table = direct.snapshot();
     let mut sum = 0;
     for row in table.iter() {

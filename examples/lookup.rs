@@ -1,7 +1,7 @@
-//! Looks up in a file, without a server: `cargo run --example lookup -- squares.db`, behind `bake`.
+//! Looks keys up in a file, without a server: `cargo run --example lookup -- squares.db`, after `bake`.
 //!
-//! It says the square of 12, what stands at or below 1,000,000, and the rows from 3 to 5.
-//! The file is mapped, and values are copied out of it. `Store::open` copies the whole file instead and lends values.
+//! Prints the square of 12, the row at or below 1,000,000, and the rows from 3 to 5.
+//! `MappedStore` maps the file and copies values; `Store::open` copies the whole file and lends values.
 
 use std::error::Error;
 
@@ -10,11 +10,11 @@ use zero_kv::MappedStore;
 fn main() -> Result<(), Box<dyn Error>> {
     let table = MappedStore::open(std::env::args_os().nth(1).ok_or("usage: lookup FILE")?)?;
     match table.get(12)? {
-        Some(value) => println!("12 has {}", String::from_utf8_lossy(&value)),
-        None => println!("12 is not there"),
+        Some(value) => println!("value of 12: {}", String::from_utf8_lossy(&value)),
+        None => println!("12 is missing"),
     }
     if let Some((key, value)) = table.floor(1_000_000)? {
-        println!("at or below 1000000 is {key} with {}", String::from_utf8_lossy(&value));
+        println!("at or below 1000000: {key} with value {}", String::from_utf8_lossy(&value));
     }
     for row in table.range(3..=5)? {
         let (key, value) = row?;

@@ -1,7 +1,7 @@
-//! Asks a server from threads that share a pool: `cargo run --example pool -- /tmp/squares.sock`.
+//! Shares a connection pool between threads: `cargo run --example pool -- /tmp/squares.sock`.
 //!
-//! It says how many keys eight threads have found over at most two connections, which they
-//! are handed in the order in which they ask.
+//! Prints how many keys eight threads found over at most two connections. Threads get a
+//! connection in the order in which they request one.
 
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -15,11 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pool = Pool::connect_with(socket, &options)?;
     let found = std::thread::scope(|scope| {
         let pool = &pool;
-        let ask = |thread: u64| {
+        let look_up = |thread: u64| {
             let keys: Vec<u64> = (thread * 1000..(thread + 1) * 1000).collect();
             Ok::<_, ClientError>(pool.get()?.get_many(&keys)?.iter().flatten().count())
         };
-        let threads: Vec<_> = (0..8).map(|thread| scope.spawn(move || ask(thread))).collect();
+        let threads: Vec<_> = (0..8).map(|thread| scope.spawn(move || look_up(thread))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<Result<usize, _>>()
     })?;
     println!("8 threads found {found} keys");

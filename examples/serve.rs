@@ -1,7 +1,7 @@
 //! Serves a file from within a program: `cargo run --example serve -- squares.db /tmp/squares.sock`.
 //!
-//! It says where it serves, answers `client` and all other clients, and stops at the end
-//! of its input (Ctrl-D). A new file of that name is served as soon as it is there.
+//! Prints its socket, serves all clients, and stops at the end of its standard input (Ctrl-D).
+//! It switches to a new file of that name as soon as there is one.
 
 use std::error::Error;
 use std::io::Read;

@@ -29,7 +29,7 @@ fn every_example_says_what_its_head_promises() {
     let (file, socket) = (folder.path().join("squares.db"), folder.path().join("s.sock"));
     let baked = says("bake", &[&file]);
     assert!(baked.ends_with(" bytes\n") && baked.contains(": 100000 rows, "), "{baked}");
-    let first = "12 has 144\nat or below 1000000 is 99999 with 9999800001\n";
+    let first = "value of 12: 144\nat or below 1000000: 99999 with value 9999800001\n";
     assert_eq!(says("lookup", &[&file]), format!("{first}3 9\n4 16\n5 25\n"));
 
     let mut server = example("serve");
@@ -37,9 +37,9 @@ fn every_example_says_what_its_head_promises() {
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, format!("serving on {}\n", socket.display()));
-    assert_eq!(says("client", &[&socket]), format!("{first}500 of 1000 keys are there\n"));
+    assert_eq!(says("client", &[&socket]), format!("{first}found 500 of 1000 keys\n"));
     let sum: u128 = (0..100_000).map(|number: u128| number * number).sum();
-    let expected = format!("12 has 144\n100000 rows of generation 1 add up to {sum}\n");
+    let expected = format!("value of 12: 144\n100000 rows of generation 1 add up to {sum}\n");
     assert_eq!(says("direct", &[&socket]), expected);
     assert_eq!(says("async_client", &[&socket]), "8 tasks found 8000 keys\n");
     assert_eq!(says("pool", &[&socket]), "8 threads found 8000 keys\n");
