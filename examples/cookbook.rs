@@ -89,7 +89,9 @@ fn features(file: &Path) -> Result<(), Box<dyn Error>> {
     };
     let ns = each_ns(LOOKUPS, || requested.chunks(BATCH).for_each(|items| fill(items).expect("intact file")));
     let mb = std::fs::metadata(file)?.len() as f64 / 1e6;
-    println!("features: {ns:.0} ns per vector of {WIDTH} float32 in batches of {BATCH}; {items} vectors in a file of {mb:.1} MB");
+    println!(
+        "features: {ns:.0} ns per vector of {WIDTH} float32 in batches of {BATCH}; {items} vectors in a file of {mb:.1} MB"
+    );
     let ns = each_ns(LOOKUPS, || requested.iter().for_each(|item| fill(&[*item]).expect("intact file")));
     println!("features: {ns:.0} ns per vector, one lookup at a time");
     Ok(())

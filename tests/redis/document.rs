@@ -51,16 +51,16 @@ fn limit(what: &str) -> usize {
 
 pub(crate) fn the_document_names_the_limits_that_the_library_has() {
     for (what, expected) in [
-        ("arguments of a command, its name included", ARGS_MAX),
+        ("arguments of a command, including its name", ARGS_MAX),
         (
-            "arguments of any command but `MGET`, `EXISTS`, `COMMAND INFO`, `COMMAND DOCS` and `COMMAND GETKEYS`",
+            "arguments of any command except `MGET`, `EXISTS`, `COMMAND INFO`, `COMMAND DOCS`, and `COMMAND GETKEYS`",
             ARGS_MAX_AT_ONCE,
         ),
         ("bytes of an argument", BULK_LEN_MAX_BYTES),
         ("bytes of an inline command, or of a number in a header", LINE_LEN_MAX_BYTES),
-        ("bytes of a command, with all that frames it", COMMAND_LEN_MAX_BYTES),
+        ("bytes of a command, including its framing", COMMAND_LEN_MAX_BYTES),
         ("rows of a page, without `LIMIT`", LIMIT_DEFAULT),
-        ("bytes of a page's rows, as they stand in the file", PAGE_LEN_MAX_BYTES),
+        ("bytes of a page's rows, as stored in the file", PAGE_LEN_MAX_BYTES),
     ] {
         assert_eq!(limit(what), expected, "{what}");
     }
@@ -74,7 +74,7 @@ pub(crate) fn the_document_names_the_limits_that_the_server_has() {
         assert!(!is_error(&format!("{command}{}", "x".repeat(pattern_len))), "{command}");
         assert!(is_error(&format!("{command}{}", "x".repeat(pattern_len + 1))), "{command}");
     }
-    let name_len = limit("bytes of a client's name, of its library's, and of that one's version");
+    let name_len = limit("bytes of a client's name, library name, or library version");
     for command in ["CLIENT SETNAME ", "HELLO 2 SETNAME ", "CLIENT SETINFO LIB-NAME ", "CLIENT SETINFO LIB-VER "] {
         assert!(!is_error(&format!("{command}{}", "x".repeat(name_len))), "{command}");
         assert!(is_error(&format!("{command}{}", "x".repeat(name_len + 1))), "{command}");
