@@ -1,18 +1,18 @@
-//! What a server and the processes that look up in its file themselves tell each
-//! other.
+//! The page of memory that a server shares with direct clients.
 //!
-//! In: what becomes of the file that is served. Out: one word of memory that is
-//! shared with every such process, by which each sees in the time of one load
-//! whether what it has mapped is still what is served. `docs/PROTOCOL.md` draws
-//! it; this module knows no socket and no table.
+//! In: the generation that is served and the state of its lease. Out: a few words that every direct client has mapped, by
+//! which it sees without a system call whether the file that it has mapped is unchanged. `docs/PROTOCOL.md` describes the
+//! page; this module knows no socket and no table.
 
+#[cfg(feature = "server")]
+mod owner;
 mod page;
 
 use std::time::Duration;
 
-pub(crate) use page::Notice;
 #[cfg(feature = "server")]
 pub(crate) use page::{Board, Waiter};
+pub(crate) use page::{Notice, Standing};
 
 /// How often a server counts the beat up, at least.
 #[cfg(feature = "server")]
@@ -20,43 +20,53 @@ pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// The time without a beat after which a client takes the server for stopped.
 pub(crate) const BEAT_MISSED: Duration = Duration::from_secs(4);
 
-/// What the word says.
+/// The state of the served file, in one word.
 ///
-/// Bits 0 to 31 are the generation's number, or what of it fits; bits 32 to 61 count
-/// what has become of it: whatever happens, the word is another. The two highest are
-/// flags.
+/// Bits 0 to 31 are the lowest bits of the generation's number. Bits 32 to 60 count changes of the state, so that no two
+/// states in a row are equal. The three highest bits are flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u64);
 
-/// Nobody can write to the file without the server's knowing first, who then says so
-/// here.
+/// The server has leased this generation's file at some time. Without a lease now, nothing of the file may be trusted.
+const LEASABLE: u64 = 1 << 61;
+/// The server has the file leased. It clears this flag before a process can write to the file.
 const LEASED: u64 = 1 << 62;
-/// The file was changed in place: nothing of it is to be believed.
+/// The file was changed in place: nothing of it may be trusted.
 const CHANGED: u64 = 1 << 63;
-const FLAGS: u64 = LEASED | CHANGED;
+const FLAGS: u64 = LEASABLE | LEASED | CHANGED;
 const GENERATION: u64 = u32::MAX as u64;
 
 impl State {
-    /// What a client says that it has: the word without its flags.
+    /// Returns the state without its flags, by which a client tells the server which state it knows.
     pub(crate) fn known(self) -> u64 {
         self.0 & !FLAGS
     }
 
-    /// Whether this is about the generation with a number.
+    /// Returns whether this is the state of the generation with a number.
     pub(crate) fn is_of(self, generation: u64) -> bool {
         (self.0 ^ generation) & GENERATION == 0
     }
 
-    /// Whether nothing has become of what was served since `then`, but that its file
-    /// may have been leased or not.
+    /// Returns whether the state has not changed since it was `then`.
     #[inline(always)]
     pub(crate) fn is_since(self, then: State) -> bool {
         (self.0 ^ then.0) & !FLAGS == 0
     }
 
+    /// Returns whether the file is leased, and was not changed while it was not.
     #[inline(always)]
     pub(crate) fn is_leased(self) -> bool {
-        self.0 & FLAGS == LEASED
+        self.0 & (LEASED | CHANGED) == LEASED
+    }
+
+    /// Returns whether the file can be trusted: it is leased, or never was and is not known to have changed.
+    pub(crate) fn is_trusted(self) -> bool {
+        self.is_leased() || self.0 & FLAGS == 0
+    }
+
+    /// Returns whether a process may have changed the file since the state was `then`.
+    fn has_lost_trust_since(self, then: State) -> bool {
+        self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
 
     #[cfg(test)]
@@ -67,15 +77,15 @@ impl State {
 
 #[cfg(feature = "server")]
 impl State {
-    /// Something has become of it.
+    /// Returns the state after this one.
     fn next(self, generation: u64, flags: u64) -> State {
         let count = (self.0 & !FLAGS).wrapping_add(1 << 32) & !(FLAGS | GENERATION);
         State(generation & GENERATION | count | flags)
     }
 
-    /// The same with a flag set or not; `None` if it is so already.
-    fn with(self, flag: u64, is_set: bool) -> Option<State> {
-        let flags = if is_set { self.0 & FLAGS | flag } else { self.0 & FLAGS & !flag };
+    /// Returns the state after some flags are set or cleared; `None` if nothing changes.
+    fn with(self, flags: u64, is_set: bool) -> Option<State> {
+        let flags = if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags };
         (flags != self.0 & FLAGS).then(|| self.next(self.0, flags))
     }
 }
@@ -85,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_happens_the_word_is_another() {
+    fn every_change_gives_a_state_that_was_not_there_before() {
         let mut state = State(0).next(7, 0);
         assert!(state.is_of(7) && !state.is_of(8) && !state.is_leased() && !state.is_changed());
         let mut seen = vec![state];
@@ -98,6 +108,24 @@ mod tests {
         }
         assert!(state.is_leased());
         assert!(!state.with(CHANGED, true).unwrap().is_leased(), "what is leased is what was changed");
+    }
+
+    #[test]
+    fn a_file_whose_lease_was_lost_is_not_trusted_by_whoever_mapped_it_before_or_maps_it_then() {
+        let unleased = State(0).next(7, 0);
+        let leased = unleased.with(LEASABLE | LEASED, true).unwrap();
+        let lost = leased.with(LEASED, false).unwrap();
+        let changed = lost.with(CHANGED, true).unwrap();
+        let leased_again = changed.with(LEASED, true).unwrap();
+        let checked = leased_again.with(CHANGED, false).unwrap();
+        assert!([unleased, leased, checked].iter().all(|state| state.is_trusted()));
+        assert!(![lost, changed, leased_again].iter().any(|state| state.is_trusted()));
+        for later in [lost, changed, leased_again, checked] {
+            assert!(later.has_lost_trust_since(leased), "{later:?}");
+        }
+        assert!(!leased.has_lost_trust_since(leased) && !leased.has_lost_trust_since(unleased));
+        // A client that still reads the generation before is not concerned.
+        assert!(!leased.next(8, 0).has_lost_trust_since(leased));
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! The page of memory that holds the word.
+//! The page's memory.
 //!
-//! A memory file of one page that cannot be made shorter or longer. The server has
-//! it mapped to write, and since then the system lets nobody map or write it so: see
-//! F_SEAL_FUTURE_WRITE in fcntl(2).
+//! A memory file of one page that cannot be made shorter or longer. The server has mapped it for writing, and since then
+//! the system lets nobody write to it or map it for writing: see F_SEAL_FUTURE_WRITE in fcntl(2).
 
 #[cfg(feature = "server")]
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(feature = "server")]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "server")]
@@ -17,28 +16,40 @@ use std::task::Waker;
 use memmap2::{MmapOptions, MmapRaw};
 #[cfg(feature = "server")]
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+#[cfg(feature = "server")]
+use tracing::warn;
 
 use super::State;
 #[cfg(feature = "server")]
-use super::{CHANGED, LEASED};
+use super::owner::Owner;
+#[cfg(feature = "server")]
+use super::{CHANGED, LEASABLE, LEASED};
+#[cfg(feature = "server")]
+use crate::store::LeaseState;
 use crate::store::clock;
 
 const LEN_BYTES: usize = 4096;
 /// The first bytes of the page.
-const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE2");
+const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE3");
 const MAGIC_AT_BYTES: usize = 0;
 /// The identity of the time namespace in which the page's deadline is to be read: device and inode.
 const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
-/// What lookups read is on one line of the processor's cache, which nothing else is written to.
+/// The words that lookups load are on one line of the processor's cache, which holds nothing that changes often.
 const STATE_AT_BYTES: usize = 128;
 /// The time until which the lease of the served file is trusted; 0 without one.
 const LEASED_UNTIL_AT_BYTES: usize = STATE_AT_BYTES + 8;
+/// A robust futex: the number of a thread of the server, and no thread's number once the server has ended.
+const OWNER_AT_BYTES: usize = LEASED_UNTIL_AT_BYTES + 8;
 /// Counts up as long as the server runs.
 const BEAT_AT_BYTES: usize = 256;
 
+/// The bits of a futex that are the number of the thread that owns it: see <linux/futex.h>.
+const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+
 const _: () = {
     assert!(TIME_NAMESPACE_AT_BYTES[1] + 8 <= STATE_AT_BYTES && BEAT_AT_BYTES + 8 <= LEN_BYTES);
-    assert!(LEASED_UNTIL_AT_BYTES + 8 <= BEAT_AT_BYTES && STATE_AT_BYTES.is_multiple_of(align_of::<AtomicU64>()));
+    assert!(OWNER_AT_BYTES + 4 <= STATE_AT_BYTES + 64 && STATE_AT_BYTES + 64 <= BEAT_AT_BYTES);
+    assert!(STATE_AT_BYTES.is_multiple_of(64));
 };
 
 /// Identifies the time namespace of this process, which may offset CLOCK_MONOTONIC: the device and inode
@@ -53,7 +64,7 @@ fn time_namespace() -> Option<[u64; 2]> {
 }
 
 /// A page that is mapped.
-struct Page(MmapRaw);
+pub(super) struct Page(MmapRaw);
 
 impl Page {
     fn at(&self, offset_bytes: usize) -> &AtomicU64 {
@@ -65,16 +76,27 @@ impl Page {
         // by atomics; where the mapping is read-only, by relaxed loads of eight bytes, which `std::sync::atomic` allows.
         unsafe { AtomicU64::from_ptr(address) }
     }
+
+    /// The word that the kernel marks when the server ends.
+    #[inline(always)]
+    pub(super) fn owner(&self) -> &AtomicU32 {
+        let address = self.0.as_mut_ptr().wrapping_add(OWNER_AT_BYTES).cast();
+        // SAFETY: As in `Page::at`, for four bytes. No other word of the page overlaps them, and the kernel changes them
+        // atomically.
+        unsafe { AtomicU32::from_ptr(address) }
+    }
 }
 
-/// The server's side: where it says what it serves.
+/// The server's side, which publishes what is served.
 #[cfg(feature = "server")]
 #[derive(Clone)]
 pub(crate) struct Board(Arc<Shared>);
 
 #[cfg(feature = "server")]
 struct Shared {
-    page: Page,
+    page: Arc<Page>,
+    /// Without it, clients do not trust leases.
+    _owner: Option<Owner>,
     /// Read-only. Each client gets an open file description of its own of it.
     file: File,
     /// Locked while the state or the deadline is written: a deadline of one generation must not be written
@@ -85,7 +107,7 @@ struct Shared {
     last_number: AtomicU64,
 }
 
-/// One who may wait, and does no more when this is dropped.
+/// A task that may wait for a change of the state, until this is dropped.
 #[cfg(feature = "server")]
 pub(crate) struct Waiter {
     board: Board,
@@ -94,14 +116,14 @@ pub(crate) struct Waiter {
 
 #[cfg(feature = "server")]
 impl Board {
-    /// An empty one.
+    /// Creates a page on which no generation is served.
     ///
     /// # Errors
     /// If the system has no sealed memory, or not this kind (before Linux 5.1).
     pub(crate) fn new() -> io::Result<Board> {
         let file = File::from(memfd_create("zero-kv-state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(LEN_BYTES as u64)?;
-        let page = Page(MmapOptions::new().len(LEN_BYTES).map_raw(&file)?);
+        let page = Arc::new(Page(MmapOptions::new().len(LEN_BYTES).map_raw(&file)?));
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
@@ -111,11 +133,16 @@ impl Board {
             page.at(at_bytes).store(number, Ordering::SeqCst);
         }
         let file = crate::store::reopened(&file)?;
+        let owner = Owner::start(Arc::clone(&page))
+            .inspect_err(|error| {
+                warn!("direct clients examine the file for each batch, for they could not notice that this server ends: {error}");
+            })
+            .ok();
         let (writing, waiting, last_number) = (Mutex::default(), Mutex::default(), AtomicU64::default());
-        Ok(Board(Arc::new(Shared { page, file, writing, waiting, last_number })))
+        Ok(Board(Arc::new(Shared { page, _owner: owner, file, writing, waiting, last_number })))
     }
 
-    /// What other processes read it by.
+    /// The file by which other processes map the page.
     pub(crate) fn file(&self) -> &File {
         &self.0.file
     }
@@ -128,14 +155,20 @@ impl Board {
         self.update(&writing, |state| Some(state.next(generation, 0)));
     }
 
-    /// Publishes until when the lease on the file of a generation is trusted, 0 for no lease, if that
-    /// generation is served.
-    pub(crate) fn set_leased_until(&self, generation: u64, until_ns: u64) {
+    /// Publishes the state of the lease on the file of a generation, if that generation is served.
+    pub(crate) fn set_lease(&self, generation: u64, lease: LeaseState) {
         let writing = self.writing();
-        if self.state().is_of(generation) {
-            // Whoever sees *leased* sees a deadline of the lease.
-            self.0.page.at(LEASED_UNTIL_AT_BYTES).store(until_ns, Ordering::SeqCst);
-            self.update(&writing, |state| state.with(LEASED, until_ns != 0));
+        if !self.state().is_of(generation) {
+            return;
+        }
+        // Whoever sees *leased* sees a deadline of the lease.
+        let until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 };
+        self.0.page.at(LEASED_UNTIL_AT_BYTES).store(until_ns, Ordering::SeqCst);
+        match lease {
+            LeaseState::TrustedUntil(_) => self.update(&writing, |state| state.with(LEASABLE | LEASED, true)),
+            LeaseState::Lost => self.update(&writing, |state| state.with(LEASED, false)),
+            // The server ends. Clients go on with the file as it is, and examine it for each batch.
+            LeaseState::Released => {}
         }
     }
 
@@ -144,7 +177,7 @@ impl Board {
         self.update(&self.writing(), |state| state.with(CHANGED, is_changed));
     }
 
-    /// Changes the state and wakes those who wait for that. `None` is no change.
+    /// Changes the state and wakes the tasks that wait for a change. `None` is no change.
     fn update(&self, _writing: &MutexGuard<'_, ()>, change: impl Fn(State) -> Option<State>) {
         if let Some(state) = change(self.state()) {
             self.0.page.at(STATE_AT_BYTES).store(state.0, Ordering::SeqCst);
@@ -160,12 +193,12 @@ impl Board {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that the server runs. Called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
+    /// Shows that the server runs. Called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
     pub(crate) fn beat(&self) {
         self.0.page.at(BEAT_AT_BYTES).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether what a client knows is what is served.
+    /// Returns whether the state that a client knows is the current one.
     pub(crate) fn is_known(&self, known: u64) -> bool {
         self.state().known() == known
     }
@@ -181,8 +214,7 @@ impl Board {
 
 #[cfg(feature = "server")]
 impl Waiter {
-    /// Whether what a client knows is what is served; and if it is, has the task woken when
-    /// it is no more.
+    /// Returns whether the state that a client knows is the current one, and has the task woken when it no longer is.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
         // Asked last: who changes it then finds the waker.
@@ -199,7 +231,18 @@ impl Drop for Waiter {
     }
 }
 
-/// A reader's side.
+/// What the page proves about the bytes of a file that were read before it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No process has written to the file.
+    Unchanged,
+    /// The file must be examined.
+    Unknown,
+    /// A process may have written to the file.
+    Changed,
+}
+
+/// A client's side.
 pub(crate) struct Notice {
     page: Page,
     /// Whether this process reads the clock that the server's deadlines are of.
@@ -220,32 +263,37 @@ impl Notice {
         let load = |at_bytes| page.at(at_bytes).load(Ordering::Relaxed);
         if load(MAGIC_AT_BYTES) != MAGIC {
             return Err(refuse(
-                "the page of the server's state does not begin with zkvPAGE2: use a client and a server of one version",
+                "the page of the server's state does not begin with zkvPAGE3: use a client and a server of one version",
             ));
         }
         let has_same_clock = time_namespace() == Some(TIME_NAMESPACE_AT_BYTES.map(load));
         Ok(Notice { page, has_same_clock })
     }
 
-    /// Another number as long as the server runs.
+    /// Returns a number that changes as long as the server runs.
     pub(crate) fn beat(&self) -> u64 {
         self.page.at(BEAT_AT_BYTES).load(Ordering::Relaxed)
     }
 
-    /// Whether the server had the file leased without interruption since the state was `then`, up to this
-    /// call, so that nobody has written to it. What was read before the call is covered. A server that is
-    /// stopped moves the deadline no more.
+    /// Returns what the page proves about the bytes that were read since the state was `then` and before this call.
+    ///
+    /// A server that is stopped does not move the deadline. One that was killed has no thread with the owner's number: the
+    /// kernel changes the word before it drops the lease.
     #[inline(always)]
-    pub(crate) fn is_leased_since(&self, then: State) -> bool {
+    pub(crate) fn standing_since(&self, then: State) -> Standing {
         fence(Ordering::Acquire);
         let until_ns = self.page.at(LEASED_UNTIL_AT_BYTES).load(Ordering::Relaxed);
+        let is_owned = self.page.owner().load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
         // The deadline is loaded before the state: if it is that of a later generation, the state is, too.
         let state = self.state();
-        state.is_leased() && state.is_since(then) && self.has_same_clock && clock::now_ns() < until_ns
+        let is_leased = state.is_leased() && state.is_since(then);
+        if is_leased && is_owned && self.has_same_clock && clock::now_ns() < until_ns {
+            return Standing::Unchanged;
+        }
+        if state.has_lost_trust_since(then) { Standing::Changed } else { Standing::Unknown }
     }
 
-    /// What is served. What is read after this is not older, and what was read before
-    /// it not newer.
+    /// Returns the state. Memory that is read after this is not older, and what was read before it not newer.
     #[inline(always)]
     pub(crate) fn state(&self) -> State {
         fence(Ordering::Acquire);
@@ -271,6 +319,12 @@ mod tests {
 
     use super::*;
 
+    impl Notice {
+        fn is_leased_since(&self, then: State) -> bool {
+            self.standing_since(then) == Standing::Unchanged
+        }
+    }
+
     #[test]
     fn what_the_server_says_is_seen_in_another_mapping() {
         let board = Board::new().unwrap();
@@ -278,9 +332,9 @@ mod tests {
         board.serve(1);
         let first = notice.state();
         assert!(first.is_of(1) && !first.is_leased());
-        board.set_leased_until(1, u64::MAX);
+        board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         assert!(notice.state().is_leased() && !notice.state().is_since(first));
-        board.set_leased_until(2, 0);
+        board.set_lease(2, LeaseState::Lost);
         assert!(notice.state().is_leased(), "that generation is not served");
         board.set_changed(true);
         assert!(notice.state().is_changed() && !notice.state().is_leased());
@@ -293,31 +347,61 @@ mod tests {
         let board = Board::new().unwrap();
         let notice = Notice::open(board.file()).unwrap();
         board.serve(1);
-        board.set_leased_until(1, u64::MAX);
+        board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         let first = notice.state();
         assert!(notice.is_leased_since(first));
-        board.set_leased_until(1, clock::now_ns());
+        board.set_lease(1, LeaseState::TrustedUntil(clock::now_ns()));
         assert!(!notice.is_leased_since(first), "the deadline has passed");
-        board.set_leased_until(1, u64::MAX);
+        board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         assert!(notice.is_leased_since(first), "it was renewed");
         board.serve(2);
         let second = notice.state();
-        board.set_leased_until(1, u64::MAX);
+        board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         assert!(!notice.is_leased_since(first) && !notice.is_leased_since(second));
-        board.set_leased_until(2, u64::MAX);
+        board.set_lease(2, LeaseState::TrustedUntil(u64::MAX));
         let leased = notice.state();
         assert!(notice.is_leased_since(leased) && !notice.is_leased_since(second));
         // Between two leases somebody may have written to the file.
-        board.set_leased_until(2, 0);
-        board.set_leased_until(2, u64::MAX);
-        assert!(!notice.is_leased_since(leased));
+        board.set_lease(2, LeaseState::Lost);
+        board.set_lease(2, LeaseState::TrustedUntil(u64::MAX));
+        assert_eq!(notice.standing_since(leased), Standing::Changed);
+        // The server ends, and nobody has written to the file.
+        let leased = notice.state();
+        board.set_lease(2, LeaseState::Released);
+        assert_eq!(notice.standing_since(leased), Standing::Unknown);
+    }
+
+    #[test]
+    fn the_owner_is_a_thread_of_the_server_until_the_board_is_dropped() {
+        let board = Board::new().unwrap();
+        let notice = Notice::open(board.file()).unwrap();
+        board.serve(1);
+        board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
+        let leased = notice.state();
+        let owner = notice.page.owner().load(Ordering::SeqCst);
+        assert!(std::path::Path::new(&format!("/proc/self/task/{owner}")).exists());
+        assert!(notice.is_leased_since(leased));
+        drop(board);
+        while notice.is_leased_since(leased) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What the kernel does when the thread exits, however it ends.
+    #[test]
+    fn the_kernel_marks_the_owner_when_its_thread_exits() {
+        let board = Board::new().unwrap();
+        let page = Arc::clone(&board.0.page);
+        std::thread::spawn(move || std::mem::forget(crate::direct::owner::claim(&page).unwrap())).join().unwrap();
+        // The word keeps no thread's number: only FUTEX_OWNER_DIED.
+        assert_eq!(board.0.page.owner().load(Ordering::SeqCst), 0x4000_0000);
     }
 
     #[test]
     fn a_process_of_another_time_namespace_trusts_no_deadline() {
         let board = Board::new().unwrap();
         board.serve(1);
-        board.set_leased_until(1, u64::MAX);
+        board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         let namespace = board.0.page.at(TIME_NAMESPACE_AT_BYTES[1]);
         namespace.store(namespace.load(Ordering::SeqCst) ^ 1, Ordering::SeqCst);
         let notice = Notice::open(board.file()).unwrap();

@@ -182,11 +182,11 @@ fn board() -> Option<Board> {
     Board::new().inspect_err(|error| warn!("clients cannot look keys up themselves: {error}")).ok()
 }
 
-/// Publishes that a generation is served, and from now on until when its lease is trusted.
+/// Publishes that a generation is served, and from now on the state of its lease.
 fn announce(board: &Board, generation: &Generation) {
     let (number, of_lease) = (generation.number, board.clone());
     board.serve(number);
-    generation.store.report_lease(move |until_ns| of_lease.set_leased_until(number, until_ns));
+    generation.store.report_lease(move |state| of_lease.set_lease(number, state));
 }
 
 /// A connection, as protocols see it.

@@ -179,21 +179,36 @@ impl Map {
         }
     }
 
-    /// Whether the bytes are what they were when they were last believed.
+    /// Returns whether nobody has changed the bytes since they were last trusted.
     #[inline]
     pub(super) fn is_unchanged(&self) -> bool {
         self.watched().is_none_or(|file| file.is_unchanged(&self.memory))
     }
 
-    /// Takes a lease on the file, if there is none and it can be had.
+    /// Takes the first lease on the file, if the system grants it.
     pub(super) fn lease(&self) {
         if let Some(file) = self.watched() {
             file.lease(&self.memory);
         }
     }
 
-    /// Has told from now on whether the bytes can change without word of it; see
-    /// [`Watched::report`].
+    /// Takes a lease that was lost again: see [`Watched::retake_lease`].
+    pub(super) fn retake_lease(&self) -> io::Result<()> {
+        self.watched().map_or(Ok(()), Watched::retake_lease)
+    }
+
+    /// Returns whether the bytes are a copy or the lease on the file is held.
+    #[cfg(feature = "server")]
+    pub(super) fn is_lease_held(&self) -> bool {
+        self.watched().is_none_or(Watched::is_lease_held)
+    }
+
+    /// Returns whether the lease on the file is held or was never taken.
+    pub(super) fn is_lease_held_or_unused(&self) -> bool {
+        self.watched().is_none_or(Watched::is_lease_held_or_unused)
+    }
+
+    /// Calls `report` with the state of the lease: see [`Watched::report`].
     pub(super) fn report(&self, report: Report) {
         if let Some(file) = self.watched() {
             file.report(report);

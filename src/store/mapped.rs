@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
 use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_file, survive_bus_errors};
+use crate::direct::Standing;
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
@@ -19,10 +20,11 @@ const BATCH_LEN_BYTES: usize = 64 << 10;
 /// Keys that are looked up before their values are verified and passed on.
 const BATCH_KEYS: usize = 256;
 
-/// Vouches for the bytes of a store more cheaply than [`Store::is_unchanged_since`].
+/// Knows more of a store's file than [`Store::is_unchanged_since`] does, and at less cost.
 pub(crate) trait Witness: Send + Sync {
-    /// Returns whether nobody has changed the store's bytes since it was opened. If not, the store itself is asked.
-    fn vouches_for(&self, store: &Store) -> bool;
+    /// Returns whether somebody has changed the store's bytes since it was opened. [`Standing::Unknown`] has the store
+    /// examine the file.
+    fn standing(&self, store: &Store) -> Standing;
 }
 
 /// A table in memory that somebody else may change: a mapped file. Safe, and without a copy of the table.
@@ -32,9 +34,9 @@ pub(crate) trait Witness: Send + Sync {
 /// (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
 /// [`take_leases`](super::take_leases) and [`MappedStore::lease`]. Prefer [`MappedStore::get_many`].
 ///
-/// Like the server's, the check compares the file's length and modification time. It does not notice a writer that
-/// restores the modification time, or that writes through a mapping that existed before this one. If somebody who can
-/// write to the file is not trusted, use [`Store::open`].
+/// Without a lease, the check compares the file's length and modification time. It does not notice a writer that restores
+/// the modification time, that writes through a mapping that existed before this one, or that writes through any mapping
+/// of a file on tmpfs. If somebody who can write to the file is not trusted, use [`Store::open`].
 ///
 /// # Example
 /// ```
@@ -310,12 +312,12 @@ impl MappedStore {
         self.store.is_private()
     }
 
-    /// Takes a lease on the file: see [`Store::lease`].
+    /// Takes the first lease on the file: see [`Store::lease`].
     pub fn lease(&self) {
         self.store.lease();
     }
 
-    /// Returns whether the file is unchanged, or was found whole since: see [`Store::is_trusted`].
+    /// Returns whether the file is unchanged, or was checked after its last change: see [`Store::is_trusted`].
     pub fn is_trusted(&self) -> bool {
         self.store.is_trusted()
     }
@@ -343,9 +345,17 @@ impl MappedStore {
     /// Returns whether nobody changed the file since an epoch began.
     #[inline]
     pub(crate) fn is_unchanged_since(&self, epoch: Epoch) -> bool {
-        self.store.is_private()
-            || self.witness.as_ref().is_some_and(|witness| witness.vouches_for(&self.store))
-            || self.store.is_unchanged_since(epoch)
+        if self.store.is_private() {
+            return true;
+        }
+        match self.witness.as_ref().map_or(Standing::Unknown, |witness| witness.standing(&self.store)) {
+            Standing::Unchanged => true,
+            Standing::Unknown => self.store.is_unchanged_since(epoch),
+            Standing::Changed => {
+                self.store.distrust(epoch);
+                false
+            }
+        }
     }
 }
 

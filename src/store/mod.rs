@@ -55,7 +55,7 @@ pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;
-pub use lease::{RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
+pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use mapped::MappedStore;
 pub(crate) use mapped::Witness;
 pub use mapped_rows::MappedRows;

@@ -1,5 +1,5 @@
-//! A simulation of a served file: a server with its lease, two batches at a time, look-agains, and swaps; a direct
-//! client; a writer; and pauses of any length, as by SIGSTOP.
+//! A simulation of a served file: a server with its lease, two batches at a time, rechecks, swaps, and its death by
+//! SIGKILL; a direct client; a writer that writes by write(2) or through a mapping; and pauses of any length, as by SIGSTOP.
 //!
 //! One thread runs all of it. Wherever a thread of the real system could be preempted, the simulation may let time pass,
 //! let the writer go on, or run an operation of another thread, as a seed says. So a seed replays a schedule.
@@ -9,7 +9,8 @@ use std::io;
 use std::rc::Rc;
 
 use super::blocks::{Blocks, Epoch};
-use super::lease::{Leasable, Lease, Writers};
+use super::lease::{Leasable, Lease, LeaseState, Proof};
+use crate::direct::Standing;
 use crate::format::checksum::block_sum;
 
 /// The shortest time after which the kernel takes a lease away: one second less two ticks of 10 ms.
@@ -34,8 +35,10 @@ enum Writer {
 struct SimulatedFile {
     baked: u8,
     bytes: [u8; LEN_BYTES],
-    /// Changes before the bytes do.
+    /// Changes before the bytes do, unless the writer has mapped the file.
     modified: u64,
+    /// Whether the writer writes through a mapping that does not change the time, as on tmpfs.
+    hides_writes: bool,
     is_leased: bool,
     writer: Writer,
 }
@@ -45,8 +48,19 @@ struct SimulatedFile {
 struct Page {
     generation: usize,
     count: u64,
+    is_leasable: bool,
     is_leased: bool,
+    is_changed: bool,
     until_ns: u64,
+    /// Whether the kernel has marked the owner word.
+    is_ownerless: bool,
+}
+
+impl Page {
+    /// As `State::is_trusted`.
+    fn is_trusted(self) -> bool {
+        !self.is_changed && (self.is_leased || !self.is_leasable)
+    }
 }
 
 #[derive(Default)]
@@ -56,6 +70,8 @@ struct World {
     depth: usize,
     /// Whether a thread of the server holds the lock of a lease.
     is_lease_locked: bool,
+    /// Whether the server was killed. What its threads do after that has no effect.
+    is_killed: bool,
     files: Vec<SimulatedFile>,
     page: Page,
     accepted: u64,
@@ -102,11 +118,11 @@ impl World {
             Writer::Writes { written_bytes, byte } => {
                 // The time is changed in one step, and the bytes in others.
                 match written_bytes {
-                    0 if file.modified.is_multiple_of(2) => file.modified += 1,
+                    0 if !file.hides_writes && file.modified.is_multiple_of(2) => file.modified += 1,
                     _ => {
                         file.bytes[written_bytes] = byte;
                         let written_bytes = written_bytes + 1;
-                        file.modified += u64::from(written_bytes == LEN_BYTES);
+                        file.modified += u64::from(written_bytes == LEN_BYTES && !file.hides_writes);
                         file.writer = Writer::Writes { written_bytes, byte };
                         return;
                     }
@@ -146,9 +162,11 @@ fn pause() {
 /// An operation of some thread.
 fn run_one() {
     let is_lease_locked = world(|world| world.is_lease_locked);
-    match below(20) {
-        0..8 => batch_of_server(),
+    match below(200) / 10 {
         8..13 => batch_of_client(),
+        _ if world(|world| world.is_killed) => {}
+        0..8 => batch_of_server(),
+        19 if below(40) == 0 => kill(),
         _ if is_lease_locked => {}
         13..17 => with_lease_locked(|| served().lease.renew()),
         17 => look_again(),
@@ -200,8 +218,9 @@ impl Leasable for Descriptor {
     fn acquire(&self) -> io::Result<()> {
         pause();
         world(|world| {
+            let is_killed = world.is_killed;
             let file = &mut world.files[self.0];
-            if file.writer != Writer::None {
+            if is_killed || file.writer != Writer::None {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             file.is_leased = true;
@@ -261,7 +280,11 @@ impl Generation {
 
     /// As `Watched::is_unchanged`.
     fn is_unchanged(&self) -> bool {
-        self.lease.is_trusted() || self.looks_unchanged()
+        match self.lease.proof() {
+            Proof::Unchanged => true,
+            Proof::None => self.looks_unchanged(),
+            Proof::Lost => false,
+        }
     }
 
     fn looks_unchanged(&self) -> bool {
@@ -282,68 +305,101 @@ fn batch_of_server() {
     let copied = look_up(&generation.blocks, epoch, &generation.file());
     pause();
     let is_accepted = generation.blocks.accept(epoch, || generation.is_unchanged());
-    if let Some(copied) = copied.filter(|_| is_accepted) {
+    if let Some(copied) = copied.filter(|_| is_accepted && !world(|world| world.is_killed)) {
         assert_baked(copied, &generation.file(), "the server");
     }
 }
 
-/// As `Store::look_again`, for an index that is intact.
+/// As `State::look_again` of the supervisor and `Store::look_again`, for an index that is intact.
 fn look_again() {
     let generation = served();
     if !generation.blocks.epoch().is_distrust() {
         return;
     }
-    let modified = generation.file().modified();
-    let writers = with_lease_locked(|| generation.lease.writers_now());
-    if generation.file().modified() == modified && writers != Writers::Some {
-        generation.seen.set(modified);
-        generation.take_lease();
-        generation.blocks.trust_again();
+    set_changed(true);
+    if with_lease_locked(|| generation.lease.retake_now()).is_err() {
+        return;
     }
+    let modified = generation.file().modified();
+    let is_held = with_lease_locked(|| generation.lease.is_held_or_unused());
+    if is_held && generation.file().modified() == modified {
+        generation.seen.set(modified);
+        generation.blocks.trust_again();
+        set_changed(false);
+    }
+}
+
+/// As `Board::set_changed`.
+fn set_changed(is_changed: bool) {
+    pause();
+    write_page(|page| {
+        page.count += u64::from(page.is_changed != is_changed);
+        page.is_changed = is_changed;
+    });
+    pause();
+}
+
+/// Changes the page, unless the server was killed.
+fn write_page(write: impl FnOnce(&mut Page)) {
+    world(|world| {
+        if !world.is_killed {
+            write(&mut world.page);
+        }
+    });
+}
+
+/// The kernel ends the server: it marks the owner word, and later drops the leases.
+fn kill() {
+    world(|world| {
+        world.page.is_ownerless = true;
+        world.is_killed = true;
+    });
+    pause();
+    world(|world| world.files.iter_mut().for_each(|file| file.is_leased = false));
 }
 
 /// Bakes another file, and serves it.
 fn swap() {
     let number = world(|world| {
         let baked = 1 + world.files.len() as u8;
-        let (bytes, writer) = ([baked; LEN_BYTES], Writer::None);
-        world.files.push(SimulatedFile { baked, bytes, modified: 0, is_leased: false, writer });
+        let (bytes, writer, hides_writes) = ([baked; LEN_BYTES], Writer::None, world.below(2) == 0);
+        world.files.push(SimulatedFile { baked, bytes, modified: 0, hides_writes, is_leased: false, writer });
         world.files.len() - 1
     });
     let (lease, blocks, seen) = (Lease::over(Descriptor(number)), Blocks::new(1), Cell::new(0));
     let generation = Rc::new(Generation { number, lease, blocks, seen });
     generation.seen.set(generation.file().modified());
     generation.take_lease();
-    if with_lease_locked(|| generation.lease.writers_now()) == Writers::Some {
+    if !with_lease_locked(|| generation.lease.is_held()) {
         return;
     }
     // As `Board::serve`.
-    world(|world| world.page.until_ns = 0);
+    write_page(|page| page.until_ns = 0);
     pause();
-    world(|world| {
-        let count = world.page.count + 1;
-        world.page = Page { generation: number, count, is_leased: false, until_ns: 0 };
-    });
+    write_page(|page| *page = Page { generation: number, count: page.count + 1, ..Page::default() });
     pause();
-    with_lease_locked(|| generation.lease.report(Box::new(move |until_ns| set_leased_until(number, until_ns))));
+    with_lease_locked(|| generation.lease.report(Box::new(move |state| set_lease(number, state))));
     let old = SERVER.with_borrow_mut(|generations| std::mem::replace(generations, vec![generation]));
     // Gives the lease back, unless a batch still reads the generation.
     with_lease_locked(|| drop(old));
 }
 
-/// Does what `Board::set_leased_until` does. The state changes whenever the lease is released or taken.
-fn set_leased_until(generation: usize, until_ns: u64) {
+/// As `Board::set_lease`.
+fn set_lease(generation: usize, lease: LeaseState) {
     if world(|world| world.page.generation != generation) {
         return;
     }
     pause();
-    world(|world| world.page.until_ns = until_ns);
+    write_page(|page| page.until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 });
     pause();
-    world(|world| {
-        if world.page.is_leased != (until_ns != 0) {
-            world.page.is_leased = until_ns != 0;
-            world.page.count += 1;
-        }
+    write_page(|page| {
+        let is_leased = match lease {
+            LeaseState::TrustedUntil(_) => true,
+            LeaseState::Lost => false,
+            LeaseState::Released => page.is_leased,
+        };
+        page.count += u64::from(page.is_leased != is_leased);
+        (page.is_leased, page.is_leasable) = (is_leased, true);
     });
     pause();
 }
@@ -351,20 +407,50 @@ fn set_leased_until(generation: usize, until_ns: u64) {
 /// A process that maps the file of a generation.
 struct Client {
     file: usize,
-    /// The page's count before anything of the file was read.
-    count: u64,
+    /// The page before anything of the file was read.
+    page: Page,
     blocks: Blocks,
     seen: u64,
 }
 
 /// The server passes its file to the client.
 fn hand_over() {
-    let (file, count) = (served().number, world(|world| world.page.count));
-    let client = Client { file, count, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
-    // Without a lease a write can be in flight, whose end changes bytes and not the file's time.
-    let page = world(|world| world.page);
-    if page.is_leased && page.count == count && page.generation == file && Descriptor(file).now_ns() < page.until_ns {
+    // As `is_open` in the server.
+    let generation = served();
+    let epoch = generation.blocks.epoch();
+    if epoch.is_distrust() || !generation.blocks.accept(epoch, || generation.is_unchanged()) {
+        return;
+    }
+    pause();
+    let (file, page) = (generation.number, world(|world| world.page));
+    if page.generation != file || !page.is_trusted() {
+        return;
+    }
+    pause();
+    let client = Client { file, page, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
+    // Without a lease, a write can be in flight, whose end changes bytes and not the file's time.
+    if client.standing() == Standing::Unchanged {
         CLIENT.set(Some(Rc::new(client)));
+    }
+}
+
+impl Client {
+    /// As `Notice::standing_since`: the deadline first, then the owner, the state, and the clock.
+    fn standing(&self) -> Standing {
+        let until_ns = world(|world| world.page.until_ns);
+        pause();
+        let is_ownerless = world(|world| world.page.is_ownerless);
+        pause();
+        let page = world(|world| world.page);
+        let is_since = page.count == self.page.count;
+        let is_leased = page.is_leased && !page.is_changed && is_since;
+        if is_leased && !is_ownerless && Descriptor(self.file).now_ns() < until_ns {
+            return Standing::Unchanged;
+        }
+        match page.generation == self.file && (!page.is_trusted() || self.page.is_leased && !is_since) {
+            true => Standing::Changed,
+            false => Standing::Unknown,
+        }
     }
 }
 
@@ -374,12 +460,17 @@ fn batch_of_client() {
     let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
     pause();
     let Some(copied) = look_up(&client.blocks, epoch, &file) else { return };
-    // As `Notice::is_leased_since`: the deadline first, then the state, then the clock.
-    let until_ns = world(|world| world.page.until_ns);
-    pause();
-    let page = world(|world| world.page);
-    let is_leased = page.is_leased && page.count == client.count && file.now_ns() < until_ns;
-    if is_leased || client.blocks.accept(epoch, || file.modified() == client.seen) {
+    let is_accepted = match client.standing() {
+        Standing::Unchanged => true,
+        Standing::Changed => {
+            client.blocks.distrust(epoch);
+            false
+        }
+        // A documented limit: without the server, nothing shows a write that changes no time.
+        Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
+        Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.seen),
+    };
+    if is_accepted {
         assert_baked(copied, &file, "the client");
     }
 }

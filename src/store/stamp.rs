@@ -1,12 +1,10 @@
-//! Whether a mapped file is as it was.
+//! Detects changes of a mapped file.
 //!
-//! Whoever writes to a file or cuts it off changes its time of modification or
-//! its length before a byte of it changes; through a mapping, only with the first
-//! write to a page. So bytes that were read between two
-//! looks at both are those that the file had at the first, if both are the same;
-//! a page that was gone meanwhile is counted by the guard. While the file is
-//! leased nobody can write to it, and only the count is looked at. The trust in a
-//! lease ends by itself if the lease is not renewed: see [`lease`](super::lease).
+//! A file that was ever leased is unchanged as long as the lease is held, and is not trusted after it was lost: see
+//! [`lease`](super::lease). A file that cannot be leased is examined. A write or a truncation changes the file's
+//! modification time or length before it changes a byte, and a write through a mapping, except on tmpfs, changes the time
+//! with the first write to a page. So if both are equal before and after bytes are read, nobody changed the bytes
+//! meanwhile. The guard counts pages that could not be read.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::fstat;
 
 use super::guard::Guarded;
-use super::lease::{Lease, Report, Writers};
+use super::lease::{Lease, LeaseState, Proof, Report, Writers};
 use super::sealed;
 
-/// What a file looked like at some time, as one number, and the faults until then.
+/// A hash of a file's length, modification time, and faults at some time, and the number of faults until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
@@ -29,14 +27,13 @@ pub(super) struct Watched {
     lease: Arc<Lease>,
     /// Whether the system lets nobody change it, leased or not.
     has_verity: bool,
-    /// The stamp that the file had when its bytes were last believed, and the faults
-    /// that were counted then.
+    /// The stamp that the file had when it was last trusted, and the number of faults until then.
     seen: AtomicU64,
     seen_faults: AtomicU64,
 }
 
 impl Watched {
-    /// Keeps the file open, to look at it.
+    /// Keeps the file open, to examine it, and takes a lease on it if the system grants one.
     pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
         let faults = guarded.faults();
         let seen = AtomicU64::new(stamp(file, faults)?.0);
@@ -46,56 +43,72 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Takes a lease, if there is none and it can be had.
+    /// Takes the first lease, if the system grants it.
     pub(super) fn lease(&self, guarded: &Guarded) {
         self.lease.take(|| self.looks_unchanged(guarded));
+    }
+
+    /// Takes a lease that was lost again: see [`Lease::retake`].
+    pub(super) fn retake_lease(&self) -> io::Result<()> {
+        if self.has_verity { Ok(()) } else { self.lease.retake() }
+    }
+
+    /// Returns whether no process can have written to the file since it was mapped or last checked again.
+    #[cfg(feature = "server")]
+    pub(super) fn is_lease_held(&self) -> bool {
+        self.has_verity || self.lease.is_held()
+    }
+
+    /// Returns whether the lease is held or was never taken.
+    pub(super) fn is_lease_held_or_unused(&self) -> bool {
+        self.has_verity || self.lease.is_held_or_unused()
     }
 
     pub(super) fn file(&self) -> &File {
         self.lease.file()
     }
 
-    /// Calls `report` with the time until which the file need not be examined, 0 for none: now, and
-    /// whenever that changes. See [`Lease::report`].
+    /// Calls `report` with the state of the lease now and whenever it changes. See [`Lease::report`].
     pub(super) fn report(&self, report: Report) {
         if self.has_verity {
-            report(u64::MAX);
+            report(LeaseState::TrustedUntil(u64::MAX));
         } else {
             self.lease.report(report);
         }
     }
 
-    /// Whether a process has the file open for writing.
+    /// Returns whether a process has the file open for writing.
     pub(super) fn writers(&self) -> Writers {
         if self.has_verity { Writers::None } else { self.lease.writers() }
     }
 
-    /// Whether nobody can have written to the file since it was last trusted, so that it need not be
-    /// examined.
+    /// Returns whether [`Watched::is_unchanged`] costs no system call.
     #[inline]
     pub(super) fn is_leased(&self) -> bool {
-        self.has_verity || self.lease.is_trusted()
+        self.has_verity || self.lease.is_confirmed()
     }
 
-    /// Whether the file looks as it did.
+    /// Returns whether nobody has changed the file since it was last trusted.
     #[inline]
     pub(super) fn is_unchanged(&self, guarded: &Guarded) -> bool {
-        if self.is_leased() {
-            return guarded.faults() == self.seen_faults.load(Ordering::Relaxed);
+        let proof = if self.has_verity { Proof::Unchanged } else { self.lease.proof() };
+        match proof {
+            Proof::Unchanged => guarded.faults() == self.seen_faults.load(Ordering::Relaxed),
+            Proof::None => self.looks_unchanged(guarded),
+            Proof::Lost => false,
         }
-        self.looks_unchanged(guarded)
     }
 
     fn looks_unchanged(&self, guarded: &Guarded) -> bool {
         stamp(self.lease.file(), guarded.faults()).is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
     }
 
-    /// What the file looks like now.
+    /// Returns the file's stamp now.
     pub(super) fn stamp(&self, guarded: &Guarded) -> io::Result<Stamp> {
         stamp(self.lease.file(), guarded.faults())
     }
 
-    /// From now on it is unchanged if it looks like this.
+    /// Trusts the file as long as it has this stamp.
     pub(super) fn believe(&self, stamp: Stamp) {
         self.seen.store(stamp.0, Ordering::Release);
         self.seen_faults.store(stamp.1, Ordering::Release);

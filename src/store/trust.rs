@@ -1,8 +1,7 @@
-//! Which bytes of a file may be believed, and for how long.
+//! Trust in the bytes of a file.
 //!
-//! A batch of answers made from a mapped file is good if the file looks the same
-//! behind it as before: then every byte that was copied is one that was held
-//! against its checksum. See [`Blocks`](super::blocks::Blocks) and
+//! A batch of responses from a mapped file is correct if nobody changed the file until after the bytes were copied: then
+//! every copied byte was verified against its checksum. See [`Blocks`](super::blocks::Blocks) and
 //! [`Watched`](super::stamp::Watched).
 
 use std::fs::File;
@@ -12,49 +11,46 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::blocks::Epoch;
-use super::lease::Writers;
+use super::lease::{LeaseState, Writers};
 use super::sealed::reopened;
 use super::{Pace, Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 
-/// Why a file that has changed is not believed again.
+/// Why a file that has changed is not trusted again.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Mistrust {
-    /// The system does not say what it looks like.
+    /// The system does not describe the file, or no longer grants a lease on it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Its index is not what it was.
+    /// Its index has changed.
     #[error("{0}")]
     Format(#[from] FormatError),
     /// The check was canceled.
     #[error("the check was canceled")]
     Canceled,
-    /// It changed while it was looked at, or somebody has it open to write to it.
+    /// It changed while it was checked, or a process has it open for writing.
     #[error("it is still being written to")]
     Changing,
-    /// What is remembered of it cannot tell one more change from those before.
-    #[error("it has changed too often: it has to be opened anew")]
+    /// The epochs are used up: each change and each loss of the lease takes one.
+    #[error("it has changed too often: open it again")]
     TooOften,
 }
 
 impl Store {
-    /// The time between two changes of the file, in which answers are made. See
-    /// [`Store::is_unchanged_since`].
+    /// Returns the current epoch: the time between two changes of the file. See [`Store::is_unchanged_since`].
     #[inline(always)]
     pub fn epoch(&self) -> Epoch {
         self.blocks.epoch()
     }
 
-    /// Whether the answers made since are good: the file was not written to or cut
-    /// off meanwhile, and none of its pages was gone. Costs a look at the clock if
-    /// [`Store::is_leased`], otherwise a system call. If it was, nothing of the file is believed from here
-    /// on, and every lookup gives [`LookupError::Damaged`](super::LookupError),
-    /// until [`Store::look_again`].
+    /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or truncated
+    /// meanwhile, its lease was not lost, and all its pages could be read. Costs a look at the clock if
+    /// [`Store::is_leased`], otherwise a system call. If not, every lookup fails with
+    /// [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`].
     ///
-    /// Bytes borrowed from a mapping can change at any time: copy them first, then
-    /// ask.
+    /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
     /// # Example
     /// ```
@@ -84,16 +80,15 @@ impl Store {
         !self.map.is_file() || self.blocks.accept(epoch, || self.map.is_unchanged())
     }
 
-    /// Takes a lease on the file, if there is none and the system gives one: see
-    /// [`take_leases`](super::take_leases).
+    /// Takes the first lease on the file, if the system grants it: see [`take_leases`](super::take_leases). Only
+    /// [`Store::look_again`] takes a lease that was lost again.
     pub fn lease(&self) {
         self.map.lease();
     }
 
-    /// Calls `report` with the time until which the lease on the file is trusted, in nanoseconds of
-    /// CLOCK_MONOTONIC; 0 for none: now, whenever it is renewed, and before it is given back. Only the
-    /// first caller is served.
-    pub fn report_lease(&self, report: impl Fn(u64) + Send + Sync + 'static) {
+    /// Calls `report` with the state of the lease on the file now, unless there never was one, and whenever the state
+    /// changes: before the lease is released, in particular. Only the first caller is served.
+    pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
         self.map.report(Box::new(report));
     }
 
@@ -106,27 +101,25 @@ impl Store {
         self.map.file().map(reopened).transpose()
     }
 
-    /// Whether [`Store::is_unchanged_since`] costs no system call: the bytes are a
-    /// copy, or the file is leased, and that was confirmed a moment ago.
+    /// Returns whether [`Store::is_unchanged_since`] costs no system call: the bytes are a copy, or the file is leased and
+    /// the lease was confirmed a moment ago.
     pub fn is_leased(&self) -> bool {
         self.map.is_leased()
     }
 
-    /// Whether the file is as it was, or was found to be so again. If not, nothing
-    /// of it is believed.
+    /// Returns whether the file is unchanged, or was checked after its last change. If not, every lookup fails.
     pub fn is_trusted(&self) -> bool {
         self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
     }
 
-    /// Looks at all but the records of a file that has changed, and, if that is as it
-    /// was, believes it again: each block once it was looked at anew.
+    /// Checks everything but the records of a file that has changed or whose lease was lost. If that is intact, trusts the
+    /// file again: each block after it was verified again. If leases are in use for the file, takes the lease first.
     ///
-    /// Only one thread may call this at a time, and only when the file was not
-    /// written to for longer than the steps are in which the system tells the time:
-    /// 10 ms.
+    /// Only one thread may call this at a time, and only when the file was not written to for longer than the system's
+    /// timer tick, which is at most 10 ms.
     ///
     /// # Errors
-    /// [`Mistrust`], whereupon nothing of it is believed as before.
+    /// [`Mistrust`]. Every lookup still fails then.
     pub fn look_again(&self) -> Result<(), Mistrust> {
         self.look_again_at(&Pace::default())
     }
@@ -136,24 +129,36 @@ impl Store {
         if !self.epoch().is_distrust() {
             return Ok(());
         }
+        // The lease comes first: nobody changes what is checked under it. It ends no batch's proof, because nothing is
+        // trusted in this epoch.
+        self.map.retake_lease().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Mistrust::Changing,
+            _ => Mistrust::Io(error),
+        })?;
         let Some(stamp) = self.map.stamp()? else { return Ok(()) };
-        // A process that maps the file later changes the stamp with its first write to a page. One that has written
-        // to a page already does not.
-        if self.map.writers() == Writers::Some {
-            return Err(Mistrust::Changing);
-        }
         let checked = check::index(self, pace);
         if pace.is_canceled() {
             return Err(Mistrust::Canceled);
         }
         checked?;
-        // One write can take long, and one through a mapping need not show.
-        if self.map.stamp()? != Some(stamp) || self.map.writers() == Writers::Some {
+        // Without a lease, only the stamp tells of a write that was in flight.
+        if !self.map.is_lease_held_or_unused() || self.map.stamp()? != Some(stamp) {
             return Err(Mistrust::Changing);
         }
         self.map.believe(stamp);
-        self.map.lease();
         self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
+    }
+
+    /// Ends an epoch, if that is not over: every lookup fails from now on.
+    pub(crate) fn distrust(&self, epoch: Epoch) {
+        self.blocks.distrust(epoch);
+    }
+
+    /// Returns whether the bytes are a copy, or the lease on the file is held, and so was held since the file was mapped
+    /// if it is trusted.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_lease_held(&self) -> bool {
+        self.map.is_lease_held()
     }
 
     /// Whether nobody can change the bytes that lookups read, and they may be lent

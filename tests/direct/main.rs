@@ -12,6 +12,7 @@ mod served;
 mod values;
 
 mod changes;
+mod killed;
 mod lookups;
 mod servers;
 mod swaps;

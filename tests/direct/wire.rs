@@ -140,7 +140,7 @@ fn next_of(page: &File) -> (u64, [u8; 16]) {
     let mut word = [0; 8];
     page.read_exact_at(&mut word, 128).unwrap();
     let word = u64::from_ne_bytes(word);
-    (word, request(OPEN, word & !(3 << 62)))
+    (word, request(OPEN, word & !(7 << 61)))
 }
 
 #[test]

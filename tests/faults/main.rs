@@ -22,8 +22,10 @@ mod paused;
 #[allow(dead_code, reason = "a part of it is used here")]
 mod reply;
 mod retention;
+#[allow(dead_code, reason = "other tests use the rest")]
 mod served;
 mod swaps;
+mod tmpfs;
 mod values;
 mod writers;
 

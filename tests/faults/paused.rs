@@ -14,7 +14,7 @@ use crate::values::Shape;
 use crate::{asked_time, report, together};
 
 /// The system counts `/proc/sys/fs/lease-break-time` in whole seconds: no writer can go on sooner than this.
-const LEASE_BREAK_TIME_MIN: Duration = Duration::from_millis(1100);
+pub(crate) const LEASE_BREAK_TIME_MIN: Duration = Duration::from_millis(1100);
 
 /// How a writer gets the file while the server is stopped.
 #[derive(Clone, Copy)]

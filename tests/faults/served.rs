@@ -1,9 +1,9 @@
 //! A kv_store whose log is a file: it serves on though nobody reads it, and all of it can be
 //! looked at.
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,15 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new() -> Scene {
         Scene { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A folder on tmpfs, where a write through a mapping does not change the file's modification time.
+    pub(crate) fn in_shared_memory() -> Scene {
+        const TMPFS_MAGIC: u32 = 0x0102_1994;
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let kind = rustix::fs::statfs(folder.path()).unwrap().f_type as u32;
+        assert_eq!(kind, TMPFS_MAGIC, "/dev/shm is not a tmpfs: mount one there, as Linux does by default");
+        Scene { folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -188,6 +197,18 @@ impl Served {
             }
         }
         assert!(!is_leased(path), "{} is still leased", path.display());
+    }
+
+    /// Duplicates the server's sockets into this process, so that they stay open when the server ends.
+    pub(crate) fn duplicate_sockets(&self) -> Vec<OwnedFd> {
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().map(Result::unwrap);
+        let is_socket = |entry: &DirEntry| {
+            std::fs::read_link(entry.path()).is_ok_and(|target| target.to_str().unwrap().starts_with("socket:"))
+        };
+        let number = |entry: DirEntry| entry.file_name().to_str().unwrap().parse().unwrap();
+        let duplicate = |entry| pidfd_getfd(&process, number(entry), PidfdGetfdFlags::empty()).unwrap();
+        entries.filter(is_socket).map(duplicate).collect()
     }
 
     fn proc(&self, name: &str) -> String {

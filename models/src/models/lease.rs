@@ -7,7 +7,7 @@ use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
 use super::Model;
-use source::{Leasable, Lease};
+use source::{Leasable, Lease, Proof};
 
 #[path = "../../../src/store/lease/mod.rs"]
 mod source;
@@ -22,6 +22,11 @@ pub(super) const MODELS: &[Model] = &[
         name: "lease::bytes_that_are_copied_under_a_trusted_lease_are_old",
         preemptions_max: 3,
         run: bytes_that_are_copied_under_a_trusted_lease_are_old,
+    },
+    Model {
+        name: "lease::no_proof_spans_a_lease_that_was_lost_and_the_one_that_was_taken_again",
+        preemptions_max: 3,
+        run: no_proof_spans_a_lease_that_was_lost_and_the_one_that_was_taken_again,
     },
     Model {
         name: "lease::a_lease_that_is_taken_beside_a_writer_is_not_trusted",
@@ -70,6 +75,10 @@ impl File {
         }
     }
 
+    fn close(&self) {
+        self.state().is_wanted = false;
+    }
+
     /// Reads the mapping.
     fn copy(&self) -> u8 {
         self.0.byte.load(Ordering::Relaxed)
@@ -113,7 +122,36 @@ fn bytes_that_are_copied_under_a_trusted_lease_are_old() {
     let renewing = Arc::clone(&lease);
     let renewer = thread::spawn(move || renewing.renew());
     let copied = file.copy();
-    if lease.is_trusted() {
+    if lease.proof() == Proof::Unchanged {
+        assert_eq!(copied, OLD);
+    }
+    writer.join().unwrap();
+    renewer.join().unwrap();
+}
+
+/// A process opens the file, writes to it, and closes it, while the lease is released and taken again. As in
+/// `Store::look_again`, the epoch ends before the lease is taken again.
+fn no_proof_spans_a_lease_that_was_lost_and_the_one_that_was_taken_again() {
+    let file = File::new();
+    let lease = Arc::new(Lease::over(file.clone()));
+    let epoch = Arc::new(AtomicU8::new(0));
+    lease.take_now(|| true);
+    let writing = file.clone();
+    let writer = thread::spawn(move || {
+        writing.write();
+        writing.write();
+        writing.close();
+    });
+    let (renewing, next) = (Arc::clone(&lease), Arc::clone(&epoch));
+    let renewer = thread::spawn(move || {
+        renewing.renew();
+        if renewing.proof() == Proof::Lost {
+            next.store(1, Ordering::Release);
+            let _ = renewing.retake_now();
+        }
+    });
+    let copied = file.copy();
+    if lease.proof() == Proof::Unchanged && epoch.load(Ordering::Acquire) == 0 {
         assert_eq!(copied, OLD);
     }
     writer.join().unwrap();
@@ -129,7 +167,7 @@ fn a_lease_that_is_taken_beside_a_writer_is_not_trusted() {
     let taking = (Arc::clone(&lease), file.clone());
     let taker = thread::spawn(move || taking.0.take_now(|| taking.1.copy() == OLD));
     let copied = file.copy();
-    if lease.is_trusted() {
+    if lease.proof() == Proof::Unchanged {
         assert_eq!(copied, OLD);
     }
     writer.join().unwrap();

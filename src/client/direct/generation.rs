@@ -1,9 +1,8 @@
-//! A generation that was handed over.
+//! A generation that the server transferred.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::direct::{Notice, State};
+use crate::direct::{Notice, Standing, State};
 use crate::store::{MappedStore, Store, Witness};
 
 /// A table that the server transferred.
@@ -13,29 +12,11 @@ pub(super) struct Generation {
     pub(super) word: Arc<Word>,
 }
 
-/// What the server says of a generation.
+/// What the server publishes about a generation.
 pub(super) struct Word {
     pub(super) notice: Arc<Notice>,
-    /// The notice before anything of the table was read.
+    /// The state before anything of the table was read.
     pub(super) state: State,
-    pub(super) watch: Watch,
-}
-
-/// Whether the server is known to be there. One that was killed has given its lease back and not said so: the word
-/// stays what it was.
-#[derive(Clone, Default)]
-pub(super) struct Watch(Arc<AtomicBool>);
-
-impl Watch {
-    /// The server is gone, or may be.
-    pub(super) fn end(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    #[inline(always)]
-    pub(super) fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 impl Generation {
@@ -45,7 +26,7 @@ impl Generation {
         Generation { number, table: MappedStore::with_witness(store, witness), word }
     }
 
-    /// Returns whether the server serves it, as far as the server has said.
+    /// Returns whether the server serves it, or served it when the server ended.
     pub(super) fn is_current(&self) -> bool {
         self.word.notice.state().is_of(self.number)
     }
@@ -57,9 +38,12 @@ impl Generation {
 }
 
 impl Witness for Word {
-    /// A page of a leased file can be gone all the same.
     #[inline]
-    fn vouches_for(&self, store: &Store) -> bool {
-        self.notice.is_leased_since(self.state) && !self.watch.is_over() && store.faults() == 0
+    fn standing(&self, store: &Store) -> Standing {
+        match self.notice.standing_since(self.state) {
+            // A page of a leased file can still be unreadable.
+            Standing::Unchanged if store.faults() > 0 => Standing::Unknown,
+            standing => standing,
+        }
     }
 }

@@ -18,12 +18,12 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFl
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::DirectOptions;
-use super::generation::{Generation, Watch, Word};
+use super::generation::{Generation, Word};
 use crate::client::error::Phase;
 use crate::client::retry::Deadline;
 use crate::client::socket::{connect_within, set_timeout};
 use crate::client::{ClientError, Options};
-use crate::direct::{Notice, State};
+use crate::direct::{Notice, Standing, State};
 use crate::protocol::answer::{Announced, Violation};
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
 use crate::protocol::reader::AnswerPart;
@@ -57,15 +57,10 @@ impl Connection {
     }
 
     /// Has the table handed over that is served now.
-    pub(super) fn ask(
-        &mut self,
-        path: &Path,
-        options: &DirectOptions,
-        watch: &Watch,
-    ) -> Result<Generation, ClientError> {
+    pub(super) fn ask(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
         self.begin();
         self.put(path, 0)?;
-        self.take_in_time(path, options, watch)
+        self.take_in_time(path, options)
     }
 
     /// Asks for the table that comes after a state.
@@ -75,23 +70,18 @@ impl Connection {
     }
 
     /// Takes the table that was asked for.
-    pub(super) fn take(
-        &mut self,
-        path: &Path,
-        options: &DirectOptions,
-        watch: &Watch,
-    ) -> Result<Generation, ClientError> {
+    pub(super) fn take(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
         self.begin();
-        self.take_in_time(path, options, watch)
+        self.take_in_time(path, options)
     }
 
     fn begin(&mut self) {
         self.deadline = Deadline::after(self.call_timeout);
     }
 
-    fn take_in_time(&mut self, path: &Path, options: &DirectOptions, watch: &Watch) -> Result<Generation, ClientError> {
+    fn take_in_time(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
         for _ in 1..TRIES {
-            if let Some(generation) = self.try_once(path, options, watch)? {
+            if let Some(generation) = self.try_once(path, options)? {
                 return Ok(generation);
             }
             thread::sleep(AGAIN_AFTER);
@@ -100,13 +90,8 @@ impl Connection {
         Err(refused(path, "the server hands over another generation than it says it serves, again and again"))
     }
 
-    /// `None` if the server serves another one by now.
-    fn try_once(
-        &mut self,
-        path: &Path,
-        options: &DirectOptions,
-        watch: &Watch,
-    ) -> Result<Option<Generation>, ClientError> {
+    /// Returns `None` if the server serves another generation by now, or no longer trusts its file.
+    fn try_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
         let (header, table, page) = self.receive(path)?;
         let notice = match &self.notice {
             Some(notice) => notice,
@@ -114,14 +99,15 @@ impl Connection {
         };
         let state = notice.state();
         let number = header.generation.get();
-        if !state.is_of(number) {
+        // The server transfers no file that it does not trust, but may have lost its lease meanwhile.
+        if !state.is_of(number) || !state.is_trusted() {
             return Ok(None);
         }
-        let store = open(&table, path, options, || notice.is_leased_since(state))?;
+        let store = open(&table, path, options, || notice.standing_since(state) == Standing::Unchanged)?;
         if store.digest().to_be_bytes() != header.digest {
             return Err(refused(path, "the file that was handed over is not the one that is served"));
         }
-        let word = Word { notice: Arc::clone(notice), state, watch: watch.clone() };
+        let word = Word { notice: Arc::clone(notice), state };
         let generation = Generation::new(number, store, word);
         Ok(generation.word.notice.state().is_since(state).then_some(generation))
     }

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::DirectOptions;
-use super::generation::{Generation, Watch};
+use super::generation::Generation;
 use super::handover::Connection;
 use crate::client::ClientError;
 use crate::direct::BEAT_MISSED;
@@ -30,8 +30,8 @@ pub(super) struct Shared {
     path: PathBuf,
     options: DirectOptions,
     pub(super) current: ArcSwap<Generation>,
-    /// Locked by who puts another generation there. Over when the thread finds the server gone.
-    replacing: Mutex<Watch>,
+    /// Locked while another generation is put there.
+    replacing: Mutex<()>,
     is_connected: AtomicBool,
     /// Whether the thread was woken and has not looked yet.
     is_rung: AtomicBool,
@@ -42,14 +42,13 @@ impl Shared {
     /// stream that is given is closed.
     pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<Shared>, UnixStream), ClientError> {
         let mut connection = Connection::new(path, options)?;
-        let watch = Watch::default();
-        let generation = connection.ask(path, options, &watch)?;
+        let generation = connection.ask(path, options)?;
         connection.ask_for_next(path, generation.word.state)?;
         let shared = Arc::new(Shared {
             path: path.to_path_buf(),
             options: options.clone(),
             current: ArcSwap::from_pointee(generation),
-            replacing: Mutex::new(watch),
+            replacing: Mutex::default(),
             is_connected: AtomicBool::new(true),
             is_rung: AtomicBool::new(false),
         });
@@ -84,14 +83,14 @@ impl Shared {
 
     /// Has the generation handed over that is served, unless it is the current one.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
-        let watch = self.replacing();
+        let _replacing = self.replacing();
         if !self.is_connected() || !self.current.load().is_as_handed_over() {
-            self.replace(&mut Connection::new(&self.path, &self.options)?, &watch, Connection::ask)?;
+            self.replace(&mut Connection::new(&self.path, &self.options)?, Connection::ask)?;
         }
         Ok(())
     }
 
-    fn replacing(&self) -> MutexGuard<'_, Watch> {
+    fn replacing(&self) -> MutexGuard<'_, ()> {
         self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,10 +99,9 @@ impl Shared {
     fn replace(
         &self,
         connection: &mut Connection,
-        watch: &Watch,
-        take: impl FnOnce(&mut Connection, &Path, &DirectOptions, &Watch) -> Result<Generation, ClientError>,
+        take: impl FnOnce(&mut Connection, &Path, &DirectOptions) -> Result<Generation, ClientError>,
     ) -> Result<(), ClientError> {
-        self.current.store(Arc::new(take(connection, &self.path, &self.options, watch)?));
+        self.current.store(Arc::new(take(connection, &self.path, &self.options)?));
         Ok(())
     }
 
@@ -127,8 +125,6 @@ impl Shared {
                 // What a lookup found is not so any more.
                 (Some(connection), Wake::Bell) if self.current.load().table.is_trusted() => Some(connection),
                 (_, woken) => {
-                    // At once: who refreshes may hold the lock for long.
-                    self.current.load().word.watch.end();
                     // However often lookups find a page gone.
                     if let Wake::Bell = woken
                         && let Wake::End = wait(door, None, RETRY_FIRST)
@@ -146,18 +142,16 @@ impl Shared {
     }
 
     fn take_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
-        let watch = self.replacing();
-        let taken = self.replace(&mut connection, &watch, Connection::take);
-        taken.and_then(|()| self.ask_for_next(connection)).inspect_err(|_| watch.end())
+        let _replacing = self.replacing();
+        self.replace(&mut connection, Connection::take)?;
+        self.ask_for_next(connection)
     }
 
     fn begin_anew(&self) -> Result<Connection, ClientError> {
-        let mut watch = self.replacing();
-        watch.end();
+        let _replacing = self.replacing();
         let mut connection = Connection::new(&self.path, &self.options)?;
-        *watch = Watch::default();
-        let taken = self.replace(&mut connection, &watch, Connection::ask);
-        taken.and_then(|()| self.ask_for_next(connection)).inspect_err(|_| watch.end())
+        self.replace(&mut connection, Connection::ask)?;
+        self.ask_for_next(connection)
     }
 
     fn ask_for_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {

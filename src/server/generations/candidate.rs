@@ -179,12 +179,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes sure that nobody has opened the file for writing while it was checked. A lease that is held
-    /// now covers all that was read since it was taken; without one, the file's time does.
+    /// Makes sure that nobody has opened the file for writing while it was checked. The lease must have been held since
+    /// the file was mapped: examining the file shows no write through a mapping on tmpfs.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
-        store.lease();
         match store.writers() {
             Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
+            // It had a writer when the lease was requested, and has none any more.
+            Writers::None if !store.is_lease_held() => Err(OpenError::Writer { path: path.to_path_buf() }),
             Writers::Unknown(reason) => {
                 warn!(
                     "{}: processes that write to the file cannot be detected: {reason}: run kv_store as the file's owner \

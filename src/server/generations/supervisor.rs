@@ -20,7 +20,7 @@ use super::watch::{FolderWatch, Identity, SETTLE, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::liveness::Thread;
 use crate::server::shared::Serving;
-use crate::store::{Pace, Writers, reopened};
+use crate::store::{Mistrust, Pace, Writers, reopened};
 
 /// How often to look without being asked: word of a change can be missed, and some
 /// file systems send none.
@@ -251,7 +251,7 @@ impl State {
         if is_trusted {
             self.current.store.lease();
         } else {
-            self.tell_of_change();
+            self.report_change();
         }
         if self.standing_refusal.is_some() && self.standing_refusal != Tried::at(&self.source.path).ok() {
             self.report_standing_refusal(None, String::new());
@@ -286,35 +286,55 @@ impl State {
         is_new && self.unsettled.is_none()
     }
 
-    fn tell_of_change(&self) {
+    fn report_change(&self) {
         if self.serving.set_changed(true) {
             self.serving.totals.faults.fetch_add(1, Ordering::Relaxed);
             error!(
                 generation = self.current.number,
-                "{}: was changed in place: every request gets an error until it was looked at again; put new files in \
-                 place by rename",
+                "{}: was changed in place, or a process opened it for writing: every request gets an error until the file \
+                 was checked again; put new files in place by rename",
                 self.source.path.display()
             );
         }
     }
 
-    /// Believes a file again that was changed in place, if what was changed was
-    /// not its index.
+    /// Trusts a file again that was changed in place, if its index is intact. Otherwise serves the file at the path as a
+    /// new generation, if it passes the checks.
     fn look_again(&mut self) {
+        // Before a lease is taken again, which direct clients would otherwise trust.
+        self.report_change();
         let Ok(identity) = Identity::of_file(&self.current.file) else { return };
         if let Some(left) = identity.unsettled() {
             self.unsettled = Some(left);
             return;
         }
-        if self.current.store.look_again_at(&self.source.plan.options.pace).is_ok() && self.current.store.is_trusted() {
-            self.unverified = self.first_unverified();
-            self.serving.set_changed(false);
-            warn!(
-                generation = self.current.number,
-                "{}: serving again: each block is held against its checksum anew",
-                self.source.path.display()
-            );
+        match self.current.store.look_again_at(&self.source.plan.options.pace) {
+            Ok(()) if self.current.store.is_trusted() => {
+                self.unverified = self.first_unverified();
+                self.serving.set_changed(false);
+                warn!(
+                    generation = self.current.number,
+                    "{}: serving again: each block is verified again",
+                    self.source.path.display()
+                );
+            }
+            // The end of a write in progress is not reported.
+            Ok(()) | Err(Mistrust::Changing) => self.unsettled = Some(SETTLE),
+            Err(Mistrust::Canceled) => {}
+            Err(_) if self.may_try_again() => {
+                let outcome = self.reload();
+                let text = self.tell(outcome);
+                self.serving.notifier.status(&text);
+            }
+            Err(_) => {}
         }
+    }
+
+    /// Returns whether the file at the path is the one that is served, and was not refused since it last changed.
+    fn may_try_again(&self) -> bool {
+        let path = &self.source.path;
+        Identity::at(path).is_ok_and(|identity| identity.is_same_file(&self.current.identity))
+            && (self.refused.is_none() || self.refused != Tried::at(path).ok())
     }
 
     /// Does what was asked for, and reports the outcome to those who asked.

@@ -1,15 +1,19 @@
 //! Read leases: the system notifies the holder before anybody writes to a file.
 //!
-//! While a process holds a read lease on a file, no process has it open for writing. Whoever wants to
-//! open it for writing, or to truncate it, waits while the holder gets SIGIO and gives the lease back.
-//! So a leased file is unchanged without a look at it. The system grants leases to a file's owner and
+//! While a process holds a read lease on a file, no process has the file open for writing. A process that
+//! opens the file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease.
+//! So a leased file is unchanged, and need not be examined. The system grants leases to a file's owner and
 //! to root (CAP_LEASE), on local file systems; see fcntl(2). A process that opens the file with
-//! O_NONBLOCK does not wait: it gets EAGAIN until the lease is given back. Of the usual tools only
+//! O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Of the usual tools only
 //! truncate(1) does that.
 //!
-//! A holder that does not run (SIGSTOP, a frozen control group, a debugger) does not give its lease
-//! back, and the system takes it away after `/proc/sys/fs/lease-break-time`. So a lease is trusted only
-//! until a deadline, which [`renew_leases`] moves.
+//! A holder that does not run (SIGSTOP, a frozen control group, a debugger) does not release its lease,
+//! and the system takes the lease away after `/proc/sys/fs/lease-break-time`. So a lease is trusted without
+//! a system call only until a deadline, which [`renew_leases`] moves. After the deadline the system is asked
+//! whether the lease is still held.
+//!
+//! A lease that was lost ends the trust in the file. On tmpfs, a process can change a file through a mapping
+//! without changing its modification time, so examining the file proves nothing.
 
 mod kernel;
 #[cfg(all(test, target_os = "linux"))]
@@ -33,8 +37,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 /// setting is, also if it changes.
 const TRUSTED_NS: u64 = 500_000_000;
 
-/// How often [`renew_leases`] must be called, at least. A thread that is late by twice as much again
-/// costs nothing but speed: files are examined until the next call.
+/// The longest time between two calls of [`renew_leases`]. If a call is late by more than twice as much again,
+/// each batch costs a system call until the next one.
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
@@ -50,7 +54,8 @@ fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
 }
 
 /// Takes leases on mapped files from now on, where the system grants them, so that checking that a file
-/// is unchanged costs no system call.
+/// is unchanged costs no system call. A file whose lease was lost, because a process opened it for writing, is not
+/// trusted until [`Store::look_again`](super::Store::look_again) has taken the lease again.
 ///
 /// The caller handles SIGIO, which would otherwise end the process, and calls [`renew_leases`] whenever
 /// it arrives, and at least every [`RENEW_LEASES_EVERY`].
@@ -59,7 +64,7 @@ pub fn take_leases() {
     ANSWERED.store(true, Ordering::Release);
 }
 
-/// Gives back the leases that writers wait for, and extends the trust in the others.
+/// Releases the leases that writers wait for, and extends the trust in the others.
 pub fn renew_leases() {
     let leases: Vec<_> = leases().iter().filter_map(Weak::upgrade).collect();
     leases.iter().for_each(|lease| lease.renew());
@@ -116,23 +121,50 @@ pub(super) trait Leasable {
     /// Takes a read lease.
     fn acquire(&self) -> io::Result<()>;
 
-    /// Gives the lease back, if it is held.
+    /// Releases the lease, if it is held.
     fn release(&self);
 
-    /// Whether the lease is held, and no writer waits for it.
+    /// Returns whether the lease is held, and no writer waits for it.
     fn is_held(&self) -> bool;
 }
 
-/// Receives the deadline until which a lease is trusted, 0 for none.
-pub(super) type Report = Box<dyn Fn(u64) + Send + Sync>;
+/// The state of the lease on a file: see [`Store::report_lease`](super::Store::report_lease).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// No process can write to the file before this time, in nanoseconds of CLOCK_MONOTONIC.
+    TrustedUntil(u64),
+    /// A process may have the file open for writing.
+    Lost,
+    /// The file is no longer in use here. No process had it open for writing until now.
+    Released,
+}
+
+/// Receives each change of a lease's state.
+pub(super) type Report = Box<dyn Fn(LeaseState) + Send + Sync>;
+
+/// What a lease proves about the bytes that were read before it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// Nothing: no lease was ever taken.
+    None,
+    /// No process has written to the file since the lease was taken.
+    Unchanged,
+    /// The lease was lost: a process may have written to the file.
+    Lost,
+}
+
+/// The deadline before a lease is taken.
+const NEVER_TAKEN: u64 = 0;
+/// The deadline after a lease was lost. No lease that is held has this deadline.
+const LOST: u64 = 1;
 
 /// A lease on an open file, or none.
 pub(super) struct Lease<F: Leasable = File> {
     file: F,
-    /// Whether the lease was taken and not given back. Locked while that changes and while the lease is confirmed.
+    /// Whether the lease was taken and not released. Locked while that changes and while the lease is confirmed.
     is_taken: Mutex<bool>,
-    /// The deadline of the trust in the lease; 0 without one. The lease was held, and no writer waited for it, less than
-    /// [`TRUSTED_NS`] before this.
+    /// Until this time the lease is trusted without asking the system. The lease was held, and no writer waited for it,
+    /// less than [`TRUSTED_NS`] before this. Also [`NEVER_TAKEN`] or [`LOST`].
     trusted_until_ns: AtomicU64,
     report: OnceLock<Report>,
 }
@@ -161,15 +193,27 @@ impl Lease {
         &self.file
     }
 
-    /// Takes the lease, if that is granted, and trusts it if the file is unchanged. A lease that is held and that a
-    /// writer waits for is given back instead.
+    /// Takes the first lease, if the system grants it, and trusts it if the file is unchanged. Does not take a lease
+    /// again that was lost: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
         if ANSWERED.load(Ordering::Acquire) {
             self.take_now(is_unchanged);
         }
     }
 
-    /// Whether a process has the file open for writing.
+    /// Takes a lease that was lost again. May only be called while nothing of the file is trusted, because the file may
+    /// have been changed while there was no lease.
+    ///
+    /// # Errors
+    /// If the system refuses the lease, unless no lease was ever taken and it does not tell whether there are writers.
+    pub(super) fn retake(&self) -> io::Result<()> {
+        match ANSWERED.load(Ordering::Acquire) {
+            true => self.retake_now(),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether a process has the file open for writing.
     pub(super) fn writers(&self) -> Writers {
         match ANSWERED.load(Ordering::Acquire) {
             true => self.writers_now(),
@@ -178,7 +222,7 @@ impl Lease {
     }
 }
 
-/// Whether a process has a file open for writing. No [`Lease`] may be on this open file description.
+/// Returns whether a process has a file open for writing. No [`Lease`] may be on this open file description.
 #[cfg(feature = "server")]
 pub(crate) fn writers_of(file: &File) -> Writers {
     match ANSWERED.load(Ordering::Acquire) {
@@ -200,32 +244,74 @@ fn probe(file: &impl Leasable) -> Writers {
 
 impl<F: Leasable> Lease<F> {
     pub(super) fn over(file: F) -> Lease<F> {
-        Lease { file, is_taken: Mutex::new(false), trusted_until_ns: AtomicU64::new(0), report: OnceLock::new() }
+        let trusted_until_ns = AtomicU64::new(NEVER_TAKEN);
+        Lease { file, is_taken: Mutex::new(false), trusted_until_ns, report: OnceLock::new() }
     }
 
-    /// Whether nobody can have written to the file between the lease being taken and this call. What was read
-    /// before the call is covered.
+    /// Returns what the lease proves about the bytes that were read before this call. Without a lease that is held, the
+    /// caller ends the epoch before it takes another one, so a proof never spans two leases.
     #[inline(always)]
-    pub(super) fn is_trusted(&self) -> bool {
+    pub(super) fn proof(&self) -> Proof {
+        let until_ns = self.trusted_until_ns();
+        match until_ns {
+            NEVER_TAKEN => Proof::None,
+            LOST => Proof::Lost,
+            _ if self.file.now_ns() < until_ns || self.is_held_after_deadline() => Proof::Unchanged,
+            _ => Proof::Lost,
+        }
+    }
+
+    /// Returns whether [`Lease::proof`] costs no system call: the lease was confirmed a moment ago.
+    #[inline]
+    pub(super) fn is_confirmed(&self) -> bool {
+        let until_ns = self.trusted_until_ns();
+        until_ns > LOST && self.file.now_ns() < until_ns
+    }
+
+    #[inline(always)]
+    fn trusted_until_ns(&self) -> u64 {
         // Reads of the file stay before the reads of the deadline and the clock.
         fence(Ordering::Acquire);
-        let until_ns = self.trusted_until_ns.load(Ordering::Acquire);
-        // Without a lease the caller makes a system call, and need not pay for the clock as well.
-        until_ns != 0 && self.file.now_ns() < until_ns
+        self.trusted_until_ns.load(Ordering::Acquire)
+    }
+
+    /// Asks the system after the deadline has passed, because the thread that renews leases or the process did not run.
+    #[cold]
+    fn is_held_after_deadline(&self) -> bool {
+        self.file.is_held()
     }
 
     pub(super) fn take_now(&self, is_unchanged: impl FnOnce() -> bool) {
-        self.renew();
         let mut is_taken = self.is_taken();
         // From here on a writer waits for the lease for at least a second.
         let asked_ns = self.file.now_ns();
-        if *is_taken || self.file.acquire().is_err() {
+        if self.trusted_until_ns.load(Ordering::SeqCst) != NEVER_TAKEN || self.file.acquire().is_err() {
             return;
         }
         *is_taken = true;
         match is_unchanged() {
-            true => self.trust_until(asked_ns + TRUSTED_NS),
-            false => self.give_back(&mut is_taken),
+            true => self.publish(asked_ns + TRUSTED_NS),
+            false => self.lose(&mut is_taken),
+        }
+    }
+
+    pub(super) fn retake_now(&self) -> io::Result<()> {
+        self.renew();
+        let mut is_taken = self.is_taken();
+        if *is_taken {
+            return Ok(());
+        }
+        let asked_ns = self.file.now_ns();
+        match self.file.acquire() {
+            Ok(()) => {
+                *is_taken = true;
+                self.publish(asked_ns + TRUSTED_NS);
+                Ok(())
+            }
+            Err(error) => match Writers::of_refusal(&error) {
+                Writers::Unknown(_) if self.trusted_until_ns.load(Ordering::SeqCst) == NEVER_TAKEN => Ok(()),
+                _ => Err(error),
+            },
         }
     }
 
@@ -237,8 +323,19 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Confirms the lease and moves the deadline, or gives the lease back if a writer waits for it or the system has
-    /// taken it away.
+    /// Confirms the lease. Returns whether it is held, or was never taken.
+    pub(super) fn is_held_or_unused(&self) -> bool {
+        self.is_held() || self.trusted_until_ns.load(Ordering::SeqCst) == NEVER_TAKEN
+    }
+
+    /// Confirms the lease. Returns whether it is held.
+    pub(super) fn is_held(&self) -> bool {
+        self.renew();
+        *self.is_taken()
+    }
+
+    /// Confirms the lease and moves the deadline. Loses the lease if a writer waits for it or the system has taken it
+    /// away.
     pub(super) fn renew(&self) {
         let mut is_taken = self.is_taken();
         if !*is_taken {
@@ -247,33 +344,41 @@ impl<F: Leasable> Lease<F> {
         // The time comes first: a writer that comes after the confirmation comes after this time.
         let asked_ns = self.file.now_ns();
         match self.file.is_held() {
-            true => self.trust_until(asked_ns + TRUSTED_NS),
-            false => self.give_back(&mut is_taken),
+            true => self.publish(asked_ns + TRUSTED_NS),
+            false => self.lose(&mut is_taken),
         }
     }
 
-    fn give_back(&self, is_taken: &mut bool) {
-        // Everybody stops to trust it before a writer can go on.
-        self.trust_until(0);
+    /// Ends the trust in the lease, then releases it. In this order: a batch that has copied a byte that the writer wrote
+    /// copied it after the release, and so finds the trust ended, here and in the processes that `report` informs.
+    fn lose(&self, is_taken: &mut bool) {
+        self.publish(LOST);
         if std::mem::take(is_taken) {
             self.file.release();
         }
     }
 
     /// Called while `is_taken` is locked.
-    fn trust_until(&self, until_ns: u64) {
+    fn publish(&self, until_ns: u64) {
         self.trusted_until_ns.store(until_ns, Ordering::SeqCst);
-        if let Some(report) = self.report.get() {
-            report(until_ns);
+        self.inform(until_ns);
+    }
+
+    fn inform(&self, until_ns: u64) {
+        match (self.report.get(), until_ns) {
+            (None, _) | (_, NEVER_TAKEN) => {}
+            (Some(report), LOST) => report(LeaseState::Lost),
+            (Some(report), _) => report(LeaseState::TrustedUntil(until_ns)),
         }
     }
 
-    /// Calls `report` with the deadline now and whenever it changes, in particular before the lease is given back. Only
-    /// the first caller is served.
+    /// Calls `report` with the lease's state now and whenever it changes, in particular before the lease is released.
+    /// Does not report that there never was a lease. Only the first caller is served.
     pub(super) fn report(&self, report: Report) {
         let _unchanging = self.is_taken();
-        report(self.trusted_until_ns.load(Ordering::SeqCst));
-        let _ = self.report.set(report);
+        if self.report.set(report).is_ok() {
+            self.inform(self.trusted_until_ns.load(Ordering::SeqCst));
+        }
     }
 
     fn is_taken(&self) -> MutexGuard<'_, bool> {
@@ -282,8 +387,19 @@ impl<F: Leasable> Lease<F> {
 }
 
 impl<F: Leasable> Drop for Lease<F> {
-    /// Gives the lease back, for the file may stay open.
+    /// Releases the lease, because the file may stay open.
     fn drop(&mut self) {
-        self.give_back(&mut self.is_taken());
+        let mut is_taken = self.is_taken();
+        if !*is_taken {
+            return;
+        }
+        if !self.file.is_held() {
+            return self.lose(&mut is_taken);
+        }
+        if let Some(report) = self.report.get() {
+            report(LeaseState::Released);
+        }
+        *is_taken = false;
+        self.file.release();
     }
 }

@@ -28,7 +28,7 @@ fn leased(path: &Path) -> Arc<Lease> {
 
 /// Waits until a lease is trusted: on a busy machine its deadline can pass before it is renewed.
 fn wait_until_trusted(lease: &Lease) {
-    while !lease.is_trusted() {
+    while !lease.is_confirmed() {
         assert!(*lease.is_taken(), "the lease was given back");
         thread::yield_now();
     }
@@ -40,7 +40,7 @@ fn whoever_writes_waits_until_the_lease_is_given_back() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_path_buf();
     let lease = leased(&path);
-    assert!(!lease.is_trusted() && lease.writers() == Writers::Some);
+    assert!(lease.proof() == Proof::None && lease.writers() == Writers::Some);
     let path = file.into_temp_path();
     let changes: [&dyn Fn(&Path); 3] = [
         &|path| std::fs::write(path, "new").unwrap(),
@@ -52,7 +52,7 @@ fn whoever_writes_waits_until_the_lease_is_given_back() {
         wait_until_trusted(&lease);
         assert_eq!(lease.writers(), Writers::None);
         change(&path);
-        assert!(!lease.is_trusted() && lease.writers() == Writers::None);
+        assert!(lease.proof() == Proof::Lost && lease.writers() == Writers::None);
     }
     // Reading, renaming, and removing the file needs no lease back.
     let lease = leased(&path);
@@ -74,7 +74,7 @@ fn a_writer_that_does_not_wait_is_refused_until_the_lease_is_given_back() {
     while let Err(error) = open() {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
-    assert!(!lease.is_trusted());
+    assert_eq!(lease.proof(), Proof::Lost);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_writable_mapping_is_a_writer_though_its_descriptor_is_closed() {
     let mapping = memmap2::MmapRaw::map_raw(file.as_file()).unwrap();
     let path = file.into_temp_path();
     let lease = leased(&path);
-    assert!(!lease.is_trusted() && lease.writers() == Writers::Some);
+    assert!(lease.proof() == Proof::None && lease.writers() == Writers::Some);
     drop(mapping);
     assert_eq!(lease.writers(), Writers::None);
     lease.take(|| true);
@@ -98,10 +98,57 @@ fn a_lease_is_not_kept_on_a_file_that_has_changed() {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     lease.take(|| false);
-    assert!(!lease.is_trusted());
+    assert_eq!(lease.proof(), Proof::Lost);
     std::fs::write(&path, "no writer waits").unwrap();
-    lease.take(|| true);
+    lease.retake().unwrap();
     wait_until_trusted(&lease);
+}
+
+#[test]
+fn a_lost_lease_is_taken_again_only_by_retaking_it_without_a_writer() {
+    answer();
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let lease = leased(&path);
+    let writer = File::options().write(true).open(&path).unwrap();
+    assert_eq!(lease.proof(), Proof::Lost);
+    assert_eq!(lease.retake().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    drop(writer);
+    lease.take(|| true);
+    assert!(lease.proof() == Proof::Lost && !lease.is_held_or_unused());
+    lease.retake().unwrap();
+    assert!(lease.proof() == Proof::Unchanged && lease.is_held());
+}
+
+#[test]
+fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
+    answer();
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let lease = Lease::new(File::open(&path).unwrap());
+    let reported = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (reports, probe) = (Arc::clone(&reported), File::open(&path).unwrap());
+    lease.report(Box::new(move |state| {
+        if let LeaseState::TrustedUntil(_) = state {
+            return;
+        }
+        // The system still counts the lease: a process that takes another one finds that a writer waits, or none.
+        let is_leased = std::fs::read_to_string("/proc/locks").unwrap().contains(&locks_inode(&probe));
+        reports.lock().unwrap().push((state, is_leased));
+    }));
+    lease.take(|| true);
+    std::fs::write(&path, "a writer waits").unwrap();
+    lease.retake().unwrap();
+    drop(lease);
+    // Another thread may be renewing the lease, and then drops it.
+    while reported.lock().unwrap().len() < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(*reported.lock().unwrap(), [(LeaseState::Lost, true), (LeaseState::Released, true)]);
+}
+
+/// How a lease's line in /proc/locks names the file.
+fn locks_inode(file: &File) -> String {
+    use std::os::unix::fs::MetadataExt;
+    format!(":{} ", file.metadata().unwrap().ino())
 }
 
 #[test]
@@ -120,7 +167,7 @@ fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
         });
         // The writer got the file, so the lease was given back.
         let _file = opening.recv().unwrap();
-        assert!(!lease.is_trusted());
+        assert_eq!(lease.proof(), Proof::Lost);
     });
 }
 
@@ -141,15 +188,15 @@ fn nothing_is_written_while_a_lease_is_held() {
                 thread::yield_now();
             }
             let len_bytes = std::fs::read(&path).unwrap().len();
-            // On a busy machine the deadline may have passed.
-            if lease.is_trusted() {
+            // The lease is being broken, so only the deadline counts, which may have passed on a busy machine.
+            if lease.proof() == Proof::Unchanged {
                 assert_eq!(len_bytes, 100 * round, "what is read under a trusted lease is old");
                 observed += 1;
             }
             drop(is_taken);
             writer.join().unwrap();
         });
-        assert!(!lease.is_trusted());
+        assert_eq!(lease.proof(), Proof::Lost);
         if observed == 50 {
             return;
         }
@@ -157,22 +204,22 @@ fn nothing_is_written_while_a_lease_is_held() {
 }
 
 #[test]
-fn a_lease_that_nobody_renews_is_not_trusted_for_long() {
+fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     // Not registered, so that no other test renews it.
     answer();
     let lease = Lease::over(File::open(&path).unwrap());
     lease.take_now(|| true);
-    while lease.is_trusted() {
+    while lease.is_confirmed() {
         thread::yield_now();
     }
-    lease.renew();
-    // It was held all the time, so it can be trusted again.
-    assert!(*lease.is_taken());
-    // The system takes it away.
+    // The system says that it was held all the time.
+    assert_eq!(lease.proof(), Proof::Unchanged);
+    // The system takes it away, and nobody renews it.
     lease.file.release();
+    assert_eq!(lease.proof(), Proof::Lost);
     lease.renew();
-    assert!(!lease.is_trusted() && !*lease.is_taken());
+    assert!(lease.proof() == Proof::Lost && !*lease.is_taken());
 }
 
 #[test]
@@ -285,26 +332,22 @@ mod simulated {
         let random = Random(seed);
         let world = World { random, now_ns: 10_000_000_000, is_leased: false, waits_since_ns: None, version: 0 };
         let lease = Lease::over(Simulated(Mutex::new(world)));
-        let (mut version_of_lease, mut trusted, mut written) = (0, 0, 0);
+        while lease.retake_now().is_err() {}
+        let (mut version_of_lease, mut trusted, mut written) = (lease.file.world().version, 0, 0);
         for _ in 0..200_000 {
             let choice = lease.file.world().random.below(4);
             match choice {
-                0 => {
-                    let was_taken = *lease.is_taken();
-                    let mut version = None;
-                    lease.take_now(|| {
-                        version = Some(lease.file.world().version);
-                        true
-                    });
-                    if let Some(version) = version {
-                        assert!(!was_taken || version >= version_of_lease);
+                // Only after the trust in the file has ended, as in `Store::look_again`.
+                0 if lease.proof() == Proof::Lost => {
+                    if lease.retake_now().is_ok() {
+                        let version = lease.file.world().version;
                         (version_of_lease, written) = (version, written + u64::from(version > version_of_lease));
                     }
                 }
                 1 => lease.renew(),
                 _ => {
                     let copied = lease.file.world().version;
-                    if lease.is_trusted() {
+                    if lease.proof() == Proof::Unchanged {
                         assert_eq!(copied, version_of_lease, "a batch with bytes that were written later is trusted");
                         trusted += 1;
                     }

@@ -1,0 +1,131 @@
+//! A word of the page that the kernel changes when the server ends, however it ends.
+//!
+//! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`) that a
+//! thread of the server owns for as long as the page exists. A thread that exits first has its robust futexes marked
+//! (`exit_mm` in the kernel's `do_exit`) and then releases its files (`exit_files`). Leases end when the last thread of
+//! the process has released its files. So the word is marked before any writer gets the file, also after SIGKILL and
+//! at exec.
+
+use std::io;
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use super::page::Page;
+
+/// The stack of a thread that only waits.
+const STACK_LEN_BYTES: usize = 64 << 10;
+
+/// Keeps the word owned until it is dropped.
+pub(super) struct Owner {
+    _stop: Sender<()>,
+}
+
+impl Owner {
+    /// Starts the thread that owns the word. The page stays mapped until that thread has ended.
+    ///
+    /// # Errors
+    /// If the system gives no thread, or has no robust futexes.
+    pub(super) fn start(page: Arc<Page>) -> io::Result<Owner> {
+        let (stop, stopped) = channel();
+        let (started, outcome) = channel();
+        let run = move || own(&page, &started, &stopped);
+        thread::Builder::new().name("page owner".to_owned()).stack_size(STACK_LEN_BYTES).spawn(run)?;
+        outcome.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
+        Ok(Owner { _stop: stop })
+    }
+}
+
+fn own(page: &Page, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
+    match claim(page) {
+        Ok(_list) => {
+            let _ = started.send(Ok(()));
+            // Nothing is sent: this returns when the `Owner` is dropped.
+            let _ = stopped.recv();
+            page.owner().store(0, Ordering::SeqCst);
+        }
+        Err(error) => {
+            let _ = started.send(Err(error));
+        }
+    }
+}
+
+/// Has the calling thread own the word until it exits or the list is dropped.
+pub(super) fn claim(page: &Page) -> io::Result<RobustList> {
+    let list = RobustList::register(page)?;
+    // After the registration: a word that the kernel would not mark names no owner.
+    page.owner().store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
+    Ok(list)
+}
+
+/// What set_robust_list(2) takes, as <linux/futex.h> defines it, and the only entry of the list.
+#[repr(C)]
+struct Layout {
+    /// The first entry.
+    first: *const Entry,
+    /// From an entry to its futex.
+    futex_offset_bytes: libc::c_long,
+    /// An entry that is being added or removed.
+    pending: *const Entry,
+    entry: Entry,
+}
+
+/// An entry, which starts with the pointer to the next one. The last one points to the head.
+#[repr(C)]
+struct Entry {
+    next: *const Entry,
+}
+
+/// The bytes of `Layout` that are the kernel's `struct robust_list_head`.
+const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
+const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
+
+/// This thread's list of robust futexes, with one entry, until it is dropped. It replaces the list of libc, which has
+/// entries only while the thread holds robust mutexes.
+pub(super) struct RobustList {
+    /// Shared memory, because the kernel's OOM reaper can discard private memory of a killed process before its threads
+    /// exit. No other process has it.
+    _memory: MmapRaw,
+}
+
+impl RobustList {
+    fn register(page: &Page) -> io::Result<RobustList> {
+        let file = memfd_create("zero-kv-owner", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, size_of::<Layout>() as u64)?;
+        let memory = MmapOptions::new().len(size_of::<Layout>()).map_raw(&file)?;
+        let list = memory.as_mut_ptr().cast::<Layout>();
+        let entry = list.wrapping_byte_add(HEAD_LEN_BYTES).cast::<Entry>().cast_const();
+        let futex_offset_bytes = page.owner().as_ptr().addr().wrapping_sub(entry.addr()).cast_signed() as libc::c_long;
+        let layout =
+            Layout { first: entry, futex_offset_bytes, pending: ptr::null(), entry: Entry { next: list.cast() } };
+        // SAFETY: The mapping is writable, has the size of a `Layout`, and starts at a page boundary. Nobody else has it.
+        unsafe { list.write(layout) };
+        set_robust_list(list)?;
+        Ok(RobustList { _memory: memory })
+    }
+}
+
+impl Drop for RobustList {
+    /// Before the memory is unmapped, whose addresses could be used for something else when the thread exits.
+    fn drop(&mut self) {
+        let _ = set_robust_list(ptr::null());
+    }
+}
+
+/// Replaces the calling thread's list of robust futexes.
+fn set_robust_list(list: *const Layout) -> io::Result<()> {
+    // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec. Null
+    // is an empty list. `RobustList` is dropped on its thread, so the memory is mapped as long as the kernel has its address:
+    // until the list is null, or to the end of the process. The entry's futex is the page's owner word, which `own` borrows
+    // for longer. The kernel changes that word only while it has this thread's number.
+    match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,174 @@
+//! Files on tmpfs that a process opens for writing while they are served. On tmpfs, a write through a mapping to a page
+//! that was read before changes neither the modification time nor the length, so only the lease can tell.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use memmap2::MmapMut;
+use rustix::process::Signal;
+use zero_kv::client::Direct;
+
+use crate::common::eventually;
+use crate::served::{Scene, Served, is_leased};
+use crate::together;
+use crate::values::Shape;
+
+const SHAPE: Shape = Shape { rows: 500, len_max_bytes: 300 };
+/// The key whose value the writer overwrites.
+const KEY: u64 = 7;
+
+fn served() -> (Scene, Served) {
+    let scene = Scene::in_shared_memory();
+    SHAPE.bake(1, &scene.db());
+    let served = scene.serve(&[]);
+    assert!(is_leased(&scene.db()), "tmpfs grants leases, and the server takes one");
+    (scene, served)
+}
+
+/// A process with a writable mapping of the served file and no descriptor of it.
+struct MappedWriter {
+    mapping: MmapMut,
+    value_at: usize,
+    value: Vec<u8>,
+}
+
+impl MappedWriter {
+    /// Waits until the server has given its lease back.
+    fn open(scene: &Scene) -> MappedWriter {
+        let file = File::options().read(true).write(true).open(scene.db()).unwrap();
+        // SAFETY: Nobody truncates the file, and this test copies what it reads from the mapping.
+        let mapping = unsafe { MmapMut::map_mut(&file).unwrap() };
+        let value = SHAPE.value(1, KEY).unwrap();
+        // Reads all pages, which maps them writable: a later write to them is no page fault, and changes no time.
+        let bytes = mapping.to_vec();
+        let value_at = bytes.windows(value.len()).position(|window| window == value).unwrap();
+        MappedWriter { mapping, value_at, value }
+    }
+
+    fn write(&mut self, value: &[u8]) {
+        self.mapping[self.value_at..][..value.len()].copy_from_slice(value);
+    }
+
+    fn overwrite(&mut self) {
+        self.write(&vec![b'#'; self.value.len()]);
+    }
+
+    fn restore(&mut self) {
+        self.write(&self.value.clone());
+    }
+}
+
+/// Looks keys up over sockets and directly until it is stopped, and asserts that no value is wrong.
+fn look_up(served: &Served, direct: &Direct, stop: &AtomicBool, found: &AtomicU64) {
+    let mut client = served.client();
+    while !stop.load(Ordering::Relaxed) {
+        for key in 1..=SHAPE.rows {
+            for value in [client.get(key).ok(), direct.get(key).ok()].into_iter().flatten() {
+                assert_eq!(value, SHAPE.value(1, key), "key {key}");
+                found.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Sets the flag when it is dropped, also by a panic, so that no thread of a scope goes on.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them() {
+    let _together = together();
+    let (scene, served) = served();
+    let direct = served.client().direct().unwrap();
+    let (stop, found) = (AtomicBool::new(false), AtomicU64::new(0));
+    let found_more = |what: &str| {
+        let before = found.load(Ordering::Relaxed);
+        eventually(what, || found.load(Ordering::Relaxed) >= before + 2 * SHAPE.rows);
+    };
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        for _ in 0..2 {
+            scope.spawn(|| look_up(&served, &direct, &stop, &found));
+        }
+        for round in 0..3 {
+            // Every block is verified, so that later lookups rely on what is remembered of them.
+            found_more(&format!("values are found in round {round}"));
+            let mut writer = MappedWriter::open(&scene);
+            writer.overwrite();
+            assert!(served.client().get(KEY).is_err(), "round {round}");
+            assert!(direct.get(KEY).is_err(), "round {round}");
+            eventually("the server has noticed", || served.info().get("state") == Some("changed"));
+            writer.restore();
+            drop(writer);
+        }
+        found_more("values are found again");
+        assert_eq!(direct.get(KEY).unwrap(), SHAPE.value(1, KEY));
+    });
+    eventually("it is reported", || served.logged("serving again") == 3);
+}
+
+#[test]
+fn a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped() {
+    let _together = together();
+    let (scene, served) = served();
+    assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
+    let mut writer = MappedWriter::open(&scene);
+    writer.overwrite();
+    assert!(served.client().get(KEY).is_err());
+    SHAPE.bake(2, &scene.path("new.db"));
+    std::fs::rename(scene.path("new.db"), scene.db()).unwrap();
+    served.wait_for("generation", 2);
+    assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(2, KEY));
+}
+
+#[test]
+fn a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation() {
+    let _together = together();
+    let (scene, served) = served();
+    assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
+    SHAPE.bake(3, &scene.path("other.db"));
+    let other = std::fs::read(scene.path("other.db")).unwrap();
+    let mut writer = MappedWriter::open(&scene);
+    writer.mapping.copy_from_slice(&other);
+    assert!(served.client().get(KEY).is_err());
+    drop(writer);
+    served.wait_for("generation", 2);
+    assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(3, KEY));
+}
+
+#[test]
+fn a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open() {
+    let _together = together();
+    let (scene, served) = served();
+    let mut client = served.client();
+    // More often than a file can be trusted again before it has to be opened again, as generation 2.
+    for _ in 0..140 {
+        drop(File::options().append(true).open(scene.db()).unwrap());
+        eventually("it is served again", || client.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
+    }
+    assert_eq!(served.number("generation"), 2);
+}
+
+#[test]
+fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file() {
+    let _together = together();
+    let (scene, served) = served();
+    assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
+    served.signal(Signal::STOP);
+    served.remove_lease(&scene.db());
+    // The system makes a writer wait for longer than the server trusts a lease.
+    thread::sleep(crate::paused::LEASE_BREAK_TIME_MIN);
+    let mut writer = MappedWriter::open(&scene);
+    writer.overwrite();
+    served.signal(Signal::CONT);
+    assert!(served.client().get(KEY).is_err());
+    writer.restore();
+    drop(writer);
+    eventually("it is served again", || served.client().get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
+}
