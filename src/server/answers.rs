@@ -56,6 +56,13 @@ pub(super) struct Piece {
     pub(super) after_copied_bytes: usize,
 }
 
+/// The end of the answers at some time.
+pub(super) struct End {
+    copied_len_bytes: usize,
+    borrowed_count: usize,
+    borrowed_len_bytes: usize,
+}
+
 impl Answers {
     /// None, with room for a pass.
     pub fn new() -> Self {
@@ -93,6 +100,21 @@ impl Answers {
     pub(super) fn is_full(&self) -> bool {
         self.copied_len_bytes + COPY_MAX_BYTES + FRAME_LEN_MAX_BYTES > COPIED_MAX_BYTES
             || self.borrowed.count == BORROWED_MAX
+    }
+
+    /// Returns the end of the answers, for [`Answers::truncate`].
+    pub(super) fn end(&self) -> End {
+        End {
+            copied_len_bytes: self.copied_len_bytes,
+            borrowed_count: self.borrowed.count,
+            borrowed_len_bytes: self.borrowed.len_bytes,
+        }
+    }
+
+    /// Discards the answers that were added since.
+    pub(super) fn truncate(&mut self, end: &End) {
+        self.copied_len_bytes = end.copied_len_bytes;
+        (self.borrowed.count, self.borrowed.len_bytes) = (end.borrowed_count, end.borrowed_len_bytes);
     }
 
     /// Adds bytes, however many.

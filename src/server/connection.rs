@@ -26,10 +26,12 @@ use super::pass::{Pass, Then};
 use super::peer::Peer;
 use super::redis;
 use super::shared::{Client, Shared};
+use super::steps::VERIFICATION_WORK_MAX;
 use super::stream::{Stream, is_too_many, poll_send};
 use super::turn::Turn;
 use crate::direct::Waiter;
 use crate::protocol::native::REQUEST_LEN_BYTES;
+use crate::store::VerificationLimit;
 
 /// What is read at a time. Longer than a common batch of 256 requests: a read
 /// that does not fill its buffer tells that the socket is empty.
@@ -65,13 +67,14 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// Answers requests, all from one state of one generation. If its file changes
-    /// meanwhile, what was made of it is forgotten and made again.
+    /// Answers requests, all from one state of one generation. If the file changes meanwhile, discards the answers and
+    /// answers again. A request that takes too much verification is not taken: the next pass repeats it.
     fn answer(&mut self, client: &Client, generation: &Pinned, input: &[u8], answers: &mut Answers) -> Pass {
         let store = &generation.store;
         loop {
             answers.clear();
             let epoch = store.epoch();
+            let limit = VerificationLimit::begin(VERIFICATION_WORK_MAX);
             let pass = match self {
                 Protocol::Redis(session) => session.answer(generation, input, answers),
                 Protocol::Native => native::answer(client, generation, input, answers),
@@ -83,6 +86,7 @@ impl Protocol {
                     }
                 },
             };
+            drop(limit);
             // A pass that only waits for more input has made nothing of the file.
             let is_nothing = answers.total_len_bytes() == 0 && pass.then == Then::Read;
             if is_nothing || answers.stage_beginning(store) && store.is_unchanged_since(epoch) {
@@ -474,3 +478,7 @@ mod panic_tests;
 #[cfg(all(test, feature = "bake"))]
 #[path = "connection_turns.rs"]
 mod turn_tests;
+
+#[cfg(all(test, feature = "bake"))]
+#[path = "connection_long_values.rs"]
+mod long_value_tests;

@@ -25,9 +25,9 @@ mod worst;
 /// The steps of a turn: a pass ends after the command that exceeds its share, and the longest arguments are thousands.
 const STEPS_MAX: usize = 100_000;
 /// Turns of the busy connection between two answers to another one.
-const TURNS_BETWEEN_MAX: usize = 8;
+pub(super) const TURNS_BETWEEN_MAX: usize = 8;
 /// Short commands are sent as a pipeline of this many bytes, several turns long.
-const PIPELINE_LEN_BYTES: usize = 256 << 10;
+pub(super) const PIPELINE_LEN_BYTES: usize = 256 << 10;
 /// Turns with work after which a connection is dropped: the rest would be more of the same.
 const BUSY_TURNS_MAX: usize = 6;
 const ROWS: u64 = 20_000;
@@ -35,15 +35,35 @@ const CLIENTS: usize = 3000;
 
 /// What a connection used.
 #[derive(Clone, Copy, Default)]
-struct Used {
+pub(super) struct Used {
     turns: usize,
-    busy_turns: usize,
-    steps: usize,
-    turn_steps_max: usize,
+    pub(super) busy_turns: usize,
+    pub(super) steps: usize,
+    pub(super) turn_steps_max: usize,
     turn_us_max: u64,
     /// Turns since another connection was answered, and the most there were.
     turns_since: usize,
-    turns_between_max: usize,
+    pub(super) turns_between_max: usize,
+}
+
+/// What a client received.
+#[derive(Default)]
+pub(super) struct Response {
+    /// The first bytes.
+    pub(super) begin: Vec<u8>,
+}
+
+impl Response {
+    const BEGIN_LEN_MAX_BYTES: usize = 64;
+
+    pub(super) fn begins_with(&self, bytes: &[u8]) -> bool {
+        self.begin.starts_with(bytes)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let room_bytes = Response::BEGIN_LEN_MAX_BYTES - self.begin.len();
+        self.begin.extend_from_slice(&bytes[..bytes.len().min(room_bytes)]);
+    }
 }
 
 /// A connection whose turns are metered.
@@ -86,7 +106,23 @@ fn connect(shared: &Arc<Shared>) -> (UnixStream, Connection<UnixStream>) {
 }
 
 /// Sends bytes on one connection and, until they are answered, PINGs on another of the same worker.
-fn serve(runtime: &Runtime, shared: &Arc<Shared>, bytes: Vec<u8>, busy_turns_max: usize) -> Used {
+pub(super) fn serve(
+    runtime: &Runtime,
+    shared: &Arc<Shared>,
+    bytes: Vec<u8>,
+    busy_turns_max: usize,
+) -> (Used, Response) {
+    serve_and(runtime, shared, bytes, busy_turns_max, |_| ())
+}
+
+/// Does what [`serve`] does, and calls `after_ping` after each answer to a PING.
+pub(super) fn serve_and(
+    runtime: &Runtime,
+    shared: &Arc<Shared>,
+    bytes: Vec<u8>,
+    busy_turns_max: usize,
+    mut after_ping: impl FnMut(&Used),
+) -> (Used, Response) {
     runtime.block_on(async {
         let used = Arc::new(Mutex::new(Used::default()));
         let (busy, connection) = connect(shared);
@@ -98,19 +134,27 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, bytes: Vec<u8>, busy_turns_max
         let written = tokio::spawn(async move {
             let _ = writer.write_all(&bytes).await;
         });
-        let read = tokio::spawn(async move { while reader.read(&mut [0; 64 << 10]).await.is_ok_and(|len| len > 0) {} });
+        let read = tokio::spawn(async move {
+            let (mut response, mut buffer) = (Response::default(), vec![0; 64 << 10]);
+            while let Ok(len_bytes @ 1..) = reader.read(&mut buffer).await {
+                response.add(&buffer[..len_bytes]);
+            }
+            response
+        });
         let mut pong = [0; 7];
         while !busy_task.is_finished() {
             quick.write_all(b"PING\r\n").await.unwrap();
             quick.read_exact(&mut pong).await.unwrap();
             assert_eq!(&pong, b"+PONG\r\n");
-            used.lock().unwrap().turns_since = 0;
+            let mut used = used.lock().unwrap();
+            used.turns_since = 0;
+            after_ping(&used);
         }
         written.await.unwrap();
-        read.await.unwrap();
+        let response = read.await.unwrap();
         drop(quick);
         quick_task.await.unwrap();
-        *used.lock().unwrap()
+        (*used.lock().unwrap(), response)
     })
 }
 
@@ -137,7 +181,7 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
         for (name, bytes) in worst::all_cases(ROWS) {
             let len_bytes = bytes.len();
             let pipeline = bytes.repeat((PIPELINE_LEN_BYTES / len_bytes).max(1));
-            let used = serve(&runtime, shared, pipeline, BUSY_TURNS_MAX);
+            let (used, _) = serve(&runtime, shared, pipeline, BUSY_TURNS_MAX);
             let begin = bytes[..bytes.len().min(60)].escape_ascii().to_string();
             let case = format!("{name} on {kind}, {len_bytes} bytes: {begin}");
             assert!(used.turns > 0, "{case}");
@@ -161,7 +205,7 @@ fn the_arguments_of_commands_that_take_many_are_counted() {
     let mut checked = 0;
     for spec in worst::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
         let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
-        let used = serve(&runtime, &shared, worst::command(&args), usize::MAX);
+        let (used, _) = serve(&runtime, &shared, worst::command(&args), usize::MAX);
         // COMMAND GETKEYS takes a command's name first, which 7 is not.
         if spec.id != Id::CommandGetKeys {
             assert!(used.steps >= 100_000 && used.turns >= 5, "{}: {} steps", spec.name, used.steps);

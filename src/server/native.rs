@@ -20,7 +20,7 @@ use crate::protocol::native::{
     PageHeader, REQUEST_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, RangeHeader, Request, ResponseHeader, Status,
     long_len_bytes, range_flags,
 };
-use crate::store::{Found, Page, Rows, Store};
+use crate::store::{Found, Page, Rows, Store, is_verification_interrupted};
 
 /// Requests that are looked up together, at most.
 pub(super) const PASS_REQUESTS_MAX: usize = 1024;
@@ -103,7 +103,7 @@ impl Run {
 pub(super) enum RunEnd {
     /// The next request is of another run, or there is none that is whole.
     Here,
-    /// There is no room for the next answer.
+    /// There is no room for the next answer, or verification was interrupted.
     Full,
     /// Others come first.
     Much,
@@ -262,9 +262,9 @@ impl Answers {
     }
 }
 
-/// Adds the answer to a request about one key of the table's kind, and tells how
-/// many bytes were copied. `None` if there is no room for it, or the request is of
-/// another run. Values are not counted, everything else is.
+/// Adds the answer to a request about one key of the table's kind, and returns how many bytes were copied. Returns `None`
+/// if there is no room for the answer, the request is of another run, or verification was interrupted. Counts every
+/// answer but values.
 #[inline(always)]
 fn add(
     op_code: u32,
@@ -303,6 +303,7 @@ fn add_without_value(
         (Some(Op::Get | Op::Exists), Found::Missing) => Status::NotFound,
         (Some(Op::Exists), Found::Answer(..)) => Status::Ok,
         _ if Run::of(op_code) != Run::Points => return None,
+        (_, Found::Damaged) if is_verification_interrupted() => return None,
         _ => Status::Error,
     };
     let header = ResponseHeader::bare(status);
@@ -311,7 +312,7 @@ fn add_without_value(
     Some(RESPONSE_HEADER_LEN_BYTES)
 }
 
-/// Adds the answer to a long request. `None` if there is no room for it.
+/// Adds the answer to a long request. Returns `None` if there is no room for the answer or verification was interrupted.
 #[inline(always)]
 fn add_long(
     store: &Store,
@@ -333,7 +334,7 @@ fn add_long(
             add_neighbour(store, op, Key::Bytes(request.body), answers)?
         }
         Some(op @ (Op::Range | Op::Count)) => add_range(store, op, request.body, answers)?,
-        _ => add_bare(Status::Error, answers)?,
+        _ => add_error(answers)?,
     };
     tally.count(op, status);
     Some(())
@@ -347,17 +348,22 @@ fn add_bare(status: Status, answers: &mut Answers) -> Option<Status> {
     Some(status)
 }
 
+/// Adds an Error, unless verification was interrupted: then the next pass repeats the request.
+fn add_error(answers: &mut Answers) -> Option<Status> {
+    if is_verification_interrupted() { None } else { add_bare(Status::Error, answers) }
+}
+
 fn add_neighbour(store: &Store, op: Op, key: Key<'_>, answers: &mut Answers) -> Option<Status> {
     let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
     match page {
         Ok(page) if page.row_count == 0 => add_bare(Status::NotFound, answers),
         Ok(page) => add_page(store, &page, answers),
-        Err(_) => add_bare(Status::Error, answers),
+        Err(_) => add_error(answers),
     }
 }
 
 fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Option<Status> {
-    let Some((rows, flags, limit_rows)) = range(store, body) else { return add_bare(Status::Error, answers) };
+    let Some((rows, flags, limit_rows)) = range(store, body) else { return add_error(answers) };
     if op == Op::Count {
         let count = (rows.len() as u64).to_be_bytes();
         let answer = answers.room().first_chunk_mut::<{ RESPONSE_HEADER_LEN_BYTES + size_of::<u64>() }>()?;
@@ -370,7 +376,7 @@ fn add_range(store: &Store, op: Op, body: &[u8], answers: &mut Answers) -> Optio
     let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
     match rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES) {
         Some(page) => add_page(store, &page, answers),
-        None => add_bare(Status::Error, answers),
+        None => add_error(answers),
     }
 }
 
@@ -411,10 +417,10 @@ fn add_page(store: &Store, page: &Page, answers: &mut Answers) -> Option<Status>
     // Neither happens but in a file that has changed since it was opened.
     let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize);
     let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
-        return add_bare(Status::Error, answers);
+        return add_error(answers);
     };
     if !store.are_sound(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
-        return add_bare(Status::Error, answers);
+        return add_error(answers);
     }
     let is_copied = rows.len() <= COPY_MAX_BYTES;
     let room = answers.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::store::verified_blocks_on_thread;
+use crate::store::verification_work_on_thread;
 
 /// Steps after which a pass ends: about 1 ms.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
@@ -15,20 +15,25 @@ pub(super) const PASS_STEPS_MAX: usize = 10_000;
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
 /// Bytes that are one step to read, hash, compare or copy.
 pub(super) const STEP_LEN_BYTES: usize = 64;
-/// Steps to verify a block of 16 KiB on its first access, page faults included.
-const BLOCK_STEPS: usize = 50;
+/// Verification work that is one step: reading this many tags of blocks.
+const STEP_WORK: usize = 64;
+/// Verification work after which a request is interrupted and repeated in the next turn.
+pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
+
+// A pass in which verification was interrupted ends.
+const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 
 /// The steps of one pass.
 pub(super) struct Steps {
     counted: usize,
-    verified_blocks_before: usize,
+    verification_work_before: usize,
 }
 
 impl Steps {
     /// None yet.
     #[inline]
     pub(super) fn begin() -> Steps {
-        Steps { counted: 0, verified_blocks_before: verified_blocks_on_thread() }
+        Steps { counted: 0, verification_work_before: verification_work_on_thread() }
     }
 
     #[inline]
@@ -42,14 +47,13 @@ impl Steps {
         self.counted += len_bytes / STEP_LEN_BYTES;
     }
 
-    /// The steps so far, those of blocks that lookups had to verify included.
+    /// Returns the steps so far, including the verification of blocks.
     #[inline]
     pub(super) fn total(&self) -> usize {
-        let verified_blocks = verified_blocks_on_thread().wrapping_sub(self.verified_blocks_before);
-        self.counted + BLOCK_STEPS * verified_blocks
+        self.counted + verification_work_on_thread().wrapping_sub(self.verification_work_before) / STEP_WORK
     }
 
-    /// Ends a run of lookups after `count` of them if those had to verify so many blocks that the pass should end.
+    /// Ends a run of lookups after `count` of them if verification made them so expensive that the pass should end.
     ///
     /// The check costs more than a lookup, so it is made after every 16th.
     #[inline]

@@ -1,11 +1,9 @@
-//! Which blocks of the records are known to be as they were baked.
+//! Which blocks of the records are verified.
 //!
-//! A block is held against its checksum when a lookup first touches it, and that
-//! is remembered, for as long as the file stays as it is: an epoch. When a file
-//! is found to have changed, no byte of it is believed until it has been looked
-//! at again, in the next epoch, where nothing is remembered.
+//! A block is verified against its checksum on first access and stays trusted until the file changes. The time between
+//! two changes is an epoch. After a change nothing is trusted until the index has been verified again. Then the next
+//! epoch begins, with every block unverified.
 
-use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
 use zerocopy::little_endian::U64;
@@ -13,7 +11,9 @@ use zerocopy::little_endian::U64;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 use crate::sync::{AtomicU8, Ordering};
 
-/// No block has been looked at in the epoch with this number.
+use super::verification::{self, BLOCK_WORK};
+
+/// No block is verified in the epoch with this number.
 const NEVER: u8 = 0;
 /// Epochs are numbered as they come: in odd ones the file is believed, in even ones
 /// every block is damaged.
@@ -23,17 +23,8 @@ const FIRST: u8 = 1;
 const LAST: u8 = u8::MAX - 1;
 /// Damaged blocks that are remembered until they are told.
 const DAMAGED_MAX: usize = 64;
-
-thread_local! {
-    static VERIFIED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Returns how many blocks this thread has verified. The count wraps.
-#[cfg(feature = "server")]
-#[inline]
-pub(crate) fn verified_blocks_on_thread() -> usize {
-    VERIFIED.get()
-}
+/// Blocks that also have one tag together, 4 MiB: a lookup of a long value reads few tags.
+const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +38,12 @@ impl Epoch {
     }
 }
 
-/// A tag for each block: the epoch in which it was last found sound.
+/// A tag for each block: the epoch in which it was last verified.
 #[derive(Debug)]
 pub(super) struct Blocks {
     tags: Box<[AtomicU8]>,
+    /// A tag for each whole group: the last epoch in which a lookup found all its blocks verified.
+    group_tags: Box<[AtomicU8]>,
     epoch: AtomicU8,
     damaged: Mutex<Damaged>,
 }
@@ -63,10 +56,11 @@ struct Damaged {
 }
 
 impl Blocks {
-    /// So many blocks, of which none has been looked at.
+    /// Returns `count` blocks of which none is verified.
     pub(super) fn new(count: usize) -> Blocks {
-        let tags = std::iter::repeat_with(|| AtomicU8::new(NEVER)).take(count).collect();
-        Blocks { tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() }
+        let tags = |count| std::iter::repeat_with(|| AtomicU8::new(NEVER)).take(count).collect();
+        let (tags, group_tags) = (tags(count), tags(count / GROUP_BLOCKS));
+        Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() }
     }
 
     #[inline(always)]
@@ -89,24 +83,49 @@ impl Blocks {
         &self.tags
     }
 
-    /// Holds the blocks of a range against their checksums, those that are not
-    /// known yet, and remembers which are sound. Tells whether all are.
+    /// Verifies the blocks of a range that are not verified yet. Returns whether all blocks are sound, and `false` if the
+    /// limit on the work of this thread was reached before.
     #[cold]
     #[inline(never)]
     pub(super) fn look_at(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
         if epoch.is_distrust() || end > records.len() {
             return false;
         }
-        (start / BLOCK_LEN_BYTES..end.div_ceil(BLOCK_LEN_BYTES)).all(|block| self.is_sound(epoch, records, sums, block))
+        let (mut block, end_block) = (start / BLOCK_LEN_BYTES, end.div_ceil(BLOCK_LEN_BYTES));
+        while block < end_block {
+            let group = block / GROUP_BLOCKS;
+            let blocks = block..end_block.min((group + 1) * GROUP_BLOCKS);
+            block = blocks.end;
+            let group_tag = self.group_tags.get(group).filter(|_| blocks.len() == GROUP_BLOCKS);
+            if group_tag.is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0) {
+                verification::count(1);
+                continue;
+            }
+            match group_tag {
+                // These tags are read once: then the group has its own.
+                Some(_) if !verification::begin(blocks.len()) => return false,
+                Some(_) => {}
+                None => verification::count(blocks.len()),
+            }
+            if !{ blocks }.all(|block| self.is_sound(epoch, records, sums, block)) {
+                return false;
+            }
+            if let Some(tag) = group_tag {
+                tag.store(epoch.0, Ordering::Relaxed);
+            }
+        }
+        true
     }
 
-    /// Whether one block is sound.
+    /// Returns whether one block is sound, and `false` if the limit on the work of this thread was reached before.
     pub(super) fn is_sound(&self, epoch: Epoch, records: &[u8], sums: &[U64], block: usize) -> bool {
         let Some(tag) = self.tags.get(block).filter(|_| !epoch.is_distrust()) else { return false };
         if tag.load(Ordering::Relaxed) == epoch.0 {
             return true;
         }
-        VERIFIED.set(VERIFIED.get().wrapping_add(1));
+        if !verification::begin(BLOCK_WORK) {
+            return false;
+        }
         let start = block * BLOCK_LEN_BYTES;
         let bytes = records.get(start..records.len().min(start + BLOCK_LEN_BYTES));
         let is_sound = bytes.zip(sums.get(block)).is_some_and(|(bytes, sum)| block_sum(bytes) == *sum);
@@ -232,6 +251,63 @@ mod tests {
         // A lookup that began before the change ends after it.
         assert!(blocks.look_at(old, &records, &sums, 0, 1));
         assert!(!blocks.are_known(blocks.epoch(), 0, 1));
+    }
+
+    #[test]
+    fn a_group_is_verified_block_by_block_and_then_read_as_one_tag() {
+        let (mut records, sums) = records(3 * GROUP_BLOCKS + 10);
+        let blocks = Blocks::new(sums.len());
+        let epoch = blocks.epoch();
+        let (start, end) = (BLOCK_LEN_BYTES - 1, records.len());
+        assert!(blocks.look_at(epoch, &records, &sums, start, end));
+        assert_eq!(blocks.known_count(), sums.len());
+        let byte = GROUP_BLOCKS * BLOCK_LEN_BYTES + 5;
+        records[byte] ^= 1;
+        assert!(blocks.look_at(epoch, &records, &sums, start, end), "verified in this epoch");
+        assert!(blocks.distrust(epoch) && blocks.trust_again());
+        let epoch = blocks.epoch();
+        assert!(!blocks.look_at(epoch, &records, &sums, start, end));
+        assert_eq!(blocks.take_damaged(), [GROUP_BLOCKS]);
+        records[byte] ^= 1;
+        assert!(blocks.look_at(epoch, &records, &sums, start, end));
+        // An end of the epoch forgets groups, too.
+        assert!(blocks.distrust(epoch) && !blocks.look_at(blocks.epoch(), &records, &sums, start, end));
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn verification_that_is_interrupted_goes_on_behind_the_verified_blocks() {
+        use super::verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
+
+        const BLOCKS_MAX: usize = 100;
+        let (records, sums) = records(2 * GROUP_BLOCKS + 10);
+        let blocks = Blocks::new(sums.len());
+        let look_at = || {
+            let _limit = VerificationLimit::begin(BLOCKS_MAX * BLOCK_WORK);
+            let is_sound = blocks.look_at(blocks.epoch(), &records, &sums, 0, records.len());
+            assert_ne!(is_sound, is_verification_interrupted());
+            is_sound
+        };
+        let mut rounds = 0;
+        while !look_at() {
+            rounds += 1;
+            assert_eq!(blocks.known_count(), rounds * BLOCKS_MAX);
+            // The file changes once, so all of it is verified again.
+            if rounds == 3 {
+                assert!(blocks.distrust(blocks.epoch()));
+                assert!(!blocks.look_at(blocks.epoch(), &records, &sums, 0, records.len()) && blocks.trust_again());
+                break;
+            }
+        }
+        assert_eq!(blocks.known_count(), 0);
+        let rounds = 1 + (0..).take_while(|_| !look_at()).count();
+        assert_eq!(rounds, sums.len().div_ceil(BLOCKS_MAX));
+        assert!(blocks.take_damaged().is_empty() && !is_verification_interrupted());
+
+        // Two tags of groups, and those of the last ten blocks.
+        let work_before = verification_work_on_thread();
+        assert!(look_at());
+        assert_eq!(verification_work_on_thread() - work_before, 2 + 10);
     }
 
     #[test]

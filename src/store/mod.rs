@@ -27,6 +27,7 @@ mod simulation;
 mod stamp;
 mod trust;
 mod unchecked;
+mod verification;
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -49,8 +50,6 @@ use map::Map;
 use search::Index;
 
 pub use blocks::Epoch;
-#[cfg(feature = "server")]
-pub(crate) use blocks::verified_blocks_on_thread;
 pub use error::{LookupError, StoreError};
 pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
@@ -72,6 +71,8 @@ pub(crate) use sealed::reopened;
 pub(crate) use search::Found;
 pub use trust::Mistrust;
 pub use unchecked::Unchecked;
+#[cfg(feature = "server")]
+pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
 
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;

@@ -219,6 +219,12 @@ impl Store {
             || self.blocks.look_at(epoch, self.records(), self.block_sums(), range.start, range.end)
     }
 
+    /// Begins a new epoch.
+    #[cfg(test)]
+    pub(crate) fn forget_verified_blocks(&self) {
+        assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again());
+    }
+
     /// Whether nothing of the file is believed.
     #[inline]
     pub(super) fn is_distrusted(&self) -> bool {

@@ -2,6 +2,8 @@
 
 #[path = "../../../src/store/blocks.rs"]
 mod source;
+#[path = "../../../src/store/verification.rs"]
+mod verification;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};

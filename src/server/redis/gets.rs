@@ -10,7 +10,7 @@ use super::text::{self, number};
 use crate::format::key::{KeyKind, LookupKey};
 use crate::protocol::resp::{Reply, Version, get};
 use crate::server::answers::Answers;
-use crate::store::{Found, Store};
+use crate::store::{Found, Store, is_verification_interrupted};
 
 /// Keys that are looked up together, at most.
 const RUN_KEYS_MAX: usize = 256;
@@ -20,7 +20,7 @@ pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
     pub(super) damaged: usize,
-    /// Where the last of them ends.
+    /// Where the last of them ends. 0 if there is none.
     pub(super) end_bytes: usize,
 }
 
@@ -30,8 +30,8 @@ impl Run {
     }
 }
 
-/// Answers the plain GETs at the start of `input`, as far as there is room: at
-/// least one, if the answers are not full. `None` if it begins with something else.
+/// Answers the plain GETs at the start of `input`, as far as there is room and verification is not interrupted. `None` if
+/// `input` begins with something else.
 #[inline]
 pub(super) fn answer(store: &Store, input: &[u8], version: Version, answers: &mut Answers) -> Option<Run> {
     let (first, _) = get(input)?;
@@ -52,7 +52,7 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, answers: &mu
     }
 }
 
-/// Answers keys as they come, each with where it ends, as far as there is room.
+/// Answers keys in order, each with the offset of its end, as far as there is room and verification is not interrupted.
 #[inline(always)]
 pub(super) fn run<K: LookupKey>(
     store: &Store,
@@ -83,6 +83,7 @@ pub(super) fn run<K: LookupKey>(
                     misses += 1;
                     push_null(answers, version);
                 }
+                Found::Damaged if is_verification_interrupted() => return ControlFlow::Break(()),
                 Found::Damaged => {
                     damaged += 1;
                     Reply::new(answers, version).error(text::damaged());

@@ -32,6 +32,7 @@ use super::peer::Peer;
 use super::shared::Shared;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Command, Parsed, Progress, Reply, Version, parse};
+use crate::store::is_verification_interrupted;
 use clients::Client;
 pub(super) use clients::Clients;
 use execute::{Outcome, Step, Work};
@@ -86,7 +87,7 @@ impl Running {
 }
 
 /// What one pass counts.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Counted {
     commands: u64,
     /// Those of them that were answered with an error.
@@ -151,21 +152,26 @@ impl Session {
             let rest = &input[taken_bytes..];
             if let Some(mut running) = self.state.running.take() {
                 let Running { line, len_bytes, work } = &mut running;
-                let command = Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes]));
-                let copied_before_bytes = answers.copied_len_bytes;
-                let step = self.step(&generation.store, &command, work, answers);
-                answers.steps.add_bytes(answers.copied_len_bytes - copied_before_bytes);
+                let (command, work_before) =
+                    (Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes])), work.clone());
+                let step = self.unless_interrupted(answers, |session, answers| {
+                    session.step(&generation.store, &command, work, answers)
+                });
                 let then = match step {
-                    Step::Done => {
+                    Some(Step::Done) => {
                         taken_bytes += *len_bytes;
                         continue;
                     }
-                    Step::Next => {
+                    Some(Step::Next) => {
                         self.state.running = Some(running);
                         continue;
                     }
-                    Step::Full => Then::Answer,
-                    Step::Yield => Then::Yield,
+                    Some(Step::Full) => Then::Answer,
+                    Some(Step::Yield) => Then::Yield,
+                    None => {
+                        *work = work_before;
+                        Then::Yield
+                    }
                 };
                 self.state.running = Some(running);
                 return Pass { taken_bytes, then };
@@ -210,15 +216,35 @@ impl Session {
                 }
             };
             let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
-            let copied_before_bytes = answers.copied_len_bytes;
-            let outcome = self.execute(generation, &command, answers);
-            answers.steps.add_bytes(answers.copied_len_bytes - copied_before_bytes);
-            match outcome {
-                Outcome::Done => taken_bytes += len_bytes,
-                Outcome::Work(work) => self.state.running = Some(Running { line, len_bytes, work }),
-                Outcome::Close => return Pass { taken_bytes: input.len(), then: Then::Close },
+            let execute = |session: &mut Self, answers: &mut Answers| session.execute(generation, &command, answers);
+            match self.unless_interrupted(answers, execute) {
+                Some(Outcome::Done) => taken_bytes += len_bytes,
+                Some(Outcome::Work(work)) => self.state.running = Some(Running { line, len_bytes, work }),
+                Some(Outcome::Close) => return Pass { taken_bytes: input.len(), then: Then::Close },
+                None => return Pass { taken_bytes, then: Then::Yield },
             }
         }
+    }
+
+    /// Executes a command or a part of one, and counts the bytes that it replies. Undoes it and returns `None` if the
+    /// verification of what it read was interrupted: then the next pass repeats it. Commands that read records have no
+    /// side effects.
+    fn unless_interrupted<T>(
+        &mut self,
+        answers: &mut Answers,
+        execute: impl FnOnce(&mut Self, &mut Answers) -> T,
+    ) -> Option<T> {
+        // RANDOMKEY has to choose the same row again.
+        let (end, counted, random) = (answers.end(), self.counted, self.random);
+        let copied_before_bytes = answers.copied_len_bytes;
+        let executed = execute(self, answers);
+        answers.steps.add_bytes(answers.copied_len_bytes - copied_before_bytes);
+        if !is_verification_interrupted() {
+            return Some(executed);
+        }
+        answers.truncate(&end);
+        (self.counted, self.random) = (counted, random);
+        None
     }
 
     /// Answers a command that is longer than may wait here.

@@ -126,9 +126,9 @@ pub(super) fn more_of_mget(
         };
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
-        *next_arg = run.end_bytes;
+        *next_arg = run.end_bytes.max(run_start_bytes);
         answers.steps.add(LOOKUP_STEPS * run.count);
-        answers.steps.add_bytes(run.end_bytes - run_start_bytes);
+        answers.steps.add_bytes(*next_arg - run_start_bytes);
         if answers.steps.are_enough() {
             return Step::Yield;
         }

@@ -1,0 +1,225 @@
+//! The work of a turn when a request reads values that are not verified yet, or that have many blocks.
+
+use std::io::{Cursor, Read};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use tokio::runtime::Runtime;
+use zerocopy::IntoBytes;
+
+use super::turn_tests::{PIPELINE_LEN_BYTES, TURNS_BETWEEN_MAX, Used, serve, serve_and};
+use super::*;
+use crate::bake::{Keys, Options, bake_csv};
+use crate::protocol::native::{Op, Request, ResponseHeader, Status, push_long, range_flags};
+use crate::server::Config;
+use crate::server::counters::Asked;
+use crate::server::shared::tests::shared_over;
+use crate::server::steps::TURN_STEPS_MAX;
+
+/// Verified at once, this value takes 100,000 steps.
+const LONG_LEN_BYTES: usize = 32 << 20;
+/// A turn that verifies ends with the pass that exceeds its share.
+const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
+/// Turns that are too few to verify the value within `STEPS_MAX`.
+const TURNS_MIN: usize = 2;
+
+/// A baked table.
+struct Table {
+    folder: tempfile::TempDir,
+}
+
+impl Table {
+    /// Bakes a table whose row 16, with the key 40, has the long value. The rows up to the next fence follow it, so they
+    /// are found by reading it.
+    fn with_long_value(keys: Keys) -> Table {
+        let short = |key| (key, 1);
+        Table::of(keys, (10..26).map(short).chain([(40, LONG_LEN_BYTES)]).chain((41..56).chain([90]).map(short)))
+    }
+
+    fn of(keys: Keys, rows: impl Iterator<Item = (u64, usize)>) -> Table {
+        let table = Table { folder: tempfile::tempdir().unwrap() };
+        let csv = rows.fold(Box::new(std::io::empty()) as Box<dyn Read + Send>, |csv, (key, len_bytes)| {
+            let value = std::io::repeat(b'v').take(len_bytes as u64);
+            Box::new(csv.chain(Cursor::new(format!("{key},"))).chain(value).chain(&b"\n"[..]))
+        });
+        bake_csv(csv, &table.db(), &Options { keys, ..Options::default() }, &mut |_| ()).unwrap();
+        table
+    }
+
+    fn db(&self) -> PathBuf {
+        self.folder.path().join("storage.db")
+    }
+
+    /// Opens the table, with no block verified.
+    fn open(&self) -> Arc<Shared> {
+        let shared = shared_over(&self.db(), &Config::default());
+        // Some rows were looked up before the table was served.
+        shared.pin().store.forget_verified_blocks();
+        shared
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn number(op: Op, key: u64) -> Vec<u8> {
+    Request::new(op, key).as_bytes().to_vec()
+}
+
+fn long(op: Op, body: &[&[u8]]) -> Vec<u8> {
+    let mut request = Vec::new();
+    push_long(op, body, &mut request);
+    request
+}
+
+/// All rows in one range.
+fn all_rows(op: Op, flags: u32) -> Vec<u8> {
+    long(op, &[&[flags.to_be_bytes(), [0; 4], [0; 4], [0; 4]].concat()])
+}
+
+fn value_header() -> Vec<u8> {
+    ResponseHeader::of_value(LONG_LEN_BYTES).unwrap().as_bytes().to_vec()
+}
+
+fn bare(status: Status) -> Vec<u8> {
+    ResponseHeader::bare(status).as_bytes().to_vec()
+}
+
+fn is_bounded(used: &Used, case: &str) {
+    assert!(used.turn_steps_max <= STEPS_MAX, "{} steps in a turn: {case}", used.turn_steps_max);
+    assert!(used.turns_between_max <= TURNS_BETWEEN_MAX, "{} turns: {case}", used.turns_between_max);
+}
+
+/// Commands that read the long value, what their replies begin with, and how many keys they count as found.
+const COMMANDS: [(&str, &str, u64); 19] = [
+    ("GET 40", "$33554432\r\nvvvv", 1),
+    ("*2\r\n$3\r\nGET\r\n$2\r\n40", "$33554432\r\nvvvv", 1),
+    ("GET 41\r\nGET 40\r\nGET 9", "$1\r\nv\r\n$33554432\r\nvvvv", 2),
+    ("*2\r\n$3\r\nGET\r\n$2\r\n41\r\n*2\r\n$3\r\nGET\r\n$2\r\n40", "$1\r\nv\r\n$33554432\r\nvvvv", 2),
+    ("MGET 41 40 42", "*3\r\n$1\r\nv\r\n$33554432\r\nvvvv", 3),
+    ("EXISTS 41 40 9 40", ":3\r\n", 3),
+    ("STRLEN 40", ":33554432\r\n", 1),
+    ("GETRANGE 40 -3 -1", "$3\r\nvvv\r\n", 1),
+    ("TYPE 40", "+string\r\n", 0),
+    ("TTL 40", ":-1\r\n", 0),
+    ("OBJECT ENCODING 40", "$3\r\nraw\r\n", 0),
+    ("MEMORY USAGE 40", ":3355", 0),
+    ("RANDOMKEY", "$2\r\n", 0),
+    ("SCAN 0 COUNT 100", "*2\r\n$1\r\n0\r\n*33\r\n$2\r\n10\r\n", 0),
+    ("KEYS *3", "*4\r\n$2\r\n13\r\n$2\r\n23\r\n$2\r\n43\r\n$2\r\n53\r\n", 0),
+    ("ZKV.FLOOR 40", "*2\r\n$2\r\n40\r\n$33554432\r\nvvvv", 0),
+    ("ZKV.CEILING 40", "*2\r\n$2\r\n40\r\n$33554432\r\nvvvv", 0),
+    ("ZKV.COUNT 41 44", ":4\r\n", 0),
+    ("ZKV.RANGE 40 44", "*2\r\n$3\r\n(40\r\n*2\r\n$2\r\n40\r\n$33554432\r\nvvvv", 0),
+];
+
+#[test]
+fn commands_verify_a_long_value_in_several_turns() {
+    let (table, runtime) = (Table::with_long_value(Keys::U64), runtime());
+    for (command, begin, hits) in COMMANDS {
+        let shared = table.open();
+        // One of as many random rows is after the long value, almost certainly.
+        let count = if command == "RANDOMKEY" { 100 } else { 1 };
+        let (used, response) =
+            serve(&runtime, &shared, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);
+        assert!(response.begins_with(begin.as_bytes()), "{command}: {}", response.begin.escape_ascii());
+        assert!(used.busy_turns >= TURNS_MIN, "{command}: {} turns", used.busy_turns);
+        is_bounded(&used, command);
+        // A command that is repeated is counted once.
+        let sums = shared.serving.sums();
+        assert_eq!(
+            (sums.redis_hits, sums.requests[Asked::Redis as usize][Status::Error as usize]),
+            (hits, 0),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn native_requests_verify_a_long_value_in_several_turns() {
+    let runtime = runtime();
+    let numbers = Table::with_long_value(Keys::U64);
+    let bytes = Table::with_long_value(Keys::Bytes);
+    let ok = bare(Status::Ok);
+    let count_of_all = [ResponseHeader::of_page(8).as_bytes(), &33_u64.to_be_bytes()].concat();
+    let both = [ok.clone(), value_header()].concat();
+    let page = vec![0, 0, 0, 0];
+    let cases = [
+        (&numbers, number(Op::Get, 40), value_header()),
+        (&numbers, number(Op::Exists, 40), ok.clone()),
+        (&numbers, number(Op::Floor, 40), page.clone()),
+        (&numbers, number(Op::Ceiling, 40), page.clone()),
+        (&numbers, [number(Op::Exists, 41), number(Op::Get, 40), number(Op::Exists, 9)].concat(), both.clone()),
+        (&numbers, all_rows(Op::Range, 0), page.clone()),
+        (&bytes, long(Op::Get, &[b"40"]), value_header()),
+        (&bytes, long(Op::Exists, &[b"40"]), ok.clone()),
+        (&bytes, long(Op::Floor, &[b"40"]), page.clone()),
+        (&bytes, long(Op::Ceiling, &[b"40"]), page.clone()),
+        (&bytes, [long(Op::Exists, &[b"41"]), long(Op::Get, &[b"40"])].concat(), both),
+        (&bytes, all_rows(Op::Range, range_flags::BACKWARD), page),
+    ];
+    for (table, request, begin) in cases {
+        let case = request.escape_ascii().to_string();
+        let shared = table.open();
+        let (used, response) = serve(&runtime, &shared, request, usize::MAX);
+        assert!(response.begins_with(&begin), "{case}: {}", response.begin.escape_ascii());
+        assert!(used.busy_turns >= TURNS_MIN, "{case}: {} turns", used.busy_turns);
+        is_bounded(&used, &case);
+        let errors: u64 = shared.serving.sums().requests.iter().map(|of_op| of_op[Status::Error as usize]).sum();
+        assert_eq!(errors, 0, "{case}");
+    }
+    // A count of all rows reads none.
+    let (_, response) = serve(&runtime, &numbers.open(), all_rows(Op::Count, 0), usize::MAX);
+    assert!(response.begins_with(&count_of_all));
+}
+
+/// The verification of the value is interrupted, and the file changes before the next turn.
+#[test]
+fn a_change_between_two_turns_ends_the_verification_with_an_error() {
+    let runtime = runtime();
+    for (request, error) in [(b"GET 40\r\n".to_vec(), &b"-"[..]), (number(Op::Get, 40), &bare(Status::Error))] {
+        let table = Table::with_long_value(Keys::U64);
+        let shared = table.open();
+        let file = std::fs::File::options().write(true).open(table.db()).unwrap();
+        let mut is_written = false;
+        let (used, response) = serve_and(&runtime, &shared, request, usize::MAX, |used| {
+            if used.busy_turns > 0 && !is_written {
+                file.write_all_at(b"x", (LONG_LEN_BYTES / 2) as u64).unwrap();
+                // The system's clock may not have advanced since the table was opened.
+                file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+                is_written = true;
+            }
+        });
+        assert!(is_written && !shared.pin().store.is_trusted());
+        assert!(response.begins_with(error), "{}", response.begin.escape_ascii());
+        assert!(used.busy_turns < LONG_LEN_BYTES >> 20, "{} turns", used.busy_turns);
+    }
+}
+
+/// A lookup of a verified value reads the tags of its blocks: those of whole groups together.
+#[test]
+fn lookups_of_verified_long_values_are_counted_by_their_tags() {
+    // The second value has some 200 blocks before its first whole group.
+    let (table, runtime) = (Table::of(Keys::U64, [(1, 1_000_000), (2, 8 << 20)].into_iter()), runtime());
+    let command = |name: &str| format!("*2\r\n${}\r\n{name}\r\n$1\r\n2\r\n", name.len()).into_bytes();
+    let exists_many = [b"*20001\r\n$6\r\nEXISTS\r\n".to_vec(), b"$1\r\n2\r\n".repeat(20_000)].concat();
+    let pipeline = |request: Vec<u8>| {
+        let count = PIPELINE_LEN_BYTES / request.len();
+        (request.repeat(count), count)
+    };
+    for (requests, count) in [
+        pipeline(number(Op::Exists, 2)),
+        pipeline(command("EXISTS")),
+        pipeline(command("STRLEN")),
+        pipeline(command("TYPE")),
+        (exists_many, 20_000),
+    ] {
+        let case = requests[..40].escape_ascii().to_string();
+        let shared = table.open();
+        let (used, _) = serve(&runtime, &shared, requests, usize::MAX);
+        is_bounded(&used, &case);
+        assert!(used.steps >= 4 * count, "{} steps of {count} lookups: {case}", used.steps);
+    }
+}
