@@ -7,7 +7,7 @@ mod models;
 
 /// Takes the place of `src/sync.rs`.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
@@ -22,8 +22,10 @@ mod format {
     }
 }
 
-/// Takes the place of `src/store/clock.rs`.
+/// Takes the place of `src/store/`.
 mod store {
+    pub(crate) use crate::models::LeaseState;
+
     pub(crate) mod clock {
         pub(crate) fn now_ns() -> u64 {
             unreachable!("models have clocks of their own")

@@ -48,7 +48,7 @@ fn own(page: &Page, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
             let _ = started.send(Ok(()));
             // Nothing is sent: this returns when the `Owner` is dropped.
             let _ = stopped.recv();
-            page.owner().store(0, Ordering::SeqCst);
+            page.words().owner.store(0, Ordering::SeqCst);
         }
         Err(error) => {
             let _ = started.send(Err(error));
@@ -60,7 +60,7 @@ fn own(page: &Page, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
 pub(super) fn claim(page: &Page) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
     // After the registration: a word that the kernel would not mark names no owner.
-    page.owner().store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
+    page.words().owner.store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
     Ok(list)
 }
 
@@ -101,7 +101,8 @@ impl RobustList {
         let memory = MmapOptions::new().len(size_of::<Layout>()).map_raw(&file)?;
         let list = memory.as_mut_ptr().cast::<Layout>();
         let entry = list.wrapping_byte_add(HEAD_LEN_BYTES).cast::<Entry>().cast_const();
-        let futex_offset_bytes = page.owner().as_ptr().addr().wrapping_sub(entry.addr()).cast_signed() as libc::c_long;
+        let futex_offset_bytes =
+            page.words().owner.as_ptr().addr().wrapping_sub(entry.addr()).cast_signed() as libc::c_long;
         let layout =
             Layout { first: entry, futex_offset_bytes, pending: ptr::null(), entry: Entry { next: list.cast() } };
         // SAFETY: The mapping is writable, has the size of a `Layout`, and starts at a page boundary. Nobody else has it.

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "server")]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "server")]
@@ -19,11 +20,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 #[cfg(feature = "server")]
 use tracing::warn;
 
-use super::State;
 #[cfg(feature = "server")]
 use super::owner::Owner;
-#[cfg(feature = "server")]
-use super::{CHANGED, LEASABLE, LEASED};
+use super::words::{Standing, State, Words};
 #[cfg(feature = "server")]
 use crate::store::LeaseState;
 use crate::store::clock;
@@ -35,21 +34,14 @@ const MAGIC_AT_BYTES: usize = 0;
 /// The identity of the time namespace in which the page's deadline is to be read: device and inode.
 const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
 /// The words that lookups load are on one line of the processor's cache, which holds nothing that changes often.
-const STATE_AT_BYTES: usize = 128;
-/// The time until which the lease of the served file is trusted; 0 without one.
-const LEASED_UNTIL_AT_BYTES: usize = STATE_AT_BYTES + 8;
-/// A robust futex: the number of a thread of the server, and no thread's number once the server has ended.
-const OWNER_AT_BYTES: usize = LEASED_UNTIL_AT_BYTES + 8;
+const WORDS_AT_BYTES: usize = 128;
 /// Counts up as long as the server runs.
 const BEAT_AT_BYTES: usize = 256;
 
-/// The bits of a futex that are the number of the thread that owns it: see <linux/futex.h>.
-const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
-
 const _: () = {
-    assert!(TIME_NAMESPACE_AT_BYTES[1] + 8 <= STATE_AT_BYTES && BEAT_AT_BYTES + 8 <= LEN_BYTES);
-    assert!(OWNER_AT_BYTES + 4 <= STATE_AT_BYTES + 64 && STATE_AT_BYTES + 64 <= BEAT_AT_BYTES);
-    assert!(STATE_AT_BYTES.is_multiple_of(64));
+    assert!(TIME_NAMESPACE_AT_BYTES[1] + 8 <= WORDS_AT_BYTES && BEAT_AT_BYTES + 8 <= LEN_BYTES);
+    assert!(WORDS_AT_BYTES.is_multiple_of(64) && size_of::<Words>() <= 64 && WORDS_AT_BYTES + 64 <= BEAT_AT_BYTES);
+    assert!(offset_of!(Words, state) == 0 && offset_of!(Words, owner) == 16);
 };
 
 /// Identifies the time namespace of this process, which may offset CLOCK_MONOTONIC: the device and inode
@@ -77,16 +69,17 @@ impl Page {
         unsafe { AtomicU64::from_ptr(address) }
     }
 
-    /// The word that the kernel marks when the server ends.
+    /// The words that lookups load.
     #[inline(always)]
-    pub(super) fn owner(&self) -> &AtomicU32 {
-        let address = self.0.as_mut_ptr().wrapping_add(OWNER_AT_BYTES).cast();
-        // SAFETY: As in `Page::at`, for four bytes. No other word of the page overlaps them, and the kernel changes them
-        // atomically.
-        unsafe { AtomicU32::from_ptr(address) }
+    pub(super) fn words(&self) -> &Words {
+        let address = self.0.as_mut_ptr().wrapping_add(WORDS_AT_BYTES).cast_const().cast();
+        // SAFETY: As in `Page::at`, for the bytes of `Words`, which are atomics, for which all bit patterns are valid. No
+        // offset that is passed to `Page::at` is among them. The kernel changes the owner's word atomically.
+        unsafe { &*address }
     }
 }
 
+#[cfg(feature = "server")]
 /// The server's side, which publishes what is served.
 #[cfg(feature = "server")]
 #[derive(Clone)]
@@ -149,44 +142,31 @@ impl Board {
 
     /// Publishes that another generation is served, whose file is not leased yet.
     pub(crate) fn serve(&self, generation: u64) {
-        let writing = self.writing();
-        // Whoever sees the new state does not see the deadline of the old one.
-        self.0.page.at(LEASED_UNTIL_AT_BYTES).store(0, Ordering::SeqCst);
-        self.update(&writing, |state| Some(state.next(generation, 0)));
+        let _writing = self.writing();
+        self.0.page.words().serve(generation);
+        self.wake();
     }
 
     /// Publishes the state of the lease on the file of a generation, if that generation is served.
     pub(crate) fn set_lease(&self, generation: u64, lease: LeaseState) {
-        let writing = self.writing();
-        if !self.state().is_of(generation) {
-            return;
-        }
-        // Whoever sees *leased* sees a deadline of the lease.
-        let until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 };
-        self.0.page.at(LEASED_UNTIL_AT_BYTES).store(until_ns, Ordering::SeqCst);
-        match lease {
-            LeaseState::TrustedUntil(_) => self.update(&writing, |state| state.with(LEASABLE | LEASED, true)),
-            LeaseState::Lost => self.update(&writing, |state| state.with(LEASED, false)),
-            // The server ends. Clients go on with the file as it is, and examine it for each batch.
-            LeaseState::Released => {}
+        let _writing = self.writing();
+        let words = self.0.page.words();
+        if words.state().is_of(generation) && words.set_lease(lease) {
+            self.wake();
         }
     }
 
     /// Publishes whether the served file was changed in place.
     pub(crate) fn set_changed(&self, is_changed: bool) {
-        self.update(&self.writing(), |state| state.with(CHANGED, is_changed));
-    }
-
-    /// Changes the state and wakes the tasks that wait for a change. `None` is no change.
-    fn update(&self, _writing: &MutexGuard<'_, ()>, change: impl Fn(State) -> Option<State>) {
-        if let Some(state) = change(self.state()) {
-            self.0.page.at(STATE_AT_BYTES).store(state.0, Ordering::SeqCst);
-            std::mem::take(&mut *self.waiting()).into_values().for_each(Waker::wake);
+        let _writing = self.writing();
+        if self.0.page.words().set_changed(is_changed) {
+            self.wake();
         }
     }
 
-    fn state(&self) -> State {
-        State(self.0.page.at(STATE_AT_BYTES).load(Ordering::SeqCst))
+    /// Wakes the tasks that wait for a change of the state.
+    fn wake(&self) {
+        std::mem::take(&mut *self.waiting()).into_values().for_each(Waker::wake);
     }
 
     fn writing(&self) -> MutexGuard<'_, ()> {
@@ -200,7 +180,7 @@ impl Board {
 
     /// Returns whether the state that a client knows is the current one.
     pub(crate) fn is_known(&self, known: u64) -> bool {
-        self.state().known() == known
+        self.0.page.words().state().known() == known
     }
 
     pub(crate) fn waiter(&self) -> Waiter {
@@ -229,17 +209,6 @@ impl Drop for Waiter {
         // What it wakes may end with it: not under the lock.
         drop(waker);
     }
-}
-
-/// What the page proves about the bytes of a file that were read before it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// No process has written to the file.
-    Unchanged,
-    /// The file must be examined.
-    Unknown,
-    /// A process may have written to the file.
-    Changed,
 }
 
 /// A client's side.
@@ -276,30 +245,16 @@ impl Notice {
     }
 
     /// Returns what the page proves about the bytes that were read since the state was `then` and before this call.
-    ///
-    /// A server that is stopped does not move the deadline. One that was killed has no thread with the owner's number: the
-    /// kernel changes the word before it drops the lease.
     #[inline(always)]
     pub(crate) fn standing_since(&self, then: State) -> Standing {
-        fence(Ordering::Acquire);
-        let until_ns = self.page.at(LEASED_UNTIL_AT_BYTES).load(Ordering::Relaxed);
-        let is_owned = self.page.owner().load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
-        // The deadline is loaded before the state: if it is that of a later generation, the state is, too.
-        let state = self.state();
-        let is_leased = state.is_leased() && state.is_since(then);
-        if is_leased && is_owned && self.has_same_clock && clock::now_ns() < until_ns {
-            return Standing::Unchanged;
-        }
-        if state.has_lost_trust_since(then) { Standing::Changed } else { Standing::Unknown }
+        let is_before = |until_ns| self.has_same_clock && clock::now_ns() < until_ns;
+        self.page.words().standing_since(then, is_before)
     }
 
     /// Returns the state. Memory that is read after this is not older, and what was read before it not newer.
     #[inline(always)]
     pub(crate) fn state(&self) -> State {
-        fence(Ordering::Acquire);
-        let state = State(self.page.at(STATE_AT_BYTES).load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        state
+        self.page.words().state()
     }
 }
 
@@ -378,7 +333,7 @@ mod tests {
         board.serve(1);
         board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         let leased = notice.state();
-        let owner = notice.page.owner().load(Ordering::SeqCst);
+        let owner = notice.page.words().owner.load(Ordering::SeqCst);
         assert!(std::path::Path::new(&format!("/proc/self/task/{owner}")).exists());
         assert!(notice.is_leased_since(leased));
         drop(board);
@@ -394,7 +349,7 @@ mod tests {
         let page = Arc::clone(&board.0.page);
         std::thread::spawn(move || std::mem::forget(crate::direct::owner::claim(&page).unwrap())).join().unwrap();
         // The word keeps no thread's number: only FUTEX_OWNER_DIED.
-        assert_eq!(board.0.page.owner().load(Ordering::SeqCst), 0x4000_0000);
+        assert_eq!(board.0.page.words().owner.load(Ordering::SeqCst), 0x4000_0000);
     }
 
     #[test]
@@ -430,7 +385,7 @@ mod tests {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(board.file()));
         let files = [board.file().try_clone().unwrap(), File::options().read(true).write(true).open(path).unwrap()];
         for file in files {
-            assert!(file.write_at(&[0xff; 8], STATE_AT_BYTES as u64).is_err());
+            assert!(file.write_at(&[0xff; 8], WORDS_AT_BYTES as u64).is_err());
             assert!(file.set_len(0).is_err() && file.set_len(1 << 20).is_err());
             assert!(MmapOptions::new().len(LEN_BYTES).map_raw(&file).is_err());
         }

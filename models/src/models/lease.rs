@@ -7,6 +7,7 @@ use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
 use super::Model;
+pub(crate) use source::LeaseState;
 use source::{Leasable, Lease, Proof};
 
 #[path = "../../../src/store/lease/mod.rs"]

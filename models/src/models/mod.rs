@@ -3,6 +3,9 @@
 mod blocks;
 mod lease;
 mod ranges;
+mod words;
+
+pub(crate) use lease::LeaseState;
 
 /// Threads that use a source file, and what must hold of the outcome.
 pub(crate) struct Model {
@@ -13,7 +16,7 @@ pub(crate) struct Model {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Model> {
-    [blocks::MODELS, lease::MODELS, ranges::MODELS].into_iter().flatten()
+    [blocks::MODELS, lease::MODELS, ranges::MODELS, words::MODELS].into_iter().flatten()
 }
 
 impl Model {
