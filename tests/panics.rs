@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tracing::field::{Field, Visit};
@@ -23,7 +24,7 @@ use zero_kv::client::{Client, Info};
 use zero_kv::server::{Config, Limits, MetricsAddress, Server, ServerError};
 use zero_kv::store::Memory;
 
-use common::{Model, bake, eventually};
+use common::{Model, PATIENCE, bake, eventually};
 
 /// The text of the log lines that panic, and how many of them do.
 static TEXT: Mutex<&str> = Mutex::new("");
@@ -231,4 +232,26 @@ fn connections_are_accepted_after_a_panic_of_the_thread_that_accepts_them() {
         let info = Client::connect(scene.path("s.sock")).and_then(|mut client| client.info());
         info.is_ok_and(|info| info.number::<u64>("thread_panics") == Some(1))
     });
+}
+
+#[test]
+fn idle_connections_are_disconnected_after_a_panic_of_the_task_that_does_it() {
+    let _one = one_at_a_time();
+    let scene = Scene::serve(Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() });
+    inject(1, "disconnected: idle");
+    let connect = || {
+        let idle = UnixStream::connect(scene.path("s.sock")).unwrap();
+        idle.set_read_timeout(Some(PATIENCE)).unwrap();
+        idle
+    };
+    let assert_disconnected = |mut idle: UnixStream| assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    // The log reports the first one after both are disconnected.
+    for idle in [connect(), connect()] {
+        assert_disconnected(idle);
+    }
+    assert_disconnected(connect());
+    let metrics = http_get(&scene.path("m.sock"), "/metrics");
+    let panics = metrics.lines().filter(|line| line.starts_with("zero_kv_thread_panics_total{thread=\"worker-"));
+    let panics = panics.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(panics.sum::<u64>(), 1, "{metrics}");
 }

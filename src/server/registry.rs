@@ -154,9 +154,12 @@ impl Registry {
         // A connection that ends removes itself, so none is ended while the map is locked.
         let due: Vec<Due> =
             self.connections().values_mut().filter_map(|registered| due(registered, &mut reason)).collect();
-        for (at, Due { reason, peer, abort }) in due.iter().enumerate() {
+        // All of them before the first line of the log, which a panic could interrupt.
+        for Due { reason, abort, .. } in &due {
             abort.abort();
             reason.counter(totals).fetch_add(1, Ordering::Relaxed);
+        }
+        for (at, Due { reason, peer, .. }) in due.iter().enumerate() {
             match reason {
                 _ if at >= LINES_MAX => {}
                 Reason::Idle { .. } => info!(%peer, "disconnected: {reason}"),

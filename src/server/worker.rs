@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::{debug, warn};
 
 use super::connection::Connection;
+use super::liveness::Thread;
 use super::peer::Peer;
 use super::shared::{Serving, Shared};
 
@@ -67,8 +68,8 @@ impl Worker {
         thread.started();
         let run = move || {
             let beating = Arc::clone(&thread);
-            runtime.spawn(async move { beating.keep_beating(beat_every).await });
-            let served = thread.catch(|| runtime.block_on(serve(receiver, of_thread)));
+            runtime.spawn(async move { beating.keep(|| beating.keep_beating(beat_every)).await });
+            let served = thread.catch(|| runtime.block_on(serve(receiver, of_thread, &thread)));
             if served.is_err() {
                 thread.ended();
             }
@@ -96,13 +97,14 @@ impl Worker {
     }
 }
 
-/// Serves connections until no more can come.
-async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>) {
+/// Serves connections until the server stops accepting them. Runs the worker's other tasks meanwhile, again after each panic.
+async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>, thread: &Arc<Thread>) {
     if let Some(spin) = shared.spin.clone() {
-        tokio::spawn(async move { spin.run().await });
+        let spinning = Arc::clone(thread);
+        tokio::spawn(async move { spinning.keep(|| spin.run()).await });
     }
-    let of_worker = Arc::clone(&shared);
-    tokio::spawn(async move { of_worker.registry.run(&of_worker.serving).await });
+    let (disconnecting, of_worker) = (Arc::clone(thread), Arc::clone(&shared));
+    tokio::spawn(async move { disconnecting.keep(|| of_worker.registry.run(&of_worker.serving)).await });
     while let Some(stream) = streams.recv().await {
         if let Err(error) = spawn(stream, &shared) {
             shared.connection_closed();
