@@ -138,13 +138,16 @@ impl Activity {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Has the connection end on its next turn, which begins at once. Returns the memory it holds.
+    /// Has the connection end on its next turn. Returns the memory it holds.
     pub(super) fn evict(&self) -> u64 {
-        let held_bytes = self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed);
+        self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
+    }
+
+    /// Begins the connection's next turn at once.
+    pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
-        held_bytes & !EVICTED
     }
 
     #[inline]

@@ -87,14 +87,14 @@ impl ClientMemory {
             return;
         }
         let (held_bytes, goal_bytes, mut count) = (kept_bytes, self.max_bytes - self.max_bytes / FREED_SHARE, 0);
-        for (_, activity, registry) in &holders {
+        for (held_bytes, activity, registry) in &holders {
             if kept_bytes <= goal_bytes {
                 break;
             }
-            let Some(evicted_bytes) = registry.evict(activity) else { continue };
-            self.evicted_bytes.fetch_add(evicted_bytes, Ordering::Relaxed);
-            kept_bytes = kept_bytes.saturating_sub(evicted_bytes);
-            count += 1;
+            let evicted_bytes = registry.evict(activity, &self.evicted_bytes);
+            count += u64::from(evicted_bytes.is_some());
+            // A connection that has ended meanwhile holds nothing any more.
+            kept_bytes = kept_bytes.saturating_sub(evicted_bytes.unwrap_or(*held_bytes));
         }
         totals.cut_memory.fetch_add(count, Ordering::Relaxed);
         let largest = holders.first().map(|(held_bytes, activity, _)| (held_bytes, activity.peer));
@@ -112,6 +112,8 @@ impl ClientMemory {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Wake;
+
     use super::*;
     use crate::server::limits::Limits;
     use crate::server::peer::Peer;
@@ -169,6 +171,57 @@ mod tests {
         assert_eq!(evicted(&of_first).len(), 2);
         assert!(of_first[1].is_evicted(), "it holds the most");
         assert!(!memory.is_over_limit());
+    }
+
+    /// Ends a connection, as its task does, when another one is woken.
+    struct EndsOnWake {
+        registry: Arc<Registry>,
+        memory: Arc<ClientMemory>,
+        ends: Arc<Activity>,
+        /// The sum over the evicted connections right after this one has ended.
+        evicted_bytes: AtomicU64,
+    }
+
+    impl Wake for EndsOnWake {
+        fn wake(self: Arc<Self>) {
+            self.wake_by_ref();
+        }
+
+        fn wake_by_ref(self: &Arc<Self>) {
+            self.registry.remove(&self.ends);
+            self.memory.release(&self.ends);
+            self.evicted_bytes.store(self.memory.evicted_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Evicts among connections of 600, 500, and 400 bytes where 1000 are the maximum. When the first one is woken,
+    /// connection number `ends` ends at once. Returns which connections are evicted, the sum over the evicted
+    /// connections at that moment, and the sum over all connections afterwards.
+    fn evict_while_one_ends(ends: usize) -> (Vec<usize>, u64, u64) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (memory, totals) = (Arc::new(ClientMemory::new(1000)), Totals::default());
+        let (registry, activities) = registry(&runtime, &memory, &[600, 500, 400]);
+        let woken = Arc::new(EndsOnWake {
+            registry: Arc::clone(&registry),
+            memory: Arc::clone(&memory),
+            ends: Arc::clone(&activities[ends]),
+            evicted_bytes: AtomicU64::new(u64::MAX),
+        });
+        activities[0].set_waker(&Arc::clone(&woken).into());
+        memory.evict_largest(&[registry], &totals);
+        assert!(!memory.is_over_limit());
+        assert_eq!(totals.cut_memory.load(Ordering::Relaxed), evicted(&activities).len() as u64);
+        (evicted(&activities), woken.evicted_bytes.load(Ordering::Relaxed), memory.held_bytes())
+    }
+
+    #[test]
+    fn a_connection_that_ends_as_soon_as_it_is_evicted_is_subtracted_after_it_was_added() {
+        assert_eq!(evict_while_one_ends(0), (vec![0, 1], 0, 900));
+    }
+
+    #[test]
+    fn nothing_is_evicted_for_a_connection_that_ends_meanwhile() {
+        assert_eq!(evict_while_one_ends(1), (vec![0], 600, 1000));
     }
 
     #[test]

@@ -96,11 +96,19 @@ impl Registry {
         holders.map(|(held_bytes, activity)| (held_bytes, Arc::clone(activity))).collect()
     }
 
-    /// Evicts a connection. Returns the memory that it holds, or `None` if it has ended.
-    pub(super) fn evict(&self, activity: &Activity) -> Option<u64> {
-        // Under the lock, which a connection that ends takes before it reads what it was evicted for.
+    /// Evicts a connection, and adds the memory that it holds to `evicted_bytes`. Returns that memory, or `None` if the
+    /// connection has ended.
+    pub(super) fn evict(&self, activity: &Activity, evicted_bytes: &AtomicU64) -> Option<u64> {
+        // A connection that ends takes the lock before it subtracts its memory, so the sum is never less than zero.
         let connections = self.connections();
-        connections.contains_key(&activity.number).then(|| activity.evict())
+        if !connections.contains_key(&activity.number) {
+            return None;
+        }
+        let held_bytes = activity.evict();
+        evicted_bytes.fetch_add(held_bytes, Ordering::Relaxed);
+        drop(connections);
+        activity.wake();
+        Some(held_bytes)
     }
 
     /// Disconnects connections that hold a generation older than this one between turns, at once.
@@ -249,8 +257,10 @@ mod tests {
         }
         let (first, second) = (&scene.connections[0].1, &scene.connections[1].1);
         scene.registry.remove(first);
-        assert_eq!(scene.registry.evict(first), None);
-        assert_eq!(scene.registry.evict(second), Some(100));
+        let evicted_bytes = AtomicU64::new(0);
+        assert_eq!(scene.registry.evict(first, &evicted_bytes), None);
+        assert_eq!(scene.registry.evict(second, &evicted_bytes), Some(100));
+        assert_eq!(evicted_bytes.into_inner(), 100);
         assert!(scene.registry.holders().is_empty());
     }
 }
