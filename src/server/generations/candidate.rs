@@ -213,3 +213,61 @@ fn tell(step: &Step) {
         false => info!("{step}"),
     }
 }
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::bake::{self, Options};
+    use crate::server::{Check, Config, source};
+    use crate::store::Pace;
+
+    const VALUE: &[u8] = b"the value of key 7";
+
+    /// Checks a table. When the check asks for the `change_at`-th time whether to go on, a byte of a value is changed.
+    /// Returns the result, and how many times the check asked.
+    fn check_and_change(change_at: usize) -> (Result<Candidate, OpenError>, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        let rows = [&b"7,"[..], VALUE, b"\n"].concat();
+        bake::bake_csv(&rows[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        let bytes = std::fs::read(&db).unwrap();
+        let at = bytes.windows(VALUE.len()).position(|window| window == VALUE).unwrap() as u64;
+        let file = File::options().write(true).open(&db).unwrap();
+        // The file system's clock must show the change.
+        file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
+        drop(file);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (counted, changed) = (Arc::clone(&asked), db.clone());
+        let pace = Pace::new(move || {
+            if counted.fetch_add(1, Ordering::Relaxed) + 1 == change_at {
+                let file = File::options().write(true).open(&changed).unwrap();
+                file.write_all_at(b"T", at).unwrap();
+            }
+            true
+        });
+        let canaries = folder.path().join("canaries");
+        std::fs::write(&canaries, format!("7,{:032x}\n8,absent\n", super::super::value_digest(VALUE))).unwrap();
+        let mut config = Config { check: Check::Full, canaries: Some(canaries), ..Config::default() };
+        config.open.pace = pace;
+        let checked = source(&db, &config).plan.open(&db, Replaces::Nothing);
+        let asked = asked.load(Ordering::Relaxed);
+        (checked, asked)
+    }
+
+    #[test]
+    fn a_file_that_changes_at_any_moment_of_its_check_is_not_served() {
+        let (unchanged, asked) = check_and_change(usize::MAX);
+        assert!(unchanged.is_ok());
+        // At least once for each canary, after the whole file was verified.
+        assert!(asked > 2, "{asked}");
+        for change_at in 1..=asked {
+            let (changed, _) = check_and_change(change_at);
+            assert!(changed.is_err(), "changed at moment {change_at} of {asked}");
+        }
+    }
+}

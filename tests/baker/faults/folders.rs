@@ -65,6 +65,25 @@ fn a_folder_that_the_user_may_not_write_to_is_named() {
     assert_eq!(scene.folder.names(), ["rows.csv", "storage.db", "temp"]);
 }
 
+/// Otherwise the rules for a replacement would be checked against no table.
+#[test]
+fn a_table_that_the_user_may_not_read_is_not_replaced() {
+    let scene = Scene::new();
+    let set_mode = |name, mode| {
+        std::fs::set_permissions(scene.folder.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode("", 0o777);
+    set_mode("storage.db", 0);
+    let mut command = scene.baker(&["-"]);
+    if std::fs::metadata(scene.folder.path("")).unwrap().uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let ended = scene.folder.run(&mut command, b"2,two\n");
+    ended.fails("storage.db: Permission denied (os error 13): nothing was put in place");
+    set_mode("storage.db", 0o644);
+    scene.assert_untouched();
+}
+
 #[test]
 fn an_output_that_is_no_file_is_not_replaced() {
     let scene = Scene::new();
