@@ -11,7 +11,12 @@ use std::process::{Command, Stdio};
 fn example(name: &str) -> Command {
     let tests = std::env::current_exe().unwrap();
     let path: PathBuf = tests.ancestors().nth(2).unwrap().join("examples").join(name);
-    assert!(path.exists(), "{}: cargo build --examples makes it, and so does cargo test", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo test --test examples` does not build the examples: run `cargo build --examples` first, or \
+         all tests with `cargo test`",
+        path.display()
+    );
     Command::new(path)
 }
 

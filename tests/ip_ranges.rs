@@ -1,12 +1,14 @@
 //! The country of an address, by the range that begins at or before it: `floor`
 //! on a real table with gaps.
 
-#![cfg(feature = "bake")]
-
+mod clients;
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
+use clients::{Missing, missing, trial};
+use libtest_mimic::{Arguments, run};
 use support::{Random, Scratch, bake_to};
 use zero_kv::{Key, Store};
 
@@ -74,7 +76,6 @@ fn in_repository(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets").join(name)
 }
 
-#[test]
 fn every_address_of_the_excerpt_has_its_country_or_none() {
     let text = std::fs::read_to_string(in_repository("ip-ranges.csv")).unwrap();
     let ranges = text.lines().map(|line| {
@@ -88,18 +89,16 @@ fn every_address_of_the_excerpt_has_its_country_or_none() {
     assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
 }
 
-/// Where Debian's package tor-geoipdb has the whole table, installed or unpacked
-/// into the folder of what is built.
-fn whole_table() -> Option<String> {
+/// Reads the whole table from Debian's package tor-geoipdb, which is installed, or unpacked in the target folder.
+fn whole_table() -> Result<String, Missing> {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tor-geoipdb/usr/share/tor/geoip");
-    [PathBuf::from("/usr/share/tor/geoip"), built].iter().find_map(|path| std::fs::read_to_string(path).ok())
+    let mut places = [PathBuf::from("/usr/share/tor/geoip"), built].into_iter();
+    let table = places.find_map(|path| std::fs::read_to_string(path).ok());
+    table.ok_or_else(|| missing("tor-geoipdb", "there is no /usr/share/tor/geoip (package tor-geoipdb)"))
 }
 
-#[test]
-fn every_address_of_the_whole_table_has_its_country_or_none() {
-    let Some(text) = whole_table() else {
-        return println!("only the excerpt could be tried: no /usr/share/tor/geoip (package tor-geoipdb)");
-    };
+fn every_address_of_the_whole_table_has_its_country_or_none() -> Result<(), Missing> {
+    let text = whole_table()?;
     let ranges = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let fields: Vec<&str> = line.split(',').collect();
         (fields[0].parse().unwrap(), fields[1].parse().unwrap(), fields[2].to_owned())
@@ -111,4 +110,19 @@ fn every_address_of_the_whole_table_has_its_country_or_none() {
     let scratch = Scratch::new();
     bake_to(&scratch.path(), &rows);
     assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let trials = vec![
+        trial(
+            "every_address_of_the_excerpt_has_its_country_or_none",
+            every_address_of_the_excerpt_has_its_country_or_none,
+        ),
+        trial(
+            "every_address_of_the_whole_table_has_its_country_or_none",
+            every_address_of_the_whole_table_has_its_country_or_none,
+        ),
+    ];
+    run(&Arguments::from_args(), trials).exit_code()
 }

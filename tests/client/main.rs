@@ -19,8 +19,6 @@ mod pools;
 mod restarts;
 #[cfg(feature = "cli")]
 mod server;
-#[cfg(all(feature = "cli", feature = "pool"))]
-mod server_user;
 
 use std::ops::Bound;
 

@@ -1,9 +1,9 @@
 //! Third-party programs that tests run, and a real Redis.
 //!
-//! A test whose program is missing is reported as ignored, with the reason. The built-in
+//! A test that needs a program or a right that the machine lacks is reported as ignored, with the reason. The built-in
 //! harness cannot decide that at run time, so these test binaries use libtest-mimic.
 
-#![allow(dead_code, unused_macros, unreachable_pub, reason = "each test binary uses a part of this")]
+#![allow(dead_code, unused_imports, unused_macros, unreachable_pub, reason = "each test binary uses a part of this")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,20 +16,20 @@ use tempfile::TempDir;
 
 /// How long a server may be silent, on however slow a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Names programs, separated by commas. A test that needs one of them fails if it is missing.
+/// Names programs and rights, separated by commas. A test that needs one of them fails if it is missing.
 const REQUIRE: &str = "ZERO_KV_REQUIRE";
 
-/// Says which program is missing, and ends a test as ignored.
+/// Says what is missing, and ends a test as ignored.
 #[derive(Clone, Debug)]
 pub struct Missing(String);
 
 /// Returns the reason why a test is ignored.
 ///
-/// Panics if the environment requires the program, so that the test fails instead.
-pub fn missing(program: &str, reason: &str) -> Missing {
+/// Panics if the environment requires what is missing, so that the test fails instead.
+pub fn missing(what: &str, reason: &str) -> Missing {
     let required = std::env::var(REQUIRE).unwrap_or_default();
-    let is_required = required.split(',').any(|required| required == program);
-    assert!(!is_required, "{reason}, and {REQUIRE}={required} requires {program}");
+    let is_required = required.split(',').any(|required| required == what);
+    assert!(!is_required, "{reason}, and {REQUIRE}={required} requires {what}");
     Missing(reason.to_owned())
 }
 

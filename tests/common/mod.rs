@@ -6,7 +6,7 @@
 mod frames;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -151,9 +151,10 @@ pub fn kv_store(db: &Path, socket: &Path) -> Command {
     command
 }
 
-/// Reports why a test did not run. Not by a macro: the harness shows what macros print only if a test fails.
-pub fn skipped(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+/// Returns how long tests that can run for any time are to run, if `ZERO_KV_FAULTS_SECONDS` says so.
+pub fn asked_time() -> Option<Duration> {
+    let seconds = std::env::var("ZERO_KV_FAULTS_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().expect("ZERO_KV_FAULTS_SECONDS is a number of seconds")))
 }
 
 /// Waits until something holds, which must be within [`PATIENCE`].

@@ -11,7 +11,6 @@ use rustix::process::Signal;
 use zero_kv::client::{Client, ClientError, DirectOptions, Options};
 
 use crate::common::{PATIENCE, eventually};
-use crate::served::is_leased;
 use crate::{SHAPE, assert_all, direct};
 
 #[test]
@@ -97,29 +96,4 @@ fn a_table_whose_handing_over_drips_in_is_given_up_in_time() {
     let ClientError::TimedOut { after, .. } = error else { panic!("{error:?}") };
     // Every byte would take two seconds.
     assert!(after < Duration::from_secs(2), "{after:?}");
-}
-
-/// A server that is stopped cannot say that the system has taken its lease away.
-#[test]
-fn a_file_that_is_written_to_while_the_server_is_stopped_gives_errors() {
-    let (scene, served, direct) = direct(&["--no-watch"]);
-    if !is_leased(&scene.db()) {
-        let _ = writeln!(std::io::stderr(), "skipped: this file system grants no lease");
-        return;
-    }
-    assert_all(&direct, 1);
-    let snapshot = direct.snapshot();
-    served.signal(Signal::STOP);
-    served.remove_lease(&scene.db());
-    // The system makes a writer wait for a lease for at least a second.
-    thread::sleep(Duration::from_millis(1100));
-    assert_all(&direct, 1);
-    SHAPE.bake(3, &scene.path("other.db"));
-    let other = std::fs::read(scene.path("other.db")).unwrap();
-    File::options().write(true).open(scene.db()).unwrap().write_all_at(&other, 0).unwrap();
-    for key in 1..=SHAPE.rows {
-        assert_eq!(direct.get(key), Err(zero_kv::LookupError::Damaged), "key {key}");
-    }
-    assert!(!snapshot.is_unchanged());
-    served.signal(Signal::CONT);
 }

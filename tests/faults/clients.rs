@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::common::{self, answer, eventually, expect, random};
+use crate::common::{self, answer, asked_time, eventually, expect, random};
 use crate::gets::{Answer, Lane, Protocol};
 use crate::served::{Scene, Served};
 use crate::values::Shape;
-use crate::{alone, asked_time, report, together};
+use crate::{alone, report, together};
 
 const SHAPE: Shape = Shape { rows: 1000, len_max_bytes: 200 };
 /// A server, and what it takes before anything happens to it.

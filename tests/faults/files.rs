@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use zero_kv::store::Unchecked;
 
-use crate::common::{eventually, random};
+use crate::common::{asked_time, eventually, random};
 use crate::gets::{Answer, Lane, Protocol};
 use crate::mixed::Mixed;
 use crate::served::{Scene, Served};
 use crate::values::Shape;
-use crate::{asked_time, report, together};
+use crate::{report, together};
 
 const SHAPE: Shape = Shape { rows: 3000, len_max_bytes: 500 };
 

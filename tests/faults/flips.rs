@@ -11,9 +11,9 @@ use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::{Key, LookupError, Store};
 
-use crate::common::{eventually, random};
+use crate::common::{asked_time, eventually, random};
 use crate::served::Scene;
-use crate::{asked_time, report, together};
+use crate::{report, together};
 
 const FLIPS: usize = 1000;
 

@@ -10,34 +10,24 @@
 mod common;
 
 mod clients;
-mod disks;
 mod files;
 mod flips;
 mod gets;
 mod large;
 mod load;
 mod mixed;
-mod paused;
 #[path = "../redis/reply.rs"]
 #[allow(dead_code, reason = "a part of it is used here")]
 mod reply;
 mod retention;
-#[allow(dead_code, reason = "other tests use the rest")]
+#[allow(dead_code, reason = "a part of it is used here")]
 mod served;
 mod swaps;
 mod tmpfs;
 mod values;
-mod writers;
 
 use std::io::Write;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
-
-/// How long the tests go on that can go on for any time, if it was said.
-fn asked_time() -> Option<Duration> {
-    let seconds = std::env::var("ZERO_KV_FAULTS_SECONDS").ok()?;
-    Some(Duration::from_secs(seconds.parse().expect("ZERO_KV_FAULTS_SECONDS is a number of seconds")))
-}
 
 static MACHINE: RwLock<()> = RwLock::new(());
 

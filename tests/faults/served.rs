@@ -232,6 +232,13 @@ pub(crate) fn inode(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().ino()
 }
 
+/// Returns whether this process can lease a file.
+pub(crate) fn can_lease(path: &Path) -> bool {
+    let file = File::open(path).unwrap();
+    // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. The lease ends with the descriptor.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0 }
+}
+
 /// Whether a process has a lease on a file.
 pub(crate) fn is_leased(path: &Path) -> bool {
     let inode = format!(":{} ", inode(path));

@@ -1,42 +1,24 @@
-//! Disks that are full, that may not be written to, and that are not the same.
+//! Bakes on disks that are full or read-only, on file systems without unnamed files, and across disks.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Child;
+use std::os::unix::process::ExitStatusExt;
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Signal, kill_process};
 
-use super::*;
+use crate::clients::Missing;
+use crate::requirements::{Mounter, mounts, second_disk};
+use crate::runs::{BAKER, Ended};
+use crate::scene::{LEAST_MEMORY, Scene, rows_to_spill, shuffled_rows, sorted_rows};
 
 const FULL: &str = "No space left on device (os error 28)";
 const READ_ONLY: &str = "Read-only file system (os error 30)";
 const NOTHING: &str = "nothing was put in place";
 const ELSEWHERE: &str = "give another folder with --temp-dir";
 
-/// What to run a script with that mounts a disk which goes when it ends. `None` where nobody may.
-fn mounter() -> Option<[&'static str; 2]> {
-    let may = |command: &[&str]| {
-        let mut tried = Command::new(command[0]);
-        tried.args(&command[1..]).args(["mount", "-t", "tmpfs", "none", "/proc"]);
-        tried.output().is_ok_and(|output| output.status.success())
-    };
-    let mounter = [["unshare", "-m"], ["unshare", "-rm"]].into_iter().find(|command| may(command));
-    if mounter.is_none() {
-        // Not by a macro, whose output is shown only of tests that fail.
-        let _ =
-            writeln!(io::stderr(), "nothing can be mounted here: full disks are tried as limits of file sizes alone");
-    }
-    mounter
-}
-
-/// Runs `"$0" -q` and these arguments in the folder of the scene, where `disk` is a file system of its own, with the table from
-/// before in it. Gives what it says and with which code it ends, and holds what is on the disk then to these names.
-fn bake_on_disk(scene: &Scene, mount_options: &str, args: &str, names: &str) -> Option<String> {
-    let mounter = mounter()?;
+/// Runs `baker -q` with these arguments in the scene's folder, in which `disk` is a new file system that contains the old
+/// table. Asserts the exit status and that the disk contains the table alone afterwards. Returns the standard error.
+fn bake_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str) -> String {
     let _ = std::fs::create_dir(scene.folder.path("disk"));
-    // What is mounted over the folder while files are made can still be written to.
     let (size, then) = mount_options.split_once(" then ").unwrap_or((mount_options, "true"));
     let script = format!(
         "mount -t tmpfs -o {size} none disk && cp storage.db disk/ && {then} || exit 99
@@ -45,23 +27,22 @@ fn bake_on_disk(scene: &Scene, mount_options: &str, args: &str, names: &str) -> 
     let mut command = scene.folder.command(mounter[0]);
     let ended = scene.folder.run(command.arg(mounter[1]).args(["sh", "-c", &script, BAKER]), b"");
     let expected = match ended.err.is_empty() {
-        true => format!("ended with 0\n{names}\n"),
-        false => format!("ended with 1\n{names}\nsame\n"),
+        true => "ended with 0\nstorage.db\n",
+        false => "ended with 1\nstorage.db\nsame\n",
     };
-    assert!(ended.out.starts_with(&expected), "{mount_options} {args}: {ended:?}");
+    assert!(ended.out.starts_with(expected), "{mount_options} {args}: {ended:?}");
     scene.assert_untouched();
-    Some(ended.err)
+    ended.err
 }
 
 #[track_caller]
-fn assert_refused_on_disk(scene: &Scene, mount_options: &str, args: &str, message: &str) {
-    if let Some(err) = bake_on_disk(scene, mount_options, args, "storage.db") {
-        assert_eq!(err, format!("baker: {message}\n"), "{mount_options} {args}");
-    }
+fn assert_refused_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str, message: &str) {
+    let err = bake_on_disk(scene, mounter, mount_options, args);
+    assert_eq!(err, format!("baker: {message}\n"), "{mount_options} {args}");
 }
 
-#[test]
-fn a_full_disk_of_the_output_is_named_at_whatever_byte_it_is_full() {
+pub(crate) fn a_full_disk_of_the_output_is_named_at_whatever_byte_it_is_full() -> Result<(), Missing> {
+    let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("sorted.csv", sorted_rows(2000, 1000));
     scene.folder.write("shuffled.csv", shuffled_rows(2000, 1000));
@@ -74,37 +55,38 @@ fn a_full_disk_of_the_output_is_named_at_whatever_byte_it_is_full() {
         // At the first records, at the last, behind them, and at the last page of all.
         for missing in [enough - 4, enough / 3, 16, 4, 2, 1] {
             let size = format!("size={}", (enough - missing) * 4096);
-            assert_refused_on_disk(&scene, &size, &args, &message);
+            assert_refused_on_disk(&scene, mounter, &size, &args, &message);
         }
         let size = format!("size={}", enough * 4096);
-        if let Some(err) = bake_on_disk(&scene, &size, &args, "storage.db") {
-            assert_eq!(err, "", "a disk that is just large enough");
-        }
+        assert_eq!(bake_on_disk(&scene, mounter, &size, &args), "", "a disk that is just large enough");
     }
-    assert_refused_on_disk(&scene, "nr_inodes=2", "sorted.csv -o disk/storage.db", &message);
+    assert_refused_on_disk(&scene, mounter, "nr_inodes=2", "sorted.csv -o disk/storage.db", &message);
+    Ok(())
 }
 
-#[test]
-fn a_full_disk_of_the_temporary_files_is_named_with_its_remedy() {
+pub(crate) fn a_full_disk_of_the_temporary_files_is_named_with_its_remedy() -> Result<(), Missing> {
+    let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("rows.csv", rows_to_spill());
     let message = format!("temporary files in disk: {FULL}: {NOTHING}; {ELSEWHERE}");
     let args = format!("rows.csv --temp-dir disk {}", LEAST_MEMORY.join(" "));
     for size in ["size=64k", "size=4m"] {
-        assert_refused_on_disk(&scene, size, &args, &message);
+        assert_refused_on_disk(&scene, mounter, size, &args, &message);
     }
     // Without --temp-dir they are beside the output.
     let args = format!("rows.csv -o disk/storage.db {}", LEAST_MEMORY.join(" "));
-    assert_refused_on_disk(&scene, "size=4m", &args, &message);
+    assert_refused_on_disk(&scene, mounter, "size=4m", &args, &message);
+    Ok(())
 }
 
-#[test]
-fn a_disk_that_may_not_be_written_to_is_named() {
+pub(crate) fn a_disk_that_may_not_be_written_to_is_named() -> Result<(), Missing> {
+    let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("rows.csv", rows_to_spill());
     let options = "size=1m then mount -o remount,ro disk";
     assert_refused_on_disk(
         &scene,
+        mounter,
         options,
         "rows.csv -o disk/storage.db",
         &format!("disk/storage.db: {READ_ONLY}: {NOTHING}"),
@@ -112,14 +94,16 @@ fn a_disk_that_may_not_be_written_to_is_named() {
     let args = format!("rows.csv --temp-dir disk {}", LEAST_MEMORY.join(" "));
     assert_refused_on_disk(
         &scene,
+        mounter,
         options,
         &args,
         &format!("temporary files in disk: {READ_ONLY}: {NOTHING}; {ELSEWHERE}"),
     );
+    Ok(())
 }
 
-#[test]
-fn where_files_cannot_be_unnamed_a_bake_leaves_no_other_name() {
+pub(crate) fn where_files_cannot_be_unnamed_a_bake_leaves_no_other_name() -> Result<(), Missing> {
+    let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("rows.csv", sorted_rows(2000, 1000));
     // A file without a name is given one through /proc.
@@ -127,61 +111,24 @@ fn where_files_cannot_be_unnamed_a_bake_leaves_no_other_name() {
     let args = "rows.csv -o disk/storage.db";
     assert_refused_on_disk(
         &scene,
+        mounter,
         &format!("size=1m {without_proc}"),
         args,
         &format!("disk/storage.db: {FULL}: {NOTHING}"),
     );
-    if let Some(err) = bake_on_disk(&scene, &format!("size=8m {without_proc}"), args, "storage.db") {
-        assert_eq!(err, "");
-    }
+    assert_eq!(bake_on_disk(&scene, mounter, &format!("size=8m {without_proc}"), args), "");
+    Ok(())
 }
 
-/// A bake from standard input that can write files of no more than a megabyte, and has not read anything.
-fn limited(scene: &Scene, args: &[&str]) -> Child {
-    let child = scene.baker(args).arg("-").stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let limit = Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) };
-    prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).unwrap();
-    child
-}
-
-#[test]
-fn a_limit_of_file_sizes_is_told_as_an_error() {
+pub(crate) fn input_output_and_temporary_files_may_be_on_different_disks() -> Result<(), Missing> {
     let scene = Scene::new();
-    let too_large = "File too large (os error 27)";
-    let cases = [
-        (sorted_rows(2000, 1000), format!("storage.db: {too_large}: {NOTHING}")),
-        (shuffled_rows(2000, 1000), format!("storage.db: {too_large}: {NOTHING}")),
-        (rows_to_spill(), format!("temporary files in temp: {too_large}: {NOTHING}; {ELSEWHERE}")),
-    ];
-    for (text, message) in cases {
-        let mut child = limited(&scene, &[&LEAST_MEMORY[..], &["--temp-dir", "temp"]].concat());
-        feed(&mut child, &text);
-        end_of(child).fails(&message);
-        scene.assert_untouched();
-    }
-}
-
-/// A folder on another disk than these, if there is one.
-fn other_disk(than: &Path) -> Option<tempfile::TempDir> {
-    let device = std::fs::metadata(than).unwrap().dev();
-    let folders = ["/dev/shm", env!("CARGO_TARGET_TMPDIR"), "/run", "/var/tmp"].into_iter();
-    let mut others = folders.filter(|folder| std::fs::metadata(folder).is_ok_and(|found| found.dev() != device));
-    others.find_map(|folder| tempfile::tempdir_in(folder).ok())
-}
-
-#[test]
-fn input_output_and_temporary_files_may_be_on_different_disks() {
-    let scene = Scene::new();
+    let other = second_disk(&scene.folder.path(""))?;
     let text = rows_to_spill();
     scene.folder.write("rows.csv", &text);
     let same = scene.folder.path("same.db");
     let args = [&["rows.csv", "-o", same.to_str().unwrap()], &LEAST_MEMORY[..]].concat();
     scene.folder.run(&mut scene.baker(&args), b"").succeeds();
     let expected = std::fs::read(&same).unwrap();
-    let Some(other) = other_disk(&scene.folder.path("")) else {
-        let _ = writeln!(io::stderr(), "there is no second disk here: none was tried");
-        return;
-    };
     let (input, output) = (other.path().join("rows.csv"), other.path().join("storage.db"));
     std::fs::write(&input, &text).unwrap();
     let there = other.path().to_str().unwrap();
@@ -203,4 +150,43 @@ fn input_output_and_temporary_files_may_be_on_different_disks() {
     names.sort();
     assert_eq!(names, ["rows.csv", "storage.db"]);
     File::open(&output).unwrap();
+    Ok(())
+}
+
+pub(crate) fn without_unnamed_files_a_bake_has_a_hidden_name_that_is_not_left() -> Result<(), Missing> {
+    let mounter = mounts()?;
+    let Scene { folder, before } = Scene::new();
+    std::fs::remove_dir(folder.path("temp")).unwrap();
+    // An unnamed file gets its name through /proc.
+    let mut command = folder.command(mounter[0]);
+    command.args([mounter[1], "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" -", BAKER]);
+    folder.run(&mut command, b"1,one\nx,two\n");
+    assert_eq!(folder.names(), ["storage.db"], "after a bake that failed");
+
+    // Of two concurrent bakes, one is killed.
+    let rows = sorted_rows(15_000, 80);
+    let mut killed = folder.start_bake(&mut command, &rows);
+    let mut other = folder.start_bake(&mut command, &rows);
+    let names = folder.names();
+    assert_eq!(names.len(), 3, "{names:?}");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(folder.names(), names);
+    folder.bake_text("1,one\n", &["-q", "-o", "one.db"]).succeeds();
+    let left = format!(".baker.{}.0.tmp", other.id());
+    assert_eq!(folder.names(), [&left, "one.db", "storage.db"], "only the file of the bake that still runs is left");
+    assert!(std::fs::read(folder.path("storage.db")).unwrap() == before);
+    drop(other.stdin.take());
+    Ended::of(other).succeeds();
+    assert_eq!((folder.names(), folder.rows().len()), (vec!["one.db".to_owned(), "storage.db".to_owned()], 15_000));
+
+    for signal in [Signal::INT, Signal::TERM] {
+        let child = folder.start_bake(&mut command, &rows);
+        assert_eq!(folder.names().len(), 3);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = Ended::of(child);
+        assert_eq!(ended.status.signal(), Some(signal.as_raw()), "{}", ended.err);
+        assert_eq!(folder.names(), ["one.db", "storage.db"]);
+    }
+    Ok(())
 }

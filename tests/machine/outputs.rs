@@ -5,12 +5,9 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::getuid;
-
-use crate::common::{Table, skipped};
-
-/// A user that no test runs as.
-const OTHER: u32 = 4321;
+use crate::clients::Missing;
+use crate::common::Table;
+use crate::requirements::{OTHER, root};
 
 /// Runs each program that writes files, with a link at the place of each file; returns the places. `target` makes what the
 /// next link leads to.
@@ -45,8 +42,7 @@ fn run_all(table: &Table, mut target: impl FnMut() -> PathBuf, owner: Option<u32
     vec![dump, report, bad_rows, page, hdr, manual, completion]
 }
 
-#[test]
-fn links_at_the_places_of_outputs_are_replaced_and_their_targets_kept() {
+pub(crate) fn links_at_the_places_of_outputs_are_replaced_and_their_targets_kept() {
     let table = Table::of_rows(10);
     let _server = table.serve();
     let mut targets = Vec::new();
@@ -67,14 +63,12 @@ fn links_at_the_places_of_outputs_are_replaced_and_their_targets_kept() {
     }
 }
 
-#[test]
-fn links_of_other_users_are_not_followed_to_devices_either() {
-    if !getuid().is_root() {
-        return skipped("a link of another user takes root");
-    }
+pub(crate) fn links_of_other_users_are_not_followed_to_devices_either() -> Result<(), Missing> {
+    root()?;
     let table = Table::of_rows(10);
     let _server = table.serve();
     for place in run_all(&table, || "/dev/null".into(), Some(OTHER)) {
         assert!(fs::symlink_metadata(&place).unwrap().is_file(), "{}", place.display());
     }
+    Ok(())
 }

@@ -7,11 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use zero_kv::client::Client;
 
-use crate::common::eventually;
+use crate::clients::Missing;
+use crate::common::{asked_time, eventually};
+use crate::requirements::leases;
 use crate::served::{Scene, Served, is_leased};
 use crate::values::Shape;
-use crate::{asked_time, report, together};
 
 /// The system counts `/proc/sys/fs/lease-break-time` in whole seconds: no writer can go on sooner than this.
 pub(crate) const LEASE_BREAK_TIME_MIN: Duration = Duration::from_millis(1100);
@@ -33,10 +35,7 @@ fn overwrite_during_mget(len_max_bytes: u64, lease_ends: LeaseEnds) {
     shape.bake(1, &scene.db());
     shape.bake(3, &scene.path("other.db"));
     let served = scene.serve(&["--no-watch"]);
-    if !is_leased(&scene.db()) {
-        report("skipped: this file system grants no lease");
-        return;
-    }
+    assert!(is_leased(&scene.db()));
     // The server verifies every block, so that later requests rely on what it remembers.
     assert_eq!(right_values_of_mget(&served, shape, &mut || ()), shape.rows);
     let right = right_values_of_mget(&served, shape, &mut || {
@@ -93,9 +92,8 @@ fn right_values_of_mget(served: &Served, shape: Shape, pause: &mut dyn FnMut()) 
     right
 }
 
-#[test]
-fn a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile() {
-    let _together = together();
+pub(crate) fn a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile() -> Result<(), Missing> {
+    leases()?;
     let mut ways = vec![LeaseEnds::Removed];
     // A lease times out after /proc/sys/fs/lease-break-time, which is 45 s unless it was changed.
     if asked_time().is_some_and(|time| time >= Duration::from_secs(100)) {
@@ -107,4 +105,36 @@ fn a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile() {
             overwrite_during_mget(len_max_bytes, lease_ends);
         }
     }
+    Ok(())
+}
+
+/// A server that is stopped cannot say that the system has taken its lease away.
+pub(crate) fn a_file_that_is_written_to_while_the_server_is_stopped_gives_errors() -> Result<(), Missing> {
+    leases()?;
+    let scene = Scene::new();
+    let shape = Shape { rows: 2000, len_max_bytes: 300 };
+    shape.bake(1, &scene.db());
+    shape.bake(3, &scene.path("other.db"));
+    let served = scene.serve(&["--no-watch"]);
+    assert!(is_leased(&scene.db()));
+    let direct = Client::connect(&served.socket).unwrap().direct().unwrap();
+    let assert_all_served = || {
+        let keys: Vec<u64> = (1..=shape.rows).collect();
+        let expected: Vec<_> = keys.iter().map(|key| shape.value(1, *key)).collect();
+        assert!(direct.get_many(&keys).unwrap() == expected);
+    };
+    assert_all_served();
+    let snapshot = direct.snapshot();
+    served.signal(Signal::STOP);
+    served.remove_lease(&scene.db());
+    thread::sleep(LEASE_BREAK_TIME_MIN);
+    assert_all_served();
+    let other = std::fs::read(scene.path("other.db")).unwrap();
+    File::options().write(true).open(scene.db()).unwrap().write_all_at(&other, 0).unwrap();
+    for key in 1..=shape.rows {
+        assert_eq!(direct.get(key), Err(zero_kv::LookupError::Damaged), "key {key}");
+    }
+    assert!(!snapshot.is_unchanged());
+    served.signal(Signal::CONT);
+    Ok(())
 }

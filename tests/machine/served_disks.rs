@@ -11,22 +11,15 @@ use std::process::Command;
 use rustix::fs::{FallocateFlags, fallocate};
 use zero_kv::store::Unchecked;
 
-use crate::common::{eventually, skipped};
+use crate::clients::Missing;
+use crate::common::eventually;
 use crate::gets::{Answer, Lane, Protocol};
 use crate::mixed::Mixed;
+use crate::requirements::mounts;
 use crate::served::{Scene, Served, settle};
-use crate::together;
 use crate::values::Shape;
 
 const SHAPE: Shape = Shape { rows: 20_000, len_max_bytes: 500 };
-
-/// What to run a script with that mounts a disk which goes when it ends. `None` where nobody may.
-fn mounter() -> Option<[&'static str; 2]> {
-    [["unshare", "-m"], ["unshare", "-rm"]].into_iter().find(|[program, option]| {
-        let tried = Command::new(program).args([option, "mount", "-t", "tmpfs", "none", "/proc"]).output();
-        tried.is_ok_and(|output| output.status.success())
-    })
-}
 
 /// Every key has its value, or an error. Gives how many have.
 fn right_count(served: &Served, generation: u64) -> u64 {
@@ -45,12 +38,8 @@ fn right_count(served: &Served, generation: u64) -> u64 {
     right_count
 }
 
-#[test]
-fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() {
-    let _together = together();
-    let Some(mounter) = mounter() else {
-        return skipped("nothing can be mounted here, so no disk returns errors");
-    };
+pub(crate) fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() -> Result<(), Missing> {
+    let mounter = mounts()?;
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
     SHAPE.bake(3, &scene.path("next.db"));
@@ -100,6 +89,7 @@ fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() {
     load.expect_at_least(3);
     load.wait_for_right(1000);
     load.finish();
+    Ok(())
 }
 
 /// Writes until the disk is full.

@@ -8,15 +8,15 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use rustix::process::{Uid, getuid};
+use rustix::process::Uid;
 use tempfile::TempDir;
 use zero_kv::client::{AsyncClient, AsyncPool, Client, ClientError, Options, Pool, PoolOptions};
 
-use super::common::{PATIENCE, skipped};
-use super::peer::NOT_FOUND;
+use crate::clients::Missing;
+use crate::common::{PATIENCE, answer};
+use crate::requirements::{OTHER, root};
 
-/// A user that no test runs as, and one that owns nothing here.
-const OTHER: u32 = 4321;
+/// A user who owns nothing here.
 const THIRD: u32 = 4322;
 
 /// Listens as another user; the kernel reports who called `listen`. Every connection is answered once, and what arrived
@@ -35,7 +35,7 @@ fn serve_as(user: u32, address: SocketAddr) -> thread::JoinHandle<Vec<u8>> {
         let (mut arrived, mut room) = (Vec::new(), [0; 64]);
         while let Ok(len_bytes @ 1..) = stream.read(&mut room) {
             arrived.extend_from_slice(&room[..len_bytes]);
-            let _ = stream.write_all(NOT_FOUND);
+            let _ = stream.write_all(&answer(1, b""));
         }
         arrived
     })
@@ -76,19 +76,8 @@ fn accepted(address: SocketAddr, path: &Path, options: &Options) {
     assert_eq!(server.join().unwrap().len(), 16, "one request");
 }
 
-/// Whether this test can run servers as other users.
-fn is_root() -> bool {
-    if !getuid().is_root() {
-        skipped("a server of another user takes root");
-    }
-    getuid().is_root()
-}
-
-#[test]
-fn every_client_rejects_a_server_of_another_user_where_others_can_write() {
-    if !is_root() {
-        return;
-    }
+pub(crate) fn every_client_rejects_a_server_of_another_user_where_others_can_write() -> Result<(), Missing> {
+    root()?;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
     let path = &folder.path().join("s.sock");
@@ -111,13 +100,11 @@ fn every_client_rejects_a_server_of_another_user_where_others_can_write() {
     rejection(path, |path| Pool::connect_with(path, &pool));
 
     accepted(on_path(path), path, &naming("4321"));
+    Ok(())
 }
 
-#[test]
-fn a_direct_client_checks_the_user_of_its_own_connection() {
-    if !is_root() {
-        return;
-    }
+pub(crate) fn a_direct_client_checks_the_user_of_its_own_connection() -> Result<(), Missing> {
+    root()?;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
     let path = folder.path().join("s.sock");
@@ -131,13 +118,11 @@ fn a_direct_client_checks_the_user_of_its_own_connection() {
     assert_eq!(impostor.join().unwrap(), b"", "something was sent");
     drop(client);
     server.join().unwrap();
+    Ok(())
 }
 
-#[test]
-fn a_server_of_another_user_is_accepted_where_only_that_user_and_root_can_write() {
-    if !is_root() {
-        return;
-    }
+pub(crate) fn a_server_of_another_user_is_accepted_where_only_that_user_and_root_can_write() -> Result<(), Missing> {
+    root()?;
     for mode in [0o755, 0o700] {
         let (_folder, inner) = below_run(OTHER, mode);
         let path = inner.join("s.sock");
@@ -153,13 +138,11 @@ fn a_server_of_another_user_is_accepted_where_only_that_user_and_root_can_write(
         let message = rejection(&inner.join("s.sock"), |path| Client::connect(path));
         assert!(message.contains(&format!("other users can write to {}", inner.display())), "{message}");
     }
+    Ok(())
 }
 
-#[test]
-fn a_link_from_a_directory_where_others_can_write_is_not_trusted() {
-    if !is_root() {
-        return;
-    }
+pub(crate) fn a_link_from_a_directory_where_others_can_write_is_not_trusted() -> Result<(), Missing> {
+    root()?;
     let (_folder, inner) = below_run(OTHER, 0o755);
     let (_open, open) = below_run(0, 0o1777);
     std::os::unix::fs::symlink(&inner, open.join("link")).unwrap();
@@ -167,13 +150,11 @@ fn a_link_from_a_directory_where_others_can_write_is_not_trusted() {
     let error = Client::connect(open.join("link/s.sock")).unwrap_err();
     assert!(error.to_string().contains(&format!("other users can write to {}", open.display())), "{error}");
     assert_eq!(server.join().unwrap(), b"");
+    Ok(())
 }
 
-#[test]
-fn the_server_of_another_user_under_an_abstract_name_must_be_named() {
-    if !is_root() {
-        return;
-    }
+pub(crate) fn the_server_of_another_user_under_an_abstract_name_must_be_named() -> Result<(), Missing> {
+    root()?;
     let name = format!("zero-kv-server-user-{}", std::process::id());
     let (path, address) = (format!("@{name}"), SocketAddr::from_abstract_name(&name).unwrap());
     let server = serve_as(OTHER, address.clone());
@@ -181,4 +162,5 @@ fn the_server_of_another_user_under_an_abstract_name_must_be_named() {
     assert!(message.contains("any user can serve under an abstract name"), "{message}");
     assert_eq!(server.join().unwrap(), b"");
     accepted(address, Path::new(&path), &naming("4321"));
+    Ok(())
 }

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use memmap2::MmapRaw;
 
+use crate::clients::Missing;
 use crate::common::eventually;
-use crate::served::{Scene, is_leased};
+use crate::requirements::leases;
+use crate::served::Scene;
 use crate::values::Shape;
-use crate::{report, together};
 
 const SHAPE: Shape = Shape { rows: 100, len_max_bytes: 50 };
 const REFUSED: &str = "a process has it open for writing";
@@ -19,23 +20,15 @@ fn mapped(path: &Path) -> MmapRaw {
     MmapRaw::map_raw(&file).unwrap()
 }
 
-/// A folder with a file to serve, if the system tells whether that has writers.
-fn scene() -> Option<Scene> {
+fn scene() -> Scene {
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
-    let served = scene.serve(&[]);
-    let is_leased = is_leased(&scene.db());
-    drop(served);
-    if !is_leased {
-        report("skipped: this file system grants no lease");
-    }
-    is_leased.then_some(scene)
+    scene
 }
 
-#[test]
-fn a_server_does_not_start_with_a_file_that_a_process_can_write_to() {
-    let _together = together();
-    let Some(scene) = scene() else { return };
+pub(crate) fn a_server_does_not_start_with_a_file_that_a_process_can_write_to() -> Result<(), Missing> {
+    leases()?;
+    let scene = scene();
     let mapping = mapped(&scene.db());
     let output = scene.command(&["--verify", "full"]).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
@@ -48,12 +41,12 @@ fn a_server_does_not_start_with_a_file_that_a_process_can_write_to() {
     let served = scene.serve(&[]);
     assert_eq!(served.client().get(7).unwrap(), SHAPE.value(1, 7));
     assert_eq!(served.info().get("writers_detected"), Some("yes"));
+    Ok(())
 }
 
-#[test]
-fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() {
-    let _together = together();
-    let Some(scene) = scene() else { return };
+pub(crate) fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() -> Result<(), Missing> {
+    leases()?;
+    let scene = scene();
     // On a busy machine the test may be too slow for the server's patience.
     eventually("a server starts", || {
         let mapping = mapped(&scene.db());
@@ -71,12 +64,12 @@ fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() {
         assert!(is_ready || logged().contains(REFUSED), "{}", logged());
         is_ready
     });
+    Ok(())
 }
 
-#[test]
-fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_it() {
-    let _together = together();
-    let Some(scene) = scene() else { return };
+pub(crate) fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_it() -> Result<(), Missing> {
+    leases()?;
+    let scene = scene();
     let served = scene.serve(&[]);
     SHAPE.bake(2, &scene.path("new.db"));
     let mapping = mapped(&scene.path("new.db"));
@@ -93,19 +86,16 @@ fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_it() {
     drop(mapping);
     served.wait_for("generation", 2);
     assert_eq!(served.client().get(7).unwrap(), SHAPE.value(2, 7));
+    Ok(())
 }
 
-#[test]
-fn a_server_that_cannot_detect_writers_says_so() {
-    let _together = together();
-    let scene = Scene::new();
-    SHAPE.bake(1, &scene.db());
+pub(crate) fn a_server_that_cannot_detect_writers_says_so() {
+    let scene = scene();
     let served = scene.serve(&["--no-lease"]);
     assert_eq!(served.logged("processes that write to the file cannot be detected: leases are switched off"), 1);
     assert_eq!(served.info().get("writers_detected"), Some("no: leases are switched off"));
-    let sealed = Scene::new();
-    SHAPE.bake(1, &sealed.db());
-    let served = sealed.serve(&["--no-lease", "--memory", "sealed"]);
+    drop(served);
+    let served = scene.serve(&["--no-lease", "--memory", "sealed"]);
     assert_eq!(served.logged("cannot be detected"), 0);
     assert_eq!(served.info().get("writers_detected"), Some("yes"));
 }

@@ -20,7 +20,6 @@ mod health;
 mod info;
 mod inspect;
 mod keys;
-mod outputs;
 mod reload;
 mod server;
 mod terminal;

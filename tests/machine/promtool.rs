@@ -1,0 +1,29 @@
+//! Prometheus's own check of the metrics.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use crate::clients::{Missing, require};
+use crate::common::{Server, Table, kv_store};
+
+pub(crate) fn promtool_accepts_the_metrics() -> Result<(), Missing> {
+    require("promtool", "--version")?;
+    let table = Table::of_rows(10);
+    let endpoint = table.folder.path().join("metrics.sock");
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.arg("--metrics").arg(&endpoint);
+    let _server = Server::of(command, &table.socket());
+    let mut stream = UnixStream::connect(endpoint).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: zero-kv\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (_, metrics) = response.split_once("\r\n\r\n").unwrap();
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = command.spawn().unwrap();
+    promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

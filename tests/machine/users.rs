@@ -1,0 +1,179 @@
+//! Servers and files of other users, and user namespaces.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::Signal;
+use zero_kv::client::Client;
+
+use crate::clients::Missing;
+use crate::common::{Server, Table, answer_to_get, expect, gets, kv_store};
+use crate::requirements::{OTHER, root, user_namespaces};
+
+/// Runs a command that must fail with this exit status. Returns its standard error.
+fn complaint(mut command: Command, status: i32) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+pub(crate) fn owner_and_group_are_set_by_number_or_by_name() -> Result<(), Missing> {
+    root()?;
+    let table = Table::of_rows(10);
+    for (owner, group, expected) in [("4321", "4321", (OTHER, OTHER)), ("root", "root", (0, 0))] {
+        let mut server = {
+            let mut command = kv_store(&table.db(), &table.socket());
+            command.args(["--owner", owner, "--group", group, "--mode", "0640"]);
+            Server::of(command, &table.socket())
+        };
+        let socket = fs::symlink_metadata(table.socket()).unwrap();
+        assert_eq!((socket.uid(), socket.gid(), socket.mode() & 0o7777), (expected.0, expected.1, 0o640));
+        server.signal(Signal::TERM);
+        server.wait();
+    }
+    Ok(())
+}
+
+pub(crate) fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() -> Result<(), Missing> {
+    root()?;
+    let table = Table::of_rows(10);
+    let lock = table.folder.path().join("s.sock.lock");
+    fs::write(&lock, "").unwrap();
+    std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
+    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
+    assert!(message.contains("remove it"), "{message}");
+    Ok(())
+}
+
+/// A kv_store of another user, whose socket is in a folder where everybody can write. Takes root.
+fn serve_as_other(table: &Table) -> Server {
+    let program = table.folder.path().join("kv_store");
+    fs::copy(env!("CARGO_BIN_EXE_kv_store"), &program).unwrap();
+    fs::set_permissions(table.folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    let mut command = Command::new(program);
+    command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).uid(OTHER).gid(OTHER);
+    Server::of(command, &table.socket())
+}
+
+pub(crate) fn programs_use_the_server_of_another_user_in_a_shared_folder_only_if_it_is_named() -> Result<(), Missing> {
+    root()?;
+    let table = Table::of_rows(10);
+    let _server = serve_as_other(&table);
+    let zkv = |args: &[&str], user: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        command.args(args).arg("--socket").arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
+        user.map(|user| command.env("ZERO_KV_SERVER_USER", user));
+        command
+    };
+    let expected = "runs as user 4321, where root or this process's user 0 was expected";
+    for (args, status) in [
+        (&["get", "3"][..], 2),
+        (&["get", "3", "--direct"], 2),
+        (&["info"], 2),
+        (&["top", "--once"], 2),
+        (&["reload"], 2),
+        (&["health"], 1),
+    ] {
+        let message = complaint(zkv(args, None), status);
+        assert!(message.contains(expected) && message.contains("--server-user"), "{args:?}: {message}");
+        complaint(zkv(args, Some("4322")), status);
+        for mut accepted in [zkv(args, Some("4321")), zkv(&[args, &["--server-user", "4321"]].concat(), None)] {
+            let output = accepted.output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        }
+    }
+    for args in [&["--server-user", "4321", "verify", "x.db"][..], &["get", "3", "--db", "x", "--server-user", "4321"]]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        command.args(args);
+        assert!(complaint(command, 2).contains("--server-user"), "{args:?}");
+    }
+
+    let benchmarker = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_benchmarker"));
+        command.args(["--seconds", "0.1", "--warmup", "0", "--clients", "2"]).args(args);
+        command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
+        command
+    };
+    for args in [&[][..], &["--memory"], &["--protocol", "resp"]] {
+        let message = complaint(benchmarker(args), 1);
+        assert!(message.contains(expected) && message.contains("--server-user"), "{message}");
+    }
+    let output = benchmarker(&["--server-user", "4321", "--memory"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+pub(crate) fn another_user_may_look_up_and_not_reload() -> Result<(), Missing> {
+    root()?;
+    let table = Table::of_rows(10);
+    fs::set_permissions(table.folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--mode", "0666"]);
+    let _server = Server::of(command, &table.socket());
+    let socket = table.socket();
+    let of_other_user = move || {
+        let other = rustix::process::Uid::from_raw(OTHER);
+        // Changes the user of this thread alone.
+        rustix::thread::set_thread_res_uid(other, other, other).unwrap();
+        let mut client = Client::connect(socket).unwrap();
+        let refusals = [client.reload(), client.rollback()].map(|asked| asked.unwrap_err().to_string());
+        (refusals, client.get(3).unwrap())
+    };
+    let (refusals, value) = std::thread::spawn(of_other_user).join().unwrap();
+    for refusal in refusals {
+        assert!(refusal.contains("only root and the server's own user may ask"), "{refusal}");
+    }
+    assert_eq!(value.as_ref(), table.model.get(&3));
+    let info = Client::connect(table.socket()).unwrap().info().unwrap();
+    assert_eq!(info.number::<u64>("reload_requested"), Some(0));
+    Ok(())
+}
+
+/// Returns a command that runs a program in a new user namespace that maps no user.
+fn without_user_numbers(program: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", program]);
+    command
+}
+
+pub(crate) fn a_number_that_different_users_share_makes_nobody_an_administrator() -> Result<(), Missing> {
+    user_namespaces()?;
+    let table = Table::of_rows(10);
+    let mut command = without_user_numbers(env!("CARGO_BIN_EXE_kv_store"));
+    command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).args(["--mode", "0666"]);
+    let server = Server::of(command, &table.socket());
+    // The server sees this process's user, and its own, as the overflow user.
+    for arguments in [&["reload"][..], &["reload", "--rollback"]] {
+        let mut zkv = Command::new(env!("CARGO_BIN_EXE_zkv"));
+        zkv.args(arguments).arg("--socket").arg(table.socket());
+        let message = complaint(zkv, 2);
+        assert!(message.contains("only root and the server's own user may ask"), "{message}");
+    }
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    Ok(())
+}
+
+pub(crate) fn a_server_whose_user_has_no_number_here_is_rejected_unless_all_such_users_are_accepted()
+-> Result<(), Missing> {
+    user_namespaces()?;
+    let table = Table::of_rows(10);
+    let mut rejected = without_user_numbers(env!("CARGO_BIN_EXE_zkv"));
+    let _server = table.serve();
+    rejected.args(["get", "3", "--socket"]).arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
+    let message = complaint(rejected, 2);
+    assert!(message.contains("has no number in this user namespace"), "{message}");
+
+    let overflow_uid = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap();
+    let mut accepted = without_user_numbers(env!("CARGO_BIN_EXE_zkv"));
+    accepted.args(["get", "3", "--server-user", overflow_uid.trim(), "--socket"]).arg(table.socket());
+    let output = accepted.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(0), table.model[&3].clone()));
+    Ok(())
+}
