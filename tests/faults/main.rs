@@ -23,7 +23,6 @@ mod retention;
 #[allow(dead_code, reason = "a part of it is used here")]
 mod served;
 mod swaps;
-mod tmpfs;
 mod values;
 
 use std::io::Write;

@@ -16,6 +16,9 @@ use zero_kv::client::{Client, Info, Options};
 
 use crate::common::{PATIENCE, eventually};
 
+/// Where Linux has a tmpfs.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+
 /// A folder of its own, where a server finds its file.
 pub(crate) struct Scene {
     folder: TempDir,
@@ -29,9 +32,9 @@ impl Scene {
     /// A folder on tmpfs, where a write through a mapping does not change the file's modification time.
     pub(crate) fn in_shared_memory() -> Scene {
         const TMPFS_MAGIC: u32 = 0x0102_1994;
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let folder = tempfile::tempdir_in(SHARED_MEMORY).unwrap();
         let kind = rustix::fs::statfs(folder.path()).unwrap().f_type as u32;
-        assert_eq!(kind, TMPFS_MAGIC, "/dev/shm is not a tmpfs: mount one there, as Linux does by default");
+        assert_eq!(kind, TMPFS_MAGIC, "{SHARED_MEMORY} is not a tmpfs: mount one there, as Linux does by default");
         Scene { folder }
     }
 

@@ -38,6 +38,7 @@ mod promtool;
 mod requirements;
 mod served_disks;
 mod server_user;
+mod tmpfs;
 mod users;
 mod writers;
 
@@ -66,6 +67,11 @@ fn main() -> ExitCode {
         server_user::a_server_of_another_user_is_accepted_where_only_that_user_and_root_can_write,
         server_user::every_client_rejects_a_server_of_another_user_where_others_can_write,
         server_user::the_server_of_another_user_under_an_abstract_name_must_be_named,
+        tmpfs::a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped,
+        tmpfs::a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file,
+        tmpfs::a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation,
+        tmpfs::a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open,
+        tmpfs::values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them,
         users::a_lock_file_of_another_user_is_named_with_its_owner_at_once,
         users::a_number_that_different_users_share_makes_nobody_an_administrator,
         users::a_server_whose_user_has_no_number_here_is_rejected_unless_all_such_users_are_accepted,

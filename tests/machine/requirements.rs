@@ -27,11 +27,17 @@ pub(crate) fn root() -> Result<(), Missing> {
 
 /// Requires that files can be leased in the folder for temporary files.
 pub(crate) fn leases() -> Result<(), Missing> {
+    leases_in(std::env::temp_dir())
+}
+
+/// Requires that files can be leased in a folder.
+pub(crate) fn leases_in(folder: impl AsRef<Path>) -> Result<(), Missing> {
+    let folder = folder.as_ref();
     // A file that is open for writing cannot be leased.
-    let closed = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-    match can_lease(&closed) {
+    let closed = tempfile::NamedTempFile::new_in(folder).map(|file| file.into_temp_path());
+    match closed.is_ok_and(|path| can_lease(&path)) {
         true => Ok(()),
-        false => Err(missing("leases", "files in the folder for temporary files cannot be leased")),
+        false => Err(missing("leases", &format!("files in {} cannot be leased", folder.display()))),
     }
 }
 

@@ -9,9 +9,10 @@ use memmap2::MmapMut;
 use rustix::process::Signal;
 use zero_kv::client::Direct;
 
+use crate::clients::Missing;
 use crate::common::eventually;
-use crate::served::{Scene, Served, is_leased};
-use crate::together;
+use crate::requirements::leases_in;
+use crate::served::{SHARED_MEMORY, Scene, Served, is_leased};
 use crate::values::Shape;
 
 const SHAPE: Shape = Shape { rows: 500, len_max_bytes: 300 };
@@ -81,9 +82,9 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-#[test]
-fn values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them() {
-    let _together = together();
+pub(crate) fn values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them()
+-> Result<(), Missing> {
+    leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     let direct = served.client().direct().unwrap();
     let (stop, found) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -111,11 +112,11 @@ fn values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_re
         assert_eq!(direct.get(KEY).unwrap(), SHAPE.value(1, KEY));
     });
     eventually("it is reported", || served.logged("serving again") == 3);
+    Ok(())
 }
 
-#[test]
-fn a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped() {
-    let _together = together();
+pub(crate) fn a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped() -> Result<(), Missing> {
+    leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
     let mut writer = MappedWriter::open(&scene);
@@ -125,11 +126,11 @@ fn a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped() 
     std::fs::rename(scene.path("new.db"), scene.db()).unwrap();
     served.wait_for("generation", 2);
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(2, KEY));
+    Ok(())
 }
 
-#[test]
-fn a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation() {
-    let _together = together();
+pub(crate) fn a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation() -> Result<(), Missing> {
+    leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
     SHAPE.bake(3, &scene.path("other.db"));
@@ -140,11 +141,11 @@ fn a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation(
     drop(writer);
     served.wait_for("generation", 2);
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(3, KEY));
+    Ok(())
 }
 
-#[test]
-fn a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open() {
-    let _together = together();
+pub(crate) fn a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open() -> Result<(), Missing> {
+    leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     let mut client = served.client();
     // More often than a file can be trusted again before it has to be opened again, as generation 2.
@@ -153,11 +154,11 @@ fn a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open() 
         eventually("it is served again", || client.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
     }
     assert_eq!(served.number("generation"), 2);
+    Ok(())
 }
 
-#[test]
-fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file() {
-    let _together = together();
+pub(crate) fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file() -> Result<(), Missing> {
+    leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
     served.signal(Signal::STOP);
@@ -171,4 +172,5 @@ fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_fil
     writer.restore();
     drop(writer);
     eventually("it is served again", || served.client().get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
+    Ok(())
 }
