@@ -1,4 +1,4 @@
-"""What a table costs N worker processes: a dict in each, a dict from before a fork, or a Zero-KV file.
+"""Measures what a table costs N worker processes: a dict in each, a dict created before the fork, or a Zero-KV file.
 
 python3 dictionary_memory.py --rows 1000000 --workers 8
 """
@@ -32,7 +32,7 @@ def worker(kind, folder, count, barrier, results):
     ready_s = time.perf_counter() - started
     rate = 0
     if table is not None:
-        for key in range(count):  # as a worker does that lives for long
+        for key in range(count):  # touches every row, as a long-lived worker does
             table[key]
         keys = random.Random(7).choices(range(count), k=LOOKUPS)
         barrier.wait()
@@ -76,7 +76,7 @@ def main():
         zero_kv.bake(table, folder / "table.db")
         del table
         print(f"{arguments.rows} rows, {arguments.workers} workers\n")
-        print("| table | PSS of all, MiB | of each | ready in, s | million lookups a second of each |")
+        print("| table | PSS in total, MiB | PSS per process, MiB | startup, s | million lookups per second and process |")
         print("| --- | ---: | ---: | ---: | ---: |")
         for kind in ["none", "dict", "dict before fork", "zero_kv"]:
             measure(kind, folder, arguments.rows, arguments.workers)

@@ -11,7 +11,7 @@
 
 enum { GET, EXISTS, FLOOR, INFO = 6, LONG = 1 << 16, OK = 0, NOT_FOUND, ERROR };
 
-// Asks about a key of so many bytes; unless the op is LONG, about a number of 8. Returns the request's length.
+// Writes a request for a key of `key_len` bytes, a number unless the op is LONG. Returns the request's length.
 static size_t ask(FILE *out, uint32_t op, const void *key, uint32_t key_len) {
     uint32_t header[] = {htobe32(op), htobe32(op < LONG ? 0 : key_len)};
     size_t len = sizeof header + key_len, padding_len = -len % 16;
@@ -21,7 +21,7 @@ static size_t ask(FILE *out, uint32_t op, const void *key, uint32_t key_len) {
     return len + padding_len;
 }
 
-// The value, until the next call, and its length; or NULL if there is no such row.
+// Reads a response. Returns its value, valid until the next call, and its length; or NULL for a missing row.
 static void *answer(FILE *in, uint32_t op, uint32_t *len) {
     static char *value;
     uint32_t header[2], max = op == GET ? 1 << 30 : op == FLOOR ? 1073811464 : op == INFO ? 65536 : 0;
@@ -38,7 +38,7 @@ static void *answer(FILE *in, uint32_t op, uint32_t *len) {
     return value;
 }
 
-static void print_row(const char *page, size_t len) {  // a page of one row, the answer to FLOOR
+static void print_row(const char *page, size_t len) {  // prints a page of one row, the response to FLOOR
     int is_number = len >= 24 && page[4] == 1;
     size_t key_len = len < 24 ? len : is_number ? 6 : le16toh(*(uint16_t *)(page + 8)), value_len;
     size_t value_at = (10 + key_len + 7) / 8 * 8 + 8;
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     char *info = answer(in, INFO, &len), *end, *names[] = {"get", "exists", "floor"};
     int kind = info && strstr(info, "\nkeys u64\n") ? 0 : LONG;
     for (int asked = 0, answered = 0, all = 3 * (argc - 2); answered < all;) {
-        for (size_t unread = 0; asked < all && unread < 16384; asked++) {  // So much fits into the socket's buffer.
+        for (size_t unread = 0; asked < all && unread < 16384; asked++) {  // 16 KiB fit into the socket's buffer.
             char *key = argv[2 + asked / 3];
             uint64_t number = (errno = 0, htobe64(strtoull(key, &end, 10)));
             if (kind != LONG && (errno || *end || *key == '-')) errx(2, "%s: this table's keys are numbers", key);

@@ -25,7 +25,7 @@ func check(err error) {
 	}
 }
 
-// answer reads the value, or nil if there is no such row. Its buffer grows with what has come, whatever is announced.
+// answer reads a response and returns its value, or nil if there is no such row. Its buffer grows with the bytes that arrive, not with the announced length.
 func answer(from io.Reader, op uint32) []byte {
 	var header struct{ Status, Len uint32 }
 	check(binary.Read(from, binary.BigEndian, &header))
@@ -57,7 +57,7 @@ func main() {
 			requests = binary.BigEndian.AppendUint64(requests, number)
 		}
 	}
-	go server.Write(requests) // while the answers are read: else both sides could wait for ever
+	go server.Write(requests) // in the background: otherwise both sides could wait forever
 	from, status := bufio.NewReader(server), 0
 	for i := range 3 * len(os.Args[2:]) {
 		op := uint32(i % 3)

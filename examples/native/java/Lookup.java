@@ -50,7 +50,7 @@ public class Lookup {
         ByteArrayOutputStream requests = new ByteArrayOutputStream();
         for (int i = 1; i < args.length; i++)
             for (int op : new int[] {GET, EXISTS, FLOOR}) requests.write(request(op, args[i], isNumber));
-        // The server may stop reading while its responses are not taken, so another thread sends.
+        // The server stops reading while its responses are not read, so another thread sends.
         new Thread(() -> {
             try {
                 for (ByteBuffer unsent = ByteBuffer.wrap(requests.toByteArray()); unsent.hasRemaining();) channel.write(unsent);

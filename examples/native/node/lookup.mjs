@@ -5,7 +5,7 @@ const [GET, EXISTS, FLOOR, INFO, LONG] = [0, 1, 2, 6, 1 << 16];
 const [OK, NOT_FOUND, ERROR] = [0, 1, 2];
 const LEN_MAX_BYTES = { [GET]: 2 ** 30, [EXISTS]: 0, [FLOOR]: 1_073_811_464, [INFO]: 65_536 };
 
-/** A question about a number, which is a BigInt, or about the bytes of a Buffer. */
+/** Encodes a request for a numeric key, a BigInt, or for a byte key, a Buffer. */
 function request(op, key) {
   const isNumber = typeof key === "bigint";
   const frame = Buffer.alloc(isNumber ? 16 : Math.ceil((8 + key.length) / 16) * 16);
@@ -15,7 +15,7 @@ function request(op, key) {
   return frame;
 }
 
-/** Hands out what arrives, by as many bytes as are asked for. */
+/** Returns a function that reads the given number of bytes. */
 function reader(socket) {
   const chunks = socket[Symbol.asyncIterator]();
   let rest = Buffer.alloc(0);
@@ -32,7 +32,7 @@ function reader(socket) {
   };
 }
 
-/** The value, or null if there is no such row. */
+/** Reads a response. Returns its value, or null if there is no such row. */
 async function answer(read, op) {
   const header = await read(8);
   const [status, len] = [header.readUInt32BE(0), header.readUInt32BE(4)];
@@ -42,7 +42,7 @@ async function answer(read, op) {
   return status === OK ? read(len) : null;
 }
 
-/** The key, a space and the value in the answer to FLOOR, a page of one row. */
+/** Returns the key, a space, and the value of the response to FLOOR, a page of one row. */
 function onlyRow(page) {
   const isNumber = page.readUInt8(4) === 1;
   const keyEnd = isNumber ? 16 : 10 + page.readUInt16LE(8);
@@ -59,7 +59,7 @@ async function main(path, ...keys) {
   socket.write(request(INFO, 0n));
   const hasNumbers = (await answer(read, INFO))?.includes("\nkeys u64\n");
   const questions = keys.flatMap((key) => [GET, EXISTS, FLOOR].map((op) => [op, key]));
-  // Node sends what it is given while the answers are read, so that neither side waits for ever.
+  // Node sends in the background while responses are read, so neither side waits forever.
   for (const [op, key] of questions) socket.write(request(op, hasNumbers ? BigInt(key) : Buffer.from(key)));
   for (const [op, key] of questions) {
     const value = await answer(read, op);

@@ -1,4 +1,4 @@
-"""Holds lookup.py against the vectors: python3 check_vectors.py ../../../tests/vectors"""
+"""Tests lookup.py with the vectors: python3 check_vectors.py ../../../tests/vectors"""
 
 import io
 import json
@@ -11,7 +11,7 @@ OPS = {"get": lookup.GET, "exists": lookup.EXISTS, "floor": lookup.FLOOR}
 
 
 def read(op, answer):
-    """What lookup.py makes of an answer, as the vectors write it."""
+    """Decodes a response with lookup.py, and returns it in the form of the vectors."""
     value = lookup.read_answer(io.BytesIO(answer), op)
     if value is None:
         return {"status": "not found"}

@@ -16,7 +16,7 @@ def request(op, key):
 
 
 def read_answer(stream, op):
-    """The value, or None if there is no such row."""
+    """Reads a response. Returns its value, or None if there is no such row."""
     header = stream.read(8)
     if len(header) < 8:
         raise ConnectionError(f"the connection ended before the answer to op {op}")
@@ -32,7 +32,7 @@ def read_answer(stream, op):
 
 
 def only_row(page):
-    """The key and the value in the answer to FLOOR, a page of one row."""
+    """Returns the key and the value of the response to FLOOR, a page of one row."""
     rows, kind = struct.unpack_from(">IB", page)
     key_at, key_len = (8, 8) if kind == 1 else (10, int.from_bytes(page[8:10], "little"))
     key, at = page[key_at : key_at + key_len], (key_at + key_len + 7) // 8 * 8
@@ -43,11 +43,11 @@ def only_row(page):
 
 
 def ask(server, questions):
-    """The answers to pairs of op and key, in their order."""
+    """Sends pairs of op and key as requests, and returns the values of the responses in order."""
     requests = b"".join(request(op, key) for op, key in questions)
     if len(requests) <= 16384:
         server.sendall(requests)
-    else:  # More than fits into the socket's buffer: send while the answers are read, or both sides wait for ever.
+    else:  # Does not fit into the socket's buffer: send in the background, or both sides could wait forever.
         threading.Thread(target=server.sendall, args=[requests], daemon=True).start()
     with server.makefile("rb") as stream:
         return [read_answer(stream, op) for op, _ in questions]

@@ -11,7 +11,7 @@ static void append(redisContext *table, const char *command, const char *key) {
     redisAppendCommandArgv(table, 2, words, lengths);
 }
 
-// The next answer of the pipeline, to be freed. It may be an array, a text, a number, or nil.
+// Returns the next reply of the pipeline, which the caller frees: an array, a string, a number, or nil.
 static redisReply *next(redisContext *table) {
     redisReply *reply;
     if (redisGetReply(table, (void **)&reply) != REDIS_OK) errx(2, "%s", table->errstr);
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
     if (argc < 3) errx(2, "usage: %s SOCKET KEY...", argv[0]);
     redisContext *table = redisConnectUnix(argv[1]);
     if (!table || table->err) errx(2, "%s: %s", argv[1], table ? table->errstr : "out of memory");
-    // In batches: hiredis sends all that was appended before it reads, so much must fit into the socket's buffer.
+    // hiredis sends all appended commands before it reads, so each batch must fit into the socket's buffer.
     for (int asked = 2, answered = 2; answered < argc;) {
         for (size_t len = 0; asked < argc && len < 16384; len += 3 * (strlen(argv[asked]) + 64), asked++)
             for (int i = 0; i < 3; i++) append(table, commands[i], argv[asked]);

@@ -25,7 +25,7 @@ func main() {
 	ctx := context.Background()
 	table := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Args[1]})
 	status := 0
-	// go-redis reads no answer before all is sent: so many commands fit into the socket's buffer.
+	// go-redis sends the whole pipeline before it reads: 256 keys fit into the socket's buffer.
 	for batch := range slices.Chunk(os.Args[2:], 256) {
 		pipeline := table.Pipeline()
 		for _, key := range batch {
@@ -33,7 +33,7 @@ func main() {
 			pipeline.Exists(ctx, key)
 			pipeline.Do(ctx, "ZKV.FLOOR", key)
 		}
-		answers, err := pipeline.Exec(ctx) // the first error of any, which may be that a key is not found
+		answers, err := pipeline.Exec(ctx) // the first error of any command, which may be a missing key
 		check(err)
 		for i, key := range batch {
 			value, exists, floor := "not found", "not found", "not found"

@@ -4,11 +4,11 @@ import { createClient, RESP_TYPES } from "redis";
 async function main(path, ...keys) {
   if (keys.length === 0) throw new Error("usage: node lookup.mjs SOCKET KEY...");
   const client = createClient({ socket: { path, reconnectStrategy: false } });
-  client.on("error", () => {}); // each call says itself what went wrong
+  client.on("error", () => {}); // each call reports its own error
   await client.connect();
-  // Values as Buffers: they need not be text.
+  // Returns values as Buffers, because they need not be text.
   const table = client.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer });
-  // Calls that are made together are sent together, in one pipeline.
+  // The client sends concurrent calls in one pipeline.
   const answers = await Promise.all(
     keys.map((key) => Promise.all([table.get(key), table.exists(key), table.sendCommand(["ZKV.FLOOR", key])])),
   );

@@ -10,7 +10,7 @@ def main(path="", *keys):
         raise ValueError(__doc__)
     table = redis.Redis(unix_socket_path=path)
     answers = []
-    # redis-py reads no answer before all is sent, so that a batch must fit into the socket's buffer. There is no MULTI.
+    # redis-py sends a whole pipeline before it reads: a batch must fit into the socket's buffer. There is no MULTI.
     for start in range(0, len(keys), 256):
         with table.pipeline(transaction=False) as pipeline:
             for key in keys[start : start + 256]:
