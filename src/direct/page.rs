@@ -79,7 +79,6 @@ impl Page {
     }
 }
 
-#[cfg(feature = "server")]
 /// The server's side, which publishes what is served.
 #[cfg(feature = "server")]
 #[derive(Clone)]

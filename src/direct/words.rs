@@ -72,7 +72,16 @@ impl State {
 
     /// Returns the state after some flags are set or cleared; `None` if nothing changes.
     fn with(self, flags: u64, is_set: bool) -> Option<State> {
-        let flags = if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags };
+        self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
+    }
+
+    /// Returns the state after the lease was lost, which may happen before it was ever published; `None` if nothing
+    /// changes.
+    fn with_lost_lease(self) -> Option<State> {
+        self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
+    }
+
+    fn with_flags(self, flags: u64) -> Option<State> {
         (flags != self.0 & FLAGS).then(|| self.next(self.0, flags))
     }
 }
@@ -148,7 +157,7 @@ impl Words {
         self.leased_until_ns.store(until_ns, Ordering::SeqCst);
         match lease {
             LeaseState::TrustedUntil(_) => self.update(|state| state.with(LEASABLE | LEASED, true)),
-            LeaseState::Lost => self.update(|state| state.with(LEASED, false)),
+            LeaseState::Lost => self.update(State::with_lost_lease),
             // The server ends. Clients go on with the file as it is, and examine it for each batch.
             LeaseState::Released => false,
         }
@@ -205,6 +214,25 @@ mod tests {
         assert!(!leased.has_lost_trust_since(leased) && !leased.has_lost_trust_since(unleased));
         // A client that still reads the generation before is not concerned.
         assert!(!leased.next(8, 0).has_lost_trust_since(leased));
+    }
+
+    /// A process opens the file for writing between its check and its publication.
+    #[test]
+    fn a_file_whose_lease_is_lost_before_the_file_is_published_is_not_trusted() {
+        let words = Words::default();
+        words.serve(7);
+        let published = words.state();
+        assert!(words.set_lease(LeaseState::Lost) && !words.set_lease(LeaseState::Lost));
+        assert!(!words.state().is_trusted() && words.state().has_lost_trust_since(published));
+        // The server takes the lease again, and checks the file.
+        words.set_changed(true);
+        words.set_lease(LeaseState::TrustedUntil(u64::MAX));
+        assert!(!words.state().is_trusted());
+        words.set_changed(false);
+        assert!(words.state().is_trusted());
+        // The next file was never leased.
+        words.serve(8);
+        assert!(words.state().is_trusted());
     }
 
     #[test]
