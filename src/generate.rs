@@ -1,7 +1,7 @@
-//! Man pages and completions of shells, made of a program's command line.
+//! Man pages and shell completions, generated from a program's command line.
 //!
-//! In: the command line as clap knows it. Out: files in a folder. Each program has this
-//! as `--generate FOLDER`, which its help does not show: it is for those who package it.
+//! In: the command line's definition. Out: files in a folder. Each program has `--generate FOLDER`, which its help does
+//! not show because only packaging uses it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ use std::{env, fs, io, io::Write};
 use clap::Command;
 use clap_complete::Shell;
 
-/// Writes the files if that, and nothing else, is asked for.
-pub(crate) fn if_asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
+/// Generates the files if `--generate FOLDER` is the whole command line.
+pub(crate) fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let (Some(option), Some(folder), None) = (args.next(), args.next(), args.next()) else { return None };
     if option != "--generate" {
@@ -32,29 +32,29 @@ pub(crate) fn if_asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
 
 fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    // Not in `folder` itself: clap's generators follow links that other users may have put there.
-    let made = tempfile::tempdir()?;
-    // Pages on `help` itself would say nothing. Before completions: those add the command for good.
-    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), made.path())?;
-    put_all(made.path(), &folder.join("man1"))?;
-    for (shell, place) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        let made = tempfile::tempdir()?;
-        clap_complete::generate_to(shell, &mut command, &name, made.path())?;
-        put_all(made.path(), &folder.join(place))?;
+    // Not in `folder` itself, because clap's generators follow links that other users may have put there.
+    let generated = tempfile::tempdir()?;
+    // Without pages for the `help` command. Completions come later, because their generator adds that command.
+    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), generated.path())?;
+    put_all(generated.path(), &folder.join("man1"))?;
+    for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
+        let generated = tempfile::tempdir()?;
+        clap_complete::generate_to(shell, &mut command, &name, generated.path())?;
+        put_all(generated.path(), &folder.join(folder_name))?;
     }
     Ok(())
 }
 
-/// Puts copies of all files of a folder into another one. Links there are replaced, not followed.
-fn put_all(made: &Path, folder: &Path) -> io::Result<()> {
+/// Copies all files of a folder into another one. Links there are replaced and not followed.
+fn put_all(generated: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     if fs::symlink_metadata(folder)?.is_symlink() {
-        let message = format!("{} is a symbolic link, where a folder was expected: remove it", folder.display());
+        let message = format!("{} is a symbolic link, but a folder was expected: remove it", folder.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    for file in fs::read_dir(made)? {
+    for file in fs::read_dir(generated)? {
         let file = file?;
-        // The umask takes away from these rights.
+        // The umask is applied to this mode.
         let mut copy = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
         copy.write_all(&fs::read(file.path())?)?;
         copy.persist(folder.join(file.file_name()))?;

@@ -1,21 +1,21 @@
-//! Memory that this process may use: the machine's, and what its control groups allow.
+//! Memory that this process may use, as limited by the machine and by control groups.
 //!
 //! In: files of `/proc`, and of the memory controller of control groups, version 1 or 2. Out: the
-//! total, and what is available now. A process is bound by the limits of its own group and of all
-//! groups that enclose it.
+//! total, and the amount available now. The limits of a process's control group and of all groups
+//! that enclose it apply.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Memory that can be allocated now, and what bounds it.
+/// Memory that can be allocated now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Available {
     pub(crate) bytes: u64,
-    /// The file that the number comes from.
+    /// The file that states the smallest limit.
     pub(crate) source: PathBuf,
 }
 
-/// Returns the memory of the machine, or the smallest limit of the control groups if that is less.
+/// Returns the memory of the machine, or the smallest limit of its control groups if that is less.
 #[cfg(any(feature = "bake", feature = "server"))]
 pub(crate) fn total_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
@@ -74,7 +74,7 @@ impl ControlGroup {
     fn limit(&self) -> Option<(u64, PathBuf)> {
         let limit = |name: &&str| {
             let file = self.folder.join(name);
-            // "max" is no number.
+            // "max" means no limit and is not a number.
             Some((number(&file)?, file))
         };
         self.files.limits.iter().filter_map(limit).min()
@@ -85,7 +85,7 @@ impl ControlGroup {
         self.limit().map(|(bytes, _)| bytes)
     }
 
-    /// Returns what is left of the limit once the kernel has reclaimed the group's page cache.
+    /// Returns the memory below the limit that is free, or that the kernel can reclaim from the page cache.
     fn available(&self) -> Option<Available> {
         let (limit_bytes, source) = self.limit()?;
         let used_bytes = number(&self.folder.join(self.files.usage))?;
@@ -101,7 +101,7 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Returns the groups whose memory limits bind this process, from its own outward.
+/// Returns the control groups whose memory limits apply to this process, from its own outward.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
     let read = |name: &str| fs::read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
     let (memberships, mounts) = (read("cgroup"), read("mountinfo"));
@@ -113,18 +113,18 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     folders.collect()
 }
 
-/// Returns the path of the process's group within the hierarchy that has the memory controller, or
-/// within the unified one. A line of `/proc/self/cgroup` is `number:controllers:path`.
+/// Returns the path of the process's group: within the hierarchy of the memory controller for version 1, within the
+/// unified hierarchy for version 2. A line of `/proc/self/cgroup` is `number:controllers:path`.
 fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
     memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let is_version_2 = hierarchy == "0" && controllers.is_empty();
-        let is_wanted = match std::ptr::eq(files, &VERSION_2) {
+        let is_match = match std::ptr::eq(files, &VERSION_2) {
             true => is_version_2,
             false => controllers.split(',').any(|controller| controller == "memory"),
         };
-        is_wanted.then_some(path)
+        is_match.then_some(path)
     })
 }
 
@@ -137,7 +137,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// Parses a line of `/proc/self/mountinfo`. `None` if it is no hierarchy with a memory controller.
+    /// Parses a line of `/proc/self/mountinfo`. `None` if it is not a hierarchy with a memory controller.
     fn parse(line: &str) -> Option<Mount> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
@@ -151,11 +151,11 @@ impl Mount {
         Some(Mount { group, point, files })
     }
 
-    /// Returns the folders of a group and of those that enclose it, as far as they are mounted.
+    /// Returns the mounted folders of a group and of the groups that enclose it.
     fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
         let point = root.join(self.point.trim_start_matches('/'));
-        // A group outside of the mounted part, or of the namespace (`/..`), has no folder here; those
-        // that enclose what is mounted bind the process all the same.
+        // A group outside of the mounted part or of the namespace (`/..`) has no folder here. The limits
+        // of the mount point's group apply nevertheless.
         let below = Path::new(group).strip_prefix(&self.group).unwrap_or(Path::new(""));
         let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         let below = if is_inside { below } else { Path::new("") };

@@ -1,10 +1,10 @@
-//! Limits of control groups, from files as the kernel writes them.
+//! Limits of control groups, read from files like those of the kernel.
 
 use std::path::Path;
 
 use super::*;
 
-/// Writes files below a folder that stands for the root of the file system.
+/// Writes files below a temporary folder, which replaces the root of the file system.
 fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -23,7 +23,7 @@ const V2_MOUNT: &str = "29 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2
 const MEMINFO: &str = "MemTotal:       16000000 kB\nMemFree:         1000 kB\nMemAvailable:    8000000 kB\n";
 
 #[test]
-fn every_enclosing_group_of_version_2_binds() {
+fn limits_of_every_enclosing_group_of_version_2_apply() {
     let root = root(&[
         ("proc/self/cgroup", "0::/system.slice/zero-kv.service\n"),
         ("proc/self/mountinfo", V2_MOUNT),
@@ -54,7 +54,7 @@ fn a_limit_of_version_1_is_found_where_the_memory_controller_is_mounted() {
     assert_eq!(limits_bytes(root.path()), [9_223_372_036_854_771_712, 500_000, 9_223_372_036_854_771_712]);
 }
 
-/// As in a container without a namespace of control groups: the mount shows the container's group alone.
+/// In a container without a namespace for control groups, the mount shows only the container's group.
 #[test]
 fn a_mount_of_one_group_shows_that_group() {
     let mounts = "35 31 0:32 /docker/1\\040a /sys/fs/cgroup/memory ro,relatime master:11 - cgroup cgroup rw,memory\n";
@@ -70,7 +70,7 @@ fn a_mount_of_one_group_shows_that_group() {
 }
 
 #[test]
-fn what_a_group_leaves_counts_its_page_cache_as_free() {
+fn available_memory_of_a_group_includes_its_page_cache() {
     let group = "sys/fs/cgroup/a/";
     let files = [
         ("proc/meminfo".to_owned(), MEMINFO),
@@ -87,7 +87,7 @@ fn what_a_group_leaves_counts_its_page_cache_as_free() {
 }
 
 #[test]
-fn without_groups_the_machine_decides() {
+fn without_control_groups_the_available_memory_is_that_of_the_machine() {
     let of_machine = root(&[("proc/meminfo", MEMINFO)]);
     let source = of_machine.path().join("proc/meminfo");
     assert_eq!(available_below(of_machine.path()), Some(Available { bytes: 8_000_000 << 10, source }));

@@ -1,4 +1,4 @@
-//! `kv_store`: serves a baked file over a Unix socket.
+//! `kv_store`: serves a baked file over Unix and TCP sockets.
 
 mod generate;
 mod kv_store;
@@ -23,15 +23,15 @@ use zero_kv::store::Pace;
 use kv_store::allocator::return_large_allocations;
 use kv_store::args::{Args, LogFormat};
 use kv_store::inherited;
-use kv_store::limits::raise_limit;
+use kv_store::resource_limits::raise_limit;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::if_asked(Args::command) {
+    if let Some(code) = generate::run_if_requested(Args::command) {
         return code;
     }
     let args = Args::parse();
     return_large_allocations();
-    start_log(args.told.log_format);
+    start_log(args.logging.log_format);
     match inherited::take().and_then(|inherited| run(args, inherited)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -51,16 +51,19 @@ fn start_log(format: LogFormat) {
 }
 
 fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
-    inherited::check(&inherited, &args.places)?;
-    // Each connection takes one.
+    inherited::check(&inherited, &args.listen)?;
+    // Each connection needs a descriptor.
     raise_limit(Resource::Nofile, "descriptors");
-    let (db, metrics, metrics_exposed) = (args.file.db.clone(), args.told.metrics.clone(), args.told.metrics_exposed);
+    let db = args.file.db.clone();
+    let (metrics, metrics_exposed) = (args.logging.metrics.clone(), args.logging.metrics_exposed);
     let mut config = args.config(inherited);
     if config.open.lock {
         raise_limit(Resource::Memlock, "bytes of locked memory");
     }
     if config.access.names_peers() && (config.tcp.is_some() || config.inherited.tcp_address().is_some()) {
-        warn!("--allow-uid and --allow-gid say nothing of TCP: whoever reaches its address is served");
+        warn!(
+            "--allow-uid and --allow-gid do not restrict TCP: the server serves every client that reaches its address"
+        );
     }
     let signals = Signals::new().map_err(|error| anyhow!("handling signals: {error}"))?;
     let is_stopping = Arc::clone(&signals.is_stopping);
@@ -80,10 +83,10 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     Ok(server.run(signals.until_stop(control))?)
 }
 
-/// The signals that this process handles, from when this is made: before the file is opened, because opening may take
-/// long, and the first process of a container has no default handlers.
+/// Handlers of the signals that stop or reload the server. They are installed before the file is opened, because opening
+/// it may take long, and because the first process of a container has no default handlers.
 struct Signals {
-    /// Set by the handlers that ask the process to stop.
+    /// Set by SIGINT and SIGTERM.
     is_stopping: Arc<AtomicBool>,
     hang_up: Signal,
     interrupt: Signal,
@@ -100,13 +103,12 @@ impl Signals {
         for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
             flag::register(kind.as_raw_value(), Arc::clone(&is_stopping))?;
         }
-        // They are received in whatever runtime they are waited for; a runtime must not be dropped inside another.
+        // Signals are received by the runtime that awaits them; a runtime must not be dropped inside another.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }
 
-    /// Asks for the file at its path whenever the process is hung up; done when it
-    /// is asked to stop.
+    /// Reloads the file on each SIGHUP, and returns on SIGINT or SIGTERM.
     async fn until_stop(mut self, control: Control) {
         loop {
             tokio::select! {

@@ -1,17 +1,17 @@
 //! Rules for a table that replaces another one.
 //!
-//! In: how many rows two tables have, and of which kind their keys are. Out: whether one may replace the other. An export
-//! that failed often looks like a small table, or one without rows: both the bake and the server reject what their rules
-//! do not allow, and the old table stays.
+//! In: the row counts and key kinds of two tables. Out: whether one may replace the other. A failed export often looks
+//! like a small or empty table, so both the bake and the server apply rules and keep the old table if the new one breaks
+//! them.
 
 use thiserror::Error;
 
 use crate::format::key::KeyKind;
 
-/// What a table must be like to replace another one, or to be the first.
+/// Conditions for a table to replace another one, or to be the first.
 ///
-/// By default, a table without rows replaces no table with rows, and the kind of the keys does not change. A table
-/// without rows is replaced by any other.
+/// By default, a table without rows does not replace a table with rows, and the key kind does not change. Any table
+/// may replace a table without rows.
 ///
 /// # Example
 /// ```
@@ -34,17 +34,17 @@ use crate::format::key::KeyKind;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplaceRules {
-    /// Rows that every table must have, also the first one.
+    /// Minimum number of rows, which also the first table must have.
     pub rows_min: u64,
-    /// The share of the old table's rows that may be lost. Without it, any share but all of them.
+    /// Maximum percentage of the old table's rows that the new one may lack. `None` allows any percentage below 100.
     pub shrink_max_percent: Option<u8>,
-    /// Whether a table without rows may replace one with rows.
+    /// Whether a table without rows may replace a table with rows.
     pub allow_empty: bool,
-    /// Whether a table may replace one whose keys are of the other kind.
+    /// Whether a table may replace a table with the other kind of keys.
     pub allow_key_kind_change: bool,
 }
 
-/// What the rules look at in a table.
+/// The properties of a table that the rules compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableSummary {
     pub(crate) rows: u64,
@@ -55,21 +55,21 @@ pub(crate) struct TableSummary {
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplaceError {
-    /// It has fewer rows than any table must have.
+    /// The new table has fewer rows than every table must have.
     #[error("the new table has {found} rows, and at least {min} are required: check its input, or lower --min-rows")]
     TooFewRows {
         /// The new table's rows.
         found: u64,
-        /// The rows that are required.
+        /// The minimum number of rows.
         min: u64,
     },
-    /// It has no rows, and the old one has.
+    /// The new table has no rows, and the old one has rows.
     #[error("the new table has no rows, and the old one has {old}: check its input, or pass --allow-empty")]
     Empty {
         /// The old table's rows.
         old: u64,
     },
-    /// It has lost too many rows.
+    /// The new table lost too many of the old table's rows.
     #[error(
         "the new table has {found} rows, and the old one has {old}, of which at most {max_percent} % may be lost: check its \
          input, or raise --max-shrink"
@@ -79,32 +79,32 @@ pub enum ReplaceError {
         found: u64,
         /// The old table's rows.
         old: u64,
-        /// The share of them that may be lost.
+        /// The maximum percentage that it may lose.
         max_percent: u8,
     },
-    /// Its keys are of the other kind.
+    /// The keys of the two tables are of different kinds.
     #[error(
         "keys of the new table are {found}, and those of the old one are {old}: bake it with the other --keys, or pass \
          --allow-key-kind-change"
     )]
     KeyKind {
-        /// What the new table's keys are.
+        /// The new table's kind of keys.
         found: KeyKind,
-        /// What the old table's keys are.
+        /// The old table's kind of keys.
         old: KeyKind,
     },
 }
 
 impl ReplaceRules {
-    /// Lets any table replace any other.
+    /// Returns rules that let any table replace any other.
     pub const fn any() -> ReplaceRules {
         ReplaceRules { rows_min: 0, shrink_max_percent: None, allow_empty: true, allow_key_kind_change: true }
     }
 
-    /// Checks whether a table may replace another one; without another one, whether it may be the first.
+    /// Checks whether a table may replace `old`, or may be the first if there is no old one.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the new table breaks.
     pub(crate) fn check(&self, new: TableSummary, old: Option<TableSummary>) -> Result<(), ReplaceError> {
         if new.rows < self.rows_min {
             return Err(ReplaceError::TooFewRows { found: new.rows, min: self.rows_min });
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn by_default_rows_do_not_vanish_and_keys_keep_their_kind() {
+    fn default_rules_reject_the_loss_of_all_rows_and_a_change_of_the_key_kind() {
         let rules = ReplaceRules::default();
         let (one, none, text) = (numbers(1), numbers(0), table(5, KeyKind::Bytes));
         for (new, old) in
             [(one, None), (none, None), (none, Some(none)), (one, Some(numbers(1000))), (text, Some(none))]
         {
-            assert_eq!(rules.check(new, old), Ok(()), "{new:?} in place of {old:?}");
+            assert_eq!(rules.check(new, old), Ok(()), "{new:?} replaces {old:?}");
         }
         assert_eq!(rules.check(none, Some(one)), Err(ReplaceError::Empty { old: 1 }));
         let error = ReplaceError::KeyKind { found: KeyKind::Bytes, old: KeyKind::U64 };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_the_rows_that_are_required_even_if_it_is_the_first() {
+    fn the_first_table_too_must_have_the_minimum_number_of_rows() {
         let rules = ReplaceRules { rows_min: 10, allow_empty: true, ..ReplaceRules::default() };
         for old in [None, Some(numbers(5))] {
             assert_eq!(rules.check(numbers(9), old), Err(ReplaceError::TooFewRows { found: 9, min: 10 }));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_rows_may_be_lost_and_not_one_more() {
+    fn a_table_may_lose_the_allowed_percentage_of_rows_and_not_one_row_more() {
         let lose = |percent, new, old| {
             let rules = ReplaceRules { shrink_max_percent: Some(percent), ..ReplaceRules::default() };
             rules.check(numbers(new), Some(numbers(old))).is_ok()

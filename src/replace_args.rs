@@ -1,20 +1,20 @@
-//! Options that say which table may replace another one.
+//! Options that decide which table may replace another one.
 
 use zero_kv::replace::ReplaceRules;
 
 #[derive(clap::Args)]
 pub(crate) struct ReplaceArgs {
-    /// Reject a table with fewer rows than this, also if there is no table to replace
+    /// Reject a table with fewer rows than this, even if there is no table to replace
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     min_rows: u64,
-    /// Reject a table that has lost more than this share of the old table's rows, such as 50%
-    /// [default: any share may be lost, but not all rows]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// Reject a table that lost more than this percentage of the old table's rows, such as 50%
+    /// [default: 100%, but not all rows]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     max_shrink: Option<u8>,
-    /// Let a table without rows replace one with rows
+    /// Allow a table without rows to replace a table with rows
     #[arg(long, conflicts_with = "min_rows")]
     allow_empty: bool,
-    /// Let a table replace one whose keys are of the other kind
+    /// Allow a table to replace a table with the other kind of keys
     #[arg(long)]
     allow_key_kind_change: bool,
 }
@@ -30,7 +30,7 @@ impl ReplaceArgs {
     }
 }
 
-fn percent(text: &str) -> Result<u8, String> {
+fn parse_percent(text: &str) -> Result<u8, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100);
-    percent.ok_or_else(|| "a whole percentage from 0% to 100% was expected, such as 50%".to_owned())
+    percent.ok_or_else(|| "expected a whole percentage from 0% to 100%, such as 50%".to_owned())
 }

@@ -1,11 +1,11 @@
 //! Sizes on command lines.
 
-const EXPECTED: &str = "a size was expected, such as 512MiB or 2GB";
+const EXPECTED: &str = "expected a size, such as 512MiB or 2GB";
 
-/// Bytes, from a number with or without a unit.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+/// Parses a number of bytes, with or without a unit.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+    let unit_bytes = match text[digits..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
@@ -18,5 +18,5 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         _ => return Err(EXPECTED.to_owned()),
     };
     let number: u64 = text[..digits].parse().map_err(|_| EXPECTED.to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "more than can be counted".to_owned())
+    number.checked_mul(unit_bytes).ok_or_else(|| "the size does not fit into 64 bits".to_owned())
 }

@@ -1,7 +1,6 @@
-//! Terminals, pipes and the like at the place of an output: text is written to them, and no file replaces them.
+//! Special files, such as terminals and pipes, as outputs. They are written to directly and never replaced.
 //!
-//! In: a path that a command line names. Out: the open file, unless a new file is to take the path. The directory may be
-//! one that other users can write to.
+//! In: a path from a command line. Out: the open file, if it is special. Other users may be able to write to its folder.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -10,12 +9,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens what has this path if it is a terminal, a pipe or the like.
+/// Opens the file at this path if it is special.
 pub(crate) fn open_special(path: &Path) -> io::Result<Option<File>> {
     if !is_special(path)? {
         return Ok(None);
     }
-    // A terminal must not become the process's own.
+    // A terminal must not become the controlling terminal.
     let mut flags = OFlags::NOCTTY;
     if !fs::symlink_metadata(path)?.is_symlink() {
         flags |= OFlags::NOFOLLOW;
@@ -27,8 +26,8 @@ pub(crate) fn open_special(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Returns whether a path leads to a terminal, a pipe or the like. Links of other users are not followed: whoever can write
-/// to a directory can put one there.
+/// Returns whether a path leads to a special file. Links of other users are not followed, because anyone who can write to the
+/// folder can create them.
 pub(crate) fn is_special(path: &Path) -> io::Result<bool> {
     let Ok(named) = fs::symlink_metadata(path) else { return Ok(false) };
     let is_trusted = [0, nix::unistd::geteuid().as_raw()].contains(&named.uid());
@@ -38,7 +37,8 @@ pub(crate) fn is_special(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map_or(Ok(false), |found| is_stream(&found))
 }
 
-/// Returns whether a file takes text as it comes. A disk does, and would lose what is on it.
+/// Returns whether text can be written to a file without replacing it. Block devices are an error, because writing would
+/// destroy their contents.
 fn is_stream(found: &Metadata) -> io::Result<bool> {
     let kind = found.file_type();
     match kind.is_block_device() {

@@ -1,7 +1,7 @@
-//! Writing a file that appears complete or not at all.
+//! Files that appear complete or not at all.
 //!
-//! `baker` writes its report this way, `benchmarker` its pages and logs, and `zkv` a dump. A symbolic link at the file's
-//! place is replaced and never followed: whoever can write to the folder can put one there.
+//! `baker` writes its report this way, `benchmarker` its pages and logs, and `zkv` a dump. A symbolic link at the path is
+//! replaced and not followed, because another user may have put it there.
 
 use std::fmt::Display;
 use std::fs::{File, Permissions};
@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 use crate::special_file::{is_special, open_special};
 
-/// A file under a temporary name, which is removed unless the file is put in place.
+/// A file with a temporary name, which is removed unless the file is put in place.
 pub(crate) struct WholeFile {
     file: NamedTempFile,
     folder: File,
@@ -24,15 +24,15 @@ pub(crate) struct WholeFile {
 impl WholeFile {
     /// Creates an empty file in the folder of `path`.
     pub(crate) fn beside(path: &Path) -> anyhow::Result<WholeFile> {
-        Self::create(path).map_err(|error| unwritten(path, &error))
+        Self::create(path).map_err(|error| write_error(path, &error))
     }
 
     fn create(path: &Path) -> io::Result<WholeFile> {
         check_is_no_folder(path)?;
         let parent = folder_of(path);
-        // Opened first: a folder that cannot be synced must be known before the file has its name.
+        // Opened first, because a failure must be detected before the file gets its name.
         let folder = File::open(parent)?;
-        // The umask takes away from these rights.
+        // The umask is applied to this mode.
         let rights = Permissions::from_mode(0o666);
         let file =
             tempfile::Builder::new().prefix(".zero-kv.").suffix(".tmp").permissions(rights).tempfile_in(parent)?;
@@ -43,16 +43,16 @@ impl WholeFile {
         self.file.as_file()
     }
 
-    /// Returns the error for a write to the file that failed.
-    pub(crate) fn unwritten(&self, error: &io::Error) -> anyhow::Error {
-        unwritten(&self.path, error)
+    /// Returns the error of a failed write to the file.
+    pub(crate) fn write_error(&self, error: &io::Error) -> anyhow::Error {
+        write_error(&self.path, error)
     }
 
-    /// Syncs the file, gives it its name in place of the file that had it before, and syncs the folder.
+    /// Syncs the file, renames it to its path, and syncs the folder.
     pub(crate) fn put_in_place(self) -> anyhow::Result<()> {
         let WholeFile { file, folder, path } = self;
-        file.as_file().sync_all().map_err(|error| unwritten(&path, &error))?;
-        file.persist(&path).map_err(|error| unwritten(&path, &error.error))?;
+        file.as_file().sync_all().map_err(|error| write_error(&path, &error))?;
+        file.persist(&path).map_err(|error| write_error(&path, &error.error))?;
         folder.sync_all().map_err(|error| {
             let path = path.display();
             anyhow!("{path}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back")
@@ -60,7 +60,7 @@ impl WholeFile {
     }
 }
 
-/// Fails if nothing can be written to this path. Called before long work, for at its end it would be too late.
+/// Checks that a file can be written to this path. Called before long work, so that the work is not lost at its end.
 pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {
         match is_special(path)? {
@@ -68,16 +68,16 @@ pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
             false => check_is_no_folder(path).and_then(|()| tempfile::tempfile_in(folder_of(path)).map(drop)),
         }
     };
-    check().map_err(|error| unwritten(path, &error))
+    check().map_err(|error| write_error(path, &error))
 }
 
-/// Writes a file that appears complete or not at all, and syncs it; or writes to a terminal, a pipe or the like.
+/// Writes and syncs a file that appears complete or not at all. Special files, such as pipes, are written to directly.
 pub(crate) fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    if let Some(mut special) = open_special(path).map_err(|error| unwritten(path, &error))? {
+    if let Some(mut special) = open_special(path).map_err(|error| write_error(path, &error))? {
         return special.write_all(text).with_context(|| path.display().to_string());
     }
     let file = WholeFile::beside(path)?;
-    file.file().write_all(text).map_err(|error| file.unwritten(&error))?;
+    file.file().write_all(text).map_err(|error| file.write_error(&error))?;
     file.put_in_place()
 }
 
@@ -92,7 +92,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns the error for a file that cannot be written.
-fn unwritten(path: &Path, error: &dyn Display) -> anyhow::Error {
+/// Returns the error of a file that cannot be written.
+fn write_error(path: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow!("{}: {error}: the file was not written", path.display())
 }

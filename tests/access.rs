@@ -84,9 +84,9 @@ fn nobody_connects_before_the_mode_is_set() {
 fn what_is_no_mode_user_or_group_is_a_usage_error() {
     let table = Table::of_rows(10);
     for (args, says) in [
-        (["--mode", "rw"], "three octal digits are wanted"),
-        (["--mode", "01777"], "three octal digits are wanted"),
-        (["--mode", "680"], "three octal digits are wanted"),
+        (["--mode", "rw"], "expected three octal digits"),
+        (["--mode", "01777"], "expected three octal digits"),
+        (["--mode", "680"], "expected three octal digits"),
         (["--owner", "no such user"], "`getent passwd` lists"),
         (["--group", "no such group"], "`getent group` lists"),
         (["--allow-uid", "0,no such user"], "`getent passwd` lists"),

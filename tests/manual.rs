@@ -1,4 +1,4 @@
-//! Man pages and completions of shells: they are made, and name every option.
+//! Man pages and shell completions are generated and name every option.
 
 #![cfg(feature = "cli")]
 
@@ -20,14 +20,14 @@ fn help(program: &str, subcommand: Option<&str>) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The long options that a help describes.
+/// Returns the long options that a help text describes.
 fn options(help: &str) -> BTreeSet<String> {
     let described = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     let words = described.flat_map(|line| line.split([' ', ',', '=', '[']).take(3));
     words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
 }
 
-/// The commands that a help lists.
+/// Returns the commands that a help text lists.
 fn subcommands(help: &str) -> Vec<String> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names =
@@ -72,7 +72,7 @@ fn man_pages_and_completions_name_every_command_and_option() {
             }
         }
     }
-    assert!(!folder.path().join("man1/zkv-help.1").exists(), "a page on `help` says nothing");
+    assert!(!folder.path().join("man1/zkv-help.1").exists(), "no page for the `help` command");
     assert_eq!(fs::read_dir(folder.path().join("bash")).unwrap().count(), PROGRAMS.len());
     for (name, _) in PROGRAMS {
         let script = folder.path().join("bash").join(format!("{name}.bash"));
@@ -81,7 +81,7 @@ fn man_pages_and_completions_name_every_command_and_option() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
+fn an_unwritable_folder_is_an_error_that_names_it() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for (name, program) in PROGRAMS {
         let output = Command::new(program).arg("--generate").arg(file.path()).output().unwrap();

@@ -84,7 +84,7 @@ fn baker_does_not_put_a_suspicious_table_in_place() {
     for percent in ["101", "-1", "50%%", "half"] {
         let usage = baker("", &db, &[&format!("--max-shrink={percent}")]);
         assert_eq!(usage.status.code(), Some(2));
-        assert!(text(&usage.stderr).contains("a whole percentage from 0% to 100% was expected"));
+        assert!(text(&usage.stderr).contains("expected a whole percentage from 0% to 100%"));
     }
 }
 

@@ -1,29 +1,29 @@
-//! Options that say who may connect, and the names of users and groups in them.
+//! Options that control who may connect, and the names of users and groups in them.
 
 use nix::unistd::{Group, User};
 use zero_kv::server::SocketAccess;
 
-/// None of them is for --tcp.
+// None of these options affects --tcp.
 #[derive(clap::Args)]
 pub(crate) struct AccessArgs {
-    /// Permissions of the socket, in octal; connecting takes those to write [default: 0660]
-    #[arg(long, value_name = "MODE", value_parser = mode)]
+    /// Set the permissions of the socket, in octal; a client needs write permission to connect [default: 0660]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     mode: Option<u32>,
-    /// User who owns the socket, a name or a number; takes root [default: the server's]
-    #[arg(long, value_name = "USER", value_parser = uid)]
+    /// Set the owner of the socket, a name or a number; needs root [default: the server's user]
+    #[arg(long, value_name = "USER", value_parser = parse_uid)]
     owner: Option<u32>,
-    /// Group of the socket, a name or a number: one that the server's user is in, unless that is root
-    #[arg(long, value_name = "GROUP", value_parser = gid)]
+    /// Set the group of the socket, a name or a number; unless the server runs as root, its user must be a member
+    #[arg(long, value_name = "GROUP", value_parser = parse_gid)]
     group: Option<u32>,
-    /// Serve processes of these users, names or numbers, and of --allow-gid; close all other
-    /// connections, root's too
-    #[arg(long, value_name = "USER", value_parser = uid, value_delimiter = ',')]
+    /// Serve only processes of these users, names or numbers, and of the groups of --allow-gid; close all other
+    /// connections, also those of root
+    #[arg(long, value_name = "USER", value_parser = parse_uid, value_delimiter = ',')]
     allow_uid: Vec<u32>,
-    /// The same of groups: those whose effective group it is. Members of a group, as `id` lists
-    /// them, are admitted by --group instead
-    #[arg(long, value_name = "GROUP", value_parser = gid, value_delimiter = ',')]
+    /// Serve only processes with one of these effective groups, names or numbers, and of the users of --allow-uid.
+    /// To admit all members of a group, as `id` lists them, use --group instead
+    #[arg(long, value_name = "GROUP", value_parser = parse_gid, value_delimiter = ',')]
     allow_gid: Vec<u32>,
-    /// Hand the file to nobody: clients that may connect can otherwise map it, and look up in it themselves
+    /// Refuse direct mode, in which a client maps the file and looks keys up directly
     #[arg(long)]
     pub(crate) no_direct: bool,
 }
@@ -40,28 +40,28 @@ impl From<AccessArgs> for SocketAccess {
     }
 }
 
-fn mode(text: &str) -> Result<u32, &'static str> {
+fn parse_mode(text: &str) -> Result<u32, &'static str> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
-    mode.ok_or("three octal digits are wanted, such as 0660 (owner and group) or 0666 (everybody)")
+    mode.ok_or("expected three octal digits, such as 0660 (owner and group) or 0666 (everybody)")
 }
 
-fn uid(text: &str) -> Result<u32, String> {
-    id(text, "passwd", || Ok(User::from_name(text)?.map(|user| user.uid.as_raw())))
+fn parse_uid(text: &str) -> Result<u32, String> {
+    parse_id(text, "passwd", || Ok(User::from_name(text)?.map(|user| user.uid.as_raw())))
 }
 
-fn gid(text: &str) -> Result<u32, String> {
-    id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
+fn parse_gid(text: &str) -> Result<u32, String> {
+    parse_id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
 }
 
-/// A number as it is, a name as the system knows it.
-fn id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
-    // The system's -1 stands for no change.
+/// Returns the ID that a number states, or that the system's database has for a name.
+fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
+    // For chown, u32::MAX (-1) means "do not change".
     if let Some(id) = text.parse().ok().filter(|id| *id != u32::MAX) {
         return Ok(id);
     }
     match look_up() {
         Ok(Some(id)) => Ok(id),
-        Ok(None) => Err(format!("no such name: give one that `getent {database}` lists, or a number")),
-        Err(error) => Err(format!("cannot be looked up: {error}: give a number")),
+        Ok(None) => Err(format!("no such name: pass a name that `getent {database}` lists, or a number")),
+        Err(error) => Err(format!("the name cannot be looked up: {error}: pass a number")),
     }
 }

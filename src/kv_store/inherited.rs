@@ -1,13 +1,13 @@
-//! Sockets that systemd, or who follows its protocol, hands in: as many as LISTEN_FDS
-//! says, from descriptor 3 on, for the process LISTEN_PID.
+//! Sockets that systemd, or another program that follows its protocol, passes to this process: LISTEN_FDS counts
+//! them, from descriptor 3 on, and LISTEN_PID names the process.
 
 use anyhow::{anyhow, bail};
 use listenfd::ListenFd;
 use zero_kv::server::Inherited;
 
-use super::args::PlaceArgs;
+use super::args::ListenArgs;
 
-/// Takes the sockets out of the environment. To be called before there are threads.
+/// Takes the sockets named by the environment. Must be called before the process starts a thread.
 pub(crate) fn take() -> anyhow::Result<Inherited> {
     let mut sockets = ListenFd::from_env();
     let mut inherited = Inherited::default();
@@ -24,22 +24,22 @@ pub(crate) fn take() -> anyhow::Result<Inherited> {
     Ok(inherited)
 }
 
-/// An error if the command line asks for other places than those of these sockets.
-pub(crate) fn check(inherited: &Inherited, places: &PlaceArgs) -> anyhow::Result<()> {
-    if let (Some(there), Some(wanted)) = (inherited.unix_path(), &places.socket)
-        && there != *wanted
+/// Checks that `--socket` and `--tcp` do not contradict the inherited sockets.
+pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Result<()> {
+    if let (Some(passed), Some(requested)) = (inherited.unix_path(), &listen.socket)
+        && passed != *requested
     {
         bail!(
-            "a socket on {} was handed in, and --socket is {}: leave --socket out, or change ListenStream= of the .socket unit",
-            there.display(),
-            wanted.display()
+            "systemd passed a socket on {}, but --socket is {}: leave --socket out, or change ListenStream= of the .socket unit",
+            passed.display(),
+            requested.display()
         );
     }
-    if let (Some(there), Some(wanted)) = (inherited.tcp_address(), places.tcp)
-        && there != wanted
+    if let (Some(passed), Some(requested)) = (inherited.tcp_address(), listen.tcp)
+        && passed != requested
     {
         bail!(
-            "a socket on {there} was handed in, and --tcp is {wanted}: leave --tcp out, or change ListenStream= of the .socket unit"
+            "systemd passed a socket on {passed}, but --tcp is {requested}: leave --tcp out, or change ListenStream= of the .socket unit"
         );
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! The parts of `kv_store`: its options, what they make of the library, and what it
+//! The parts of `kv_store`: its options, how they configure the library, and the sockets and resource limits that it
 //! takes from the system before it serves.
 
 pub(crate) mod access;
 pub(crate) mod allocator;
 pub(crate) mod args;
-mod connections;
+mod client_limits;
 pub(crate) mod inherited;
-pub(crate) mod limits;
+pub(crate) mod resource_limits;

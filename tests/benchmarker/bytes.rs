@@ -1,4 +1,4 @@
-//! The same load on a file whose keys are bytes, in both protocols.
+//! Loads of a file whose keys are bytes, in both protocols.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use crate::common::Server;
 use crate::resp::honest_resp;
 use crate::served::*;
 
-const PROTOCOLS: [(&str, Answer); 2] = [("--protocol=native", honest), ("--protocol=resp", honest_resp)];
+const PROTOCOLS: [(&str, Respond); 2] = [("--protocol=native", honest), ("--protocol=resp", honest_resp)];
 
 #[test]
-fn a_good_run_reports_numbers_that_agree() {
-    for (protocol, answer) in PROTOCOLS {
-        let served = Served::of_bytes(small_rows(), answer);
+fn a_good_run_reports_consistent_numbers() {
+    for (protocol, respond) in PROTOCOLS {
+        let served = Served::with_keys_of_bytes(small_rows(), respond);
         for verify in [&[][..], &["--verify"]] {
             let output = served.run(&[&[protocol, "--json"], verify].concat());
             assert_good(&output);
@@ -28,12 +28,12 @@ fn a_good_run_reports_numbers_that_agree() {
 }
 
 #[test]
-fn both_protocols_ask_for_the_same_keys() {
+fn both_protocols_request_the_same_keys() {
     for options in
         [&["--distribution=uniform"][..], &["--distribution=zipf"], &["--op=get:0.5,exists:0.5", "--miss-ratio=0.5"]]
     {
-        let [native, resp] = PROTOCOLS.map(|(protocol, answer)| {
-            let served = Served::of_bytes(small_rows(), answer);
+        let [native, resp] = PROTOCOLS.map(|(protocol, respond)| {
+            let served = Served::with_keys_of_bytes(small_rows(), respond);
             let output = served.run(&[options, &["--clients=1", "--verify", "--json", protocol]].concat());
             assert_good(&output);
             let mut seen = served.seen();
@@ -45,8 +45,8 @@ fn both_protocols_ask_for_the_same_keys() {
 }
 
 #[test]
-fn sequential_goes_through_the_table_in_the_order_of_bytes() {
-    let served = Served::of_bytes(small_rows(), honest);
+fn sequential_requests_are_in_the_order_of_bytes() {
+    let served = Served::with_keys_of_bytes(small_rows(), honest);
     assert_good(&served.run(&["--distribution=sequential", "--clients=1", "--pipeline=7", "--json"]));
     let in_order: BTreeSet<String> = (1..=1_000).map(|key: u64| key.to_string()).collect();
     let in_order = in_order.iter().cycle().map(|key| (0, key.parse().unwrap()));
@@ -55,9 +55,9 @@ fn sequential_goes_through_the_table_in_the_order_of_bytes() {
 }
 
 #[test]
-fn misses_ops_and_schedules_are_as_with_numbers() {
-    for (protocol, answer) in PROTOCOLS {
-        let served = Served::of_bytes(small_rows(), answer);
+fn misses_ops_and_schedules_work_as_with_numbers() {
+    for (protocol, respond) in PROTOCOLS {
+        let served = Served::with_keys_of_bytes(small_rows(), respond);
         let args = [protocol, "--json", "--verify", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5", "--rate=4000"];
         let output = served.run(&args);
         assert_good(&output);
@@ -71,44 +71,44 @@ fn misses_ops_and_schedules_are_as_with_numbers() {
             assert!(seen.iter().any(|(each, key)| *each == op && *key == NO_NUMBER), "{op}");
             assert!(seen.iter().any(|(each, key)| *each == op && *key <= 1_000), "{op}");
         }
-        assert_good(&Served::of_bytes(Rows::new(), answer).run(&[protocol, "--miss-ratio=1"]));
+        assert_good(&Served::with_keys_of_bytes(Rows::new(), respond).run(&[protocol, "--miss-ratio=1"]));
     }
 }
 
 #[test]
-fn wrong_answers_are_caught() {
-    let lying: Answer = |rows, number, op, key| {
-        let mut answer = honest(rows, number, op, key)?;
+fn wrong_responses_are_detected() {
+    let lying: Respond = |rows, number, op, key| {
+        let mut response = honest(rows, number, op, key)?;
         if number == 10 {
-            *answer.last_mut()? ^= 1;
+            *response.last_mut()? ^= 1;
         }
-        Some(answer)
+        Some(response)
     };
-    let served = Served::of_bytes(small_rows(), lying);
+    let served = Served::with_keys_of_bytes(small_rows(), lying);
     assert_bad(&served.run(&["--json", "--verify"]), "the value differs from the file's");
     assert_good(&served.run(&["--json"]));
-    let denying: Answer = |_, _, _, _| Some(frame(NOT_FOUND, b""));
-    let output = Served::of_bytes(small_rows(), denying).run(&["--json"]);
+    let denying: Respond = |_, _, _, _| Some(frame(NOT_FOUND, b""));
+    let output = Served::with_keys_of_bytes(small_rows(), denying).run(&["--json"]);
     assert_bad(&output, "expected Ok, got NotFound");
     assert_eq!(number(&stdout(&output), "errors"), number(&stdout(&output), "requests"));
 }
 
 #[test]
-fn a_ceiling_is_refused() {
-    let served = Served::of_bytes(small_rows(), honest);
+fn a_ceiling_is_rejected() {
+    let served = Served::with_keys_of_bytes(small_rows(), honest);
     let output = served.run(&["--ceiling"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("--ceiling: its server answers requests for numbers only"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the server of --ceiling supports only numbers"), "{}", stderr(&output));
     assert_eq!(served.seen(), []);
 }
 
-/// Keys of all lengths, with all bytes in them.
+/// Returns keys of many lengths that contain all bytes.
 fn odd_keys() -> Vec<Vec<u8>> {
     let bytes = |len: usize| (0..len).map(|at| (at * 7 + len) as u8).collect();
     (1..300).chain([4_000, 65_535]).map(bytes).collect()
 }
 
-/// Bakes them, each with its length as value.
+/// Bakes these keys, with their lengths as values.
 fn bake_odd_keys(folder: &tempfile::TempDir) -> std::path::PathBuf {
     let mut csv = Vec::new();
     for key in odd_keys() {
@@ -129,7 +129,7 @@ fn bake_odd_keys(folder: &tempfile::TempDir) -> std::path::PathBuf {
 const OPTIONS: [&[&str]; 2] = [&["--op=get"], &["--op=get:0.7,exists:0.3", "--miss-ratio=0.3"]];
 
 #[test]
-fn a_real_server_answers_for_keys_of_all_bytes_and_lengths() {
+fn kv_store_serves_keys_of_all_bytes_and_lengths() {
     let folder = tempfile::tempdir().unwrap();
     let db = bake_odd_keys(&folder);
     let socket = folder.path().join("s.sock");

@@ -1,4 +1,4 @@
-//! The server that looks nothing up: the same load, the same bytes, and nothing left behind.
+//! The server of `--ceiling` gets equal load, sends equally many bytes, and leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::served::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether a process runs whose folder for temporary files is this one.
+/// Returns whether a process with this folder for temporary files is running.
 fn runs_within(folder: &Path) -> bool {
     let variable = format!("TMPDIR={}", folder.display()).into_bytes();
     let environments = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("environ"));
@@ -29,13 +29,13 @@ fn is_empty(folder: &Path) -> bool {
 fn eventually(holds: impl Fn() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain");
+        assert!(started.elapsed() < PATIENCE, "the condition did not become true within {PATIENCE:?}");
         thread::yield_now();
     }
 }
 
 #[test]
-fn the_ceiling_sends_as_many_bytes_and_leaves_nothing_behind() {
+fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
     let served = Served::new(small_rows(), honest);
     let temporary = tempfile::tempdir().unwrap();
     let output = served.command(&["--ceiling", "--json"]).env("TMPDIR", temporary.path()).output().unwrap();
@@ -43,19 +43,19 @@ fn the_ceiling_sends_as_many_bytes_and_leaves_nothing_behind() {
     assert!(is_empty(temporary.path()) && !runs_within(temporary.path()));
     let json = stdout(&output);
     let of = |name: &str| number(&json, name);
-    // 8 bytes of header, and 22 to 25 of value.
+    // A header of 8 bytes, and a value of 22 to 25.
     assert!((30.0..33.0).contains(&of("ceiling_answer_len_bytes")), "{json}");
     assert!(of("ceiling_requests_per_second") > 0.0 && of("ceiling_ratio") > 0.0, "{json}");
-    // The real server was asked for what is reported, and not for what the ceiling got.
+    // The reported requests are those to the server under test, not those to the ceiling.
     assert_eq!(served.seen().len() as f64, of("requests"));
 
     let text = stdout(&served.run(&["--ceiling"]));
-    assert!(text.contains(" requests/s from a server that looks nothing up, answers of 3"), "{text}");
+    assert!(text.contains(" requests/s from a server without lookups, responses of 3"), "{text}");
     assert!(text.contains("\nserver / ceiling: "), "{text}");
 }
 
 #[test]
-fn the_ceiling_answers_deep_pipelines_of_any_length() {
+fn the_ceiling_responds_to_deep_pipelines_of_any_length() {
     let large = || (0..20).map(|key| (key * 1_000, vec![b'v'; 100_000 + key as usize])).collect();
     let served = Served::new(large(), honest);
     assert_good(&served.run(&["--ceiling", "--pipeline=64", "--clients=2"]));
@@ -66,13 +66,13 @@ fn the_ceiling_answers_deep_pipelines_of_any_length() {
 }
 
 #[test]
-fn a_benchmarker_that_is_stopped_takes_the_ceiling_with_it() {
+fn a_stopped_benchmarker_stops_the_ceiling() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let served = Served::new(small_rows(), honest);
         let temporary = tempfile::tempdir().unwrap();
-        // The ceiling starts after the first second, and would run for four more.
+        // The ceiling starts after the first second and would run for four more.
         let benchmarker = served.command(&["--ceiling", "--seconds=3"]);
-        // A shell that starts tests in its background has them ignore SIGINT, and so all that they start.
+        // Background jobs of a shell, and the processes that they start, ignore SIGINT.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(benchmarker.get_program())
@@ -89,8 +89,8 @@ fn a_benchmarker_that_is_stopped_takes_the_ceiling_with_it() {
 }
 
 #[test]
-fn without_right_answers_there_is_no_ceiling() {
-    let denying: Answer = |_, _, _, _| Some(frame(NOT_FOUND, b""));
+fn after_wrong_responses_there_is_no_ceiling() {
+    let denying: Respond = |_, _, _, _| Some(frame(NOT_FOUND, b""));
     let output = Served::new(small_rows(), denying).run(&["--ceiling", "--json"]);
     assert_bad(&output, "expected Ok, got NotFound");
     assert!(!stdout(&output).contains("ceiling"), "{}", stdout(&output));

@@ -1,8 +1,7 @@
-//! `benchmarker` as a process, against a server that the test runs itself.
+//! `benchmarker` as a process, with a server inside the test.
 
 #![cfg(feature = "cli")]
 
-mod answers;
 mod bytes;
 mod ceiling;
 #[path = "../common/mod.rs"]
@@ -10,6 +9,7 @@ mod common;
 mod outputs;
 mod requests;
 mod resp;
+mod responses;
 mod schedule;
 mod served;
 mod usage;

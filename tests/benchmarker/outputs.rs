@@ -1,4 +1,4 @@
-//! What a run writes, for people and for programs.
+//! Outputs of a run for people and for programs.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use roxmltree::{Document, ParsingOptions};
 use crate::served::*;
 
 #[test]
-fn the_histogram_in_the_terminal_holds_every_pipeline() {
+fn the_printed_histogram_counts_every_pipeline() {
     let output = Served::new(small_rows(), honest).run(&[]);
     assert_good(&output);
     let text = stdout(&output);
@@ -31,7 +31,7 @@ fn the_histogram_in_the_terminal_holds_every_pipeline() {
 }
 
 #[test]
-fn an_hdr_log_holds_every_pipeline() {
+fn an_hdr_log_counts_every_pipeline() {
     let served = Served::new(small_rows(), honest);
     let path = served.path("latencies.hdr");
     let output = served.run(&["--json", "--seconds=0.5", &format!("--hdr={}", path.display())]);
@@ -49,7 +49,7 @@ fn an_hdr_log_holds_every_pipeline() {
             LogEntry::Interval(interval) => {
                 intervals += 1;
                 let gap = interval.start_timestamp().abs_diff(end);
-                assert!(gap <= Duration::from_millis(2), "an interval begins {gap:?} from the end of the one before");
+                assert!(gap <= Duration::from_millis(2), "an interval begins {gap:?} from the end of the previous one");
                 end = interval.start_timestamp() + interval.duration();
                 let bytes = base64(interval.encoded_histogram());
                 all += Deserializer::new().deserialize::<u64, _>(&mut &bytes[..]).unwrap();
@@ -62,7 +62,7 @@ fn an_hdr_log_holds_every_pipeline() {
     let max_us = all.max() as f64 / 1e3;
     assert!((max_us / number(&json, "latency_us_max") - 1.0).abs() < 0.01, "{max_us} {json}");
 
-    // What other readers look at: comments first, then lines of four fields.
+    // Other readers expect comments first, then lines of four fields.
     let text = String::from_utf8(log).unwrap();
     assert!(text.contains("#[Histogram log format version 1.3]\n#"), "{text}");
     for line in text.lines().skip_while(|line| line.starts_with('#')) {
@@ -88,7 +88,7 @@ fn base64(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_page_is_well_formed_and_needs_nothing_else() {
+fn the_page_is_well_formed_and_self_contained() {
     let served = Served::new(small_rows(), honest);
     let path = served.path("a & b <c>.html");
     let args = ["--ceiling", "--memory", "--distribution=zipf", "--json", "--seconds=0.5"];
@@ -125,7 +125,7 @@ fn the_page_is_well_formed_and_needs_nothing_else() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_known_before_the_run() {
+fn an_output_that_cannot_be_written_is_reported_before_the_run() {
     let served = Served::new(small_rows(), honest);
     for option in ["--hdr", "--report"] {
         let output = served.run(&[&format!("{option}=/no/such/folder/file")]);
@@ -136,7 +136,7 @@ fn a_file_that_cannot_be_written_is_known_before_the_run() {
 }
 
 #[test]
-fn memory_is_that_of_the_process_which_serves() {
+fn reported_memory_is_that_of_the_serving_process() {
     let served = Served::new(small_rows(), honest);
     let output = served.run(&["--json", "--memory"]);
     assert_good(&output);
@@ -151,5 +151,5 @@ fn memory_is_that_of_the_process_which_serves() {
     assert!((of("file_bytes_per_key") - file_len_bytes as f64 / 1_000.0).abs() < 0.001, "{json}");
 
     let text = stdout(&served.run(&["--memory"]));
-    assert!(text.contains(" bytes a key (") && text.contains(" proportional; "), "{text}");
+    assert!(text.contains(" bytes per key (") && text.contains(" proportional; "), "{text}");
 }

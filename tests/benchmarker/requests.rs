@@ -1,4 +1,4 @@
-//! What is asked for is what the options say.
+//! The requests follow the options.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::served::*;
 const GET: u32 = 0;
 const EXISTS: u32 = 1;
 
-/// Runs, and returns every request, all of which were counted.
+/// Runs the benchmarker, and returns all requests, after a check that all were counted.
 #[track_caller]
 fn requests(served: &Served, args: &[&str]) -> Vec<(u32, u64)> {
     let output = served.run(&[args, &["--json"]].concat());
@@ -17,7 +17,7 @@ fn requests(served: &Served, args: &[&str]) -> Vec<(u32, u64)> {
     seen
 }
 
-/// How often each key was asked for, the most wanted first.
+/// Returns the number of requests for each key, in descending order.
 fn by_count(requests: &[(u32, u64)]) -> Vec<(usize, u64)> {
     let mut counts = BTreeMap::new();
     requests.iter().for_each(|(_, key)| *counts.entry(key).or_insert(0) += 1);
@@ -26,17 +26,17 @@ fn by_count(requests: &[(u32, u64)]) -> Vec<(usize, u64)> {
     counts
 }
 
-/// Whether so many of `draws` are as many as this probability lets one expect.
+/// Checks that `count` of `draws` is consistent with this probability.
 #[track_caller]
 fn assert_share(count: usize, draws: usize, probability: f64) {
     let (expected, draws) = (probability * draws as f64, draws as f64);
     let deviation = (draws * probability * (1.0 - probability)).sqrt();
-    // Six deviations: less than once in a hundred million.
-    assert!((count as f64 - expected).abs() <= 6.0 * deviation + 1.0, "{count}, where {expected:.0} were expected");
+    // Six standard deviations are exceeded less than once in a hundred million runs.
+    assert!((count as f64 - expected).abs() <= 6.0 * deviation + 1.0, "{count}, expected about {expected:.0}");
 }
 
 #[test]
-fn uniform_asks_for_every_row_as_often_as_for_any_other() {
+fn uniform_requests_every_row_equally_often() {
     let served = Served::new(small_rows(), honest);
     let seen = requests(&served, &["--seconds=0.5"]);
     let counts = by_count(&seen);
@@ -48,7 +48,7 @@ fn uniform_asks_for_every_row_as_often_as_for_any_other() {
 }
 
 #[test]
-fn zipf_asks_for_ranks_in_proportion_to_their_power() {
+fn zipf_requests_ranks_in_proportion_to_their_power() {
     let served = Served::new(small_rows(), honest);
     for exponent in [1.0, 0.5] {
         let seen = requests(&served, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
@@ -58,7 +58,7 @@ fn zipf_asks_for_ranks_in_proportion_to_their_power() {
         for ranks in [1, 10, 100] {
             let count: usize = counts[..ranks].iter().map(|(count, _)| count).sum();
             let share = weights[..ranks].iter().sum::<f64>() / all;
-            // The most wanted of few draws are not quite the first of the ranks.
+            // With few draws, the most frequent keys are not exactly the first ranks.
             let draws = seen.len();
             assert!(count as f64 > 0.9 * share * draws as f64, "{ranks}: {count} of {draws}");
             assert!((count as f64) < 1.2 * share * draws as f64 + 50.0, "{ranks}: {count} of {draws}");
@@ -67,7 +67,7 @@ fn zipf_asks_for_ranks_in_proportion_to_their_power() {
 }
 
 #[test]
-fn zipf_spreads_its_hot_keys_over_the_table() {
+fn zipf_distributes_frequent_keys_over_the_table() {
     let served = Served::new(small_rows(), honest);
     let hot = |seed: &str| -> BTreeSet<u64> {
         let seen = requests(&served, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
@@ -79,7 +79,7 @@ fn zipf_spreads_its_hot_keys_over_the_table() {
 }
 
 #[test]
-fn sequential_goes_through_the_table_in_order_and_begins_again() {
+fn sequential_requests_are_in_key_order_and_cyclic() {
     let served = Served::new(small_rows(), honest);
     let seen = requests(&served, &["--distribution=sequential", "--clients=1", "--pipeline=7"]);
     let in_order = (0..seen.len()).map(|request| (GET, request as u64 % 1_000 + 1));
@@ -87,7 +87,7 @@ fn sequential_goes_through_the_table_in_order_and_begins_again() {
 }
 
 #[test]
-fn sequential_clients_begin_at_places_of_their_own() {
+fn sequential_clients_begin_at_different_rows() {
     let served = Served::new(small_rows(), honest);
     let seen = requests(&served, &["--distribution=sequential", "--clients=4", "--pipeline=1"]);
     for key in [1, 251, 501, 751] {
@@ -96,7 +96,7 @@ fn sequential_clients_begin_at_places_of_their_own() {
 }
 
 #[test]
-fn ops_come_in_their_shares_and_misses_among_them_too() {
+fn ops_have_their_shares_for_hits_and_misses() {
     let served = Served::new(small_rows(), honest);
     let seen = requests(&served, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
     let exists: Vec<u64> = seen.iter().filter(|(op, _)| *op == EXISTS).map(|(_, key)| *key).collect();
@@ -107,7 +107,7 @@ fn ops_come_in_their_shares_and_misses_among_them_too() {
 }
 
 #[test]
-fn one_seed_asks_for_the_same_keys_again() {
+fn equal_seeds_request_equal_keys() {
     let served = Served::new(small_rows(), honest);
     let first = |distribution: &str, seed: &str| {
         let mut seen = requests(&served, &["--clients=1", distribution, seed, "--op=get:0.5,exists:0.5"]);

@@ -1,4 +1,4 @@
-//! The same load in Redis's protocol.
+//! Loads in the Redis protocol.
 
 use crate::served::*;
 
@@ -8,7 +8,7 @@ fn bulk(value: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
-/// What Redis answers.
+/// Returns the reply of Redis.
 pub(crate) fn honest_resp(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
     Some(match (rows.get(&key), op) {
         (Some(value), 0) => bulk(value),
@@ -18,7 +18,7 @@ pub(crate) fn honest_resp(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Ve
 }
 
 #[test]
-fn a_good_run_reports_numbers_that_agree() {
+fn a_good_run_reports_consistent_numbers() {
     let served = Served::new(small_rows(), honest_resp);
     for verify in [&[][..], &["--verify"]] {
         let output = served.run(&[&[RESP, "--json"], verify].concat());
@@ -29,22 +29,22 @@ fn a_good_run_reports_numbers_that_agree() {
         assert_eq!(served.seen().len() as f64, of("requests"));
         assert_eq!((of("hits"), of("misses"), of("errors")), (of("requests"), 0.0, 0.0));
         // `$22\r\n`, 22 to 25 bytes of value, `\r\n`.
-        let bytes_per_answer = of("bytes_per_second") / of("requests_per_second");
-        assert!((29.0..33.0).contains(&bytes_per_answer), "{json}");
+        let bytes_per_reply = of("bytes_per_second") / of("requests_per_second");
+        assert!((29.0..33.0).contains(&bytes_per_reply), "{json}");
     }
     assert!(stdout(&served.run(&[RESP])).contains(", Redis's protocol"));
 }
 
 #[test]
-fn both_protocols_ask_for_the_same_keys() {
+fn both_protocols_request_the_same_keys() {
     for options in [
         &["--distribution=uniform"][..],
         &["--distribution=sequential", "--pipeline=7"],
         &["--distribution=zipf"],
         &["--op=get:0.5,exists:0.5", "--miss-ratio=0.5"],
     ] {
-        let [native, resp] = [("native", honest as Answer), ("resp", honest_resp)].map(|(protocol, answer)| {
-            let served = Served::new(small_rows(), answer);
+        let [native, resp] = [("native", honest as Respond), ("resp", honest_resp)].map(|(protocol, respond)| {
+            let served = Served::new(small_rows(), respond);
             let args = [options, &["--clients=1", "--verify", "--json", "--protocol", protocol]].concat();
             let output = served.run(&args);
             assert_good(&output);
@@ -59,7 +59,7 @@ fn both_protocols_ask_for_the_same_keys() {
 }
 
 #[test]
-fn misses_ops_and_schedules_are_as_in_native_frames() {
+fn misses_ops_and_schedules_work_as_in_the_native_protocol() {
     let served = Served::new(small_rows(), honest_resp);
     let output = served.run(&[RESP, "--json", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5", "--rate=4000"]);
     assert_good(&output);
@@ -72,8 +72,8 @@ fn misses_ops_and_schedules_are_as_in_native_frames() {
 }
 
 #[test]
-fn a_wrong_reply_is_caught_always() {
-    let wrong: [(Answer, &[&str], &str); 8] = [
+fn a_wrong_reply_is_always_detected() {
+    let wrong: [(Respond, &[&str], &str); 8] = [
         (|rows, _, _, key| Some(bulk(&rows[&key][1..])), &[], " bytes, got "),
         (|_, _, _, _| Some(b"$-1\r\n".to_vec()), &[], "expected Ok, got NotFound"),
         (|_, _, _, _| Some(b"$1\r\nv\r\n".to_vec()), &["--miss-ratio=1"], "expected NotFound, got Ok"),
@@ -83,23 +83,23 @@ fn a_wrong_reply_is_caught_always() {
         (|_, _, _, _| Some(b":2\r\n".to_vec()), &["--op=exists"], "expected Ok, got :2"),
         (|rows, _, _, key| Some(bulk(&rows[&key])), &["--op=exists"], "expected Ok, got $2"),
     ];
-    for (answer, more, reason) in wrong {
-        let output = Served::new(small_rows(), answer).run(&[&[RESP, "--json"], more].concat());
+    for (respond, more, reason) in wrong {
+        let output = Served::new(small_rows(), respond).run(&[&[RESP, "--json"], more].concat());
         assert_bad(&output, reason);
-        // Each answer is wrong, and each was read on after.
+        // Every reply is wrong, and the clients continue after each.
         let json = stdout(&output);
         assert_eq!(number(&json, "errors"), number(&json, "requests"), "{reason}");
     }
 }
 
 #[test]
-fn a_wrong_value_is_caught_when_values_are_verified() {
-    let lying: Answer = |rows, number, op, key| {
-        let mut answer = honest_resp(rows, number, op, key)?;
+fn with_verification_a_wrong_value_is_detected() {
+    let lying: Respond = |rows, number, op, key| {
+        let mut reply = honest_resp(rows, number, op, key)?;
         if number == 10 {
-            answer[7] ^= 1;
+            reply[7] ^= 1;
         }
-        Some(answer)
+        Some(reply)
     };
     let served = Served::new(small_rows(), lying);
     let output = served.run(&[RESP, "--json", "--verify"]);
@@ -109,39 +109,39 @@ fn a_wrong_value_is_caught_when_values_are_verified() {
 }
 
 #[test]
-fn what_is_no_reply_ends_the_connection() {
-    let unended: Answer = |rows, number, op, key| {
+fn an_invalid_reply_ends_the_connection() {
+    let unended: Respond = |rows, number, op, key| {
         let mut reply = honest_resp(rows, number, op, key)?;
         reply.truncate(reply.len() - 2);
         Some([&reply[..], b"\n\r"].concat())
     };
-    let no_reply: [(Answer, &str); 5] = [
-        (|_, _, _, _| Some(b"$4294967295\r\n".to_vec()), "a value of 4294967295 bytes was announced"),
+    let no_reply: [(Respond, &str); 5] = [
+        (|_, _, _, _| Some(b"$4294967295\r\n".to_vec()), "the reply states a value of 4294967295 bytes"),
         (|_, _, _, _| Some(b"*1\r\n$1\r\nv\r\n".to_vec()), "\"*1\\r\\n\" where a reply was expected"),
         (|_, _, _, _| Some(vec![0; 9_000]), "where a reply was expected"),
-        (unended, "no line end came after a value of 2"),
+        (unended, "is not followed by a line end"),
         (|_, _, _, _| Some(b"$1\n".to_vec()), "where a reply was expected"),
     ];
-    for (answer, reason) in no_reply {
-        let output = Served::new(small_rows(), answer).run(&[RESP, "--json"]);
+    for (respond, reason) in no_reply {
+        let output = Served::new(small_rows(), respond).run(&[RESP, "--json"]);
         assert_bad(&output, reason);
         assert_eq!((number(&stdout(&output), "errors"), number(&stdout(&output), "requests")), (4.0, 0.0));
     }
 }
 
 #[test]
-fn more_replies_than_requests_and_fewer_are_caught() {
-    let doubling: Answer = |rows, number, op, key| Some(honest_resp(rows, number, op, key)?.repeat(2));
+fn too_many_and_too_few_replies_are_detected() {
+    let doubling: Respond = |rows, number, op, key| Some(honest_resp(rows, number, op, key)?.repeat(2));
     let output = Served::new(small_rows(), doubling).run(&[RESP, "--json", "--pipeline", "1"]);
-    assert_bad(&output, "came after the last answer");
+    assert_bad(&output, "follow the last response");
 
-    let cutting: Answer = |rows, number, op, key| match number {
+    let cutting: Respond = |rows, number, op, key| match number {
         20 => None,
-        19 => honest_resp(rows, number, op, key).map(|answer| answer[..12].to_vec()),
+        19 => honest_resp(rows, number, op, key).map(|reply| reply[..12].to_vec()),
         _ => honest_resp(rows, number, op, key),
     };
     let output = Served::new(small_rows(), cutting).run(&[RESP, "--json", "--seconds", "30"]);
-    assert_bad(&output, "the server closed the connection after 19 answers (3 of 16 in its");
+    assert_bad(&output, "the server closed the connection after 19 responses (3 of 16 in its");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn long_pipelines_and_values_do_not_deadlock() {
 }
 
 #[test]
-fn a_ceiling_is_refused() {
+fn a_ceiling_is_rejected() {
     let served = Served::new(small_rows(), honest_resp);
     let output = served.run(&[RESP, "--ceiling"]);
     assert_eq!(output.status.code(), Some(2));

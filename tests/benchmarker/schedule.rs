@@ -1,4 +1,4 @@
-//! Requests on a schedule: what they are timed from, and the rate that a latency allows.
+//! Requests on a schedule: their latencies, and the search for the highest rate.
 
 use std::sync::Mutex;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::served::*;
 
-/// How long the server below stalls, once.
+/// Duration of the server's only stall.
 const STALL: Duration = Duration::from_millis(400);
 
 fn stalling(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>> {
@@ -16,7 +16,7 @@ fn stalling(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>> {
     honest(rows, number, op, key)
 }
 
-/// Answers at most this many requests a second, over all its connections.
+/// Maximum requests per second of the server, over all connections.
 const CAPACITY: u32 = 2_000;
 
 fn limited(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>> {
@@ -39,19 +39,19 @@ fn a_schedule_shows_a_stall_that_a_closed_loop_hides() {
         let output = served.run(&[&one_by_one[..], more].concat());
         assert_good(&output);
         let json = stdout(&output);
-        // Both met it.
+        // Both runs include the stall.
         assert!(number(&json, "latency_us_max") >= STALL.as_micros() as f64, "{json}");
         number(&json, "latency_us_p90")
     };
-    // A fifth of all requests were due in its first half and waited for its second.
+    // A fifth of all requests were due in the first half of the stall and waited for the second half.
     let half_a_stall_us = STALL.as_micros() as f64 / 2.0;
     assert!(p90_us(&["--rate=1000"]) > half_a_stall_us);
-    // To the closed loop it is one request among many.
+    // In the closed loop, the stall delays one request of many.
     assert!(p90_us(&[]) < half_a_stall_us);
 }
 
 #[test]
-fn every_pipeline_of_the_schedule_is_sent_or_told() {
+fn every_scheduled_pipeline_is_sent_or_reported() {
     let served = Served::new(small_rows(), honest);
     let output = served.run(&["--json", "--rate=4000", "--seconds=0.5"]);
     assert_good(&output);
@@ -63,7 +63,7 @@ fn every_pipeline_of_the_schedule_is_sent_or_told() {
 }
 
 #[test]
-fn what_a_slow_server_leaves_unsent_is_told_and_timed() {
+fn unsent_requests_to_a_slow_server_are_counted_and_have_latencies() {
     let served = Served::new(small_rows(), limited);
     let output = served.run(&["--json", "--rate=20000", "--seconds=0.5"]);
     assert_good(&output);
@@ -71,23 +71,23 @@ fn what_a_slow_server_leaves_unsent_is_told_and_timed() {
     let (requests, unsent) = (number(&json, "requests"), number(&json, "unsent_requests"));
     assert_eq!(requests + unsent, 10_000.0);
     assert!(unsent > requests, "{json}");
-    // Half of all pipelines were due in the first half, and had not been sent at the end.
+    // Half of all pipelines were due in the first half of the run and not sent by its end.
     assert!(number(&json, "latency_us_p50") > 100_000.0, "{json}");
 }
 
 #[test]
-fn a_sweep_ends_near_what_the_server_can_do() {
+fn a_sweep_ends_near_the_capacity_of_the_server() {
     let served = Served::new(small_rows(), limited);
     let args = ["--sweep", "--p99-us=20000", "--seconds=0.3", "--pipeline=1"];
     let output = served.run(&[&args[..], &["--json"]].concat());
     assert_good(&output);
     let json = stdout(&output);
-    // The object's own rate is the highest among those of the steps that were kept.
+    // The reported rate is the highest of the steps that passed.
     let (before_steps, steps) = json.split_once("\"steps\":").unwrap();
     let rate = number(before_steps, "rate");
     assert!((f64::from(CAPACITY) / 8.0..f64::from(CAPACITY) * 1.2).contains(&rate), "{json}");
-    let kept = steps.split("},{").filter(|step| step.contains("\"kept\":true"));
-    assert_eq!(kept.map(|step| number(step, "rate")).fold(0.0, f64::max), rate);
+    let passed = steps.split("},{").filter(|step| step.contains("\"kept\":true"));
+    assert_eq!(passed.map(|step| number(step, "rate")).fold(0.0, f64::max), rate);
 
     let text = stdout(&served.run(&args));
     assert!(text.starts_with("without a schedule: "), "{text}");
@@ -95,11 +95,11 @@ fn a_sweep_ends_near_what_the_server_can_do() {
 }
 
 #[test]
-fn a_sweep_that_finds_no_rate_says_so() {
+fn a_sweep_without_a_result_is_an_error() {
     let served = Served::new(small_rows(), limited);
     let output = served.run(&["--sweep", "--p99-us=1", "--seconds=0.2", "--pipeline=1"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains(" requests/s kept a p99 of 1 µs"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the p99 exceeds 1 µs even at "), "{}", stderr(&output));
 
     let output = served.run(&["--sweep", "--seconds=0.01"]);
     assert_eq!(output.status.code(), Some(1));
@@ -107,8 +107,8 @@ fn a_sweep_that_finds_no_rate_says_so() {
 }
 
 #[test]
-fn a_sweep_ends_at_the_first_wrong_answer() {
-    let denying: Answer = |_, _, _, _| Some(frame(NOT_FOUND, b""));
+fn a_sweep_ends_at_the_first_wrong_response() {
+    let denying: Respond = |_, _, _, _| Some(frame(NOT_FOUND, b""));
     let output = Served::new(small_rows(), denying).run(&["--sweep"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("expected Ok, got NotFound"), "{}", stderr(&output));

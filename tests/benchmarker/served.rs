@@ -1,6 +1,5 @@
-//! A table, a server that the test runs itself, and runs against it. The server is a
-//! dull one, of threads and a `BTreeMap`; it can misbehave on purpose, and remembers
-//! what it was asked.
+//! A table, a simple server inside the test, and runs of the benchmarker. The server uses threads and a
+//! `BTreeMap`, can misbehave on purpose, and records its requests.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,13 +14,12 @@ use zero_kv::bake::{Keys, Options, bake_csv};
 
 pub(crate) const OK: u32 = 0;
 pub(crate) const NOT_FOUND: u32 = 1;
-/// Added to the op of a native request about bytes.
+/// Flag in the op of a native request whose key is bytes.
 const LONG: u32 = 1 << 16;
 
 pub(crate) type Rows = BTreeMap<u64, Vec<u8>>;
-/// The whole answer to the request with this number on its connection, op and
-/// key; `None` closes the connection.
-pub(crate) type Answer = fn(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>>;
+/// Returns the response to the request with this number on its connection, op and key. `None` closes the connection.
+pub(crate) type Respond = fn(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>>;
 
 pub(crate) fn frame(status: u32, value: &[u8]) -> Vec<u8> {
     [&status.to_be_bytes()[..], &(value.len() as u32).to_be_bytes(), value].concat()
@@ -35,29 +33,29 @@ pub(crate) fn honest(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>
     })
 }
 
-/// Every request that came, op and key.
+/// Op and key of every received request.
 type Seen = Arc<Mutex<Vec<(u32, u64)>>>;
 
-/// What a key is told as that is not a row's: of bytes, only decimal text can be one.
+/// Recorded for a key that is bytes but not decimal text, so that no row can have it.
 pub(crate) const NO_NUMBER: u64 = u64::MAX;
 
-/// One table, baked and served.
+/// A baked table and its server.
 pub(crate) struct Served {
     folder: TempDir,
     seen: Seen,
 }
 
 impl Served {
-    pub(crate) fn new(rows: Rows, answer: Answer) -> Served {
-        Served::with(rows, Keys::U64, answer)
+    pub(crate) fn new(rows: Rows, respond: Respond) -> Served {
+        Served::with(rows, Keys::U64, respond)
     }
 
-    /// The same rows, whose keys are the numbers' decimal text.
-    pub(crate) fn of_bytes(rows: Rows, answer: Answer) -> Served {
-        Served::with(rows, Keys::Bytes, answer)
+    /// Bakes the rows with the decimal text of the numbers as keys.
+    pub(crate) fn with_keys_of_bytes(rows: Rows, respond: Respond) -> Served {
+        Served::with(rows, Keys::Bytes, respond)
     }
 
-    fn with(rows: Rows, keys: Keys, answer: Answer) -> Served {
+    fn with(rows: Rows, keys: Keys, respond: Respond) -> Served {
         let served = Served { folder: tempfile::tempdir().unwrap(), seen: Seen::default() };
         let line = |(key, value): (&u64, &Vec<u8>)| [format!("{key},").as_bytes(), value, b"\n"].concat();
         let csv: Vec<u8> = rows.iter().flat_map(line).collect();
@@ -67,11 +65,11 @@ impl Served {
         bake_csv(&csv[..], &served.path("storage.db"), &options, &mut |_| ()).unwrap();
         let listener = UnixListener::bind(served.path("kv.sock")).unwrap();
         let (rows, seen) = (Arc::new(rows), Arc::clone(&served.seen));
-        // It lives as long as the test's process; nobody waits for it.
+        // The thread runs until the test process exits.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, rows, seen) = (stream.unwrap(), Arc::clone(&rows), Arc::clone(&seen));
-                thread::spawn(move || serve(stream, &rows, answer, &seen));
+                thread::spawn(move || serve(stream, &rows, respond, &seen));
             }
         });
         served
@@ -81,12 +79,12 @@ impl Served {
         self.folder.path().join(name)
     }
 
-    /// The requests that have come since this was asked before.
+    /// Takes the requests received since the last call.
     pub(crate) fn seen(&self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    /// Runs with these arguments, and with short defaults for those not among them.
+    /// Runs the benchmarker with these arguments, and with short defaults for the others.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
@@ -111,10 +109,10 @@ impl Served {
     }
 }
 
-/// Answers each request before it reads the next, so that a client which writes
-/// everything before it reads anything gets stuck.
-fn serve(stream: UnixStream, rows: &Rows, answer: Answer, seen: &Seen) -> io::Result<()> {
-    // No longer than a native request: what it has read ahead is nothing to a long pipeline.
+/// Responds to each request before it reads the next, so that a client that writes all requests before it reads would
+/// block forever.
+fn serve(stream: UnixStream, rows: &Rows, respond: Respond, seen: &Seen) -> io::Result<()> {
+    // As short as a native request, so that the server reads almost nothing ahead.
     let mut requests = BufReader::with_capacity(16, &stream);
     for number in 0.. {
         let (op, key) = match requests.fill_buf()?.first() {
@@ -122,7 +120,7 @@ fn serve(stream: UnixStream, rows: &Rows, answer: Answer, seen: &Seen) -> io::Re
             _ => read_native_request(&mut requests)?,
         };
         seen.lock().unwrap().push((op, key));
-        match answer(rows, number, op, key) {
+        match respond(rows, number, op, key) {
             Some(bytes) => (&stream).write_all(&bytes)?,
             None => break,
         }
@@ -146,13 +144,13 @@ fn read_native_request(requests: &mut impl Read) -> io::Result<(u32, u64)> {
     Ok((op - LONG, row_number(&key)))
 }
 
-/// The number whose decimal text this key is.
+/// Parses a key that is decimal text.
 fn row_number(key: &[u8]) -> u64 {
     let number = std::str::from_utf8(key).ok().and_then(|text| text.parse().ok());
     number.filter(|number: &u64| number.to_string().as_bytes() == key).unwrap_or(NO_NUMBER)
 }
 
-/// A request in Redis's protocol, which must be as Redis's own clients write it.
+/// Reads a request in the Redis protocol, which must be written as Redis clients write it.
 fn read_resp_request(requests: &mut impl BufRead) -> io::Result<(u32, u64)> {
     assert_eq!(read_resp_line(requests)?, "*2");
     let command = read_resp_word(requests)?;
@@ -195,7 +193,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The number that a line of JSON gives a name.
+/// Returns the value of a number in a line of JSON.
 pub(crate) fn number(json: &str, name: &str) -> f64 {
     let (_, rest) = json.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
     rest[..rest.find([',', '}']).unwrap()].parse().unwrap()
@@ -207,7 +205,7 @@ pub(crate) fn assert_good(output: &Output) {
     assert_eq!(stderr(output), "");
 }
 
-/// Exit code 1, the reason told, and the numbers printed all the same.
+/// Checks that the exit status is 1, that the reason is printed, and that the results are printed nevertheless.
 #[track_caller]
 pub(crate) fn assert_bad(output: &Output, reason: &str) {
     assert_eq!(output.status.code(), Some(1), "{}{}", stdout(output), stderr(output));

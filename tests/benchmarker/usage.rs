@@ -1,4 +1,4 @@
-//! What makes no sense is refused, with exit code 2, before anything is sent.
+//! Invalid command lines are rejected with exit status 2 before any request is sent.
 
 use crate::served::*;
 
@@ -20,7 +20,7 @@ fn arguments_out_of_range_are_usage_errors() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_usage_errors() {
+fn invalid_arguments_are_usage_errors() {
     let served = Served::new(small_rows(), honest);
     for (name, values) in [
         ("--op", &["get,exists", "get:0.5", "get:0.5,get:0.5", "get:0.9,exists:0.2"][..]),

@@ -7,7 +7,7 @@ use super::*;
 use crate::peer::ERROR;
 
 #[test]
-fn a_server_and_a_file_are_measured_with_keys_of_their_own() {
+fn servers_and_files_are_measured_with_their_own_keys() {
     for (keys, csv) in [(Keys::U64, "10,ten\n20,twenty\n"), (Keys::Bytes, "ant,1\nbee,22\ncow,\n")] {
         let rows = csv.lines().count() as u64;
         let table = Both::new(keys, csv.as_bytes());
@@ -27,7 +27,7 @@ fn a_server_and_a_file_are_measured_with_keys_of_their_own() {
             assert_eq!((report["threads"].as_u64(), report["batch"].as_u64()), (Some(2), Some(7)));
             assert_eq!(report["not_found"].as_u64(), Some(0));
             assert!(number("lookups") >= 14.0 && number("value_len_bytes") >= 14.0, "{report}");
-            // No thread ends before its time.
+            // Every thread runs until the end.
             let (per_s, ns) = (number("lookups_per_s"), number("ns_per_lookup"));
             assert!(0.0 < per_s && per_s * 0.05 <= number("lookups") && ns > 0.0, "{report}");
             assert!(
@@ -42,15 +42,15 @@ fn a_server_and_a_file_are_measured_with_keys_of_their_own() {
 }
 
 #[test]
-fn an_empty_table_cannot_be_measured() {
+fn measuring_an_empty_table_is_an_error() {
     let table = Both::new(Keys::U64, b"");
     let (status, stdout, stderr) = table.ask_with(&["bench"], b"");
     assert_eq!((status, &*stdout), (Some(2), &b""[..]));
-    assert_eq!(stderr, "zkv: the table is empty: there is no key to ask for\n");
+    assert_eq!(stderr, "zkv: the table is empty, so there is no key to look up: bake a table with rows\n");
 }
 
 #[test]
-fn a_server_that_answers_is_alive_and_one_that_does_not_is_an_error() {
+fn ping_succeeds_if_the_server_responds_and_fails_otherwise() {
     let table = Both::new(Keys::Bytes, b"ant,1\n");
     let ping = |socket: &Path| zkv().args(["ping", "--socket"]).arg(socket).output().unwrap();
     let output = ping(&table.path("s.sock"));

@@ -1,4 +1,4 @@
-//! Questions that a server and a file answer alike.
+//! Lookups that give equal results on a server and in a file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use super::*;
 /// Exit status, standard output and standard error.
 type Outcome = (Option<i32>, Vec<u8>, String);
 
-/// A table, asked as a file, over a socket, and in what the server hands over.
+/// A table, read as a file, over a socket, and in direct mode.
 pub(super) struct Both {
     folder: TempDir,
     _server: common::Server,
@@ -28,13 +28,13 @@ impl Both {
         self.folder.path().join(name)
     }
 
-    /// What both say; standard error may differ.
+    /// Returns the common outcome. Only standard error may differ.
     #[track_caller]
     fn ask<S: AsRef<OsStr>>(&self, question: &[S]) -> Outcome {
         self.ask_with(question, b"")
     }
 
-    /// The same with this on standard input.
+    /// Returns the common outcome with this standard input.
     #[track_caller]
     pub(super) fn ask_with<S: AsRef<OsStr>>(&self, question: &[S], input: &[u8]) -> Outcome {
         let ways: [(&[&str], &str); 3] =
@@ -59,7 +59,7 @@ impl Both {
 }
 
 #[test]
-fn a_table_of_numbers_answers_in_key_order_over_socket_and_file_alike() {
+fn numbers_have_equal_results_on_a_server_and_in_a_file() {
     let table = Both::new(Keys::U64, b"10,ten\n20,\"twenty, quoted\"\n30,\n");
     table.assert(&["floor", "19"], 0, "10,ten\n");
     table.assert(&["floor", "9"], 1, "");
@@ -87,7 +87,7 @@ fn a_table_of_numbers_answers_in_key_order_over_socket_and_file_alike() {
 }
 
 #[test]
-fn a_table_of_bytes_answers_in_key_order_over_socket_and_file_alike() {
+fn keys_that_are_bytes_have_equal_results_on_a_server_and_in_a_file() {
     let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\nbumblebee,\n-5,minus five\n7,seven\n");
     table.assert(&["get", "7"], 0, "seven");
     table.assert(&["get", "-5"], 0, "minus five");
@@ -106,13 +106,13 @@ fn a_table_of_bytes_answers_in_key_order_over_socket_and_file_alike() {
 }
 
 #[test]
-fn a_key_that_no_table_has_is_an_error_over_socket_and_file_alike() {
+fn an_impossible_key_is_an_error_on_a_server_and_in_a_file() {
     let table = Both::new(Keys::Bytes, b"ant,1\n");
     let long = "k".repeat(65_536);
     for key in ["", &long] {
-        let said = format!("zkv: a key of {} bytes, where 1 to 65535 are possible\n", key.len());
+        let expected = format!("zkv: a key of {} bytes, where 1 to 65535 are possible\n", key.len());
         for question in ["get", "exists", "floor", "ceiling"] {
-            assert_eq!(table.ask(&[question, key]), (Some(2), Vec::new(), said.clone()));
+            assert_eq!(table.ask(&[question, key]), (Some(2), Vec::new(), expected.clone()));
         }
     }
     for bound in ["--from", "--after", "--to", "--before", "--prefix"] {
@@ -124,7 +124,7 @@ fn a_key_that_no_table_has_is_an_error_over_socket_and_file_alike() {
 }
 
 #[test]
-fn rows_are_written_as_baker_reads_them() {
+fn baker_reads_written_rows_back() {
     let folder = tempfile::tempdir().unwrap();
     let (db, again) = (folder.path().join("table.db"), folder.path().join("again.db"));
     let seed = 0xc57;
@@ -138,7 +138,7 @@ fn rows_are_written_as_baker_reads_them() {
         let doubled = field.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
         std::iter::once(b'"').chain(doubled).chain([b'"']).collect()
     };
-    // The least key begins with a byte order mark in some tables.
+    // In some tables, the smallest key begins with a byte order mark.
     for marked in [false, true] {
         let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = (0..500).map(|_| (field(1), field(0))).collect();
         if marked {
@@ -156,13 +156,13 @@ fn rows_are_written_as_baker_reads_them() {
 }
 
 #[test]
-fn several_keys_get_their_rows_in_the_order_asked() {
+fn rows_of_several_keys_are_written_in_the_order_of_the_keys() {
     let table = Both::new(Keys::U64, b"10,ten\n20,\"twenty, quoted\"\n30,\n");
     table.assert(&["get", "30", "10", "10"], 0, "30,\n10,ten\n10,ten\n");
     table.assert(&["get", "20", "7", "10"], 1, "20,\"twenty, quoted\"\n10,ten\n");
     table.assert(&["get", "7", "8"], 1, "");
     let (status, stdout, stderr) = table.ask(&["get", "10", "ten"]);
-    assert_eq!((status, &stdout[..]), (Some(2), &b""[..]), "nothing is written before all keys are read");
+    assert_eq!((status, &stdout[..]), (Some(2), &b""[..]), "all keys are parsed before the first lookup");
     assert!(stderr.contains("the key is \"ten\""), "{stderr}");
     let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\n");
     table.assert(&["get", "bee", "ant"], 0, "bee,22\nant,1\n");

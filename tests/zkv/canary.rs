@@ -1,4 +1,4 @@
-//! `zkv canary`: keys, and the digests of their values.
+//! `zkv canary`: keys and the digests of their values.
 
 use twox_hash::XxHash3_128;
 use zero_kv::Store;
@@ -21,32 +21,32 @@ fn digest(value: &[u8]) -> String {
 }
 
 #[test]
-fn each_key_has_the_digest_of_its_value_or_is_absent() {
+fn each_line_has_the_digest_of_the_value_or_absent() {
     let (_folder, db) = baked();
     let lines = format!("9,{}\n7,{}\n10,absent\n8,{}\n", digest(BINARY), digest(b"seven"), digest(b""));
     assert_answer(&canary(&db, &["9", "7", "10", "8"]), 0, lines.as_bytes());
     assert_answer(&canary_of_lines(&db, b"9\n7\n10\n8\n"), 0, lines.as_bytes());
     assert_answer(&canary_of_lines(&db, b"9\n7\n10\n8"), 0, lines.as_bytes());
     assert_answer(&canary_of_lines(&db, b""), 0, b"");
-    // What XXH3-128 gives, by its own program: `xxhsum -H2`.
+    // Computed with `xxhsum -H2`, the reference program of XXH3-128.
     assert_answer(&canary(&db, &["8"]), 0, b"8,99aa06d3014798d86001c324468d497f\n");
 }
 
 #[test]
-fn keys_of_bytes_stand_there_as_they_are() {
+fn keys_that_are_bytes_are_written_unchanged() {
     let (_folder, db) = baked();
     bake_as(Keys::Bytes, b"\"a,b\",1\n-,2\n\"c\nd\",3\n\xff,4\n", &db).unwrap();
     let lines = format!("a,b,{}\n-,{}\n\",absent\n", digest(b"1"), digest(b"2"));
     assert_answer(&canary(&db, &["--", "a,b", "-", "\""]), 0, lines.as_bytes());
     assert_answer(&canary_of_lines(&db, b"a,b\n-\n\"\n"), 0, lines.as_bytes());
-    // What no line can hold is told, and left out of a sample.
+    // A key that a line cannot hold is an error, and is left out of a sample.
     assert_error(&canary(&db, &["c\nd"]), &["the key \"c\\nd\" has a line end or is not UTF-8"]);
     let sample = format!("-,{}\na,b,{}\n", digest(b"2"), digest(b"1"));
     assert_answer(&canary(&db, &["--sample", "4"]), 0, sample.as_bytes());
 }
 
 #[test]
-fn a_server_tries_files_by_the_lines() {
+fn a_server_checks_files_with_the_lines() {
     let table = Table::of_rows(1000);
     let lines = table.folder.path().join("canary");
     fs::write(&lines, canary(&table.db(), &["--sample", "100"]).stdout).unwrap();
@@ -63,7 +63,7 @@ fn a_server_tries_files_by_the_lines() {
 }
 
 #[test]
-fn a_sample_is_spread_evenly_over_the_table() {
+fn a_sample_is_evenly_spaced_over_the_table() {
     let (_folder, db) = baked();
     let rows: Vec<u8> = (0..=1000).flat_map(|key| format!("{},{key}\n", key * key).into_bytes()).collect();
     bake_as(Keys::U64, &rows, &db).unwrap();
@@ -82,7 +82,7 @@ fn a_sample_is_spread_evenly_over_the_table() {
 }
 
 #[test]
-fn keys_that_are_none_are_refused_with_their_line() {
+fn an_invalid_key_is_rejected_with_its_line() {
     let (_folder, db) = baked();
     assert_error(&canary(&db, &["7", "seven"]), &["the key is \"seven\"", "an unsigned 64-bit decimal"]);
     let output = canary_of_lines(&db, b"7\n8\r\n");

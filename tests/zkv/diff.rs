@@ -1,4 +1,4 @@
-//! `zkv diff`: in which rows two files differ.
+//! `zkv diff`: the rows that differ between two files.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ fn diff(a: &Path, b: &Path, more: &[&str]) -> Output {
     zkv().arg("diff").arg(a).arg(b).args(more).output().unwrap()
 }
 
-/// Two tables of one kind in a folder.
+/// Bakes two tables with one kind of keys into a folder.
 fn two(keys: Keys, a: &[u8], b: &[u8]) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let [path_a, path_b] = ["a.db", "b.db"].map(|name| folder.path().join(name));
@@ -23,10 +23,10 @@ fn two(keys: Keys, a: &[u8], b: &[u8]) -> (TempDir, PathBuf, PathBuf) {
 }
 
 #[test]
-fn each_row_that_differs_has_a_line() {
+fn each_different_row_has_a_line() {
     let (_folder, a, b) = two(Keys::U64, b"1,one\n2,two\n3,three\n4,\n", b"0,zero\n2,zwei\n3,three\n4,\n9,nine\n");
     let keys = "+ 0\n- 1\n~ 2\n+ 9\n";
-    let counts = "1 only in A, 2 only in B, 1 changed, 2 the same\n";
+    let counts = "1 only in A, 2 only in B, 1 changed, 2 equal\n";
     assert_answer(&diff(&a, &b, &[]), 1, format!("{keys}{counts}").as_bytes());
     assert_answer(&diff(&a, &b, &["--summary"]), 1, counts.as_bytes());
     let values = "+ 0 \"zero\"\n- 1 \"one\"\n~ 2 \"two\" \"zwei\"\n+ 9 \"nine\"\n";
@@ -41,30 +41,30 @@ fn each_row_that_differs_has_a_line() {
 }
 
 #[test]
-fn files_with_the_same_rows_are_the_same() {
-    let same = b"0 only in A, 0 only in B, 0 changed, 2 the same\n";
+fn files_with_equal_rows_have_no_differences() {
+    let same = b"0 only in A, 0 only in B, 0 changed, 2 equal\n";
     let (_folder, a, b) = two(Keys::U64, b"1,one\n2,two\n", b"2,two\n1,one\n");
     assert_answer(&diff(&a, &b, &[]), 0, same);
     assert_answer(&diff(&a, &a, &["--values"]), 0, same);
     let (_folder, a, b) = two(Keys::Bytes, b"", b"");
-    assert_answer(&diff(&a, &b, &[]), 0, b"0 only in A, 0 only in B, 0 changed, 0 the same\n");
+    assert_answer(&diff(&a, &b, &[]), 0, b"0 only in A, 0 only in B, 0 changed, 0 equal\n");
 }
 
 #[test]
-fn the_same_digest_answers_without_the_rows() {
+fn files_with_equal_digests_are_not_read() {
     let (_folder, a, b) = two(Keys::U64, b"7,seven\n", b"7,seven\n");
     let mut bytes = fs::read(&b).unwrap();
     let at = bytes.windows(5).position(|window| window == b"seven").unwrap();
     bytes[at] ^= 1;
     fs::write(&b, bytes).unwrap();
-    assert_answer(&diff(&a, &b, &[]), 0, b"0 only in A, 0 only in B, 0 changed, 1 the same\n");
+    assert_answer(&diff(&a, &b, &[]), 0, b"0 only in A, 0 only in B, 0 changed, 1 equal\n");
 }
 
 #[test]
-fn keys_and_values_of_bytes_are_quoted_and_escaped() {
+fn keys_and_values_that_are_bytes_are_quoted_and_escaped() {
     let (_folder, a, b) = two(Keys::Bytes, b"\"\x1b[1m,\"\"\",\xff\nb,\n", b"b,2\n\xc3\xa9,\n");
     let text = b"- \"\\x1b[1m,\\\"\" \"\\xff\"\n~ \"b\" \"\" \"2\"\n+ \"\\xc3\\xa9\" \"\"\n\
-        1 only in A, 1 only in B, 1 changed, 0 the same\n";
+        1 only in A, 1 only in B, 1 changed, 0 equal\n";
     assert_answer(&diff(&a, &b, &["--values"]), 1, text);
     let output = diff(&a, &b, &["--format", "jsonl"]);
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(1), &b""[..]));
@@ -75,7 +75,7 @@ fn keys_and_values_of_bytes_are_quoted_and_escaped() {
 }
 
 #[test]
-fn random_tables_differ_as_maps_do() {
+fn differences_of_random_tables_match_a_model() {
     let seed = 0xd1f;
     println!("seed {seed:#x}");
     let mut random = Random(seed);
@@ -105,17 +105,17 @@ fn random_tables_differ_as_maps_do() {
             expected += &format!("{sign} {key}\n");
         }
         let [only_a, only_b, changed, same] = counts;
-        expected += &format!("{only_a} only in A, {only_b} only in B, {changed} changed, {same} the same\n");
+        expected += &format!("{only_a} only in A, {only_b} only in B, {changed} changed, {same} equal\n");
         assert_answer(&diff(&path_a, &path_b, &[]), i32::from(a != b), expected.as_bytes());
     }
 }
 
 #[test]
-fn files_that_do_not_compare_are_an_error() {
+fn files_that_cannot_be_compared_are_an_error() {
     let (folder, a, b) = two(Keys::U64, b"7,seven\n", b"7,sieben\n");
     let bytes = folder.path().join("bytes.db");
     bake_as(Keys::Bytes, b"7,seven\n", &bytes).unwrap();
-    assert_error(&diff(&a, &bytes, &[]), &["keys of", "only tables of one kind compare"]);
+    assert_error(&diff(&a, &bytes, &[]), &["keys of", "pass two files with one kind of keys"]);
     assert_error(&diff(&a, &folder.path().join("none.db"), &[]), &["none.db: ", "No such file"]);
     assert_usage_error(&diff(&a, &b, &["--summary", "--values"]), "cannot be used with");
     let mut damaged = fs::read(&b).unwrap();
@@ -126,7 +126,7 @@ fn files_that_do_not_compare_are_an_error() {
 }
 
 #[test]
-fn a_closed_pipe_is_a_quiet_end() {
+fn a_closed_pipe_ends_the_program_without_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = ["a.db", "b.db"].map(|name| folder.path().join(name));
     bake_to(&a, &(0..100_000).map(|key| (key, Vec::new())).collect::<Vec<(u64, _)>>());
@@ -140,10 +140,10 @@ fn a_closed_pipe_is_a_quiet_end() {
 }
 
 #[test]
-fn a_diff_takes_memory_for_buffers_only() {
+fn the_memory_of_a_diff_does_not_grow_with_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = ["a.db", "b.db"].map(|name| folder.path().join(name));
-    // 16 MB of values, all of them other ones.
+    // 16 MB of values, all different.
     for (path, byte) in [(&a, b'a'), (&b, b'b')] {
         bake_to(path, &(0..80).map(|key| (key, vec![byte; 200_000])).collect::<Vec<(u64, _)>>());
     }

@@ -1,4 +1,4 @@
-//! `zkv dump`: text that bakes to the same file.
+//! `zkv dump`: text that bakes to an identical file.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, symlink};
@@ -11,8 +11,8 @@ use zero_kv::{Key, Store};
 use super::*;
 use crate::support::{Random, TestKey, bake_to};
 
-/// What delimited text and JSON have to quote or escape, and what is no UTF-8.
-const NASTY: &[&[u8]] = &[
+/// Bytes that delimited text or JSON must quote or escape, and bytes that are not UTF-8.
+const SPECIAL: &[&[u8]] = &[
     b",",
     b"\t",
     b"\"",
@@ -34,10 +34,10 @@ fn dump(db: &Path, more: &[&str]) -> Output {
     zkv().arg("dump").arg(db).args(more).output().unwrap()
 }
 
-fn nasty(random: &mut Random, least: usize, is_text: bool) -> Vec<u8> {
-    let pieces = least + random.below(6);
+fn special_bytes(random: &mut Random, min_pieces: usize, is_text: bool) -> Vec<u8> {
+    let pieces = min_pieces + random.below(6);
     let piece = |random: &mut Random| loop {
-        let piece = NASTY[random.below(NASTY.len())];
+        let piece = SPECIAL[random.below(SPECIAL.len())];
         if !is_text || str::from_utf8(piece).is_ok() {
             return piece;
         }
@@ -45,14 +45,13 @@ fn nasty(random: &mut Random, least: usize, is_text: bool) -> Vec<u8> {
     (0..pieces).flat_map(|_| piece(random).to_vec()).collect()
 }
 
-/// Rows of every sort, baked; in some tables the least key begins with a byte
-/// order mark.
+/// Bakes tables of various sizes. In some of them, the smallest key begins with a byte order mark.
 fn tables<K: TestKey>(folder: &Path, mut key: impl FnMut(&mut Random) -> K, is_text: bool) -> Vec<PathBuf> {
     let seed = 0xd09;
     println!("seed {seed:#x}");
     let mut random = Random(seed);
     let tables = [0, 1, 2, 100, 1000].map(|count| {
-        let mut rows: Vec<_> = (0..count).map(|_| (key(&mut random), nasty(&mut random, 0, is_text))).collect();
+        let mut rows: Vec<_> = (0..count).map(|_| (key(&mut random), special_bytes(&mut random, 0, is_text))).collect();
         rows.sort();
         rows.dedup_by(|a, b| a.0 == b.0);
         let db = folder.join(format!("{count}.db"));
@@ -62,7 +61,7 @@ fn tables<K: TestKey>(folder: &Path, mut key: impl FnMut(&mut Random) -> K, is_t
     tables.to_vec()
 }
 
-fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], format: Format, delimiter: u8) {
+fn assert_bakes_to_identical_file<K: TestKey>(db: &Path, more: &[&str], format: Format, delimiter: u8) {
     let again = db.with_extension("again");
     let output = dump(db, more);
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
@@ -75,8 +74,8 @@ fn bakes_to_the_same<K: TestKey>(db: &Path, more: &[&str], format: Format, delim
     assert!(fs::read(db).unwrap() == fs::read(&again).unwrap(), "{} {more:?}", db.display());
 }
 
-/// The rows of JSON Lines, held against the file.
-fn lines_are_the_rows(db: &Path) {
+/// Checks that the JSON Lines of a dump have the rows of the file.
+fn assert_lines_match_rows(db: &Path) {
     let output = dump(db, &["--format", "jsonl"]);
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
     let store = Store::open(db).unwrap();
@@ -94,39 +93,39 @@ fn lines_are_the_rows(db: &Path) {
 }
 
 #[test]
-fn a_dump_of_numbers_bakes_to_the_same_file() {
+fn a_dump_of_a_table_of_numbers_bakes_to_an_identical_file() {
     let folder = tempfile::tempdir().unwrap();
     for db in tables(folder.path(), |random| random.next() >> random.below(64), false) {
-        bakes_to_the_same::<u64>(&db, &[], Format::Delimited, b',');
-        bakes_to_the_same::<u64>(&db, &["--format", "csv"], Format::Delimited, b',');
-        bakes_to_the_same::<u64>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
+        assert_bakes_to_identical_file::<u64>(&db, &[], Format::Delimited, b',');
+        assert_bakes_to_identical_file::<u64>(&db, &["--format", "csv"], Format::Delimited, b',');
+        assert_bakes_to_identical_file::<u64>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
     }
     for db in tables(folder.path(), |random| random.next() >> random.below(64), true) {
-        lines_are_the_rows(&db);
-        bakes_to_the_same::<u64>(&db, &["--format", "jsonl"], Format::JsonLines, b',');
+        assert_lines_match_rows(&db);
+        assert_bakes_to_identical_file::<u64>(&db, &["--format", "jsonl"], Format::JsonLines, b',');
     }
 }
 
 #[test]
-fn a_dump_of_bytes_bakes_to_the_same_file() {
+fn a_dump_of_a_table_of_bytes_bakes_to_an_identical_file() {
     let folder = tempfile::tempdir().unwrap();
-    for db in tables(folder.path(), |random| nasty(random, 1, false), false) {
-        bakes_to_the_same::<Vec<u8>>(&db, &[], Format::Delimited, b',');
-        bakes_to_the_same::<Vec<u8>>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
+    for db in tables(folder.path(), |random| special_bytes(random, 1, false), false) {
+        assert_bakes_to_identical_file::<Vec<u8>>(&db, &[], Format::Delimited, b',');
+        assert_bakes_to_identical_file::<Vec<u8>>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
     }
-    for db in tables(folder.path(), |random| nasty(random, 1, true), true) {
-        lines_are_the_rows(&db);
-        bakes_to_the_same::<Vec<u8>>(&db, &["--format", "jsonl"], Format::JsonLines, b',');
+    for db in tables(folder.path(), |random| special_bytes(random, 1, true), true) {
+        assert_lines_match_rows(&db);
+        assert_bakes_to_identical_file::<Vec<u8>>(&db, &["--format", "jsonl"], Format::JsonLines, b',');
     }
-    // The first bytes of the text are those of a byte order mark, and of the file.
+    // The file's first key begins with a byte order mark, and so does the text.
     let db = folder.path().join("mark.db");
     bake_to(&db, &[(b"\xef\xbb\xbfmark".to_vec(), b"v".to_vec()), (b"\xf0".to_vec(), Vec::new())]);
-    bakes_to_the_same::<Vec<u8>>(&db, &[], Format::Delimited, b',');
-    bakes_to_the_same::<Vec<u8>>(&db, &["--format=tsv"], Format::Delimited, b'\t');
+    assert_bakes_to_identical_file::<Vec<u8>>(&db, &[], Format::Delimited, b',');
+    assert_bakes_to_identical_file::<Vec<u8>>(&db, &["--format=tsv"], Format::Delimited, b'\t');
 }
 
 #[test]
-fn json_lines_name_the_row_that_they_cannot_hold() {
+fn a_row_that_json_cannot_hold_is_an_error_that_names_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
     let lines = |db: &Path| dump(db, &["--format", "jsonl", "-o", db.with_extension("jsonl").to_str().unwrap()]);
@@ -134,11 +133,11 @@ fn json_lines_name_the_row_that_they_cannot_hold() {
     assert_error(&lines(&db), &["value of key 8 is not UTF-8", "--format csv"]);
     bake_to(&db, &[(b"k\xff".to_vec(), b"v".to_vec())]);
     assert_error(&lines(&db), &[r#"the key "k\xff" is not UTF-8"#, "--format csv"]);
-    assert_eq!(files(folder.path()), ["table.db"], "nothing is left of what was not whole");
+    assert_eq!(files(folder.path()), ["table.db"], "no incomplete file is left");
 }
 
 #[test]
-fn a_part_of_the_rows_can_be_dumped() {
+fn a_range_of_rows_can_be_dumped() {
     let (_folder, db) = baked();
     assert_answer(&dump(&db, &["--to", "8"]), 0, b"7,seven\n8,\n");
     assert_answer(&dump(&db, &["--after", "8", "--before", "9"]), 0, b"");
@@ -149,16 +148,16 @@ fn a_part_of_the_rows_can_be_dumped() {
 }
 
 #[test]
-fn the_output_is_put_in_place_whole() {
+fn the_output_appears_only_when_it_is_complete() {
     let (folder, db) = baked();
     let text = folder.path().join("table.csv");
     fs::write(&text, "what was there").unwrap();
     let to_text = |db: &Path| dump(db, &["-o", text.to_str().unwrap()]);
-    // A file that cannot be dumped leaves what was there.
+    // A failed dump does not touch the old file.
     let whole = fs::read(&db).unwrap();
     fs::write(&db, &whole[1..]).unwrap();
     assert_error(&to_text(&db), &["table.db: "]);
-    assert_eq!(fs::read(&text).unwrap(), b"what was there");
+    assert_eq!(fs::read(&text).unwrap(), b"old");
     fs::write(&db, &whole).unwrap();
     assert_answer(&to_text(&db), 0, b"");
     assert_eq!(fs::read(&text).unwrap(), dump(&db, &[]).stdout);
@@ -168,11 +167,11 @@ fn the_output_is_put_in_place_whole() {
     symlink("table.csv", &link).unwrap();
     fs::write(&text, "what was there").unwrap();
     assert_answer(&dump(&db, &["-o", link.to_str().unwrap()]), 0, b"");
-    assert_eq!(fs::read(&text).unwrap(), b"what was there", "a link is replaced, not followed");
+    assert_eq!(fs::read(&text).unwrap(), b"old", "a link is replaced, not followed");
     assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
     fs::rename(&link, &text).unwrap();
     assert_eq!(fs::read(&text).unwrap(), dump(&db, &[]).stdout);
-    // Whose link it is decides: this one is of root.
+    // A link of root is followed to a device.
     assert_answer(&dump(&db, &["-o", "/dev/stdout"]), 0, &fs::read(&text).unwrap());
 
     let onto_itself = dump(&db, &["-o", db.to_str().unwrap()]);
@@ -184,7 +183,7 @@ fn the_output_is_put_in_place_whole() {
     assert_answer(&dump(&db, &["-o", "-"]), 0, &fs::read(&text).unwrap());
 }
 
-/// The names in a folder, in order.
+/// Returns the sorted names in a folder.
 fn files(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
@@ -193,10 +192,10 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_closed_pipe_is_a_quiet_end() {
+fn a_closed_pipe_ends_the_program_without_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    // More than a pipe and the buffers hold.
+    // More text than the pipe and the buffers hold.
     let rows: Vec<(u64, Vec<u8>)> = (0..2000).map(|key| (key, vec![b'v'; 1000])).collect();
     bake_to(&db, &rows);
     for format in ["csv", "tsv", "jsonl"] {
@@ -215,10 +214,10 @@ fn a_closed_pipe_is_a_quiet_end() {
 }
 
 #[test]
-fn a_dump_takes_memory_for_buffers_only() {
+fn the_memory_of_a_dump_does_not_grow_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    // 16 MB of values that all have to be quoted or escaped.
+    // 16 MB of values that must be quoted or escaped.
     let rows: Vec<(u64, Vec<u8>)> = (0..80).map(|key| (key, [&b"\""[..], &[b'v'; 200_000]].concat())).collect();
     bake_to(&db, &rows);
     for format in ["csv", "tsv", "jsonl"] {
@@ -229,10 +228,10 @@ fn a_dump_takes_memory_for_buffers_only() {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_is_no_shorter_table() {
+fn a_file_that_changes_during_a_dump_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    // More than a pipe and the buffers hold.
+    // More text than the pipe and the buffers hold.
     let rows: Vec<(u64, Vec<u8>)> = (0..2000).map(|key| (key, vec![b'v'; 1000])).collect();
     for format in ["csv", "tsv", "jsonl"] {
         bake_to(&db, &rows);
@@ -240,11 +239,11 @@ fn a_file_that_changes_meanwhile_is_no_shorter_table() {
         command.args(["dump", "--format", format]).arg(&db).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut text = child.stdout.take().unwrap();
-        // With the first bytes the file has been opened and checked.
+        // Once the first bytes are written, the file has been opened and checked.
         text.read_exact(&mut [0]).unwrap();
         let bytes = fs::read(&db).unwrap();
         let last_value_at = bytes.windows(1000).rposition(|window| window == [b'v'; 1000]).unwrap();
-        // The header of its record, in front of it.
+        // Overwrites the header of the record.
         let file = fs::File::options().write(true).open(&db).unwrap();
         file.write_all_at(&[0xff; 8], last_value_at as u64 - 8).unwrap();
         text.read_to_end(&mut Vec::new()).unwrap();

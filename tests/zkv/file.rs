@@ -1,9 +1,9 @@
-//! A file that is asked.
+//! Lookups in a file.
 
 use super::*;
 
 #[test]
-fn a_file_answers_with_the_bytes_as_they_are() {
+fn values_in_a_file_are_written_unchanged() {
     let (_folder, db) = baked();
     for (key, value) in [("7", &b"seven"[..]), ("8", b""), ("9", BINARY), ("18446744073709551615", b"last")] {
         assert_answer(&ask_file(&db, &["get", key]), 0, value);
@@ -14,7 +14,7 @@ fn a_file_answers_with_the_bytes_as_they_are() {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_whatever_it_is_asked() {
+fn every_lookup_in_a_damaged_file_is_an_error() {
     let (_folder, db) = baked();
     let mut bytes = fs::read(&db).unwrap();
     let at = bytes.windows(5).position(|window| window == b"seven").unwrap();
@@ -26,7 +26,7 @@ fn a_damaged_file_is_an_error_whatever_it_is_asked() {
 }
 
 #[test]
-fn a_file_that_is_none_is_an_error() {
+fn a_missing_file_or_another_kind_of_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
     assert_error(&ask_file(&db, &["get", "7"]), &["table.db: ", "No such file"]);

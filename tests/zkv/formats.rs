@@ -1,4 +1,4 @@
-//! How rows and values are written.
+//! Output formats of rows and values.
 
 use super::both::Both;
 use super::*;
@@ -8,7 +8,7 @@ fn table() -> Both {
 }
 
 #[test]
-fn a_value_alone_is_written_in_each_format() {
+fn a_single_value_is_written_in_each_format() {
     let table = table();
     let assert = |args: &[&str], stdout: &[u8]| {
         let found = table.ask_with(&[&["get"], args].concat(), b"");

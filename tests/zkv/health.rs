@@ -1,4 +1,4 @@
-//! `zkv health`: an exit status for scripts.
+//! `zkv health`: the exit status for scripts.
 
 use std::os::unix::fs::FileExt;
 
@@ -13,7 +13,7 @@ fn health(socket: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_server_that_serves_is_healthy_and_nothing_is_said() {
+fn a_serving_server_is_healthy_and_nothing_is_printed() {
     let table = Table::of_rows(1000);
     let _server = table.serve();
     let timeout = PATIENCE.as_secs().to_string();
@@ -25,47 +25,47 @@ fn a_server_that_serves_is_healthy_and_nothing_is_said() {
 }
 
 #[test]
-fn a_server_whose_file_was_changed_in_place_is_not_healthy() {
+fn a_server_whose_file_was_changed_in_place_is_unhealthy() {
     let table = Table::of_rows(1000);
     let _server = table.serve();
     fs::File::options().write(true).open(table.db()).unwrap().set_len(0).unwrap();
     let mut output = None;
-    eventually("the server sees that its file has changed", || {
+    eventually("the server detects that its file was changed", || {
         let _ = zkv().args(["get", "7", "--socket"]).arg(table.socket()).output().unwrap();
         let found = output.insert(health(&table.socket(), &["--timeout", "60"]));
         found.status.code() == Some(1)
     });
-    // Beside it there may be the line of the file's refusal as a new one.
+    // A second line may report that the server rejected the changed file as a new one.
     let lines = String::from_utf8(output.unwrap().stderr).unwrap();
-    assert!(lines.lines().any(|line| line.contains("storage.db was changed where it lies: ")), "{lines}");
+    assert!(lines.lines().any(|line| line.contains("storage.db was changed in place: ")), "{lines}");
 }
 
 #[test]
-fn a_server_whose_file_has_one_damaged_block_is_not_healthy() {
+fn a_server_whose_file_has_one_damaged_block_is_unhealthy() {
     let table = Table::of_rows(10_000);
     let _server = table.serve();
     let records = Unchecked::open(table.db()).unwrap().layout().records;
     let file = fs::File::options().write(true).open(table.db()).unwrap();
     file.write_all_at(b"!", records.offset_bytes + records.len_bytes / 2).unwrap();
     drop(file);
-    let mut said = String::new();
-    eventually("the server finds the block", || {
-        // Whoever looks at all of it finds it.
+    let mut stderr = String::new();
+    eventually("the server detects the damaged block", || {
+        // A scan reads every block.
         let _ = zkv().args(["scan", "--socket"]).arg(table.socket()).output().unwrap();
         let output = health(&table.socket(), &["--timeout", "60"]);
-        said = String::from_utf8(output.stderr).unwrap();
-        output.status.code() == Some(1) && said.contains("storage.db has damaged blocks, 1 of ")
+        stderr = String::from_utf8(output.stderr).unwrap();
+        output.status.code() == Some(1) && stderr.contains("storage.db has damaged blocks, 1 of ")
     });
 }
 
 #[test]
-fn each_problem_of_a_server_is_one_line() {
+fn each_problem_is_one_line() {
     let ask = |answer: &[u8]| health(&Peer::answering(&[answer]).socket(), &["--timeout", "20"]);
     assert_answer(&ask(&found(b"state serving\n")), 0, b"");
-    assert_damaged(&ask(&found(b"state changed\nfile f\n")), "peer.sock: f was changed where it lies");
+    assert_damaged(&ask(&found(b"state changed\nfile f\n")), "peer.sock: f was changed in place");
     assert_answer(&ask(&found(b"state serving\nblocks 9\nblocks_damaged 0\n")), 0, b"");
     let damaged = ask(&found(b"state serving\nfile f\nblocks 9\nblocks_damaged 2\n"));
-    assert_damaged(&damaged, "peer.sock: f has damaged blocks, 2 of 9: bake it anew");
+    assert_damaged(&damaged, "peer.sock: f has damaged blocks, 2 of 9: bake it again");
     let two = ask(&found(b"state changed\nfile f\nthread_problems the supervisor thread has ended\n"));
     let lines = String::from_utf8(two.stderr).unwrap();
     assert_eq!((two.status.code(), lines.lines().count()), (Some(1), 2), "{lines}");
@@ -75,12 +75,12 @@ fn each_problem_of_a_server_is_one_line() {
     let note = String::from_utf8(refused.stderr).unwrap();
     assert!(note.ends_with("peer.sock: the file at the path is refused: f: why\n"), "{note}");
     assert_damaged(&ask(&found(b"state s\x1b[31m\n")), "the state is \"s\\u{1b}[31m\"");
-    assert_damaged(&ask(&found(b"pid 1\n")), "does not say in what state it is");
+    assert_damaged(&ask(&found(b"pid 1\n")), "does not report its state");
     assert_damaged(&ask(ERROR), "older version");
     let closed = Peer::closing_after(&[&[0; 3]]);
     assert_damaged(&health(&closed.socket(), &["--timeout", "20"]), "closed the connection after 3 of 8 bytes");
     let silent = Peer::answering(&[&announced(0, 100)]);
-    assert_damaged(&health(&silent.socket(), &["--timeout", "0.2"]), "peer.sock: no answer within 0.2 s");
+    assert_damaged(&health(&silent.socket(), &["--timeout", "0.2"]), "peer.sock: no response within 0.2 s");
     let folder = tempfile::tempdir().unwrap();
     assert_damaged(&health(&folder.path().join("none.sock"), &[]), "none.sock: cannot connect");
 }
@@ -95,7 +95,7 @@ fn a_server_that_cannot_detect_writers_is_healthy_with_a_note() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_no_illness() {
+fn a_usage_error_does_not_report_an_unhealthy_server() {
     let silent = Peer::answering(&[]);
     for timeout in ["0", "-1", "inf", "NaN", "x", ""] {
         assert_usage_error(&health(&silent.socket(), &[&format!("--timeout={timeout}")]), "0.01 to 1000000 seconds");

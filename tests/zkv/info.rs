@@ -1,4 +1,4 @@
-//! `zkv info`: what a server says of itself.
+//! `zkv info`: what a server reports about itself.
 
 use serde_json::{Value, json};
 use zero_kv::Store;
@@ -8,7 +8,7 @@ use crate::common::Table;
 use crate::peer::{ERROR, found};
 
 #[test]
-fn a_server_says_what_it_serves_and_what_it_counted() {
+fn info_has_the_served_file_and_the_counters() {
     let table = Table::of_rows(1000);
     let server = table.serve();
     let info = |args: &[&str]| {
@@ -31,12 +31,12 @@ fn a_server_says_what_it_serves_and_what_it_counted() {
     assert_eq!(object.lines().count(), 1);
     let object: Value = serde_json::from_str(&object).unwrap();
     assert_eq!((&object["digest"], &object["rows"], &object["hits"]), (&json!(digest), &json!(1000), &json!(1)));
-    // One line for each name.
+    // Every field has one line.
     assert_eq!(object.as_object().unwrap().len(), lines.lines().count());
 }
 
 #[test]
-fn in_json_what_is_text_stays_text_and_what_is_new_is_told() {
+fn json_keeps_text_fields_as_text_and_includes_unknown_fields() {
     let lines = b"version 7\nfile 007\ndigest 00000000000000000000000000000001\nstate\nrows 12\nratio 1.5\nnew a b\nnot 1.2.3\n";
     let output = ask_peer(&Peer::answering(&[&found(lines)]), &["info", "--json"]);
     let json = r#"{"version":"7","file":"007","digest":"00000000000000000000000000000001","state":"","rows":12,"ratio":1.5,"new":"a b","not":"1.2.3"}"#;
@@ -45,11 +45,11 @@ fn in_json_what_is_text_stays_text_and_what_is_new_is_told() {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_question_is_an_error() {
+fn a_server_that_does_not_support_info_is_an_error() {
     assert_error(&ask_peer(&Peer::answering(&[ERROR]), &["info"]), &["peer.sock: ", "older version"]);
     let (_folder, db) = baked();
     for command in ["info", "health", "top", "reload"] {
-        assert_usage_error(&ask_file(&db, &[command]), "--db is not for this");
+        assert_usage_error(&ask_file(&db, &[command]), "--db cannot be used with");
         let help = zkv().args([command, "--help"]).output().unwrap().stdout;
         let help = String::from_utf8(help).unwrap();
         assert!(help.contains("--socket") && !help.contains("--db"), "{help}");

@@ -7,7 +7,7 @@ use super::both::Both;
 use super::*;
 
 #[test]
-fn keys_come_from_standard_input_one_a_line_or_with_a_null_behind_each() {
+fn keys_from_standard_input_end_with_a_line_end_or_with_nul() {
     let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\n\"two\nlines\",3\n");
     let assert = |args: &[&str], input: &[u8], status: i32, stdout: &str| {
         let (code, found, stderr) = table.ask_with(args, input);
@@ -24,12 +24,12 @@ fn keys_come_from_standard_input_one_a_line_or_with_a_null_behind_each() {
     assert(&["exists", "-", "--print", "absent"], b"bee\ncat\ndog\n", 1, "cat\ndog\n");
     assert(&["exists", "--print", "present", "cat", "bee"], b"", 1, "bee\n");
     assert(&["exists", "--print", "present", "-z", "-"], b"two\nlines\0bee\0", 0, "two\nlines\0bee\0");
-    // A key that is a single dash.
+    // After `--`, a single dash is a key.
     assert(&["get", "-e", "\\x2d"], b"", 1, "");
 }
 
 #[test]
-fn of_several_keys_the_one_that_was_asked_for_stands_before_its_neighbour() {
+fn with_several_keys_each_neighbor_is_preceded_by_its_requested_key() {
     let table = Both::new(Keys::U64, b"10,ten\n20,twenty\n");
     table.assert(&["floor", "11", "25", "10"], 0, "11,10,ten\n25,20,twenty\n10,10,ten\n");
     table.assert(&["floor", "11", "9"], 1, "11,10,ten\n");
@@ -41,22 +41,22 @@ fn of_several_keys_the_one_that_was_asked_for_stands_before_its_neighbour() {
 }
 
 #[test]
-fn what_is_no_key_is_an_error_that_names_its_line() {
+fn an_invalid_key_is_an_error_that_names_its_line() {
     let table = Both::new(Keys::U64, b"10,ten\n");
-    for (args, input, said) in [
-        (&["get", "-"][..], &b"10\n\n"[..], "zkv: standard input, line 2: the key is \"\" where"),
+    for (args, input, expected) in [
+        (&["get", "-"][..], &b"10\n\n"[..], "zkv: standard input, line 2: the key is \"\", but"),
         (&["floor", "-"], b"10\n10\n10 \n", "zkv: standard input, line 3: the key is \"10 \" where"),
         (&["exists", "-", "-z"], b"10\0ten\0", "zkv: standard input, key 2: the key is \"ten\" where"),
         (&["get", "-", "-e"], b"1\\q", "zkv: standard input, line 1: \"1\\\\q\" has a backslash"),
     ] {
         let (status, stdout, stderr) = table.ask_with(args, input);
         assert_eq!((status, &stdout[..]), (Some(2), &b""[..]));
-        assert!(stderr.starts_with(said), "{stderr}");
+        assert!(stderr.starts_with(expected), "{stderr}");
     }
 }
 
 #[test]
-fn many_keys_are_answered_in_their_order() {
+fn rows_of_many_keys_are_in_the_order_of_the_keys() {
     let rows: u64 = 30_000;
     let line = |key: u64| format!("{key},value {key}\n");
     let csv: String = (1..=rows).map(line).collect();
@@ -79,7 +79,7 @@ fn many_keys_are_answered_in_their_order() {
 }
 
 #[test]
-fn whoever_writes_a_key_and_waits_gets_its_answer() {
+fn a_program_that_writes_a_key_and_waits_gets_its_row() {
     let table = Both::new(Keys::U64, b"10,ten\n20,twenty\n");
     for whom in [["--db", "table.db"], ["--socket", "s.sock"]] {
         let mut command = zkv();

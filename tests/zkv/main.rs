@@ -1,4 +1,4 @@
-//! What `zkv` promises: exit status, standard output, standard error.
+//! `zkv`: exit status, standard output, and standard error.
 
 #![cfg(feature = "cli")]
 
@@ -43,7 +43,7 @@ fn zkv() -> Command {
     Command::new(env!("CARGO_BIN_EXE_zkv"))
 }
 
-/// What a command says that has this on its standard input. It may read as much of it as it likes.
+/// Runs a command with this standard input, of which it may read any part.
 fn output_with(mut command: Command, input: &[u8]) -> Output {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -61,44 +61,44 @@ fn ask_peer(peer: &Peer, question: &[&str]) -> Output {
     zkv().args(question).arg("--socket").arg(peer.socket()).output().unwrap()
 }
 
-/// Exit status and standard output are these, and nothing was complained about.
+/// Checks the exit status and standard output, and that standard error is empty.
 #[track_caller]
 fn assert_answer(output: &Output, status: i32, stdout: &[u8]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &output.stdout[..], &*stderr), (Some(status), stdout, ""));
 }
 
-/// The exit status is 2, nothing was printed, and the only line of complaint
-/// begins with `zkv: ` and says each of these once.
+/// Checks that the exit status is 2, standard output is empty, and standard error is one line that begins with `zkv: ` and
+/// contains each expected text once.
 #[track_caller]
-fn assert_error(output: &Output, said: &[&str]) {
+fn assert_error(output: &Output, expected: &[&str]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{stderr}");
     assert!(stderr.starts_with("zkv: ") && stderr.lines().count() == 1, "{stderr}");
-    for part in said {
-        assert_eq!(stderr.matches(part).count(), 1, "{stderr} does not say {part:?} once");
+    for part in expected {
+        assert_eq!(stderr.matches(part).count(), 1, "{stderr} does not contain {part:?} once");
     }
 }
 
-/// The exit status is 1, nothing was printed, and the only line of complaint
-/// begins with `zkv: ` and says this.
+/// Checks that the exit status is 1, standard output is empty, and standard error is one line that begins with `zkv: ` and
+/// contains the expected text.
 #[track_caller]
-fn assert_damaged(output: &Output, said: &str) {
+fn assert_damaged(output: &Output, expected: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{stderr}");
     assert!(stderr.starts_with("zkv: ") && stderr.lines().count() == 1, "{stderr}");
-    assert!(stderr.contains(said), "{stderr} does not say {said:?}");
+    assert!(stderr.contains(expected), "{stderr} does not contain {expected:?}");
 }
 
-/// clap refused the command line, and said this.
+/// Checks that clap rejected the command line with the expected text.
 #[track_caller]
-fn assert_usage_error(output: &Output, said: &str) {
+fn assert_usage_error(output: &Output, expected: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{stderr}");
-    assert!(stderr.starts_with("error: ") && stderr.contains(said), "{stderr} does not say {said:?}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(expected), "{stderr} does not contain {expected:?}");
 }
 
-/// `zkv` with so much memory of its own; what it maps of files does not count.
+/// Returns `zkv` with a limit of its private memory. Mapped files do not count.
 fn zkv_within(memory_kib: usize) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -d {memory_kib} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_zkv")]);

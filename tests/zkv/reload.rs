@@ -1,4 +1,4 @@
-//! `zkv reload`: the server looks at its file, and how that went is told.
+//! `zkv reload`: the server reloads its file, and the outcome is printed.
 
 use super::*;
 use crate::common::{PATIENCE, Server, Table, bake, kv_store};
@@ -8,7 +8,7 @@ fn reload(socket: &Path, args: &[&str]) -> Output {
     zkv().arg("reload").args(args).arg("--socket").arg(socket).output().unwrap()
 }
 
-/// A server that looks for new files only when it is told to.
+/// Starts a server that does not watch for new files.
 fn serve(table: &Table) -> Server {
     let mut command = kv_store(&table.db(), &table.socket());
     command.arg("--no-watch");
@@ -16,7 +16,7 @@ fn serve(table: &Table) -> Server {
 }
 
 #[test]
-fn a_reload_ends_when_the_new_file_serves_or_was_refused() {
+fn a_reload_ends_when_the_new_file_is_served_or_rejected() {
     let table = Table::of_rows(1000);
     let _server = serve(&table);
     let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
@@ -24,10 +24,10 @@ fn a_reload_ends_when_the_new_file_serves_or_was_refused() {
     let served = format!("{}: already served by generation 1\n", table.db().display());
     assert_answer(&reload(&[]), 0, served.as_bytes());
     bake(&[(1, b"new".to_vec())].into(), &table.db());
-    assert_eq!(get(), table.model[&1], "it looks only when it is told to");
+    assert_eq!(get(), table.model[&1], "the server does not watch for new files");
     assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
     assert_eq!(get(), b"new");
-    // By a rename, so that the file that is served stays as it is.
+    // Replaced by rename, so that the served file does not change.
     let bad = table.folder.path().join("bad");
     fs::write(&bad, "no baked file").unwrap();
     fs::rename(&bad, table.db()).unwrap();
@@ -37,7 +37,7 @@ fn a_reload_ends_when_the_new_file_serves_or_was_refused() {
 }
 
 #[test]
-fn a_rollback_serves_the_generation_before() {
+fn a_rollback_serves_the_previous_generation() {
     let table = Table::of_rows(1000);
     let _server = serve(&table);
     let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
@@ -50,14 +50,14 @@ fn a_rollback_serves_the_generation_before() {
 }
 
 #[test]
-fn a_server_that_may_not_or_does_not_answer_is_an_error() {
+fn a_rejected_request_or_a_missing_response_is_an_error() {
     let refused = Peer::answering(&[ERROR]);
     assert_error(&reload(&refused.socket(), &[]), &["peer.sock: ", "only root and the server's own user"]);
     assert_eq!(refused.request()[..4], [0, 0, 0, 7]);
     let refused = Peer::answering(&[ERROR]);
     assert_error(&reload(&refused.socket(), &["--rollback"]), &["only root and the server's own user"]);
     assert_eq!(refused.request()[..4], [0, 0, 0, 8]);
-    // The attempt is the fifth, and only the fourth is over: then the sixth, which was asked for by another.
+    // The request is attempt 5. First only attempt 4 is done, then attempt 6, which another client requested.
     let (fifth, fourth) = (found(&5_u64.to_be_bytes()), found(b"reload_done 4\nreload_last bad\n"));
     let sixth = found(b"reload_done 6\nreload_last generation 9 serves\n");
     let patience = PATIENCE.as_secs().to_string();

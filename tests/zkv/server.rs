@@ -1,4 +1,4 @@
-//! A server that is asked, right or wrong.
+//! Lookups on servers that respond correctly or not.
 
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
@@ -8,18 +8,18 @@ use crate::common::{Server, Table, kv_store};
 use crate::peer::{COUNT_7, ERROR, EXISTS, NOT_FOUND, announced, found, page};
 
 #[test]
-fn a_server_answers_with_the_bytes_as_they_are() {
+fn values_from_a_server_are_written_unchanged() {
     for value in [&b"seven"[..], b"", BINARY, &[b'x'; 100_000]] {
         let peer = Peer::answering(&[COUNT_7, &found(value)]);
         assert_answer(&ask_peer(&peer, &["get", "258"]), 0, value);
-        assert_eq!(peer.request()[..4], [0, 1, 0, 5], "the table is asked what its keys are");
+        assert_eq!(peer.request()[..4], [0, 1, 0, 5], "the first request is for the kind of keys");
         assert_eq!(peer.request(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
     }
     let peer = Peer::answering(&[COUNT_7, EXISTS]);
     assert_answer(&ask_peer(&peer, &["exists", "258"]), 0, b"");
     peer.request();
     assert_eq!(peer.request(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
-    // A table of bytes has no numbers, so digits are bytes.
+    // If keys are bytes, digits are bytes too.
     let peer = Peer::answering(&[ERROR, COUNT_7, &found(b"bytes")]);
     assert_answer(&ask_peer(&peer, &["get", "258"]), 0, b"bytes");
     peer.request();
@@ -35,9 +35,9 @@ fn a_server_answers_with_the_bytes_as_they_are() {
 }
 
 #[test]
-fn a_server_is_found_by_its_abstract_name() {
+fn a_server_can_be_named_by_an_abstract_socket() {
     let table = Table::of_rows(10);
-    // The folder's name is no other test's.
+    // The name of the temporary folder is unique.
     let name = format!("@zkv{}", table.folder.path().display());
     let mut command = kv_store(&table.db(), name.as_ref());
     command.arg("--abstract");
@@ -47,7 +47,7 @@ fn a_server_is_found_by_its_abstract_name() {
 }
 
 #[test]
-fn a_server_that_answers_wrongly_is_an_error() {
+fn a_wrong_response_is_an_error() {
     for question in ["get", "exists"] {
         let ask = |answer: &[u8]| ask_peer(&Peer::answering(&[COUNT_7, answer]), &[question, "7"]);
         assert_error(&ask(ERROR), &["peer.sock: ", "answered key 7 with an error"]);
@@ -64,10 +64,10 @@ fn a_server_that_answers_wrongly_is_an_error() {
 }
 
 #[test]
-fn an_announced_length_takes_no_memory_before_its_bytes_come() {
+fn a_stated_length_allocates_no_memory_before_its_bytes_arrive() {
     let answer = [&announced(0, 1 << 30)[..], b"seven"].concat();
     let peer = Peer::closing_after(&[COUNT_7, &answer]);
-    // A quarter of the announced length is all the memory there is.
+    // The limit of memory is a quarter of the stated length.
     let limited = "ulimit -v 262144 && exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", limited, env!("CARGO_BIN_EXE_zkv"), "get", "7", "--socket"]).arg(peer.socket());
@@ -76,7 +76,7 @@ fn an_announced_length_takes_no_memory_before_its_bytes_come() {
 }
 
 #[test]
-fn a_server_that_does_not_run_is_an_error() {
+fn a_server_that_is_not_running_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("none.sock");
     let ask = || zkv().args(["get", "7", "--socket"]).arg(&socket).stdin(Stdio::null()).output().unwrap();

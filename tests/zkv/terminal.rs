@@ -13,14 +13,14 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use super::*;
 use crate::common::Table;
 
-const LEAVES_SECOND_SCREEN: &str = "\x1b[?1049l";
+const LEAVES_ALTERNATE_SCREEN: &str = "\x1b[?1049l";
 const SHOWS_CURSOR: &str = "\x1b[?25h";
 
 /// A terminal of 80 columns and 24 lines, and a process on it.
 struct Terminal {
-    /// Where somebody types and reads.
+    /// The end of the user, who types and reads.
     hands: File,
-    /// What the process has.
+    /// The end of the process.
     line: OwnedFd,
     shown: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl Terminal {
         Terminal { hands: hands.into(), line, shown: Vec::new() }
     }
 
-    /// In a session of its own, so that no other terminal is asked for its size.
+    /// Runs the process in a new session, so that it uses the size of this terminal.
     fn start(&self, socket: &Path) -> Child {
         let stdio = || Stdio::from(self.line.try_clone().unwrap());
         let mut command = Command::new("setsid");
@@ -44,7 +44,7 @@ impl Terminal {
         command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap()
     }
 
-    /// Reads until the process has written this.
+    /// Reads until the process writes this text.
     fn wait_for(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.shown).contains(text) {
             let mut bytes = [0; 4096];
@@ -54,15 +54,15 @@ impl Terminal {
         self.shown.clear();
     }
 
-    /// Input, output and local modes, as far as they can be compared.
+    /// Returns the input, output and local modes.
     fn modes(&self) -> String {
         let Termios { input_modes, output_modes, local_modes, .. } = tcgetattr(&self.line).unwrap();
         format!("{input_modes:?} {output_modes:?} {local_modes:?}")
     }
 }
 
-/// Shows a server, leaves in this way, and looks whether the terminal is as it was.
-fn leaves_by(leave: impl FnOnce(&mut Terminal, &Child)) -> ExitStatus {
+/// Runs `zkv top`, quits it, and checks that the terminal is restored.
+fn quit_with(quit: impl FnOnce(&mut Terminal, &Child)) -> ExitStatus {
     let table = Table::of_rows(1000);
     let _server = table.serve();
     let mut terminal = Terminal::new();
@@ -70,39 +70,39 @@ fn leaves_by(leave: impl FnOnce(&mut Terminal, &Child)) -> ExitStatus {
     let mut child = terminal.start(&table.socket());
     terminal.wait_for("generation");
     assert_ne!(terminal.modes(), before, "keys come one by one");
-    leave(&mut terminal, &child);
-    terminal.wait_for(LEAVES_SECOND_SCREEN);
+    quit(&mut terminal, &child);
+    terminal.wait_for(LEAVES_ALTERNATE_SCREEN);
     let status = child.wait().unwrap();
     assert_eq!(terminal.modes(), before);
     status
 }
 
 #[test]
-fn q_escape_and_control_c_leave_the_terminal_as_it_was() {
+fn q_escape_and_control_c_restore_the_terminal() {
     for key in ["q", "\x1b", "\x03"] {
-        let status = leaves_by(|terminal, _| terminal.hands.write_all(key.as_bytes()).unwrap());
+        let status = quit_with(|terminal, _| terminal.hands.write_all(key.as_bytes()).unwrap());
         assert_eq!(status.code(), Some(0), "{key:?}");
     }
 }
 
 #[test]
-fn a_signal_leaves_the_terminal_as_it_was() {
+fn a_signal_restores_the_terminal() {
     use std::os::unix::process::ExitStatusExt;
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
-        let status = leaves_by(|_, child| kill_process(Pid::from_child(child), signal).unwrap());
-        assert_eq!(status.signal(), Some(signal.as_raw()), "whoever started it sees that it died by the signal");
+        let status = quit_with(|_, child| kill_process(Pid::from_child(child), signal).unwrap());
+        assert_eq!(status.signal(), Some(signal.as_raw()), "the process dies by the signal");
     }
 }
 
 #[test]
-fn a_server_that_goes_away_is_said_to_and_shown_again_when_it_is_back() {
+fn a_stopped_server_is_reported_and_shown_again_after_its_restart() {
     let table = Table::of_rows(1000);
     let server = table.serve();
     let mut terminal = Terminal::new();
     let mut child = terminal.start(&table.socket());
     terminal.wait_for("serving");
     drop(server);
-    terminal.wait_for("trying");
+    terminal.wait_for("retrying");
     let _server = table.serve();
     terminal.wait_for("serving");
     terminal.hands.write_all(b"q").unwrap();

@@ -1,4 +1,4 @@
-//! `zkv top` where standard output is no terminal: lines.
+//! `zkv top` with lines, because standard output is not a terminal.
 
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::process::{Child, ChildStdout, Stdio};
@@ -7,7 +7,7 @@ use super::*;
 use crate::common::Table;
 use crate::peer::{ERROR, Script, found};
 
-/// The value of a name in a line.
+/// Returns the value of a field.
 #[track_caller]
 fn value<'a>(line: &'a str, name: &str) -> &'a str {
     let found = line.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
@@ -18,7 +18,7 @@ fn top(socket: &Path, args: &[&str]) -> Output {
     zkv().args(["top", "--interval", "0.05"]).args(args).arg("--socket").arg(socket).output().unwrap()
 }
 
-/// A process that writes line after line.
+/// Starts a process that writes lines until it is stopped.
 fn start(socket: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = zkv();
     command.args(["top", "--interval", "0.05", "--socket"]).arg(socket).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -28,7 +28,7 @@ fn start(socket: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
 }
 
 #[test]
-fn so_many_lines_are_written_as_were_asked_for() {
+fn the_requested_number_of_lines_is_written() {
     let table = Table::of_rows(1000);
     let _server = table.serve();
     for (args, count) in [(&["--once"][..], 1), (&["--count", "3"], 3)] {
@@ -37,7 +37,7 @@ fn so_many_lines_are_written_as_were_asked_for() {
         let lines = String::from_utf8(output.stdout).unwrap();
         assert_eq!(lines.lines().count(), count, "{lines}");
         for line in lines.lines() {
-            // The only requests are its own.
+            // The only requests are those of `zkv top` itself.
             assert!(value(line, "info_per_s").parse::<u64>().unwrap() > 0, "{line}");
             assert_eq!((value(line, "get_per_s"), value(line, "hit_ratio")), ("0", "-"));
             assert_eq!((value(line, "generation"), value(line, "state")), ("1", "serving"));
@@ -52,7 +52,7 @@ fn so_many_lines_are_written_as_were_asked_for() {
 }
 
 #[test]
-fn figures_are_those_of_the_interval() {
+fn rates_are_those_of_the_interval() {
     let first = "pid 7\nuptime_s 1\nrequests_get 1000\nrequests_new 0\nhits 900\nmisses 100\nerrors 7\nbatch_requests_buckets 1:5 255:9\n";
     let second = "pid 7\nuptime_s 2\nrequests_get 1400\nrequests_new 0\nhits 1200\nmisses 200\nerrors 7\nbatch_requests_buckets 1:5 255:9 319:2\nbatch_requests_max 256\nservice_ns_buckets\n";
     let peer = Peer::answering(&[&found(first.as_bytes()), &found(second.as_bytes())]);
@@ -65,38 +65,38 @@ fn figures_are_those_of_the_interval() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_said_to_and_is_told_of_again_when_it_is_back() {
+fn a_stopped_server_is_reported_and_sampled_again_after_its_restart() {
     let table = Table::of_rows(1000);
     let server = table.serve();
     let (mut child, mut lines) = start(&table.socket());
     lines.next().unwrap().unwrap();
     drop(server);
-    let mut said = String::new();
+    let mut message = String::new();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    stderr.read_line(&mut said).unwrap();
+    stderr.read_line(&mut message).unwrap();
     assert!(
-        said.starts_with("zkv: ") && said.ends_with("; trying again\n") && said.contains("cannot connect"),
-        "{said}"
+        message.starts_with("zkv: ") && message.ends_with("; retrying\n") && message.contains("cannot connect"),
+        "{message}"
     );
     let _server = table.serve();
-    // Those that were written before, and then the first of the new server, of which there are no rates yet.
-    let anew = lines.by_ref().map(Result::unwrap).find(|line| value(line, "requests_per_s") == "-").unwrap();
-    assert_eq!(value(&anew, "get_per_s"), "-");
+    // Skips earlier lines. The first line of the restarted server has no rates.
+    let restarted = lines.by_ref().map(Result::unwrap).find(|line| value(line, "requests_per_s") == "-").unwrap();
+    assert_eq!(value(&restarted, "get_per_s"), "-");
     let next = lines.next().unwrap().unwrap();
     assert!(value(&next, "requests_per_s").parse::<u64>().is_ok(), "{next}");
-    // Nobody reads any more: a quiet end.
+    // A closed pipe ends the program without an error.
     drop(lines);
-    said.clear();
-    stderr.read_to_string(&mut said).unwrap();
-    assert_eq!((child.wait().unwrap().code(), &*said), (Some(0), ""));
+    message.clear();
+    stderr.read_to_string(&mut message).unwrap();
+    assert_eq!((child.wait().unwrap().code(), &*message), (Some(0), ""));
 }
 
 #[test]
-fn without_a_server_there_is_nothing_to_show() {
+fn without_a_server_top_fails() {
     let folder = tempfile::tempdir().unwrap();
     assert_error(&top(&folder.path().join("none.sock"), &[]), &["none.sock: cannot connect", "is kv_store running"]);
     assert_error(&top(&Peer::answering(&[ERROR]).socket(), &[]), &["older version"]);
-    // The second answer is none: who asked for a number of lines does not wait.
+    // The second sample fails. With --count, that is an error.
     let peer = Peer::of(vec![Script::closing_after(&[&found(b"pid 7\n")]), Script::closing_after(&[])]);
     assert_error(&top(&peer.socket(), &["--once"]), &["peer.sock: "]);
 }

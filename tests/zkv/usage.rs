@@ -1,4 +1,4 @@
-//! The command line, and streams that nobody reads.
+//! The command line, closed pipes, and full disks.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -21,7 +21,7 @@ fn options_come_before_or_after_the_subcommand() {
 }
 
 #[test]
-fn the_environment_names_the_socket_where_nothing_else_does() {
+fn the_environment_variable_names_the_socket_if_no_option_does() {
     let (folder, db) = baked();
     let none = folder.path().join("none.sock");
     let zkv_in = |socket: &Path| {
@@ -36,34 +36,34 @@ fn the_environment_names_the_socket_where_nothing_else_does() {
     assert_answer(&output, 1, b"");
     assert_error(&zkv_in(&none).args(["get", "7"]).output().unwrap(), &["none.sock: cannot connect"]);
     assert_error(&zkv_in(&none).arg("info").output().unwrap(), &["none.sock: cannot connect"]);
-    // Where no server is asked, it says nothing.
+    // Commands that need no server ignore it.
     assert_answer(&zkv_in(&none).args(["get", "7", "--db"]).arg(&db).output().unwrap(), 0, b"seven");
     assert_eq!(zkv_in(&none).arg("verify").arg(&db).status().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_server_that_does_not_answer_in_time_is_an_error() {
+fn a_server_that_does_not_respond_in_time_is_an_error() {
     for question in [&["get", "7"][..], &["floor", "7"], &["range"], &["info"], &["ping"], &["bench"]] {
-        // It begins an answer, and does not go on.
+        // The peer sends an incomplete response.
         let peer = Peer::answering(&[&[0; 3]]);
         let output = zkv().args(["--timeout", "0.05"]).args(question).arg("--socket").arg(peer.socket()).output();
         assert_error(&output.unwrap(), &["peer.sock: timed out after "]);
     }
     let (_folder, db) = baked();
     assert_usage_error(&ask_file(&db, &["get", "7", "--direct"]), "--direct and --db cannot be used together");
-    assert_usage_error(&zkv().args(["info", "--direct"]).output().unwrap(), "--direct is not for this");
-    let said = "--timeout and --db cannot be used together";
-    assert_usage_error(&ask_file(&db, &["get", "7", "--timeout", "1"]), said);
+    assert_usage_error(&zkv().args(["info", "--direct"]).output().unwrap(), "--direct cannot be used with");
+    let expected = "--timeout and --db cannot be used together";
+    assert_usage_error(&ask_file(&db, &["get", "7", "--timeout", "1"]), expected);
     assert_usage_error(
         &zkv().args(["verify", "--timeout", "1"]).arg(&db).output().unwrap(),
-        "--timeout is not for this",
+        "--timeout cannot be used with",
     );
-    assert_usage_error(&zkv().args(["--timeout", "1", "top"]).output().unwrap(), "--timeout is not for this");
-    assert_usage_error(&zkv().args(["--timeout", "0", "info"]).output().unwrap(), "0.01 to 1000000 seconds");
+    assert_usage_error(&zkv().args(["--timeout", "1", "top"]).output().unwrap(), "--timeout cannot be used with");
+    assert_usage_error(&zkv().args(["--timeout", "0", "info"]).output().unwrap(), "expected 0.01 to 1000000 seconds");
 }
 
 #[test]
-fn get_takes_a_baked_file_in_front_of_the_keys() {
+fn get_accepts_a_baked_file_before_the_keys() {
     let (folder, db) = baked();
     let get = |args: &[&OsStr]| zkv().arg("get").args(args).output().unwrap();
     let [seven, eight, ten] = ["7", "8", "10"].map(OsStr::new);
@@ -74,7 +74,7 @@ fn get_takes_a_baked_file_in_front_of_the_keys() {
     assert_error(&get(&[OsStr::new("--db"), db.as_os_str(), db.as_os_str(), seven]), &["the key is \""]);
     let socket = folder.path().join("none.sock");
     assert_error(&get(&[OsStr::new("--socket"), socket.as_os_str(), db.as_os_str(), seven]), &["none.sock"]);
-    // A damaged file is one, and is refused as such.
+    // A damaged file is recognized as a file and rejected.
     let mut bytes = fs::read(&db).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&db, bytes).unwrap();
@@ -82,7 +82,7 @@ fn get_takes_a_baked_file_in_front_of_the_keys() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
+fn invalid_command_lines_are_rejected() {
     let (_folder, db) = baked();
     for key in ["", "-1", "+7", " 7", "0x7", "seven", "18446744073709551616"] {
         for question in [["get", key], ["exists", key], ["floor", key], ["ceiling", key]] {
@@ -111,7 +111,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn the_help_tells_the_exit_status_and_the_default_socket() {
+fn the_help_states_the_exit_status_and_the_default_socket() {
     let version = zkv().arg("--version").output().unwrap();
     assert_answer(&version, 0, concat!("zkv ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
     let output = zkv().arg("--help").output().unwrap();
@@ -121,7 +121,7 @@ fn the_help_tells_the_exit_status_and_the_default_socket() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_is_a_quiet_end_with_the_status_of_one_that_is_read() {
+fn a_closed_pipe_is_not_an_error_and_does_not_change_the_exit_status() {
     let (folder, db) = baked();
     let other = folder.path().join("other.db");
     bake_as(Keys::U64, b"7,seven\n", &other).unwrap();
@@ -158,8 +158,8 @@ fn a_pipe_that_nobody_reads_is_a_quiet_end_with_the_status_of_one_that_is_read()
 }
 
 #[test]
-fn a_pipe_that_is_closed_amid_the_rows_is_a_quiet_end() {
-    // More than a pipe and the buffers hold.
+fn a_pipe_that_is_closed_between_rows_is_not_an_error() {
+    // More text than the pipe and the buffers hold.
     let table = Table::new((0..2000).map(|key| (key, vec![b'v'; 1000])));
     let (server, db) = (table.serve(), table.db());
     for whom in [["--db".as_ref(), db.as_os_str()], ["--socket".as_ref(), table.socket().as_os_str()]] {
@@ -167,7 +167,7 @@ fn a_pipe_that_is_closed_amid_the_rows_is_a_quiet_end() {
             let mut command = zkv();
             command.args(question).args(whom).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
-            // With the first byte there are rows.
+            // Once the first byte is written, a row was found.
             child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
             let output = child.wait_with_output().unwrap();
             assert_answer(&output, 0, b"");
@@ -185,7 +185,7 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
-fn an_error_that_nobody_reads_is_no_panic() {
+fn an_error_message_to_a_closed_pipe_does_not_panic() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let status = zkv().args(["get", "7", "--db", "/no/such/file"]).stderr(writer).status().unwrap();
@@ -193,15 +193,15 @@ fn an_error_that_nobody_reads_is_no_panic() {
 }
 
 #[test]
-fn what_is_done_with_files_names_them_as_arguments() {
+fn commands_for_files_name_them_as_arguments() {
     let (_folder, db) = baked();
     let db = db.to_str().unwrap();
     for file in [&["inspect", db][..], &["verify", db], &["dump", db], &["diff", db, db]] {
         assert_eq!(zkv().args(file).output().unwrap().status.code(), Some(0));
         for option in ["--db", "--socket"] {
-            let said = format!("{option} is not for");
-            assert_usage_error(&zkv().args(file).args([option, db]).output().unwrap(), &said);
-            assert_usage_error(&zkv().args([option, db]).args(file).output().unwrap(), &said);
+            let expected = format!("{option} cannot be used with");
+            assert_usage_error(&zkv().args(file).args([option, db]).output().unwrap(), &expected);
+            assert_usage_error(&zkv().args([option, db]).args(file).output().unwrap(), &expected);
             let help = zkv().args([file[0], "--help"]).output().unwrap().stdout;
             assert!(!String::from_utf8(help).unwrap().contains(option), "{} {option}", file[0]);
         }

@@ -12,7 +12,7 @@ use zero_kv::store::Unchecked;
 use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
 use crate::replace_args::ReplaceArgs;
-use crate::size::size;
+use crate::size::parse_size;
 
 /// Bad rows that are put aside unless --max-bad-rows says how many.
 const BAD_ROWS_MAX: u64 = 1000;
@@ -168,7 +168,7 @@ pub(crate) struct OutputArgs {
 struct ResourceArgs {
     /// Memory to use, such as 512MiB or 2GB; rows that do not fit are sorted in temporary files [default: half of the
     /// machine's]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
     /// Threads to use [default: one for each processor]
     #[arg(long, value_name = "COUNT")]

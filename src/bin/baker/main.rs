@@ -35,7 +35,7 @@ use signals::Signals;
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::if_asked(Args::command) {
+    if let Some(code) = generate::run_if_requested(Args::command) {
         return code;
     }
     let args = Args::parse();

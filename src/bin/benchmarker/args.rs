@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what makes sense together.
+//! The command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,95 +13,96 @@ use crate::mix::{Op, OpMix};
 use crate::plan::Plan;
 use crate::wire::Protocol;
 
-/// Three years: what is longer is a slip, and would overflow the clock.
+/// Three years. Longer times would overflow the clock.
 const SECONDS_MAX: f64 = 1e8;
-/// Intervals of a run, for --report and --hdr.
+/// Number of intervals per run, for --report and --hdr.
 const INTERVALS: u32 = 50;
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// Saturates a kv_store with pipelined requests and measures it from outside.
+/// Saturates a kv_store with pipelined requests and measures throughput and latency.
 ///
-/// Each client writes one pipeline of requests, reads all its answers, checks
-/// the status and length of each, and begins the next. Every key is drawn anew from the
-/// rows of the file that is served. A pipeline's latency runs from its first byte sent (with
-/// --rate, from the moment at which that was to be sent) to its last answer read. Exits
-/// with 1 if any answer was wrong or any connection broke.
+/// Each client sends a pipeline of requests, reads all responses, checks the status and length of
+/// each, and sends the next pipeline. Keys are drawn at random from the served file. The latency of
+/// a pipeline is the time from its first byte sent (with --rate, from its scheduled time) to its last
+/// response read.
+///
+/// Exit status: 0 done, 1 if any response was wrong or any connection failed, 2 after a usage error.
 #[derive(Parser)]
 #[command(name = "benchmarker", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// The server's socket
+    /// Connect to the server on this socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub(crate) socket: PathBuf,
     /// Trust a server of this user, a name or number, besides root and you [env: ZERO_KV_SERVER_USER]
     #[arg(long, value_name = "USER")]
     pub(crate) server_user: Option<String>,
-    /// The file that is served; keys are drawn from it
+    /// Draw keys from this file, which the server must serve
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) db: PathBuf,
-    /// How the server is asked
+    /// Choose the protocol of requests
     #[arg(long, value_enum, default_value = "native")]
     pub(crate) protocol: Protocol,
-    /// Connections, each with one pipeline in flight
+    /// Open this many connections, each with one pipeline in flight
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) clients: u32,
-    /// Requests in a pipeline
+    /// Send this many requests per pipeline
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) pipeline: u32,
-    /// How long to measure; fractions are fine
-    #[arg(long, default_value = "10", value_parser = seconds_above_zero)]
+    /// Measure for this many seconds; fractions are allowed
+    #[arg(long, default_value = "10", value_parser = parse_positive_seconds)]
     pub(crate) seconds: f64,
-    /// Seconds of load before that, which do not count (their errors do)
-    #[arg(long, default_value = "1", value_parser = seconds)]
+    /// Warm up for this many seconds, which count only for errors
+    #[arg(long, default_value = "1", value_parser = parse_seconds)]
     pub(crate) warmup: f64,
-    /// Where the random numbers begin: the same seed asks for the same keys
+    /// Seed the random numbers; equal seeds request equal keys
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How requests are spread over the rows
+    /// Choose how requests are distributed over the rows
     #[arg(long, value_enum, default_value = "uniform")]
     pub(crate) distribution: Distribution,
-    /// How steep --distribution zipf is [default: 0.99]
-    #[arg(long, value_name = "NUMBER", value_parser = exponent)]
+    /// Set the exponent of --distribution zipf [default: 0.99]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_exponent)]
     zipf_exponent: Option<f64>,
-    /// Share of requests, 0 to 1, that ask for keys which are not in the file
-    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = ratio)]
+    /// Request absent keys in this share of requests, from 0 to 1
+    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
-    /// What to ask for: `get`, `exists`, or both with their shares, as in `get:0.9,exists:0.1`
+    /// Choose the ops: `get`, `exists`, or both with their shares, such as `get:0.9,exists:0.1`
     #[arg(long, value_name = "OPS", default_value = "get")]
     pub(crate) op: OpMix,
-    /// Compare each value with the file's
+    /// Compare each value with that in the file
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Send on a schedule, so many requests a second, and time from it
+    /// Send this many requests per second on a schedule, and measure latency from the scheduled time
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rate: Option<u64>,
-    /// Find the highest rate that keeps --p99-us, in steps of --seconds each
+    /// Find the highest rate whose p99 latency is at most --p99-us, in steps of --seconds each
     #[arg(long, conflicts_with_all = ["rate", "ceiling", "memory", "report", "hdr"])]
     pub(crate) sweep: bool,
-    /// What --sweep allows 99 of 100 pipelines, in microseconds [default: 1000]
-    #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = us_above_zero)]
+    /// Limit the p99 latency for --sweep, in microseconds [default: 1000]
+    #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
     p99_us: Option<f64>,
-    /// Take turns with a server that looks nothing up and sends as many bytes, and tell the ratio
+    /// Alternate with a server that sends as many bytes without lookups, and report the ratio
     #[arg(long, conflicts_with_all = ["rate", "verify"])]
     pub(crate) ceiling: bool,
-    /// Tell bytes a key, and the server's memory and page faults
+    /// Report bytes per key, and the server's memory and page faults
     #[arg(long)]
     pub(crate) memory: bool,
-    /// Write a page to look at, with charts
+    /// Write an HTML page with charts
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// Write the latencies as an HdrHistogram log, in nanoseconds
+    /// Write latencies as an HdrHistogram log, in nanoseconds
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
     /// Print one JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Be the server of --ceiling, whose answers have this mean length
+    /// Run the server of --ceiling, with responses of this mean length
     #[arg(long = SERVE_CANNED, hide = true, exclusive = true, value_name = "BYTES")]
     pub(crate) serve_canned: Option<f64>,
 }
 
 impl Args {
-    /// Reads the command line, and ends with status 2 if it makes no sense.
+    /// Parses the command line. Exits with status 2 after a usage error.
     pub(crate) fn parse_and_check() -> Self {
         let args = Args::parse();
         if let Err((kind, message)) = args.check() {
@@ -115,7 +116,7 @@ impl Args {
         if self.zipf_exponent.is_some() && self.distribution != Distribution::Zipf {
             return conflict("the argument '--zipf-exponent <NUMBER>' cannot be used without '--distribution zipf'");
         }
-        if self.verify && !self.op.asks_for(Op::Get) {
+        if self.verify && !self.op.contains(Op::Get) {
             return conflict(
                 "the argument '--verify' cannot be used with '--op exists': there are no values to compare",
             );
@@ -127,7 +128,7 @@ impl Args {
         }
         if self.ceiling && self.protocol == Protocol::Resp {
             return conflict(
-                "the argument '--ceiling' cannot be used with '--protocol resp': its server answers native frames only",
+                "the argument '--ceiling' cannot be used with '--protocol resp': its server supports only native requests",
             );
         }
         if let Some(rate) = self.rate
@@ -135,8 +136,8 @@ impl Args {
         {
             let Args { seconds, pipeline, .. } = self;
             let message = format!(
-                "invalid value '{rate}' for '--rate <REQUESTS>': in {seconds} s that is less than one pipeline of \
-                 {pipeline} requests: pass a shorter '--pipeline' or longer '--seconds'"
+                "invalid value '{rate}' for '--rate <REQUESTS>': less than one pipeline of {pipeline} requests in \
+                 {seconds} s: pass a shorter '--pipeline' or longer '--seconds'"
             );
             return Err((ErrorKind::ValueValidation, message));
         }
@@ -151,7 +152,7 @@ impl Args {
         self.p99_us.unwrap_or(1000.0)
     }
 
-    /// The distribution as people call it, with its parameter.
+    /// Returns the name of the distribution, with its parameter.
     pub(crate) fn distribution_name(&self) -> String {
         match self.distribution {
             Distribution::Uniform => "uniform".to_owned(),
@@ -181,38 +182,38 @@ impl Args {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err("seconds were expected, such as `10` or `0.5`".to_owned()),
+        _ => Err("expected seconds, such as `10` or `0.5`".to_owned()),
     }
 }
 
-fn seconds_above_zero(text: &str) -> Result<f64, String> {
-    match seconds(text)? {
-        seconds if Duration::from_secs_f64(seconds).is_zero() => Err("more than 0 was expected".to_owned()),
+fn parse_positive_seconds(text: &str) -> Result<f64, String> {
+    match parse_seconds(text)? {
+        seconds if Duration::from_secs_f64(seconds).is_zero() => Err("expected more than 0".to_owned()),
         seconds => Ok(seconds),
     }
 }
 
-fn ratio(text: &str) -> Result<f64, String> {
+fn parse_ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
-        _ => Err("a number from 0 to 1 was expected".to_owned()),
+        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 
-fn exponent(text: &str) -> Result<f64, String> {
+fn parse_exponent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        // Beyond, all but one row are never asked for.
+        // Above 10, one row would get all requests.
         Ok(exponent) if exponent > 0.0 && exponent <= 10.0 => Ok(exponent),
-        _ => Err("a number above 0 and up to 10 was expected".to_owned()),
+        _ => Err("expected a number above 0 and up to 10".to_owned()),
     }
 }
 
-fn us_above_zero(text: &str) -> Result<f64, String> {
+fn parse_positive_us(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(us) if us > 0.0 && us.is_finite() => Ok(us),
-        _ => Err("microseconds were expected, such as `500`".to_owned()),
+        _ => Err("expected microseconds, such as `500`".to_owned()),
     }
 }

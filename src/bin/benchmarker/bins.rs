@@ -1,15 +1,15 @@
-//! Latencies in a few bins that people can read, and their bars in a terminal.
+//! A histogram of latencies for people, with few bins.
 
 use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 
-/// Where bins begin in each decade.
-const STEPS: [u64; 6] = [100, 150, 200, 300, 500, 700];
+/// Beginnings of the bins within a decade.
+const STEPS_NS: &[u64] = &[100, 150, 200, 300, 500, 700];
 const BAR_LEN_MAX: f64 = 40.0;
 
-/// Latencies from `from_ns` up to and without `to_ns`, and how many there were.
+/// The number of latencies from `from_ns` up to, but not including, `to_ns`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bin {
     pub(crate) from_ns: u64,
@@ -17,8 +17,8 @@ pub(crate) struct Bin {
     pub(crate) count: u64,
 }
 
-/// Every latency in its bin, from the first bin that has any to the last.
-pub(crate) fn of(latency_ns: &Histogram<u64>) -> Vec<Bin> {
+/// Returns the bins from the first to the last that is not empty.
+pub(crate) fn bins(latency_ns: &Histogram<u64>) -> Vec<Bin> {
     let mut bins: Vec<Bin> = Vec::new();
     let mut bounds = bounds_ns().peekable();
     for step in latency_ns.iter_recorded() {
@@ -37,22 +37,22 @@ pub(crate) fn of(latency_ns: &Histogram<u64>) -> Vec<Bin> {
     bins
 }
 
-/// From 100 ns to half a millennium.
+/// Returns the ends of the bins, from 100 ns.
 fn bounds_ns() -> impl Iterator<Item = u64> {
-    (0..17).flat_map(|decade| STEPS.map(|step| step * 10u64.pow(decade))).chain([u64::MAX])
+    (0..17).flat_map(|decade| STEPS_NS.iter().map(move |step| step * 10u64.pow(decade))).chain([u64::MAX])
 }
 
-/// A nanosecond count in microseconds, with decimals only where they tell something.
-pub(crate) fn us(ns: u64) -> String {
+/// Formats nanoseconds as microseconds, with a decimal below 10 µs.
+pub(crate) fn format_us(ns: u64) -> String {
     match ns {
         ns if ns < 10_000 && !ns.is_multiple_of(1000) => format!("{:.1}", ns as f64 / 1e3),
         ns => HumanCount(ns / 1000).to_string(),
     }
 }
 
-/// A line a bin: its bounds, its share and a bar. Without colour, so it can be piped.
-pub(crate) fn text(latency_ns: &Histogram<u64>) -> String {
-    let bins = of(latency_ns);
+/// Formats one line per bin: its bounds, its share and a bar. Without color, so that it can be piped.
+pub(crate) fn format_lines(latency_ns: &Histogram<u64>) -> String {
+    let bins = bins(latency_ns);
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(1) as f64;
     let mut text = String::new();
@@ -60,7 +60,7 @@ pub(crate) fn text(latency_ns: &Histogram<u64>) -> String {
         let eighths = (bin.count as f64 / largest * BAR_LEN_MAX * 8.0).round() as usize;
         let end = [None, Some('▏'), Some('▎'), Some('▍'), Some('▌'), Some('▋'), Some('▊'), Some('▉')][eighths % 8];
         let bar: String = std::iter::repeat_n('█', eighths / 8).chain(end).collect();
-        let (from, to, share) = (us(bin.from_ns), us(bin.to_ns), bin.count as f64 / total * 100.0);
+        let (from, to, share) = (format_us(bin.from_ns), format_us(bin.to_ns), bin.count as f64 / total * 100.0);
         let line = format!("{from:>9} - {to:>9} µs {share:6.2}% {bar}");
         let _ = write!(text, "\n{}", line.trim_end());
     }
@@ -77,7 +77,7 @@ mod tests {
         for ns in [1, 99, 100, 149, 1_000, 1_000_000, 5_000_000_000, u64::MAX / 4] {
             latency_ns.record(ns).unwrap();
         }
-        let bins = of(&latency_ns);
+        let bins = bins(&latency_ns);
         assert_eq!(bins.iter().map(|bin| bin.count).sum::<u64>(), 8);
         assert_eq!(bins[0], Bin { from_ns: 0, to_ns: 100, count: 2 });
         assert_eq!(bins[1], Bin { from_ns: 100, to_ns: 150, count: 2 });
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_nothing_drawn() {
-        assert_eq!(text(&Histogram::new(3).unwrap()), "");
+    fn an_empty_histogram_has_no_lines() {
+        assert_eq!(format_lines(&Histogram::new(3).unwrap()), "");
     }
 }

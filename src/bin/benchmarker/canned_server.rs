@@ -1,9 +1,8 @@
-//! The ceiling: a server that looks nothing up.
+//! The server of `--ceiling`, which sends canned responses without lookups.
 //!
-//! One thread counts request frames and sends as many canned answers, out of one
-//! buffer. It runs as a process of its own, which the benchmarker starts: it tells
-//! its socket's path on standard output, and ends when its standard input does. So
-//! it goes, with its socket and folder, however the benchmarker went.
+//! One thread counts requests and sends as many canned responses from one buffer. The benchmarker runs this server as a
+//! child process. The server prints its socket's path on standard output, and exits when its standard input is closed.
+//! So it removes its socket and folder even if the benchmarker is killed.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
@@ -20,41 +19,43 @@ use crate::canned::Canned;
 
 const EVENTS_MAX: usize = 256;
 const READ_BUFFER_LEN_BYTES: usize = 64 << 10;
-/// What an event is about; other numbers are a connection's place.
+/// Tokens of events. Other tokens are indexes of connections.
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
 
 /// Serves until standard input ends.
-pub(crate) fn run(answer_len_bytes: f64) -> anyhow::Result<()> {
-    let folder =
-        tempfile::Builder::new().prefix("zkv-ceiling-").tempdir().context("a folder for the ceiling's socket")?;
+pub(crate) fn run(response_len_bytes: f64) -> anyhow::Result<()> {
+    let folder = tempfile::Builder::new()
+        .prefix("zkv-ceiling-")
+        .tempdir()
+        .context("creating a folder for the socket of --ceiling")?;
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
     listener.set_nonblocking(true)?;
-    let told = io::stdout().write_all(&[socket.as_os_str().as_bytes(), b"\n"].concat());
-    if told.and_then(|()| io::stdout().flush()).is_err() {
-        // The benchmarker has gone already.
+    let printed = io::stdout().write_all(&[socket.as_os_str().as_bytes(), b"\n"].concat());
+    if printed.and_then(|()| io::stdout().flush()).is_err() {
+        // The benchmarker has already exited.
         return Ok(());
     }
-    serve(&listener, &Canned::of_mean_len(answer_len_bytes)).context("epoll")
+    serve(&listener, &Canned::with_mean_len(response_len_bytes)).context("epoll")
 }
 
-/// A client, and what it is owed.
+/// A connection and its pending responses.
 struct Connection {
     stream: UnixStream,
-    /// The number of the next answer.
-    answers: usize,
-    /// Bytes of a request that has come in part.
+    /// The number of the next response.
+    next_response: usize,
+    /// Received bytes of an incomplete request.
     request_len_bytes: usize,
-    owed_bytes: usize,
-    /// Where in the canned bytes what is owed begins.
+    pending_bytes: usize,
+    /// Offset of the pending responses in the canned bytes.
     at_bytes: usize,
     awaits_room: bool,
 }
 
 enum Next {
-    Wait,
-    /// Until the socket takes bytes again.
+    WaitForRequests,
+    /// Wait until the socket is writable.
     WaitForRoom,
     Close,
 }
@@ -74,24 +75,24 @@ fn serve(listener: &UnixListener, canned: &Canned) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         };
         for event in events {
-            let place = match event.data.u64() {
+            let index = match event.data.u64() {
                 STDIN => return Ok(()),
                 LISTENER => {
                     accept(listener, &epoll, &mut connections)?;
                     continue;
                 }
-                place => place,
+                index => index,
             };
-            let slot = &mut connections[place as usize];
+            let slot = &mut connections[index as usize];
             let Some(connection) = slot else { continue };
-            let next = connection.go_on(canned, &bytes, &mut buffer);
+            let next = connection.advance(canned, &bytes, &mut buffer);
             let awaits_room = matches!(next, Next::WaitForRoom);
             if matches!(next, Next::Close) {
                 *slot = None;
             } else if awaits_room != connection.awaits_room {
-                // Room is asked for only when there is none: each read of the client would wake this thread.
+                // Requested only while the socket is full. Otherwise each read of the client would wake this thread.
                 let room = if awaits_room { EventFlags::OUT } else { EventFlags::empty() };
-                let data = EventData::new_u64(place);
+                let data = EventData::new_u64(index);
                 epoll::modify(&epoll, &connection.stream, data, EventFlags::IN | EventFlags::ET | room)?;
                 connection.awaits_room = awaits_room;
             }
@@ -110,27 +111,33 @@ fn accept(
         Err(error) => return Err(error),
     };
     stream.set_nonblocking(true)?;
-    let place = connections.iter().position(Option::is_none).unwrap_or_else(|| {
+    let index = connections.iter().position(Option::is_none).unwrap_or_else(|| {
         connections.push(None);
         connections.len() - 1
     });
-    epoll::add(epoll, &stream, EventData::new_u64(place as u64), EventFlags::IN | EventFlags::ET)?;
-    connections[place] =
-        Some(Connection { stream, answers: 0, request_len_bytes: 0, owed_bytes: 0, at_bytes: 0, awaits_room: false });
+    epoll::add(epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN | EventFlags::ET)?;
+    connections[index] = Some(Connection {
+        stream,
+        next_response: 0,
+        request_len_bytes: 0,
+        pending_bytes: 0,
+        at_bytes: 0,
+        awaits_room: false,
+    });
     Ok(())
 }
 
 impl Connection {
-    /// Answers what has come, until nothing more has or the socket is full.
+    /// Responds until there are no more requests or the socket is full.
     #[inline]
-    fn go_on(&mut self, canned: &Canned, bytes: &[u8], buffer: &mut [u8]) -> Next {
-        let mut drained = false;
+    fn advance(&mut self, canned: &Canned, bytes: &[u8], buffer: &mut [u8]) -> Next {
+        let mut is_drained = false;
         loop {
-            while self.owed_bytes > 0 {
-                let piece = &bytes[self.at_bytes..][..self.owed_bytes.min(bytes.len() - self.at_bytes)];
+            while self.pending_bytes > 0 {
+                let piece = &bytes[self.at_bytes..][..self.pending_bytes.min(bytes.len() - self.at_bytes)];
                 match send(&self.stream, piece, SendFlags::NOSIGNAL) {
                     Ok(sent_bytes) => {
-                        self.owed_bytes -= sent_bytes;
+                        self.pending_bytes -= sent_bytes;
                         self.at_bytes += sent_bytes;
                         if self.at_bytes == bytes.len() {
                             self.at_bytes = 0;
@@ -141,23 +148,23 @@ impl Connection {
                     Err(_) => return Next::Close,
                 }
             }
-            if drained {
-                return Next::Wait;
+            if is_drained {
+                return Next::WaitForRequests;
             }
             match recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
                 Ok((0, _)) => return Next::Close,
                 Ok((read_bytes, _)) => {
-                    // With edges alone, a read that did not fill the buffer has emptied the socket.
-                    drained = read_bytes < buffer.len();
-                    let unanswered_bytes = self.request_len_bytes + read_bytes;
-                    let requests = unanswered_bytes / REQUEST_LEN_BYTES;
-                    self.request_len_bytes = unanswered_bytes % REQUEST_LEN_BYTES;
-                    // From the beginning of the buffer as often as can be: it is in the cache.
+                    // A read that does not fill the buffer has emptied the socket. The events are edge-triggered.
+                    is_drained = read_bytes < buffer.len();
+                    let request_bytes = self.request_len_bytes + read_bytes;
+                    let requests = request_bytes / REQUEST_LEN_BYTES;
+                    self.request_len_bytes = request_bytes % REQUEST_LEN_BYTES;
+                    // The beginning of the buffer is in the cache.
                     self.at_bytes %= canned.pattern_len_bytes();
-                    self.owed_bytes = canned.len_bytes(self.answers, requests);
-                    self.answers = self.answers.wrapping_add(requests);
+                    self.pending_bytes = canned.len_bytes(self.next_response, requests);
+                    self.next_response = self.next_response.wrapping_add(requests);
                 }
-                Err(Errno::AGAIN) => return Next::Wait,
+                Err(Errno::AGAIN) => return Next::WaitForRequests,
                 Err(Errno::INTR) => {}
                 Err(_) => return Next::Close,
             }

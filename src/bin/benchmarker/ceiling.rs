@@ -1,4 +1,4 @@
-//! Starts and stops the server that looks nothing up, see [`crate::canned_server`].
+//! Starts and stops the server of `--ceiling` (see [`crate::canned_server`]).
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -9,33 +9,35 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// The hidden option that makes a benchmarker this server.
+/// Hidden option with which the benchmarker runs as this server.
 pub(crate) const SERVE_CANNED: &str = "serve-canned";
 
-/// The server as a process. It has ended when this is dropped.
-pub(crate) struct Ceiling {
+/// The server's process. Dropping the value stops the process and waits for its end.
+pub(crate) struct CeilingServer {
     child: Child,
     socket: PathBuf,
 }
 
-impl Ceiling {
-    /// Starts it, for answers of this mean length, and waits until it listens.
-    pub(crate) fn start(answer_len_bytes: f64) -> anyhow::Result<Ceiling> {
-        let this_program = std::env::current_exe().context("the benchmarker's own file")?;
+impl CeilingServer {
+    /// Starts the server, with responses of this mean length, and waits until it listens.
+    pub(crate) fn start(response_len_bytes: f64) -> anyhow::Result<CeilingServer> {
+        let this_program = std::env::current_exe().context("finding the benchmarker's executable")?;
         let mut child = Command::new(&this_program)
-            .arg(format!("--{SERVE_CANNED}={answer_len_bytes}"))
+            .arg(format!("--{SERVE_CANNED}={response_len_bytes}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Of a group of its own: Ctrl-C then ends the benchmarker, and so its standard input.
+            // In a separate process group, so that Ctrl-C stops only the benchmarker, which closes the server's input.
             .process_group(0)
             .spawn()
             .with_context(|| this_program.display().to_string())?;
         let mut path = Vec::new();
         let stdout = child.stdout.take().expect("it was piped");
-        let mut ceiling = Ceiling { child, socket: PathBuf::new() };
-        BufReader::new(stdout).read_until(b'\n', &mut path).context("the ceiling's socket")?;
+        let mut ceiling = CeilingServer { child, socket: PathBuf::new() };
+        BufReader::new(stdout)
+            .read_until(b'\n', &mut path)
+            .context("reading the socket's path from the server of --ceiling")?;
         if path.pop() != Some(b'\n') {
-            bail!("the server for --ceiling ended before it listened");
+            bail!("the server of --ceiling exited before it listened");
         }
         ceiling.socket = OsString::from_vec(path).into();
         Ok(ceiling)
@@ -46,7 +48,7 @@ impl Ceiling {
     }
 }
 
-impl Drop for Ceiling {
+impl Drop for CeilingServer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();

@@ -12,67 +12,67 @@ use indicatif::HumanCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
-use crate::answers::Answers;
-use crate::keys::{Draw, Pipeline, Table};
+use crate::keys::{KeyDraw, Pipeline, Table};
 use crate::plan::{Clock, Plan};
+use crate::responses::ResponseReader;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
 
-/// Far more than a pipeline of small answers: tokio spares the read that finds
-/// nothing only if the one before it did not fill the buffer.
+/// Longer than a pipeline of small responses, because tokio skips the read that would find the socket
+/// empty only if the last read did not fill the buffer.
 const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
 
 thread_local! {
-    /// One a worker thread and not one a client: it stays in the cache.
+    /// Shared by the clients of a thread, so that it stays in the cache.
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER_LEN_BYTES]);
 }
 
 pub(crate) struct Client {
     stream: UnixStream,
-    draw: Draw,
-    /// Where it is among those that are sent, if the clients send at a rate.
+    draw: KeyDraw,
+    /// `None` if the client sends its next pipeline as soon as it has all responses.
     schedule: Option<Schedule>,
     pipeline: Pipeline,
     sent_bytes: usize,
-    answers: Answers,
-    /// Whole pipelines' answers, those of the warm-up too.
-    answers_before: u64,
+    reader: ResponseReader,
+    /// Responses to earlier pipelines, including those of the warm-up.
+    responses_before: u64,
 }
 
 impl Client {
     /// # Errors
-    /// If there is no timer for its schedule.
+    /// If the timer of the schedule cannot be created.
     pub(crate) fn new(stream: UnixStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {
         Ok(Client {
             stream,
-            draw: Draw::of_client(table, plan.seed, number, plan.clients),
-            schedule: plan.rate.map(|rate| Schedule::of_client(plan, rate, number)).transpose()?,
+            draw: KeyDraw::for_client(table, plan.seed, number, plan.clients),
+            schedule: plan.rate.map(|rate| Schedule::for_client(plan, rate, number)).transpose()?,
             pipeline: Pipeline::new(plan.protocol, table.store.key_kind()),
             sent_bytes: 0,
-            // An answer that was not looked up has no value to compare.
-            answers: Answers::new(plan.protocol, plan.verify && plan.canned.is_none()),
-            answers_before: 0,
+            // Canned responses have no values to compare.
+            reader: ResponseReader::new(plan.protocol, plan.verify && plan.canned.is_none()),
+            responses_before: 0,
         })
     }
 
-    /// The first wrong answer, if there was one.
-    pub(crate) fn first_wrong(&mut self) -> Option<String> {
-        self.answers.first_wrong.take()
+    /// Takes the description of the first wrong response, if there was one.
+    pub(crate) fn take_first_wrong(&mut self) -> Option<String> {
+        self.reader.first_wrong.take()
     }
 
-    /// How far this client came, for a message about its end.
-    pub(crate) fn reached(&self) -> String {
-        let (answers, asked) = (self.answers.counts.answers, self.pipeline.requests.len());
+    /// Describes the progress of this client, for messages about its failure.
+    pub(crate) fn progress(&self) -> String {
+        let (responses, requests) = (self.reader.counts.responses, self.pipeline.requests.len());
         format!(
-            "after {} answers ({answers} of {asked} in its last pipeline)",
-            HumanCount(self.answers_before + answers as u64),
+            "after {} responses ({responses} of {requests} in its last pipeline)",
+            HumanCount(self.responses_before + responses as u64),
         )
     }
 
-    /// Asks until the time is over, and tells the tally about each pipeline.
+    /// Sends pipelines until the run ends, and counts each in the tally.
     ///
     /// # Errors
-    /// Why it could not go on.
+    /// The reason why the client stopped early.
     pub(crate) async fn run(
         &mut self,
         plan: &Plan,
@@ -86,8 +86,7 @@ impl Client {
         }
     }
 
-    /// Begins each pipeline when the one before is answered. A server that stalls is
-    /// asked less meanwhile.
+    /// Sends each pipeline after all responses to the last one. While the server stalls, the client sends fewer requests.
     async fn run_back_to_back(
         &mut self,
         plan: &Plan,
@@ -95,8 +94,7 @@ impl Client {
         clock: Clock,
         tally: &Mutex<Tally>,
     ) -> Result<(), String> {
-        // Each client counts one pipeline at least, so that a server slower than
-        // --seconds is measured and not passed over.
+        // Each client counts at least one pipeline, so that a server slower than --seconds is measured too.
         let (mut counted, mut finished) = (false, clock.start);
         while !counted || finished < clock.end {
             self.draw(plan, table)?;
@@ -107,8 +105,8 @@ impl Client {
         Ok(())
     }
 
-    /// Begins each pipeline when its time has come, or, when the one before is late, as
-    /// soon as that is answered; the wait for it is part of its latency.
+    /// Sends each pipeline at its scheduled time, or after all responses to the last one if that is later. Latency is
+    /// measured from the scheduled time.
     async fn run_on_schedule(
         &mut self,
         mut schedule: Schedule,
@@ -120,7 +118,7 @@ impl Client {
         while let Some(due) = schedule.next_due(clock) {
             self.draw(plan, table)?;
             let now = Instant::now();
-            if now >= clock.end && schedule.is_behind(now, clock) {
+            if now >= clock.end && schedule.is_late(now, clock) {
                 let (pipelines, first_due) = schedule.unsent(clock);
                 let waited = now.saturating_duration_since(first_due);
                 lock(tally).count_unsent(pipelines, plan.pipeline_requests, waited, schedule.interval());
@@ -139,8 +137,8 @@ impl Client {
             .map_err(|error| error.to_string())
     }
 
-    /// Sends the pipeline that was drawn, reads all its answers, counts it from
-    /// `started` on, and returns when it was done.
+    /// Sends the drawn pipeline, reads all responses, counts the pipeline with its latency since `started`, and returns
+    /// the time of the last response.
     async fn exchange(
         &mut self,
         started: Instant,
@@ -148,58 +146,56 @@ impl Client {
         clock: Clock,
         tally: &Mutex<Tally>,
     ) -> Result<Instant, String> {
-        self.answers.begin();
+        self.reader.begin();
         self.sent_bytes = 0;
         let ended = poll_fn(|context| self.poll_exchange(context, table)).await;
         let finished = Instant::now();
         let mut tally = lock(tally);
-        tally.wrong_answers += self.answers.counts.wrong;
+        tally.wrong_responses += self.reader.counts.wrong;
         ended?;
-        self.answers_before += self.answers.counts.answers as u64;
+        self.responses_before += self.reader.counts.responses as u64;
         if started >= clock.measured_from {
-            tally.count(&self.answers.counts, started, finished);
+            tally.count(&self.reader.counts, started, finished);
         }
         Ok(finished)
     }
 
-    /// Sends and reads by turns, whichever is possible, until all is answered:
-    /// a server that waits for its answers to be read takes no more requests, so
-    /// whoever would only write until all is written could wait forever.
+    /// Sends and reads, whichever is possible, until all responses have arrived. A server stops reading requests while its
+    /// pending responses are not read, so a client that only wrote until the end could block forever.
     fn poll_exchange(&mut self, context: &mut Context<'_>, table: &Table) -> Poll<Result<(), String>> {
         READ_BUFFER.with_borrow_mut(|buffer| {
-            while self.answers.counts.answers < self.pipeline.requests.len() {
+            while self.reader.counts.responses < self.pipeline.requests.len() {
                 self.send(context);
                 let mut read = ReadBuf::new(buffer);
                 let ended = ready!(Pin::new(&mut self.stream).poll_read(context, &mut read));
                 match ended {
-                    Ok(()) if read.filled().is_empty() => return Poll::Ready(Err(self.closed())),
-                    Ok(()) => self.answers.read(read.filled(), &self.pipeline, table)?,
+                    Ok(()) if read.filled().is_empty() => return Poll::Ready(Err(self.closed_error())),
+                    Ok(()) => self.reader.read(read.filled(), &self.pipeline, table)?,
                     Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                        return Poll::Ready(Err(self.closed()));
+                        return Poll::Ready(Err(self.closed_error()));
                     }
-                    Err(error) => return Poll::Ready(Err(format!("{error} {}", self.reached()))),
+                    Err(error) => return Poll::Ready(Err(format!("{error} {}", self.progress()))),
                 }
             }
             Poll::Ready(Ok(()))
         })
     }
 
-    /// Sends as many of the requests as the socket takes.
+    /// Sends as many requests as the socket accepts.
     fn send(&mut self, context: &mut Context<'_>) {
         let requests = self.pipeline.requests.as_bytes();
         while self.sent_bytes < requests.len() {
             match Pin::new(&mut self.stream).poll_write(context, &requests[self.sent_bytes..]) {
                 Poll::Ready(Ok(sent_bytes)) => self.sent_bytes += sent_bytes,
-                // The server has closed. What it had answered is still there to be
-                // read, and after it the read says so.
+                // The server closed the connection. Reads return its last responses and then the error.
                 Poll::Ready(Err(_)) => self.sent_bytes = requests.len(),
                 Poll::Pending => return,
             }
         }
     }
 
-    fn closed(&self) -> String {
-        format!("the server closed the connection {}", self.reached())
+    fn closed_error(&self) -> String {
+        format!("the server closed the connection {}", self.progress())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Connects to the server under test.
+//! Connections to the server under test.
 
 use std::io;
 use std::path::Path;
@@ -8,16 +8,16 @@ use anyhow::Context;
 use tokio::net::UnixStream;
 use zero_kv::client::check_server_user;
 
-/// How long a full queue of connections is retried.
+/// Time during which connecting is retried while the server's queue of connections is full.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Connects, and checks that the server runs as a user who is trusted.
+/// Connects to a server, and checks that it runs as a trusted user.
 pub(crate) async fn connect(socket: &Path, server_user: Option<&str>) -> anyhow::Result<UnixStream> {
     let give_up = Instant::now() + RETRY_MAX;
     let stream = loop {
         match UnixStream::connect(socket).await {
-            // The queue of connections to accept is full: unlike TCP, connect does not wait.
+            // Unlike TCP, a Unix socket does not wait for room in the queue of connections.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < give_up => {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }

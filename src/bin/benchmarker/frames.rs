@@ -1,12 +1,11 @@
-//! Byte strings of different lengths, one behind the other: a pipeline's requests, or
-//! those of all rows of a table.
+//! Consecutive frames of different lengths: the requests of a pipeline, or of all rows of a table.
 
 use std::ops::Range;
 
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each frame in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -36,7 +35,7 @@ impl Frames {
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds some of another's, in one piece.
+    /// Appends a range of frames with one copy.
     pub(crate) fn extend_from(&mut self, other: &Frames, frames: Range<usize>) {
         let (from, to) = (other.start(frames.start), other.start(frames.end));
         let begin = self.bytes.len();
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_keep_their_bytes_wherever_they_are_copied_to() {
+    fn copied_frames_have_their_bytes_and_bounds() {
         let mut all = Frames::default();
         for text in ["one", "", "three", "4"] {
             all.push_with(|bytes| bytes.extend_from_slice(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! The latencies as an HdrHistogram log, which `HistogramLogProcessor` and other tools read.
+//! HdrHistogram logs of latencies, for `HistogramLogProcessor` and other tools.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,11 +8,11 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use crate::tally::Interval;
 
-/// Latencies are nanoseconds; the column of maxima is for people, in milliseconds.
+/// The log's column of maxima is in milliseconds.
 const NS_PER_MS: f64 = 1e6;
 
-pub(crate) fn text_of(intervals: &[Interval]) -> anyhow::Result<Vec<u8>> {
-    let first = intervals.first().map_or_else(Instant::now, |interval| interval.began);
+pub(crate) fn encode(intervals: &[Interval]) -> anyhow::Result<Vec<u8>> {
+    let first = intervals.first().map_or_else(Instant::now, |interval| interval.started);
     let start_time = SystemTime::now() - first.elapsed();
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -25,7 +25,7 @@ pub(crate) fn text_of(intervals: &[Interval]) -> anyhow::Result<Vec<u8>> {
         .with_max_value_divisor(NS_PER_MS)
         .begin_log_with(&mut text, &mut serializer)?;
     for interval in intervals {
-        log.write_histogram(&interval.tally.latency_ns, interval.began - first, interval.len, None)
+        log.write_histogram(&interval.tally.latency_ns, interval.started - first, interval.len, None)
             .map_err(|error| anyhow!("{error}"))?;
     }
     Ok(text)

@@ -1,18 +1,20 @@
-//! Which keys are asked for, and what is to be answered.
+//! Random requests, and the responses that they must get.
 //!
-//! In: the baked file, a protocol, a distribution and a seed. Out: pipelines of requests, each
-//! with the header that its answer must have. Each pipeline is drawn when it is sent:
-//! a pool that was drawn once would soon sit in the server's caches, and flatter it.
+//! In: the baked file, a protocol, a distribution and a seed. Out: pipelines of requests, each with
+//! the expected response header. Each pipeline is drawn just before it is sent, because the rows of
+//! a small pool of pipelines would stay in the processor's caches and make the server look faster.
 //!
-//! A draw must cost little, since it takes from the machine that the server runs on. A
-//! row at a random place costs a wait for memory. So the rows are shuffled, and a
-//! pipeline is as many as it needs from a random place on: each request is for any
-//! row with the same probability, and its neighbours are anywhere in the file.
+//! Draws must be cheap, because they use the server's machine, and a random access to a row costs a
+//! cache miss. Therefore the rows are shuffled once, and a pipeline takes consecutive rows from a
+//! random one on: every row has equal probability, and consecutive requests are for unrelated keys.
 
 use std::ops::Range;
 
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
 use zero_kv::client::OwnedKey;
@@ -21,46 +23,48 @@ use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::canned::Canned;
 use crate::mix::{Op, OpMix};
-use crate::random::Random;
+use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
-/// Draws of an absent key before giving up. Three in four land far outside a
-/// small dense table; only one that holds nearly every key there is gets here.
+/// Maximum number of draws for an absent key. Three in four draws are far outside of a small dense table, so only
+/// a table that holds nearly every possible key exceeds it.
 const MISS_TRIES_MAX: u32 = 10_000;
 
-/// How requests are spread over the rows.
+/// The distribution of requests over the rows.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Distribution {
-    /// Every row as often as any other
+    /// Equal probability for all rows
     Uniform,
-    /// The row of rank r in proportion to r^-exponent; ranks are dealt out at random
+    /// Probability proportional to r^-exponent for the row of rank r; ranks are random
     Zipf,
-    /// Each client in key order, from a place of its own, round and round
+    /// Ascending keys, cyclically; clients begin at evenly spaced rows
     Sequential,
 }
 
-enum Spread {
-    /// From a random place on; the rows are shuffled.
+/// The state of a distribution. The rows are in key order for `Sequential`, and shuffled otherwise.
+enum RowChoice {
+    /// Consecutive rows from a random one on.
     Uniform,
-    /// Draws ranks; the rows are shuffled, and a rank is a place among them.
+    /// Random ranks; the rank of a row is its index.
     Zipf(WeightedAliasIndex<f64>),
-    /// From where the pipeline before ended; the rows are in key order.
+    /// The rows after those of the last pipeline.
     Sequential,
 }
 
-/// The baked file, and its rows as the load needs them.
+/// The baked file, and the requests for its rows.
 pub(crate) struct Table {
     pub(crate) store: MappedStore,
-    /// The Get of each row as it is sent.
+    /// An encoded Get for each row.
     gets: Requests,
-    /// The header that each of them must be answered with.
-    answers: Vec<ResponseHeader>,
-    spread: Spread,
+    /// The expected response header of each Get.
+    responses: Vec<ResponseHeader>,
+    row_choice: RowChoice,
     miss_ratio: f64,
 }
 
 impl Table {
-    /// The exponent is that of [`Distribution::Zipf`]. The seed says which keys are its hot ones.
+    /// `zipf_exponent` applies to [`Distribution::Zipf`]. The seed determines the order of the rows, and so the most
+    /// frequent keys.
     ///
     /// # Errors
     /// If there are more rows than a distribution can be drawn from.
@@ -75,24 +79,26 @@ impl Table {
         let mut rows: Vec<(OwnedKey, ResponseHeader)> = Vec::with_capacity(store.len());
         for row in store.iter() {
             let (key, value) = row?;
-            let answer = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
-            rows.push((key, answer));
+            let response = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
+            rows.push((key, response));
         }
         if distribution != Distribution::Sequential {
-            Random::of_seed(seed).shuffle(&mut rows);
+            rows.shuffle(&mut SmallRng::seed_from_u64(seed));
         }
-        let mut gets = protocol.no_requests(store.key_kind());
+        let mut gets = protocol.empty_requests(store.key_kind());
         rows.iter().for_each(|(key, _)| gets.push(Op::Get, key.as_key()));
-        let answers: Vec<ResponseHeader> = rows.into_iter().map(|(_, answer)| answer).collect();
-        let spread = match distribution {
-            Distribution::Zipf if !answers.is_empty() => {
-                let weights = (1..=answers.len()).map(|rank| (rank as f64).powf(-zipf_exponent)).collect();
-                Spread::Zipf(WeightedAliasIndex::new(weights).map_err(|error| anyhow!("--distribution zipf: {error}"))?)
+        let responses: Vec<ResponseHeader> = rows.into_iter().map(|(_, response)| response).collect();
+        let row_choice = match distribution {
+            Distribution::Zipf if !responses.is_empty() => {
+                let weights = (1..=responses.len()).map(|rank| (rank as f64).powf(-zipf_exponent)).collect();
+                RowChoice::Zipf(
+                    WeightedAliasIndex::new(weights).map_err(|error| anyhow!("--distribution zipf: {error}"))?,
+                )
             }
-            Distribution::Uniform | Distribution::Zipf => Spread::Uniform,
-            Distribution::Sequential => Spread::Sequential,
+            Distribution::Uniform | Distribution::Zipf => RowChoice::Uniform,
+            Distribution::Sequential => RowChoice::Sequential,
         };
-        Ok(Table { store, gets, answers, spread, miss_ratio })
+        Ok(Table { store, gets, responses, row_choice, miss_ratio })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -100,54 +106,54 @@ impl Table {
     }
 
     fn rows(&self) -> usize {
-        self.answers.len()
+        self.responses.len()
     }
 }
 
-/// One client's requests, drawn one pipeline after the other.
-pub(crate) struct Draw {
-    random: Random,
-    /// The place of the next row.
+/// Draws the requests of one client.
+pub(crate) struct KeyDraw {
+    rng: SmallRng,
+    /// The index of the next row.
     next_row: usize,
-    /// How many answers were drawn before, for a server whose answers follow a pattern.
-    answers_before: usize,
-    /// The last absent key that was drawn, if it is bytes.
+    /// Number of requests in earlier pipelines, for a server whose responses follow a pattern.
+    requests_before: usize,
+    /// The last absent key, if keys are bytes.
     absent: Vec<u8>,
 }
 
-impl Draw {
-    pub(crate) fn of_client(table: &Table, seed: u64, client: usize, clients: usize) -> Self {
+impl KeyDraw {
+    pub(crate) fn for_client(table: &Table, seed: u64, client: usize, clients: usize) -> Self {
         let next_row = (table.rows() as u128 * client as u128 / clients as u128) as usize;
-        Draw { random: Random::of_client(seed, client), next_row, answers_before: 0, absent: Vec::new() }
+        KeyDraw { rng: client_rng(seed, client), next_row, requests_before: 0, absent: Vec::new() }
     }
 
-    /// Before each pipeline.
+    /// Begins a pipeline.
     fn begin(&mut self, table: &Table) {
-        if matches!(table.spread, Spread::Uniform) && !table.is_empty() {
-            self.next_row = self.random.below(table.rows());
+        if matches!(table.row_choice, RowChoice::Uniform) && !table.is_empty() {
+            self.next_row = self.rng.random_range(0..table.rows());
         }
     }
 
-    /// The next rows, at most so many, which lie side by side.
-    fn rows(&mut self, table: &Table, at_most: usize) -> Range<usize> {
+    /// Returns at most `rows_max` consecutive rows.
+    fn next_rows(&mut self, table: &Table, rows_max: usize) -> Range<usize> {
         let first = self.next_row;
-        let end = table.rows().min(first + at_most);
+        let end = table.rows().min(first + rows_max);
         self.next_row = if end == table.rows() { 0 } else { end };
         first..end
     }
 
-    fn row(&mut self, table: &Table) -> usize {
-        match &table.spread {
-            Spread::Zipf(ranks) => ranks.sample(&mut self.random),
-            Spread::Uniform | Spread::Sequential => self.rows(table, 1).start,
+    fn next_row(&mut self, table: &Table) -> usize {
+        match &table.row_choice {
+            RowChoice::Zipf(ranks) => ranks.sample(&mut self.rng),
+            RowChoice::Uniform | RowChoice::Sequential => self.next_rows(table, 1).start,
         }
     }
 
-    /// A key that is not in the file, near one that is: keys from all of 64 bits
-    /// would nearly all end at the same few places of the index.
-    fn absent(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
+    /// Returns a key that is not in the file, but near one that is. Nearly all uniformly random keys would be far outside
+    /// of the table's keys.
+    fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
-            let near = if table.is_empty() { None } else { Some(table.gets.key(self.row(table))) };
+            let near = if table.is_empty() { None } else { Some(table.gets.key(self.next_row(table))) };
             match table.store.key_kind() {
                 KeyKind::U64 => {
                     let key = self.near_number(near.and_then(|near| near.as_u64()).unwrap_or_default());
@@ -163,20 +169,20 @@ impl Draw {
                 }
             }
         }
-        bail!("no absent key was found in {MISS_TRIES_MAX} draws: pass --miss-ratio 0")
+        bail!("found no absent key in {MISS_TRIES_MAX} draws: pass --miss-ratio 0")
     }
 
-    /// A number at a random distance.
+    /// Returns a number at a random distance.
     fn near_number(&mut self, near: u64) -> u64 {
-        near ^ (self.random.next() >> self.random.below(64))
+        near ^ (self.rng.next_u64() >> self.rng.random_range(0..64u32))
     }
 
-    /// The same bytes but for one, which is another or comes behind them.
+    /// Copies a key, and replaces or appends one byte.
     fn draw_near_bytes(&mut self, near: &[u8]) {
         self.absent.clear();
         self.absent.extend_from_slice(near);
-        let at = self.random.below((near.len() + 1).min(KEY_LEN_MAX_BYTES));
-        let byte = self.random.next() as u8;
+        let at = self.rng.random_range(0..(near.len() + 1).min(KEY_LEN_MAX_BYTES));
+        let byte = self.rng.next_u64() as u8;
         match self.absent.get_mut(at) {
             Some(changed) => *changed = byte,
             None => self.absent.push(byte),
@@ -184,7 +190,7 @@ impl Draw {
     }
 }
 
-/// One pipeline: the requests as they are sent, and the header that each answer must have.
+/// The encoded requests of one pipeline, and the expected header of each response.
 pub(crate) struct Pipeline {
     pub(crate) requests: Requests,
     pub(crate) expected: Vec<ResponseHeader>,
@@ -192,54 +198,54 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn new(protocol: Protocol, keys: KeyKind) -> Self {
-        Pipeline { requests: protocol.no_requests(keys), expected: Vec::new() }
+        Pipeline { requests: protocol.empty_requests(keys), expected: Vec::new() }
     }
 
-    /// Draws the next pipeline, in place of the last. A server that looks nothing
-    /// up answers what `canned` says, whatever is asked.
+    /// Replaces the pipeline by the next one. With `canned`, the expected responses are the canned ones, whatever the
+    /// keys are.
     pub(crate) fn draw(
         &mut self,
         table: &Table,
         mix: &OpMix,
         canned: Option<&Canned>,
         requests: usize,
-        draw: &mut Draw,
+        draw: &mut KeyDraw,
     ) -> anyhow::Result<()> {
         self.requests.clear();
         self.expected.clear();
         draw.begin(table);
-        let asks_for_rows_only = table.miss_ratio == 0.0 && mix.single() == Some(Op::Get);
-        if asks_for_rows_only && !matches!(table.spread, Spread::Zipf(_)) {
+        let requests_only_rows = table.miss_ratio == 0.0 && mix.single() == Some(Op::Get);
+        if requests_only_rows && !matches!(table.row_choice, RowChoice::Zipf(_)) {
             while self.expected.len() < requests {
-                let rows = draw.rows(table, requests - self.expected.len());
+                let rows = draw.next_rows(table, requests - self.expected.len());
                 self.requests.extend_from(&table.gets, rows.clone());
-                self.expected.extend_from_slice(&table.answers[rows]);
+                self.expected.extend_from_slice(&table.responses[rows]);
             }
         } else {
             for _ in 0..requests {
-                self.draw_any(table, mix, draw)?;
+                self.draw_request(table, mix, draw)?;
             }
         }
         if let Some(canned) = canned {
             for expected in &mut self.expected {
-                *expected = canned.header(draw.answers_before);
-                draw.answers_before += 1;
+                *expected = canned.header(draw.requests_before);
+                draw.requests_before += 1;
             }
         }
         Ok(())
     }
 
-    fn draw_any(&mut self, table: &Table, mix: &OpMix, draw: &mut Draw) -> anyhow::Result<()> {
-        let op = mix.draw(&mut draw.random);
-        if table.miss_ratio > 0.0 && draw.random.unit() < table.miss_ratio {
-            self.requests.push(op, draw.absent(table)?);
+    fn draw_request(&mut self, table: &Table, mix: &OpMix, draw: &mut KeyDraw) -> anyhow::Result<()> {
+        let op = mix.draw(&mut draw.rng);
+        if table.miss_ratio > 0.0 && draw.rng.random::<f64>() < table.miss_ratio {
+            self.requests.push(op, draw.absent_key(table)?);
             self.expected.push(ResponseHeader::bare(Status::NotFound));
             return Ok(());
         }
-        let row = draw.row(table);
+        let row = draw.next_row(table);
         self.requests.push_like(op, &table.gets, row);
         self.expected.push(match op {
-            Op::Get => table.answers[row],
+            Op::Get => table.responses[row],
             Op::Exists => ResponseHeader::bare(Status::Ok),
         });
         Ok(())
@@ -252,7 +258,7 @@ mod tests {
     use zero_kv::bake::{self, Keys, Options};
 
     #[test]
-    fn absent_bytes_are_a_byte_away_from_a_key() {
+    fn absent_keys_differ_from_a_key_by_one_byte() {
         let keys = ["a", "key one", "key two"];
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("storage.db");
@@ -262,10 +268,10 @@ mod tests {
         bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options, &mut |_| ()).unwrap();
         let store = MappedStore::open(&path).unwrap();
         let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1).unwrap();
-        let mut draw = Draw::of_client(&table, 1, 0, 1);
+        let mut draw = KeyDraw::for_client(&table, 1, 0, 1);
         let (mut longer, mut changed) = (0, 0);
         for _ in 0..1_000 {
-            let absent = draw.absent(&table).unwrap().as_bytes().unwrap().to_vec();
+            let absent = draw.absent_key(&table).unwrap().as_bytes().unwrap().to_vec();
             assert!(!keys.iter().any(|key| key.as_bytes() == absent));
             let differences = |key: &str| key.bytes().zip(&absent).filter(|(byte, other)| byte != *other).count();
             let is_longer = |key: &str| key.len() + 1 == absent.len() && differences(key) == 0;

@@ -1,4 +1,4 @@
-//! All clients together: connecting them, letting them run, and summing up.
+//! Runs all clients, and sums up their results.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,33 +8,33 @@ use tokio::task::JoinSet;
 use crate::client::{Client, lock};
 use crate::connect;
 use crate::keys::Table;
-use crate::live::LiveLine;
+use crate::live_line::LiveLine;
 use crate::plan::{Clock, Plan};
 use crate::tally::{Interval, Tally};
 
-/// Tallies are shared by clients, since 10,000 histograms would fill gigabytes, and even a
-/// hundred the caches. A client takes its tally's lock once a pipeline.
+/// Clients share tallies, because 10,000 histograms would fill gigabytes, and a hundred the caches. A client locks its
+/// tally once per pipeline.
 const TALLIES_PER_PROCESSOR: usize = 2;
-/// How long after the end a pipeline in flight may go on before its server counts as stuck.
+/// Time after the end of the run until a pipeline in flight counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const LIVE_LINE_EVERY: Duration = Duration::from_millis(200);
 
-/// How it went.
+/// The results of a run.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    /// The same, piece by piece, if the plan keeps intervals.
+    /// The tallies of intervals, if the plan requests them.
     pub(crate) intervals: Vec<Interval>,
-    /// From the end of the warm-up to the last answer that counts.
+    /// From the end of the warm-up to the last response that counts.
     pub(crate) elapsed: Duration,
-    /// Clients whose connection failed or broke.
-    pub(crate) broken_clients: u64,
-    /// Of each client that met an error, its number and what it met.
+    /// Number of clients that could not connect or lost their connection.
+    pub(crate) failed_clients: u64,
+    /// The number and the errors of each client that had any.
     pub(crate) faults: Vec<(usize, String)>,
 }
 
 impl Outcome {
     pub(crate) fn errors(&self) -> u64 {
-        self.tally.wrong_answers + self.broken_clients
+        self.tally.wrong_responses + self.failed_clients
     }
 
     pub(crate) fn requests_per_second(&self) -> f64 {
@@ -51,22 +51,21 @@ impl Outcome {
         self.tally.add(&later.tally);
         self.intervals.extend(later.intervals);
         self.elapsed += later.elapsed;
-        self.broken_clients += later.broken_clients;
+        self.failed_clients += later.failed_clients;
         self.faults.extend(later.faults);
     }
 }
 
-/// What one client's task hands back: its number, the first wrong answer, and
-/// why it ended early.
-type Ended = (usize, Option<String>, Result<(), String>);
+/// The result of one client: its number, its first wrong response, and the error that stopped it.
+type ClientResult = (usize, Option<String>, Result<(), String>);
 
-/// Connects all clients, then lets them run, and waits for them.
+/// Connects all clients, runs them, and waits for their end.
 ///
 /// # Errors
 /// If no client can connect.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<Outcome> {
     let (clients, mut faults) = connect(plan, table).await?;
-    let mut broken_clients = faults.len() as u64;
+    let mut failed_clients = faults.len() as u64;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let tallies: Arc<[Mutex<Tally>]> =
         (0..processors * TALLIES_PER_PROCESSOR).map(|_| Mutex::new(Tally::new())).collect();
@@ -85,55 +84,55 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<Outco
         tokio::select! {
             ended = tasks.join_next() => {
                 let Some(ended) = ended else { break };
-                let (number, first_wrong, ended): Ended = ended?;
-                broken_clients += u64::from(ended.is_err());
-                let reasons: Vec<String> = first_wrong.into_iter().chain(ended.err()).collect();
+                let (number, first_wrong, result): ClientResult = ended?;
+                failed_clients += u64::from(result.is_err());
+                let reasons: Vec<String> = first_wrong.into_iter().chain(result.err()).collect();
                 if !reasons.is_empty() {
                     faults.push((number, reasons.join("; ")));
                 }
             }
-            () = record.interval_ends() => record.keep(&tallies),
+            () = record.end_of_interval() => record.collect(&tallies),
             _ = ticks.tick(), if live.is_shown() => live.show(requests_and_wrong(&record, &tallies)),
         }
     }
     live.clear();
-    record.keep(&tallies);
+    record.collect(&tallies);
 
     faults.sort_unstable();
-    let elapsed = record.tally.last_answer.map_or(Duration::ZERO, |last| last - clock.measured_from);
-    Ok(Outcome { tally: record.tally, intervals: record.intervals, elapsed, broken_clients, faults })
+    let elapsed = record.tally.last_response.map_or(Duration::ZERO, |last| last - clock.measured_from);
+    Ok(Outcome { tally: record.tally, intervals: record.intervals, elapsed, failed_clients, faults })
 }
 
-/// What has been collected from the tallies.
+/// Collects the clients' tallies, in intervals if the plan requests them.
 struct Record {
     tally: Tally,
     intervals: Vec<Interval>,
-    began: Instant,
+    interval_started: Instant,
     interval: Option<Duration>,
 }
 
 impl Record {
     fn new(clock: Clock, interval: Option<Duration>) -> Self {
-        Record { tally: Tally::new(), intervals: Vec::new(), began: clock.measured_from, interval }
+        Record { tally: Tally::new(), intervals: Vec::new(), interval_started: clock.measured_from, interval }
     }
 
-    /// Waits for the end of the interval, for ever if none are kept.
-    async fn interval_ends(&self) {
+    /// Waits for the end of the interval. Never returns if there are no intervals.
+    async fn end_of_interval(&self) {
         match self.interval {
-            Some(interval) => tokio::time::sleep_until((self.began + interval).into()).await,
+            Some(interval) => tokio::time::sleep_until((self.interval_started + interval).into()).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Ends the interval, and begins the next.
-    fn keep(&mut self, tallies: &[Mutex<Tally>]) {
+    /// Takes the counts of all tallies, and begins the next interval.
+    fn collect(&mut self, tallies: &[Mutex<Tally>]) {
         let mut tally = Tally::new();
         tallies.iter().for_each(|each| tally.add(&std::mem::replace(&mut *lock(each), Tally::new())));
         self.tally.add(&tally);
         let now = Instant::now();
-        if self.interval.is_some() && now > self.began {
-            self.intervals.push(Interval { began: self.began, len: now - self.began, tally });
-            self.began = now;
+        if self.interval.is_some() && now > self.interval_started {
+            self.intervals.push(Interval { started: self.interval_started, len: now - self.interval_started, tally });
+            self.interval_started = now;
         }
     }
 }
@@ -145,24 +144,24 @@ async fn run_client(
     table: &Table,
     clock: Clock,
     tallies: &[Mutex<Tally>],
-) -> Ended {
+) -> ClientResult {
     let tally = &tallies[number % tallies.len()];
     let stuck_at = tokio::time::Instant::from_std(clock.end + STUCK_AFTER);
     let ended = match tokio::time::timeout_at(stuck_at, client.run(plan, table, clock, tally)).await {
         Ok(ended) => ended,
-        Err(_) => Err(format!("stuck {}: {} s after the end", client.reached(), STUCK_AFTER.as_secs())),
+        Err(_) => Err(format!("stuck {}: {} s after the end", client.progress(), STUCK_AFTER.as_secs())),
     };
-    (number, client.first_wrong(), ended)
+    (number, client.take_first_wrong(), ended)
 }
 
-/// What the live line tells, without the work of adding histograms.
+/// Returns the counts for the live line, without adding histograms.
 fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
-    let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_answers));
-    let kept = (record.tally.requests, record.tally.wrong_answers);
-    each.fold(kept, |sum, tally| (sum.0 + tally.0, sum.1 + tally.1))
+    let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_responses));
+    let collected = (record.tally.requests, record.tally.wrong_responses);
+    each.fold(collected, |sum, tally| (sum.0 + tally.0, sum.1 + tally.1))
 }
 
-/// The clients that could connect, and why the others could not.
+/// The connected clients, and the errors of the others.
 type Connected = (Vec<(usize, Client)>, Vec<(usize, String)>);
 
 async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
@@ -171,10 +170,10 @@ async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
         match connect::connect(&plan.socket, plan.server_user.as_deref()).await {
             Ok(stream) => match Client::new(stream, plan, table, number) {
                 Ok(client) => clients.push((number, client)),
-                Err(error) => faults.push((number, format!("no timer: {error}"))),
+                Err(error) => faults.push((number, format!("cannot create a timer: {error}"))),
             },
             Err(error) if clients.is_empty() => return Err(error),
-            // The others may be over a limit on connections or on open files.
+            // A limit of connections or of open files may have been reached.
             Err(error) => faults.push((number, format!("cannot connect: {error}"))),
         }
     }

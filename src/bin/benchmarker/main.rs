@@ -1,11 +1,10 @@
-//! `benchmarker`: keeps a server busy and says how it did.
+//! `benchmarker`: saturates a server with requests and measures it.
 //!
-//! This file is the order of things and the exit code. [`args`] is the command line,
-//! [`plan`] what it comes to. [`keys`] draws what is asked, [`wire`] puts it into a
-//! protocol's words, [`load`] connects the clients, [`client`] is one of them, [`answers`]
-//! checks what comes back, [`tally`] counts it, and [`report`] makes numbers of it.
+//! This file has the main sequence and the exit status. [`args`] parses the command line into a
+//! [`plan`]. [`keys`] draws keys, [`wire`] encodes requests in a protocol, [`load`] runs the
+//! clients, [`client`] is one client, [`responses`] checks what the server sends, [`tally`] counts
+//! it, and [`report`] formats the results.
 
-mod answers;
 mod args;
 mod bins;
 mod canned;
@@ -17,9 +16,8 @@ mod frames;
 #[path = "../../generate.rs"]
 mod generate;
 mod hdr_log;
-mod json;
 mod keys;
-mod live;
+mod live_line;
 mod load;
 mod memory;
 mod mix;
@@ -28,13 +26,14 @@ mod plan;
 mod random;
 mod report;
 mod resp;
+mod responses;
+mod rounds;
 mod schedule;
 #[path = "../../special_file.rs"]
 mod special_file;
 mod svg;
 mod sweep;
 mod tally;
-mod turns;
 #[path = "../../whole_file.rs"]
 mod whole_file;
 mod wire;
@@ -53,16 +52,16 @@ use load::Outcome;
 use memory::ServerProcess;
 use report::Report;
 
-/// More faulty clients than this are counted, not listed.
+/// Maximum number of failed clients that are listed by number.
 const CLIENTS_LISTED_MAX: usize = 10;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::if_asked(Args::command) {
+    if let Some(code) = generate::run_if_requested(Args::command) {
         return code;
     }
     let args = Args::parse_and_check();
     let ended = match args.serve_canned {
-        Some(answer_len_bytes) => canned_server::run(answer_len_bytes),
+        Some(response_len_bytes) => canned_server::run(response_len_bytes),
         None => run(&args),
     };
     match ended {
@@ -79,11 +78,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let store = open(args)?;
     let table = Table::new(store, protocol, distribution, args.zipf_exponent(), miss_ratio, seed)?;
     if table.is_empty() && args.miss_ratio < 1.0 {
-        bail!("{}: the table is empty, so no key of it can be asked for: pass --miss-ratio 1", args.db.display());
+        bail!("{}: the table is empty, so there is no key to request: pass --miss-ratio 1", args.db.display());
     }
     if args.ceiling && table.store.key_kind() == KeyKind::Bytes {
         bail!(
-            "{}: --ceiling: its server answers requests for numbers only: pass a file of such keys",
+            "{}: the keys are bytes, but the server of --ceiling supports only numbers: pass a file with keys that are numbers",
             args.db.display()
         );
     }
@@ -94,8 +93,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the file. If values or absent keys are looked up in it, which costs a system call each in a mapped file, it is
-/// copied unless there is too little memory.
+/// Opens the file. A lookup in a mapped file costs a system call. So if the load needs lookups (to verify values, or to
+/// draw absent keys), the file is copied into memory unless there is too little.
 fn open(args: &Args) -> Result<MappedStore, StoreError> {
     if !args.verify && args.miss_ratio == 0.0 {
         return MappedStore::open(&args.db);
@@ -107,41 +106,41 @@ fn open(args: &Args) -> Result<MappedStore, StoreError> {
 }
 
 async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
-    // Before the run: a file that cannot be written is known at once.
+    // Checked before the run, so that it does not fail after it.
     for path in args.report.iter().chain(&args.hdr) {
         whole_file::check_can_be_written(path)?;
     }
     let server = match args.memory {
-        true => Some(ServerProcess::of_socket(&args.socket, args.server_user.as_deref()).await?),
+        true => Some(ServerProcess::find(&args.socket, args.server_user.as_deref()).await?),
         false => None,
     };
     let plan = args.plan();
     let (outcome, ceiling) = match args.ceiling {
-        true => turns::run(&plan, table).await?,
+        true => rounds::run(&plan, table).await?,
         false => (load::run(&plan, table).await?, None),
     };
     let memory = server.map(|server| server.after_run(table.store.len(), table.store.file_len_bytes()));
     let report = Report { args, outcome: &outcome, ceiling: ceiling.as_ref(), memory: memory.as_ref() };
-    print(&if args.json { report.json() } else { report.text() })?;
+    print(&if args.json { report.json()? } else { report.text() })?;
     if let Some(path) = &args.report {
-        let page = page::of(&report);
+        let page = page::render(&report);
         whole_file::write_whole(path, page.as_bytes())?;
     }
     if let Some(path) = &args.hdr {
-        let log = hdr_log::text_of(&outcome.intervals)?;
+        let log = hdr_log::encode(&outcome.intervals)?;
         whole_file::write_whole(path, &log)?;
     }
-    judge(&outcome)?;
-    ceiling.as_ref().map_or(Ok(()), |ceiling| judge(&ceiling.outcome).context("the ceiling"))
+    check_errors(&outcome)?;
+    ceiling.as_ref().map_or(Ok(()), |ceiling| check_errors(&ceiling.outcome).context("the ceiling"))
 }
 
 async fn sweep(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
     let sweep = sweep::run(&args.plan(), table, args.p99_us_max(), args.json).await?;
-    judge(&sweep.last)?;
-    print(&if args.json { sweep.json() } else { sweep.text() })?;
+    check_errors(&sweep.last)?;
+    print(&if args.json { sweep.json()? } else { sweep.text() })?;
     match sweep.rate() {
         Some(_) => Ok(()),
-        None => bail!("{}", sweep.why_none()),
+        None => bail!("{}", sweep.failure()),
     }
 }
 
@@ -149,8 +148,8 @@ fn print(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout(), "{text}").map_err(|error| anyhow!("standard output: {error}"))
 }
 
-/// An error if any client met one, after a list of who and what.
-fn judge(outcome: &Outcome) -> anyhow::Result<()> {
+/// Returns an error if any client failed, and prints the reasons.
+fn check_errors(outcome: &Outcome) -> anyhow::Result<()> {
     if outcome.errors() == 0 {
         return Ok(());
     }
@@ -158,7 +157,7 @@ fn judge(outcome: &Outcome) -> anyhow::Result<()> {
         let _ = writeln!(io::stderr(), "client {client}: {reason}");
     }
     if outcome.faults.len() > CLIENTS_LISTED_MAX {
-        let _ = writeln!(io::stderr(), "and {} clients more", outcome.faults.len() - CLIENTS_LISTED_MAX);
+        let _ = writeln!(io::stderr(), "and {} more clients", outcome.faults.len() - CLIENTS_LISTED_MAX);
     }
-    bail!("{} errors: the numbers are not those of a sound run", outcome.errors())
+    bail!("{} errors: the results are not valid", outcome.errors())
 }

@@ -1,22 +1,22 @@
-//! What the server's process takes of the machine, from `/proc`.
+//! Memory and page faults of the server's process, from `/proc`.
 //!
-//! In: the server's socket, whose other end tells its process. Out: its memory after a
-//! run and its page faults during it, or why they cannot be read.
+//! In: the server's socket, which identifies its process. Out: the memory of the process after a run and its page faults
+//! during the run, or why they cannot be read.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use indicatif::{BinaryBytes, HumanCount};
+use serde::Serialize;
 
 use crate::connect::connect;
-use crate::json::Json;
 
-/// The fields of `/proc/PID/stat` that count page faults, from the one after the name on.
+/// Indexes of the fields of `/proc/PID/stat` that count page faults, relative to the field after the name.
 const MINOR_FAULTS_FIELD: usize = 7;
 const MAJOR_FAULTS_FIELD: usize = 9;
 
-/// A server's process, and what it had come to when the run began.
+/// The server's process, and its page faults before the run.
 pub(crate) struct ServerProcess {
     pid: i32,
     faults_before: Result<Faults, String>,
@@ -33,7 +33,7 @@ struct Resident {
     proportional_bytes: u64,
 }
 
-/// What the run took.
+/// The memory of the server's process, and its page faults during the run.
 pub(crate) struct Memory {
     keys: usize,
     file_len_bytes: u64,
@@ -44,11 +44,11 @@ pub(crate) struct Memory {
 
 impl ServerProcess {
     /// # Errors
-    /// If nobody answers on the socket, or if its process is not of this PID namespace.
-    pub(crate) async fn of_socket(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
+    /// If no server accepts connections on the socket, or its process is in another PID namespace.
+    pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
         let stream = connect(socket, server_user).await.context("--memory")?;
         let Some(pid) = stream.peer_cred()?.pid().filter(|pid| *pid > 0) else {
-            bail!("--memory: the server's process is not known here: is it in another container?");
+            bail!("--memory: the server's process is not visible here: run both in one container");
         };
         Ok(ServerProcess { pid, faults_before: faults(pid) })
     }
@@ -68,12 +68,12 @@ impl Memory {
         self.file_len_bytes as f64 / self.keys.max(1) as f64
     }
 
-    /// For people.
+    /// Formats the results for people.
     pub(crate) fn text(&self) -> String {
         let (file, keys) = (HumanCount(self.file_len_bytes), HumanCount(self.keys as u64));
         let mut text = match self.keys {
             0 => format!("file: {file} bytes, no keys\n"),
-            _ => format!("file: {:.1} bytes a key ({file} bytes, {keys} keys)\n", self.bytes_per_key()),
+            _ => format!("file: {:.1} bytes per key ({file} bytes, {keys} keys)\n", self.bytes_per_key()),
         };
         let _ = write!(text, "server (process {}): ", self.pid);
         let _ = match &self.resident {
@@ -81,36 +81,50 @@ impl Memory {
                 let (resident, proportional) = (BinaryBytes(*resident_bytes), BinaryBytes(*proportional_bytes));
                 write!(text, "{resident} resident, {proportional} proportional; ")
             }
-            Err(reason) => write!(text, "its memory cannot be read: {reason}; "),
+            Err(reason) => write!(text, "cannot read its memory: {reason}; "),
         };
         let _ = match &self.faults {
             Ok(Faults { minor, major }) => {
                 write!(text, "{} minor and {} major page faults during the run", HumanCount(*minor), HumanCount(*major))
             }
-            Err(reason) => write!(text, "its page faults cannot be read: {reason}"),
+            Err(reason) => write!(text, "cannot read its page faults: {reason}"),
         };
         text
     }
 
-    /// For programs. What cannot be read has no field, and the reason has one.
-    pub(crate) fn json(&self, json: &mut Json) {
-        json.number("file_bytes_per_key", format_args!("{:.3}", self.bytes_per_key()));
-        json.number("server_pid", self.pid);
-        match &self.resident {
-            Ok(Resident { resident_bytes, proportional_bytes }) => {
-                json.number("server_resident_bytes", resident_bytes);
-                json.number("server_proportional_bytes", proportional_bytes);
-            }
-            Err(reason) => json.text("server_memory_error", reason),
-        }
-        match &self.faults {
-            Ok(Faults { minor, major }) => {
-                json.number("server_minor_faults", minor);
-                json.number("server_major_faults", major);
-            }
-            Err(reason) => json.text("server_faults_error", reason),
+    /// Returns the results for programs. A value that could not be read is replaced by the reason.
+    pub(crate) fn json(&self) -> JsonMemory<'_> {
+        let (resident, faults) = (self.resident.as_ref(), self.faults.as_ref());
+        JsonMemory {
+            file_bytes_per_key: (self.bytes_per_key() * 1e3).round() / 1e3,
+            server_pid: self.pid,
+            server_resident_bytes: resident.ok().map(|resident| resident.resident_bytes),
+            server_proportional_bytes: resident.ok().map(|resident| resident.proportional_bytes),
+            server_memory_error: resident.err(),
+            server_minor_faults: faults.ok().map(|faults| faults.minor),
+            server_major_faults: faults.ok().map(|faults| faults.major),
+            server_faults_error: faults.err(),
         }
     }
+}
+
+/// The fields that `--memory` adds to the JSON report.
+#[derive(Serialize)]
+pub(crate) struct JsonMemory<'m> {
+    file_bytes_per_key: f64,
+    server_pid: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_resident_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_proportional_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_memory_error: Option<&'m String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_minor_faults: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_major_faults: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_faults_error: Option<&'m String>,
 }
 
 fn read(pid: i32, name: &str) -> Result<String, String> {
@@ -129,7 +143,7 @@ fn resident(pid: i32) -> Result<Resident, String> {
 
 fn faults(pid: i32) -> Result<Faults, String> {
     let text = read(pid, "stat")?;
-    // The process's name is in parentheses, and can hold anything, parentheses too.
+    // The process's name is in parentheses and may itself contain parentheses.
     let (_, after_name) = text.rsplit_once(") ").ok_or_else(|| format!("/proc/{pid}/stat: no name"))?;
     let field = |at: usize| after_name.split(' ').nth(at).and_then(|field| field.parse().ok());
     match (field(MINOR_FAULTS_FIELD), field(MAJOR_FAULTS_FIELD)) {
@@ -142,25 +156,23 @@ fn faults(pid: i32) -> Result<Faults, String> {
 mod tests {
     use super::*;
 
-    /// No process has this number.
-    const NOBODY: i32 = i32::MAX;
+    /// Larger than any process ID.
+    const NO_PROCESS: i32 = i32::MAX;
 
     #[test]
-    fn what_may_not_be_read_is_told_with_its_reason() {
-        let server = ServerProcess { pid: NOBODY, faults_before: faults(NOBODY) };
+    fn a_report_states_why_values_could_not_be_read() {
+        let server = ServerProcess { pid: NO_PROCESS, faults_before: faults(NO_PROCESS) };
         let memory = server.after_run(10, 500);
         let text = memory.text();
-        assert!(text.starts_with("file: 50.0 bytes a key (500 bytes, 10 keys)\n"), "{text}");
-        assert!(text.contains("its memory cannot be read: /proc/2147483647/smaps_rollup: No such file"), "{text}");
-        assert!(text.contains("its page faults cannot be read: /proc/2147483647/stat: No such file"), "{text}");
-        let mut json = Json::default();
-        memory.json(&mut json);
-        let json = json.end();
+        assert!(text.starts_with("file: 50.0 bytes per key (500 bytes, 10 keys)\n"), "{text}");
+        assert!(text.contains("cannot read its memory: /proc/2147483647/smaps_rollup: No such file"), "{text}");
+        assert!(text.contains("cannot read its page faults: /proc/2147483647/stat: No such file"), "{text}");
+        let json = serde_json::to_string(&memory.json()).unwrap();
         assert!(json.contains("\"server_memory_error\":\"/proc/") && !json.contains("resident"), "{json}");
     }
 
     #[test]
-    fn the_counts_of_this_process_can_be_read() {
+    fn counts_of_this_process_can_be_read() {
         let pid = std::process::id() as i32;
         assert!(resident(pid).unwrap().resident_bytes > 0);
         assert!(faults(pid).unwrap().minor > 0);

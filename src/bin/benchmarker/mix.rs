@@ -1,13 +1,12 @@
-//! Which ops are asked for, and how often: `get`, or `get:0.9,exists:0.1`.
+//! The ops of requests and their shares, such as `get`, or `get:0.9,exists:0.1`.
 
 use std::fmt;
 use std::str::FromStr;
 
+use rand::{Rng, RngExt};
 use zero_kv::protocol::native;
 
-use crate::random::Random;
-
-/// What a request can ask for here.
+/// The ops that the benchmarker sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
     Get,
@@ -23,24 +22,24 @@ impl Op {
         }
     }
 
-    /// That of a frame which was made here.
+    /// Returns the op of a request that the benchmarker encoded.
     #[inline]
-    pub(crate) fn of_native(op: Option<native::Op>) -> Op {
+    pub(crate) fn from_native(op: Option<native::Op>) -> Op {
         if op == Some(native::Op::Get) { Op::Get } else { Op::Exists }
     }
 }
 
-/// The ops, under the names that the command line gives them.
-const OPS: [(&str, Op); 2] = [("get", Op::Get), ("exists", Op::Exists)];
-/// What shares that add up to 1 may differ from it by, as 0.1 and its like have no exact binary number.
+/// The ops and their names on the command line.
+const OPS: &[(&str, Op)] = &[("get", Op::Get), ("exists", Op::Exists)];
+/// Tolerance for the sum of shares, because decimals such as 0.1 have no exact binary representation.
 const SUM_TOLERANCE: f64 = 1e-6;
 
-/// Ops with the share of requests that asks for each.
+/// Ops and the share of requests of each.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OpMix(Vec<(Op, f64)>);
 
 impl OpMix {
-    /// The op, if there is but one.
+    /// Returns the op, if there is only one.
     pub(crate) fn single(&self) -> Option<Op> {
         match self.0[..] {
             [(op, _)] => Some(op),
@@ -48,16 +47,16 @@ impl OpMix {
         }
     }
 
-    pub(crate) fn asks_for(&self, op: Op) -> bool {
+    pub(crate) fn contains(&self, op: Op) -> bool {
         self.0.iter().any(|&(each, _)| each == op)
     }
 
-    pub(crate) fn draw(&self, random: &mut Random) -> Op {
-        let (last, others) = self.0.split_last().expect("FromStr lets no mix be empty");
+    pub(crate) fn draw(&self, rng: &mut impl Rng) -> Op {
+        let (last, others) = self.0.split_last().expect("FromStr rejects an empty mix");
         if others.is_empty() {
             return last.0;
         }
-        let mut at = random.unit();
+        let mut at = rng.random::<f64>();
         for &(op, share) in others {
             if at < share {
                 return op;
@@ -78,18 +77,18 @@ impl FromStr for OpMix {
                 Some((name, share)) => (name, share.parse().ok().filter(|share| (0.0..=1.0).contains(share))),
                 None => (part, (part == text).then_some(1.0)),
             };
-            let share: f64 = share.ok_or("each op's share was expected behind it, as in `get:0.9,exists:0.1`")?;
+            let share: f64 = share.ok_or("expected a share after each op, as in `get:0.9,exists:0.1`")?;
             let Some(&(_, op)) = OPS.iter().find(|(each, _)| *each == name) else {
-                return Err(format!("there is no op `{name}`: `get` and `exists` are known"));
+                return Err(format!("unknown op `{name}`: expected `get` or `exists`"));
             };
             if mix.iter().any(|&(each, _)| each == op) {
-                return Err(format!("`{name}` is there twice"));
+                return Err(format!("`{name}` is given twice: name each op once"));
             }
             mix.push((op, share));
         }
         let sum: f64 = mix.iter().map(|(_, share)| share).sum();
         if (sum - 1.0).abs() > SUM_TOLERANCE {
-            return Err(format!("the shares add up to {sum}, 1 was expected"));
+            return Err(format!("the shares add up to {sum}, expected 1"));
         }
         mix.retain(|&(_, share)| share > 0.0);
         Ok(OpMix(mix))
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_is_printed_as_it_is_written() {
+    fn display_returns_the_parsed_text() {
         for text in ["get", "exists", "get:0.9,exists:0.1"] {
             assert_eq!(text.parse::<OpMix>().unwrap().to_string(), text);
         }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_mix_is_refused() {
+    fn invalid_mixes_are_rejected() {
         for text in
             ["", "put", "get,exists", "get:0.5", "get:0.5,get:0.5", "get:2,exists:-1", "get:NaN", "get:0.9,", ":1"]
         {

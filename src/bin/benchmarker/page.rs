@@ -1,7 +1,6 @@
-//! The report as one page: numbers, charts, and what was run where.
+//! The report as one HTML page: results, charts, parameters and machine.
 //!
-//! In: a report. Out: HTML that needs no other file, no script and no network, and is
-//! well-formed XML as well.
+//! In: a report. Out: HTML that needs no other file, no script and no network, and that is also well-formed XML.
 
 use std::fmt::{Display, Write};
 use std::time::{Instant, SystemTime};
@@ -31,13 +30,13 @@ svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px;
 .other { stroke: var(--other); } .bar { fill: var(--ours); } b.ours { color: var(--ours); } b.other { color: var(--other); }
 ";
 
-/// Ticks of the percentile axis: 0%, 90%, 99% and so on.
+/// Number of ticks of the percentile axis: 0%, 90%, 99% and so on.
 const PERCENTILE_TICKS: u32 = 8;
-/// Points of the curve for each halving of what is left.
+/// Points of the curve for each halving of the remaining share.
 const POINTS_PER_HALVING: u32 = 5;
 
-/// The page.
-pub(crate) fn of(report: &Report<'_>) -> String {
+/// Returns the page.
+pub(crate) fn render(report: &Report<'_>) -> String {
     let outcome = report.outcome;
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" \
@@ -47,11 +46,11 @@ pub(crate) fn of(report: &Report<'_>) -> String {
     );
     let when = humantime::format_rfc3339_seconds(SystemTime::now());
     let _ = writeln!(page, "<p class=\"dim\">{when}</p>");
-    table(&mut page, "Figures", &figures(report));
+    table(&mut page, "Results", &results(report));
     section(&mut page, "Latency of a pipeline by percentile", &percentiles(outcome).svg());
-    section(&mut page, "Requests a second over time", &throughput(report));
-    section(&mut page, "How long pipelines took", &histogram(outcome).svg());
-    table(&mut page, "What was run", &parameters(report));
+    section(&mut page, "Requests per second over time", &throughput(report));
+    section(&mut page, "Distribution of pipeline latencies", &histogram(outcome).svg());
+    table(&mut page, "Parameters", &parameters(report));
     table(&mut page, "Machine", &machine());
     if let Some(memory) = report.memory {
         section(&mut page, "Memory", &format!("<pre>{}</pre>", escaped(&memory.text())));
@@ -73,7 +72,7 @@ fn table(page: &mut String, title: &str, rows: &Rows) {
     section(page, title, &format!("<table>\n{rows}</table>\n"));
 }
 
-fn figures(report: &Report<'_>) -> Rows {
+fn results(report: &Report<'_>) -> Rows {
     let (outcome, tally) = (report.outcome, &report.outcome.tally);
     let count = |number: u64| HumanCount(number).to_string();
     let mut rows = vec![
@@ -81,16 +80,19 @@ fn figures(report: &Report<'_>) -> Rows {
         ("measured", format!("{:.2} s", outcome.elapsed.as_secs_f64())),
         ("hits", format!("{:.2}%", report.hit_rate() * 100.0)),
         ("errors", count(outcome.errors())),
-        ("bytes/s", count(outcome.per_second(tally.answer_bytes) as u64)),
+        ("bytes/s", count(outcome.per_second(tally.response_bytes) as u64)),
     ];
     rows.extend(report.latencies_us().map(|(name, us)| (name, format!("{us:.0} µs"))));
     if report.args.rate.is_some() {
-        rows.push(("due and not sent", format!("{} requests", HumanCount(tally.unsent_requests))));
+        rows.push(("scheduled, not sent", format!("{} requests", HumanCount(tally.unsent_requests))));
     }
     if let Some(ceiling) = report.ceiling {
         let per_second = HumanCount(ceiling.outcome.requests_per_second() as u64);
-        rows.push(("ceiling", format!("{per_second} requests/s, answers of {:.2} bytes", ceiling.answer_len_bytes)));
-        rows.push(("server / ceiling", format!("{:.3}", ceiling.ratio())));
+        rows.push((
+            "ceiling",
+            format!("{per_second} requests/s, responses of {:.2} bytes", ceiling.response_len_bytes),
+        ));
+        rows.push(("server / ceiling", format!("{:.3}", ceiling.ratio_median())));
     }
     rows
 }
@@ -101,7 +103,7 @@ fn parameters(report: &Report<'_>) -> Rows {
     vec![
         ("protocol", args.protocol.name().to_owned()),
         ("clients", text(&args.clients)),
-        ("requests in a pipeline", text(&args.pipeline)),
+        ("requests per pipeline", text(&args.pipeline)),
         ("sent", args.rate.map_or("back to back".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)))),
         ("ops", text(&args.op)),
         ("distribution", args.distribution_name()),
@@ -133,7 +135,7 @@ fn machine() -> Rows {
     ]
 }
 
-/// Latency over 1/(1-p): each tick to the right is ten times as rare.
+/// Charts latency over 1/(1-p), so that each tick to the right is ten times as rare.
 fn percentiles(outcome: &Outcome) -> Chart {
     let latency_ns = &outcome.tally.latency_ns;
     let ticks = (0..PERCENTILE_TICKS).map(|nines| match nines {
@@ -153,22 +155,23 @@ fn percentiles(outcome: &Outcome) -> Chart {
     chart
 }
 
-/// The server's rate in each interval, and the ceiling's between its turns.
+/// Charts the rates of the server and of the ceiling in each interval.
 fn throughput(report: &Report<'_>) -> String {
-    let ours = &report.outcome.intervals;
-    let theirs = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
-    let began = ours.first().map_or_else(Instant::now, |interval| interval.began);
-    let end = |interval: &Interval| (interval.began + interval.len).saturating_duration_since(began).as_secs_f64();
+    let server = &report.outcome.intervals;
+    let ceiling = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);
+    let start = server.first().map_or_else(Instant::now, |interval| interval.started);
+    let end = |interval: &Interval| (interval.started + interval.len).saturating_duration_since(start).as_secs_f64();
     let rate = |interval: &Interval| interval.tally.requests as f64 / interval.len.as_secs_f64();
-    let all = || ours.iter().chain(theirs);
-    let (last, most) = (all().map(end).fold(0.0, f64::max), all().map(rate).fold(0.0, f64::max));
+    let all = || server.iter().chain(ceiling);
+    let (last, rate_max) = (all().map(end).fold(0.0, f64::max), all().map(rate).fold(0.0, f64::max));
     let x = Axis::linear("seconds", 0.0, last, |at| format!("{}", (at * 1e3).round() / 1e3));
-    let mut chart = Chart::new(x, Axis::linear("requests/s", 0.0, most, |rate| HumanCount(rate as u64).to_string()));
-    for (class, intervals) in [("ours", &ours[..]), ("other", theirs)] {
-        // One line a turn: nothing was measured in between.
-        for turn in intervals.chunk_by(|one, next| next.began == one.began + one.len) {
+    let mut chart =
+        Chart::new(x, Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string()));
+    for (class, intervals) in [("ours", &server[..]), ("other", ceiling)] {
+        // One line per round, because nothing is measured between the rounds.
+        for round in intervals.chunk_by(|one, next| next.started == one.started + one.len) {
             let middle = |interval: &Interval| end(interval) - interval.len.as_secs_f64() / 2.0;
-            chart.line(class, turn.iter().map(|interval| (middle(interval), rate(interval))));
+            chart.line(class, round.iter().map(|interval| (middle(interval), rate(interval))));
         }
     }
     let legend = match report.ceiling {
@@ -179,17 +182,17 @@ fn throughput(report: &Report<'_>) -> String {
 }
 
 fn histogram(outcome: &Outcome) -> Chart {
-    let bins = bins::of(&outcome.tally.latency_ns);
+    let bins = bins::bins(&outcome.tally.latency_ns);
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;
     let share = |count: u64| count as f64 / total * 100.0;
-    let most = bins.iter().map(|bin| share(bin.count)).fold(0.0, f64::max);
-    let ticks = bins.iter().enumerate().map(|(place, bin)| (place as f64, bins::us(bin.from_ns))).collect();
-    let y = Axis::linear("% of pipelines", 0.0, most, |percent| format!("{}", (percent * 1e3).round() / 1e3));
-    let mut chart = Chart::new(Axis::of_bars("µs", bins.len(), ticks), y);
-    for (place, bin) in bins.iter().enumerate() {
-        let (from, to) = (bins::us(bin.from_ns), bins::us(bin.to_ns));
+    let share_max = bins.iter().map(|bin| share(bin.count)).fold(0.0, f64::max);
+    let ticks = bins.iter().enumerate().map(|(index, bin)| (index as f64, bins::format_us(bin.from_ns))).collect();
+    let y = Axis::linear("% of pipelines", 0.0, share_max, |percent| format!("{}", (percent * 1e3).round() / 1e3));
+    let mut chart = Chart::new(Axis::for_bars("µs", bins.len(), ticks), y);
+    for (index, bin) in bins.iter().enumerate() {
+        let (from, to) = (bins::format_us(bin.from_ns), bins::format_us(bin.to_ns));
         let title = format!("{from} to {to} µs: {} pipelines, {:.3}%", HumanCount(bin.count), share(bin.count));
-        chart.bar(place as f64, place as f64 + 1.0, share(bin.count), &title);
+        chart.bar(index as f64, index as f64 + 1.0, share(bin.count), &title);
     }
     chart
 }

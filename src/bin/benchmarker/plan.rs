@@ -1,4 +1,4 @@
-//! What is to be done, and when.
+//! The parameters of a run, and its phases.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::canned::Canned;
 use crate::mix::OpMix;
 use crate::wire::Protocol;
 
-/// What is to be done.
+/// The parameters of a run.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) socket: PathBuf,
-    /// User that the server may run as, besides root and this process's own.
+    /// A user whose server is trusted, besides root and this process's user.
     pub(crate) server_user: Option<String>,
     pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
@@ -22,22 +22,22 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) mix: OpMix,
     pub(crate) verify: bool,
-    /// Requests a second of all clients, sent on a schedule; without it, each client
-    /// sends its next pipeline as soon as the last is answered.
+    /// Scheduled requests per second of all clients together. `None` makes each client send its next
+    /// pipeline as soon as it has all responses of the last.
     pub(crate) rate: Option<u64>,
-    /// How long an interval is that is kept for itself, if any are.
+    /// Length of the intervals that are recorded separately, if any.
     pub(crate) interval: Option<Duration>,
-    /// What the server answers, if it looks nothing up.
+    /// Responses of a server that does no lookups.
     pub(crate) canned: Option<Arc<Canned>>,
 }
 
-/// When to count, and when to stop.
+/// The phases of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) start: Instant,
-    /// The end of the warm-up. A pipeline that began before does not count.
+    /// The end of the warm-up. Pipelines sent before it do not count.
     pub(crate) measured_from: Instant,
-    /// No pipeline begins after.
+    /// No pipeline is sent after it.
     pub(crate) end: Instant,
 }
 

@@ -1,7 +1,7 @@
-//! Redis's protocol, version 2, as far as the load speaks it.
+//! The part of the Redis protocol (RESP 2) that the benchmarker uses.
 //!
-//! In: an op and a key, or the line that a reply begins with. Out: a request, or what the
-//! line says. `GET` is answered by a bulk string, `EXISTS` by an integer.
+//! In: an op and a key, or the first line of a reply. Out: a request, or the parsed line. The reply to
+//! `GET` is a bulk string, the reply to `EXISTS` an integer.
 
 use std::io::Write;
 
@@ -9,11 +9,11 @@ use zero_kv::protocol::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
 use zero_kv::{Key, KeyKind};
 
 use crate::mix::Op;
-use crate::wire::Head;
+use crate::wire::ResponseHead;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 const EXISTS: &[u8] = b"*2\r\n$6\r\nEXISTS\r\n";
-/// What ends every line and every value.
+/// Terminator of lines and values.
 pub(crate) const LINE_END: &[u8; 2] = b"\r\n";
 
 fn command(op: Op) -> &'static [u8] {
@@ -23,7 +23,7 @@ fn command(op: Op) -> &'static [u8] {
     }
 }
 
-/// Appends a request; a number is its decimal text.
+/// Appends a request. A key that is a number is written as decimal text.
 pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
     match key {
@@ -35,20 +35,20 @@ pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     .expect("a vector takes all bytes");
 }
 
-/// Appends the request that asks `op` of the key which this `GET` asks for.
+/// Appends a request for the key of this `GET`.
 #[inline]
 pub(crate) fn write_like(op: Op, get: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
     bytes.extend_from_slice(&get[GET.len()..]);
 }
 
-/// The op of a request that was written here.
+/// Returns the op of a request that [`write_request`] wrote.
 #[inline]
 pub(crate) fn op(request: &[u8]) -> Op {
     if request.starts_with(GET) { Op::Get } else { Op::Exists }
 }
 
-/// The key of a request that was written here, for a table with keys of this kind.
+/// Returns the key of a request that [`write_request`] wrote, for a table with this kind of keys.
 pub(crate) fn key(keys: KeyKind, request: &[u8]) -> Key<'_> {
     let argument = &request[command(op(request)).len()..request.len() - LINE_END.len()];
     let line_len_bytes = line_len_bytes(argument).expect("the key's length is a line");
@@ -59,25 +59,25 @@ pub(crate) fn key(keys: KeyKind, request: &[u8]) -> Key<'_> {
     }
 }
 
-/// How a right reply begins, if that has room in a word.
+/// The first line of an expected reply, if it fits into 8 bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct Beginning {
+pub(crate) struct ReplyPrefix {
     pub(crate) len_bytes: usize,
-    /// The first bytes in their order, then zeros.
+    /// The bytes of the line, then zeros.
     word: [u8; 8],
 }
 
-impl Beginning {
-    /// Of the reply that says the same as this header.
+impl ReplyPrefix {
+    /// Returns the first line of the reply that is equivalent to this header.
     #[inline]
-    pub(crate) fn of(op: Op, header: ResponseHeader) -> Option<Beginning> {
+    pub(crate) fn expected(op: Op, header: ResponseHeader) -> Option<ReplyPrefix> {
         let text = |text: &[u8]| {
             let mut word = [0; 8];
             word[..text.len()].copy_from_slice(text);
-            Some(Beginning { len_bytes: text.len(), word })
+            Some(ReplyPrefix { len_bytes: text.len(), word })
         };
         match (op, header.status_code() == Status::Ok as u32) {
-            (Op::Get, true) => Beginning::of_value(header.value_len_bytes()),
+            (Op::Get, true) => ReplyPrefix::for_value(header.value_len_bytes()),
             (Op::Get, false) => text(b"$-1\r\n"),
             (Op::Exists, true) => text(b":1\r\n"),
             (Op::Exists, false) => text(b":0\r\n"),
@@ -85,7 +85,7 @@ impl Beginning {
     }
 
     #[inline]
-    fn of_value(value_len_bytes: usize) -> Option<Beginning> {
+    fn for_value(value_len_bytes: usize) -> Option<ReplyPrefix> {
         let digits = value_len_bytes.checked_ilog10().unwrap_or(0) as usize + 1;
         let mut word = [0; 8];
         word[0] = b'$';
@@ -95,54 +95,54 @@ impl Beginning {
             *digit = b'0' + (left % 10) as u8;
             left /= 10;
         }
-        Some(Beginning { len_bytes: digits + 3, word })
+        Some(ReplyPrefix { len_bytes: digits + 3, word })
     }
 
-    /// Whether bytes begin so; `false` also if there are less than a word of them.
+    /// Returns whether `bytes` begin with this line. Returns false if there are fewer than 8 bytes.
     #[inline]
-    pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
         let Some(first) = bytes.first_chunk() else { return false };
         let differences = u64::from_le_bytes(*first) ^ u64::from_le_bytes(self.word);
         differences << (64 - 8 * self.len_bytes) == 0
     }
 }
 
-/// The longest line that a reply may begin with: errors quote what was asked.
+/// Maximum length of a reply's first line. Errors quote the request.
 const LINE_LEN_MAX_BYTES: usize = 4096;
 
-/// How long the line is that `bytes` begin with; `None` if its end is not there. A line
-/// that is too long ends where it becomes so.
+/// Returns the length of the first line, or `None` if it is incomplete. A longer line is cut at the maximum length, and
+/// its parser then rejects it.
 #[inline]
 pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().take(LINE_LEN_MAX_BYTES).position(|byte| *byte == b'\n');
     end.map(|end| end + 1).or_else(|| (bytes.len() >= LINE_LEN_MAX_BYTES).then_some(LINE_LEN_MAX_BYTES))
 }
 
-/// Reads the line that the reply to `op` begins with.
+/// Parses the first line of the reply to `op`.
 ///
 /// # Errors
-/// If it is none of the lines that a reply to a command of one key begins with.
-pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<Head, String> {
-    let refused = || format!("\"{}\" where a reply was expected", line[..line.len().min(100)].escape_ascii());
-    let (kind, text) = line.strip_suffix(LINE_END).and_then(<[u8]>::split_first).ok_or_else(refused)?;
-    let bare = |status| Head { header: ResponseHeader::bare(status), tail_len_bytes: 0, unexpected: None };
+/// If a reply to a command with one key cannot begin with this line.
+pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
+    let invalid = || format!("\"{}\" where a reply was expected", line[..line.len().min(100)].escape_ascii());
+    let (kind, text) = line.strip_suffix(LINE_END).and_then(<[u8]>::split_first).ok_or_else(invalid)?;
+    let bare = |status| ResponseHead { header: ResponseHeader::bare(status), tail_len_bytes: 0, unexpected: None };
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
     let mut head = match (kind, number) {
         (b'$', Some(-1)) => bare(Status::NotFound),
         (b'$', Some(len_bytes)) => {
-            let len_bytes = usize::try_from(len_bytes).map_err(|_| refused())?;
+            let len_bytes = usize::try_from(len_bytes).map_err(|_| invalid())?;
             let header = ResponseHeader::of_value(len_bytes).ok_or_else(|| {
-                format!("a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be")
+                format!("the reply states a value of {len_bytes} bytes, but the maximum is {VALUE_LEN_MAX_BYTES}")
             })?;
-            Head { header, tail_len_bytes: LINE_END.len(), unexpected: None }
+            ResponseHead { header, tail_len_bytes: LINE_END.len(), unexpected: None }
         }
         (b':', Some(0)) => bare(Status::NotFound),
         (b':', Some(1)) => bare(Status::Ok),
         (b':', Some(_)) | (b'+' | b'-', _) => bare(Status::Error),
-        _ => return Err(refused()),
+        _ => return Err(invalid()),
     };
-    let wanted = if op == Op::Get { b'$' } else { b':' };
-    if *kind != wanted || head.header.status_code() == Status::Error as u32 {
+    let expected_kind = if op == Op::Get { b'$' } else { b':' };
+    if *kind != expected_kind || head.header.status_code() == Status::Error as u32 {
         head.unexpected = Some(line[..line.len() - LINE_END.len()].escape_ascii().to_string());
     }
     Ok(head)
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_that_of_redis_and_can_be_read_back() {
+    fn requests_are_valid_redis_commands_and_can_be_parsed() {
         for (key, op, expected) in [
             (Key::U64(0), Op::Get, "*2\r\n$3\r\nGET\r\n$1\r\n0\r\n"),
             (Key::U64(10), Op::Get, "*2\r\n$3\r\nGET\r\n$2\r\n10\r\n"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_reply_begins_as_it_is_expected_to() {
+    fn reply_prefixes_match_exactly_the_expected_replies() {
         let found = |len_bytes| ResponseHeader::of_value(len_bytes).unwrap();
         let not_found = ResponseHeader::bare(Status::NotFound);
         for (op, header, line) in [
@@ -184,23 +184,23 @@ mod tests {
             (Op::Exists, found(0), ":1\r\n"),
             (Op::Exists, not_found, ":0\r\n"),
         ] {
-            let beginning = Beginning::of(op, header).unwrap();
-            assert_eq!(beginning.len_bytes, line.len());
+            let prefix = ReplyPrefix::expected(op, header).unwrap();
+            assert_eq!(prefix.len_bytes, line.len());
             let bytes = [line.as_bytes(), b"12345678"].concat();
-            assert!(beginning.begins(&bytes), "{line:?}");
+            assert!(prefix.matches(&bytes), "{line:?}");
             for at in 0..bytes.len().min(8) {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1;
-                assert_eq!(beginning.begins(&changed), at >= line.len(), "{line:?}, byte {at}");
+                assert_eq!(prefix.matches(&changed), at >= line.len(), "{line:?}, byte {at}");
             }
             let head = read_head(op, line.as_bytes()).unwrap();
             assert!(head.header == header && head.unexpected.is_none(), "{line:?}");
         }
-        assert!(Beginning::of(Op::Get, found(100_000)).is_none());
+        assert!(ReplyPrefix::expected(Op::Get, found(100_000)).is_none());
     }
 
     #[test]
-    fn what_answers_nothing_is_told_and_what_is_no_reply_refused() {
+    fn unexpected_replies_are_returned_and_invalid_replies_rejected() {
         for line in ["-ERR no\r\n", "+OK\r\n", ":7\r\n", ":1\r\n"] {
             assert_eq!(read_head(Op::Get, line.as_bytes()).unwrap().unexpected.unwrap(), line.trim_end());
         }

@@ -1,8 +1,7 @@
-//! When each pipeline of one client is to be sent.
+//! The times at which one client sends its pipelines.
 //!
-//! In: the rate of all clients. Out: the moment of each pipeline, which depends on
-//! nothing that the server does, and a wait until it. tokio's timers are a
-//! millisecond coarse, so the wait is on a timer of the kernel's.
+//! In: the rate of all clients together. Out: the scheduled time of each pipeline, which does not depend on the server,
+//! and a wait for it. The wait uses a timer of the kernel, because tokio's timers have a resolution of a millisecond.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,15 +21,18 @@ pub(crate) struct Schedule {
     rate: u64,
     pipeline_requests: usize,
     clients: usize,
-    /// Counted over the pipelines of all clients, which take turns.
+    /// Index among the pipelines of all clients, which are scheduled in turn.
     next_pipeline: u64,
     timer: AsyncFd<OwnedFd>,
 }
 
 impl Schedule {
-    pub(crate) fn of_client(plan: &Plan, rate: u64, number: usize) -> io::Result<Self> {
+    pub(crate) fn for_client(plan: &Plan, rate: u64, number: usize) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        #[allow(deprecated, reason = "its successor is unsafe for types that may not own a descriptor; this one does")]
+        #[allow(
+            deprecated,
+            reason = "its successor is unsafe, because a type may not own its descriptor; OwnedFd does"
+        )]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
         Ok(Schedule {
             rate,
@@ -41,13 +43,13 @@ impl Schedule {
         })
     }
 
-    /// When the pipeline with this number is to be sent.
+    /// Returns the scheduled time of a pipeline.
     fn due(&self, pipeline: u64, clock: Clock) -> Instant {
         let after_ns = u128::from(pipeline) * self.pipeline_requests as u128 * NS_PER_SECOND / u128::from(self.rate);
         clock.start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))
     }
 
-    /// When the next pipeline is to be sent, if it is before the end.
+    /// Returns the scheduled time of the next pipeline, if it is before the end.
     pub(crate) fn next_due(&self, clock: Clock) -> Option<Instant> {
         Some(self.due(self.next_pipeline, clock)).filter(|due| *due < clock.end)
     }
@@ -56,17 +58,17 @@ impl Schedule {
         self.next_pipeline += self.clients as u64;
     }
 
-    /// Whether the pipeline after the next is due too.
-    pub(crate) fn is_behind(&self, now: Instant, clock: Clock) -> bool {
+    /// Returns whether the pipeline after the next is due too.
+    pub(crate) fn is_late(&self, now: Instant, clock: Clock) -> bool {
         self.due(self.next_pipeline + self.clients as u64, clock) <= now
     }
 
-    /// How many pipelines are due between the end of the warm-up and the end and have not
-    /// been sent, and when the first of them was.
+    /// Returns the number of unsent pipelines that were scheduled between the end of the warm-up and the end, and the
+    /// scheduled time of the first.
     pub(crate) fn unsent(&self, clock: Clock) -> (u64, Instant) {
         let pipelines_before = |moment: Instant| {
             let after_ns = moment.saturating_duration_since(clock.start).as_nanos();
-            // Pipeline n is due at n * requests / rate: those before are the quotient, rounded up.
+            // Pipeline n is due at n * requests / rate, so the number before `moment` is the quotient, rounded up.
             let pipelines = (after_ns * u128::from(self.rate)).div_ceil(self.pipeline_requests as u128 * NS_PER_SECOND);
             (pipelines.saturating_sub(u128::from(self.next_pipeline))).div_ceil(self.clients as u128) as u64
         };
@@ -75,7 +77,7 @@ impl Schedule {
         (pipelines_before(clock.end) - uncounted, first_due)
     }
 
-    /// From one pipeline of this client to its next.
+    /// Returns the time between two pipelines of this client.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.clients as f64 * self.pipeline_requests as f64 / self.rate as f64)
     }

@@ -1,7 +1,7 @@
 //! Charts as inline SVG: axes, lines and bars, no script.
 //!
-//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element,
-//! coloured by the classes of the page that holds it. It knows nothing of latencies.
+//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element, whose colors are
+//! classes of the enclosing page.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 52.0;
-/// Ticks of a linear axis, about.
+/// Approximate number of ticks of a linear axis.
 const TICKS: f64 = 6.0;
 
-/// One side of a chart.
+/// An axis of a chart.
 pub(crate) struct Axis {
     label: String,
     from: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// From `from` up to `to` and as far as the next tick.
+    /// Returns an axis from `from` to the first tick at or after `to`.
     pub(crate) fn linear(label: &str, from: f64, to: f64, name: impl Fn(f64) -> String) -> Self {
         let rough = ((to - from) / TICKS).max(1e-9);
         let decade = 10f64.powf(rough.log10().floor());
@@ -35,24 +35,24 @@ impl Axis {
         Axis { label: label.to_owned(), from, to: from + count * step, is_log: false, ticks }
     }
 
-    /// From 1 to `to`, with these ticks.
+    /// Returns a logarithmic axis from 1 to `to`.
     pub(crate) fn log(label: &str, to: f64, ticks: Vec<(f64, String)>) -> Self {
         let to = to.max(2.0);
         Axis { label: label.to_owned(), from: 1.0, to, is_log: true, ticks }
     }
 
-    /// With ticks for bars, which stand between whole numbers.
-    pub(crate) fn of_bars(label: &str, bars: usize, ticks: Vec<(f64, String)>) -> Self {
+    /// Returns an axis for bars, each of which is between two whole numbers.
+    pub(crate) fn for_bars(label: &str, bars: usize, ticks: Vec<(f64, String)>) -> Self {
         Axis { label: label.to_owned(), from: 0.0, to: bars.max(1) as f64, is_log: false, ticks }
     }
 
-    /// Where a value lies, from 0 to 1.
-    fn place(&self, value: f64) -> f64 {
-        let place = match self.is_log {
+    /// Returns the position of a value, from 0 to 1.
+    fn position(&self, value: f64) -> f64 {
+        let position = match self.is_log {
             true => value.max(self.from).ln() / self.to.ln(),
             false => (value - self.from) / (self.to - self.from),
         };
-        place.clamp(0.0, 1.0)
+        position.clamp(0.0, 1.0)
     }
 }
 
@@ -68,23 +68,23 @@ impl Chart {
     }
 
     fn x_at(&self, value: f64) -> f64 {
-        LEFT + self.x.place(value) * (WIDTH - LEFT - RIGHT)
+        LEFT + self.x.position(value) * (WIDTH - LEFT - RIGHT)
     }
 
     fn y_at(&self, value: f64) -> f64 {
-        HEIGHT - BOTTOM - self.y.place(value) * (HEIGHT - TOP - BOTTOM)
+        HEIGHT - BOTTOM - self.y.position(value) * (HEIGHT - TOP - BOTTOM)
     }
 
-    /// A line through these points, in a colour of the page's.
+    /// Adds a line through these points.
     pub(crate) fn line(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
-        let mut places = String::new();
+        let mut coordinates = String::new();
         for (x, y) in points {
-            let _ = write!(places, "{:.1},{:.1} ", self.x_at(x), self.y_at(y));
+            let _ = write!(coordinates, "{:.1},{:.1} ", self.x_at(x), self.y_at(y));
         }
-        let _ = writeln!(self.body, "<polyline class=\"line {class}\" points=\"{}\"/>", places.trim_end());
+        let _ = writeln!(self.body, "<polyline class=\"line {class}\" points=\"{}\"/>", coordinates.trim_end());
     }
 
-    /// A bar from the bottom, with a text for who points at it.
+    /// Adds a bar with a tooltip.
     pub(crate) fn bar(&mut self, from: f64, to: f64, height: f64, title: &str) {
         let (left, right, top) = (self.x_at(from), self.x_at(to), self.y_at(height));
         let _ = writeln!(
@@ -97,7 +97,7 @@ impl Chart {
         );
     }
 
-    /// The whole element.
+    /// Returns the `<svg>` element.
     pub(crate) fn svg(&self) -> String {
         let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
@@ -121,7 +121,7 @@ impl Chart {
     }
 }
 
-/// Text for an element or an attribute.
+/// Escapes text for an element or an attribute.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -130,7 +130,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
-            // No such character can be in a document, not even escaped.
+            // XML cannot contain these characters, not even escaped.
             control if control < ' ' && !matches!(control, '\t' | '\n' | '\r') => escaped.push('\u{fffd}'),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn places_are_within_the_chart() {
+    fn positions_are_within_the_chart() {
         let log = Axis::log("x", 1000.0, Vec::new());
-        assert_eq!([0.0, 1.0, 1e9].map(|value| log.place(value)), [0.0, 0.0, 1.0]);
-        assert!((log.place(10.0) - 1.0 / 3.0).abs() < 1e-9);
+        assert_eq!([0.0, 1.0, 1e9].map(|value| log.position(value)), [0.0, 0.0, 1.0]);
+        assert!((log.position(10.0) - 1.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]
-    fn nothing_in_a_text_is_taken_for_an_element() {
+    fn text_is_escaped() {
         assert_eq!(escaped("<a b=\"c\">&\u{1}"), "&lt;a b=&quot;c&quot;&gt;&amp;\u{fffd}");
     }
 }

@@ -1,72 +1,74 @@
-//! The highest rate that keeps a latency.
+//! Search for the highest rate at which the latency stays below a limit.
 //!
-//! In: a plan, and what the 99th percentile may be. Out: each step, and the rate. The
-//! first step sends without a schedule and finds what the server can do at most; the
-//! others halve the distance between a rate that was kept and one that was not.
+//! In: a plan, and a limit of the 99th percentile. Out: each step, and the rate. A first run without a schedule finds the
+//! server's maximum rate. The steps then bisect between the highest rate that passed and the lowest that failed.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use indicatif::HumanCount;
+use serde::Serialize;
 
-use crate::json::Json;
 use crate::keys::Table;
 use crate::load::{self, Outcome};
 use crate::plan::Plan;
+use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;
-/// The answer is this near to a rate that was not kept.
+/// The search ends when the passed and the failed rate differ by at most this share.
 const PRECISION: f64 = 0.05;
-/// A percentile of fewer pipelines than this is none.
+/// Minimum number of pipelines per step, so that the p99 is meaningful.
 const PIPELINES_MIN: f64 = 100.0;
 
+#[derive(Serialize)]
 pub(crate) struct Step {
     rate: u64,
     requests_per_second: f64,
     p99_us: f64,
-    is_kept: bool,
+    #[serde(rename = "kept")]
+    is_passed: bool,
 }
 
 pub(crate) struct Sweep {
     p99_us_max: f64,
     steps: Vec<Step>,
-    /// That of the last step that was run.
+    /// The results of the last step.
     pub(crate) last: Outcome,
 }
 
-/// A step that answered less than this share of its rate is not tried again.
-const REACHED: f64 = 0.95;
+/// A failed step is repeated if the server reached this share of its rate.
+const REPEAT_MIN: f64 = 0.95;
 
-/// Runs the steps, and prints each as it ends, unless it is for programs.
+/// Runs the steps, and prints each when it is done, unless the output is JSON.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: bool) -> anyhow::Result<Sweep> {
-    let say = |line: String| match json {
+    let print = |line: String| match json {
         true => Ok(()),
         false => writeln!(io::stdout(), "{line}").map_err(|error| anyhow!("standard output: {error}")),
     };
     let mut sweep = Sweep { p99_us_max, steps: Vec::new(), last: load::run(plan, table).await? };
-    let most = sweep.last.requests_per_second() as u64;
-    say(format!("without a schedule: {} requests/s, p99 {:.0} µs", HumanCount(most), p99_us(&sweep.last)))?;
-    let lowest = (PIPELINES_MIN * plan.pipeline_requests as f64 / plan.measure.as_secs_f64()).ceil() as u64;
-    let (mut kept, mut missed) = (0, most + 1);
-    let mut rate = most;
-    while sweep.last.errors() == 0 && sweep.steps.len() < STEPS_MAX && rate >= lowest {
-        let mut is_kept = sweep.step(plan, table, rate, &say).await?;
-        if !is_kept && sweep.last.requests_per_second() > rate as f64 * REACHED {
-            // The rate was reached, so it may have been the machine that stalled for a moment.
-            is_kept = sweep.step(plan, table, rate, &say).await?;
+    let rate_max = sweep.last.requests_per_second() as u64;
+    print(format!("without a schedule: {} requests/s, p99 {:.0} µs", HumanCount(rate_max), p99_us(&sweep.last)))?;
+    let rate_min = (PIPELINES_MIN * plan.pipeline_requests as f64 / plan.measure.as_secs_f64()).ceil() as u64;
+    let (mut passed, mut failed) = (0, rate_max + 1);
+    let mut rate = rate_max;
+    while sweep.last.errors() == 0 && sweep.steps.len() < STEPS_MAX && rate >= rate_min {
+        let mut is_passed = sweep.step(plan, table, rate, &print).await?;
+        if !is_passed && sweep.last.requests_per_second() > rate as f64 * REPEAT_MIN {
+            // The server reached the rate, so the machine may have stalled for a moment.
+            is_passed = sweep.step(plan, table, rate, &print).await?;
         }
-        if is_kept {
-            kept = rate;
+        if is_passed {
+            passed = rate;
         } else {
-            missed = rate;
+            failed = rate;
         }
-        if (missed - kept) as f64 <= missed as f64 * PRECISION {
+        if (failed - passed) as f64 <= failed as f64 * PRECISION {
             break;
         }
-        // The least that is worth trying, once, before it is said that no rate is kept.
-        rate = match kept + (missed - kept) / 2 {
-            rate if rate < lowest && missed > lowest => lowest,
+        // Before the search fails, the lowest possible rate is tried once.
+        rate = match passed + (failed - passed) / 2 {
+            rate if rate < rate_min && failed > rate_min => rate_min,
             rate => rate,
         };
     }
@@ -84,67 +86,64 @@ impl Step {
             HumanCount(self.rate),
             HumanCount(self.requests_per_second as u64),
             self.p99_us,
-            if self.is_kept { "kept" } else { "not kept" },
+            if self.is_passed { "passed" } else { "failed" },
         )
     }
 }
 
 impl Sweep {
-    /// Runs one step, and says whether its rate was kept.
+    /// Runs one step, and returns whether its latency was below the limit.
     async fn step(
         &mut self,
         plan: &Plan,
         table: &Arc<Table>,
         rate: u64,
-        say: impl Fn(String) -> anyhow::Result<()>,
+        print: impl Fn(String) -> anyhow::Result<()>,
     ) -> anyhow::Result<bool> {
         self.last = load::run(&Plan { rate: Some(rate), ..plan.clone() }, table).await?;
         let p99_us = p99_us(&self.last);
-        let is_kept = p99_us <= self.p99_us_max && self.last.tally.unsent_requests == 0;
-        let step = Step { rate, requests_per_second: self.last.requests_per_second(), p99_us, is_kept };
-        say(step.text())?;
+        let is_passed = p99_us <= self.p99_us_max && self.last.tally.unsent_requests == 0;
+        let step = Step { rate, requests_per_second: rounded(self.last.requests_per_second()), p99_us, is_passed };
+        print(step.text())?;
         self.steps.push(step);
-        Ok(is_kept)
+        Ok(is_passed)
     }
 
-    /// The highest rate that was kept.
+    /// Returns the highest rate that passed.
     pub(crate) fn rate(&self) -> Option<u64> {
-        self.steps.iter().filter(|step| step.is_kept).map(|step| step.rate).max()
+        self.steps.iter().filter(|step| step.is_passed).map(|step| step.rate).max()
     }
 
-    /// The last line for people.
+    /// Formats the result for people.
     pub(crate) fn text(&self) -> String {
         let rate = self.rate().map_or("none".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)));
         format!("highest rate with a p99 of at most {} µs: {rate}", self.p99_us_max)
     }
 
-    pub(crate) fn why_none(&self) -> String {
+    /// Describes why no rate passed.
+    pub(crate) fn failure(&self) -> String {
         match self.steps.last() {
-            Some(step) => format!("not even {} requests/s kept a p99 of {} µs", HumanCount(step.rate), self.p99_us_max),
+            Some(step) => format!(
+                "the p99 exceeds {} µs even at {} requests/s: raise --p99-us",
+                self.p99_us_max,
+                HumanCount(step.rate)
+            ),
             None => format!(
-                "a step has less than {PIPELINES_MIN} pipelines, too few for a p99: pass longer --seconds or a shorter \
+                "a step has fewer than {PIPELINES_MIN} pipelines, too few for a p99: pass longer --seconds or a shorter \
                  --pipeline"
             ),
         }
     }
 
-    pub(crate) fn json(&self) -> String {
-        let mut json = Json::default();
-        json.number("p99_us_max", self.p99_us_max);
-        if let Some(rate) = self.rate() {
-            json.number("rate", rate);
-        }
-        json.objects(
-            "steps",
-            self.steps.iter().map(|step| {
-                let mut json = Json::default();
-                json.number("rate", step.rate);
-                json.number("requests_per_second", format_args!("{:.1}", step.requests_per_second));
-                json.number("p99_us", step.p99_us);
-                json.number("kept", step.is_kept);
-                json
-            }),
-        );
-        json.end()
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&JsonSweep { p99_us_max: self.p99_us_max, rate: self.rate(), steps: &self.steps })
     }
+}
+
+#[derive(Serialize)]
+struct JsonSweep<'s> {
+    p99_us_max: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<u64>,
+    steps: &'s [Step],
 }

@@ -1,28 +1,28 @@
-//! What clients count.
+//! Counts and latencies of clients.
 
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::answers::Counts;
+use crate::responses::Counts;
 
 /// Significant decimal digits of a latency.
 const LATENCY_DIGITS: u8 = 3;
-/// Pipelines that were not sent enter the histogram in this many groups at most.
+/// Maximum number of groups in which unsent pipelines are added to the histogram.
 const UNSENT_GROUPS_MAX: u64 = 1_000;
 
-/// What some of the clients counted.
+/// Counts of one or more clients.
 pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-    pub(crate) answer_bytes: u64,
-    /// Those of the warm-up and of broken pipelines too.
-    pub(crate) wrong_answers: u64,
-    /// Requests whose time to be sent had come before the end, and which were not sent.
+    pub(crate) response_bytes: u64,
+    /// Wrong responses, including those of the warm-up and of failed pipelines.
+    pub(crate) wrong_responses: u64,
+    /// Requests that were scheduled before the end and not sent.
     pub(crate) unsent_requests: u64,
     pub(crate) latency_ns: Histogram<u64>,
-    pub(crate) last_answer: Option<Instant>,
+    pub(crate) last_response: Option<Instant>,
 }
 
 impl Tally {
@@ -31,27 +31,27 @@ impl Tally {
             requests: 0,
             hits: 0,
             misses: 0,
-            answer_bytes: 0,
-            wrong_answers: 0,
+            response_bytes: 0,
+            wrong_responses: 0,
             unsent_requests: 0,
-            // Grows with what it is given, so that no latency is cut short.
+            // Without a maximum, so that every latency can be recorded.
             latency_ns: Histogram::new(LATENCY_DIGITS).expect("3 digits are allowed"),
-            last_answer: None,
+            last_response: None,
         }
     }
 
-    /// Counts a pipeline whose answers have all come.
+    /// Counts a pipeline with all its responses.
     pub(crate) fn count(&mut self, counts: &Counts, started: Instant, finished: Instant) {
-        self.requests += counts.answers as u64;
+        self.requests += counts.responses as u64;
         self.hits += counts.hits;
         self.misses += counts.misses;
-        self.answer_bytes += counts.bytes;
+        self.response_bytes += counts.bytes;
         self.record(finished - started, 1);
-        self.last_answer = self.last_answer.max(Some(finished));
+        self.last_response = self.last_response.max(Some(finished));
     }
 
-    /// Counts pipelines that could not be sent in time, each with the time that it has
-    /// waited: the first of them `waited`, each other `interval` less than the one before.
+    /// Counts pipelines that were not sent by the end, with the time since they were scheduled: `waited` for the first, and
+    /// `interval` less for each following one.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,
@@ -76,23 +76,23 @@ impl Tally {
         self.requests += other.requests;
         self.hits += other.hits;
         self.misses += other.misses;
-        self.answer_bytes += other.answer_bytes;
-        self.wrong_answers += other.wrong_answers;
+        self.response_bytes += other.response_bytes;
+        self.wrong_responses += other.wrong_responses;
         self.unsent_requests += other.unsent_requests;
         self.latency_ns.add(&other.latency_ns).expect("a histogram that grows takes any other");
-        self.last_answer = self.last_answer.max(other.last_answer);
+        self.last_response = self.last_response.max(other.last_response);
     }
 
-    /// The largest latency of this share of the pipelines.
+    /// Returns this quantile of the latencies of pipelines.
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
-        // The end of a histogram's bucket can lie above the largest value in it.
+        // The upper bound of a bucket may exceed the largest value in it.
         self.latency_ns.value_at_quantile(quantile).min(self.latency_ns.max()) as f64 / 1e3
     }
 }
 
-/// A stretch of time, and what was counted in it.
+/// The counts of one interval of the run.
 pub(crate) struct Interval {
-    pub(crate) began: Instant,
+    pub(crate) started: Instant,
     pub(crate) len: Duration,
     pub(crate) tally: Tally,
 }

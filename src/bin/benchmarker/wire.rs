@@ -1,8 +1,7 @@
-//! The protocols that a server can be asked in.
+//! Encoding of requests, and parsing of the first bytes of responses, in both protocols.
 //!
-//! In: an op and a key, or the bytes that an answer begins with. Out: requests as they are
-//! sent, and what such a beginning says. The load knows no protocol but through this, and
-//! this knows nothing of when requests are sent or of what is right.
+//! In: an op and a key, or the first bytes of a response. Out: encoded requests, and parsed heads. Other modules
+//! use protocols only through this one, which knows neither when requests are sent nor which responses are right.
 
 use std::ops::Range;
 
@@ -15,17 +14,17 @@ use crate::frames::Frames;
 use crate::mix::Op;
 use crate::resp;
 
-/// How the server is spoken to.
+/// A protocol of the server.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Protocol {
-    /// Frames of 16 bytes, longer ones for keys of bytes; see docs/PROTOCOL.md
+    /// The native protocol, as in docs/PROTOCOL.md
     Native,
-    /// Redis's, version 2; numbers are decimal text
+    /// The Redis protocol, version 2; numbers are decimal text
     Resp,
 }
 
 impl Protocol {
-    /// The name that the command line gives it.
+    /// Returns the protocol's name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Protocol::Native => "native",
@@ -33,8 +32,8 @@ impl Protocol {
         }
     }
 
-    /// No requests yet, for keys of this kind.
-    pub(crate) fn no_requests(self, keys: KeyKind) -> Requests {
+    /// Returns an empty list of requests for keys of this kind.
+    pub(crate) fn empty_requests(self, keys: KeyKind) -> Requests {
         match (self, keys) {
             (Protocol::Native, KeyKind::U64) => Requests::Native(Vec::new()),
             (Protocol::Native, KeyKind::Bytes) => Requests::Framed(Framing::Long, Frames::default()),
@@ -42,7 +41,7 @@ impl Protocol {
         }
     }
 
-    /// How long the head is that `bytes` begin with; `None` if not all of it is there.
+    /// Returns the length of the head at the beginning of `bytes`, or `None` if it is incomplete.
     #[inline]
     pub(crate) fn head_len_bytes(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -51,37 +50,37 @@ impl Protocol {
         }
     }
 
-    /// Reads a whole head of an answer to `op`.
+    /// Parses a complete head of a response to `op`.
     ///
     /// # Errors
-    /// Why nothing after it can be told apart.
+    /// If the end of the response cannot be determined.
     #[inline]
-    pub(crate) fn read_head(self, op: Op, head: &[u8]) -> Result<Head, String> {
+    pub(crate) fn read_head(self, op: Op, head: &[u8]) -> Result<ResponseHead, String> {
         match self {
             Protocol::Native => {
                 let header = ResponseHeader::read_from_bytes(head).expect("a native head is a header");
-                Ok(Head { header, tail_len_bytes: 0, unexpected: None })
+                Ok(ResponseHead { header, tail_len_bytes: 0, unexpected: None })
             }
             Protocol::Resp => resp::read_head(op, head),
         }
     }
 }
 
-/// What an answer begins with.
-pub(crate) struct Head {
-    /// The status, and how long a value follows: what a native server says in these words.
+/// The part of a response before its value.
+pub(crate) struct ResponseHead {
+    /// The status and the length of the value, as a native header.
     pub(crate) header: ResponseHeader,
-    /// What follows the value and is always the same.
+    /// Length of the terminator after the value.
     pub(crate) tail_len_bytes: usize,
-    /// What the server said, if it is no answer to the request.
+    /// The reply, if it is not one to the request.
     pub(crate) unexpected: Option<String>,
 }
 
-/// Requests as they are sent: those of one pipeline, or one for each row of a table.
+/// Encoded requests: those of one pipeline, or one for each row of a table.
 pub(crate) enum Requests {
-    /// All of one length, each about a number.
+    /// Requests of equal length, for keys that are numbers.
     Native(Vec<Request>),
-    /// Of any length.
+    /// Requests of any length.
     Framed(Framing, Frames),
 }
 
@@ -107,7 +106,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request, for a key of the kind that these have.
+    /// Adds a request. The key must be of the kind that the other requests have.
     pub(crate) fn push(&mut self, op: Op, key: Key<'_>) {
         match self {
             Requests::Native(requests) => {
@@ -117,7 +116,7 @@ impl Requests {
         }
     }
 
-    /// Adds the request that asks `op` of the key which one of `gets` asks for.
+    /// Adds a request for the key of one of `gets`.
     #[inline]
     pub(crate) fn push_like(&mut self, op: Op, gets: &Requests, get: usize) {
         match (self, gets) {
@@ -131,7 +130,7 @@ impl Requests {
         }
     }
 
-    /// Adds some of another's, as they are.
+    /// Appends a range of other requests, unchanged.
     pub(crate) fn extend_from(&mut self, other: &Requests, range: Range<usize>) {
         match (self, other) {
             (Requests::Native(requests), Requests::Native(other)) => requests.extend_from_slice(&other[range]),
@@ -143,7 +142,7 @@ impl Requests {
     #[inline]
     pub(crate) fn op(&self, request: usize) -> Op {
         match self {
-            Requests::Native(requests) => Op::of_native(native::Op::from_code(requests[request].op_code())),
+            Requests::Native(requests) => Op::from_native(native::Op::from_code(requests[request].op_code())),
             Requests::Framed(framing, frames) => framing.op(frames.get(request)),
         }
     }
@@ -159,12 +158,12 @@ impl Requests {
 
 const ONE_KIND: &str = "requests for one table are of one kind";
 
-/// How requests that have no common length are written.
+/// The encoding of requests whose lengths differ.
 #[derive(Clone, Copy)]
 pub(crate) enum Framing {
-    /// Long native frames, for keys of bytes.
+    /// Long native requests, for keys that are bytes.
     Long,
-    /// Redis's protocol, for keys of this kind.
+    /// The Redis protocol, for keys of this kind.
     Resp(KeyKind),
 }
 
@@ -193,7 +192,7 @@ impl Framing {
     #[inline]
     fn op(self, frame: &[u8]) -> Op {
         match self {
-            Framing::Long => Op::of_native(native::Op::from_long_code(long_word(frame, 0))),
+            Framing::Long => Op::from_native(native::Op::from_long_code(long_word(frame, 0))),
             Framing::Resp(_) => resp::op(frame),
         }
     }
@@ -207,10 +206,10 @@ impl Framing {
     }
 }
 
-/// One of the two numbers that a long frame begins with.
+/// Reads one of the two numbers at the beginning of a long request.
 #[inline]
 fn long_word(frame: &[u8], at_bytes: usize) -> u32 {
-    u32::from_be_bytes(*frame[at_bytes..].first_chunk().expect("a long frame has a header"))
+    u32::from_be_bytes(*frame[at_bytes..].first_chunk().expect("a long request has a header"))
 }
 
 #[cfg(test)]
@@ -218,11 +217,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_can_be_read_back_and_asked_of_its_key_again() {
+    fn requests_can_be_parsed_and_copied_with_another_op() {
         let keys = [Key::U64(0), Key::U64(u64::MAX), Key::Bytes(b"a"), Key::Bytes(b"\r\n$1\r\n"), Key::Bytes(&[0; 24])];
         for protocol in [Protocol::Native, Protocol::Resp] {
             for key in keys {
-                let (mut gets, mut requests) = (protocol.no_requests(key.kind()), protocol.no_requests(key.kind()));
+                let (mut gets, mut requests) =
+                    (protocol.empty_requests(key.kind()), protocol.empty_requests(key.kind()));
                 gets.push(Op::Get, key);
                 requests.extend_from(&gets, 0..1);
                 requests.push(Op::Exists, key);
@@ -239,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_bytes_is_framed_as_the_document_draws_it() {
-        let mut requests = Protocol::Native.no_requests(KeyKind::Bytes);
+    fn a_long_request_has_the_documented_layout() {
+        let mut requests = Protocol::Native.empty_requests(KeyKind::Bytes);
         requests.push(Op::Exists, Key::Bytes(b"ten bytes!"));
         requests.push(Op::Get, Key::Bytes(b"eight of"));
         let expected = b"\0\x01\0\x01\0\0\0\x0aten bytes!\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x08eight of";

@@ -1,7 +1,6 @@
-//! Keys and the digests of their values, for `kv_store --canary`.
+//! `zkv canary`: writes keys and the digests of their values, for `kv_store --canary`.
 //!
-//! In: a baked file, and keys of it or not of it. Out: lines `key,digest`, the key
-//! as it is. It knows nothing of who tries them on another file.
+//! In: a baked file, and keys that are in it or absent. Out: lines `key,digest`, with the key unchanged.
 
 use std::io::{self, Write};
 
@@ -10,10 +9,10 @@ use zero_kv::server::value_digest;
 use zero_kv::{Key, MappedStore};
 
 use crate::args::CanaryArgs;
-use crate::batches::{Spelling, each_batch};
-use crate::output::{Shown, buffered, settle, unwritten};
+use crate::batches::{KeySyntax, for_each_batch};
+use crate::output::{DisplayKey, buffered, ignore_closed_pipe, stdout_error};
 
-/// Stands where a digest would, for a key that is not in the table.
+/// Written instead of a digest for a key that is not in the table.
 const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
@@ -21,23 +20,22 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     let mut output = buffered(io::stdout().lock());
     let written = match (args.sample, &args.keys[..]) {
         (Some(rows), _) => write_sample(&store, rows.get(), &mut output),
-        (None, args) => each_batch(args, Spelling::default(), store.key_kind(), |keys| {
+        (None, args) => for_each_batch(args, KeySyntax::default(), store.key_kind(), |keys| {
             keys.iter().try_for_each(|key| write_line(&store, *key, &mut output))
         }),
     };
-    settle(written.and_then(|()| Ok(output.flush()?)), (), unwritten)?;
+    ignore_closed_pipe(written.and_then(|()| Ok(output.flush()?)), (), stdout_error)?;
     Ok(true)
 }
 
-/// Rows that lie equally far apart, the first and the last among them. Keys that
-/// no line can hold are left out.
+/// Writes evenly spaced rows, including the first and the last. Skips keys that a line cannot hold.
 fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
     let (count, last_row) = (rows.min(store.len()), store.len().saturating_sub(1));
     for at in 0..count {
-        // In 128 bits, where nothing of the product is lost.
+        // The product may exceed 64 bits.
         let row = (at as u128 * last_row as u128 / (count.max(2) - 1) as u128) as usize;
         match store.row(row)? {
-            Some((key, _)) if is_line(key.as_key()) => write_line(store, key.as_key(), output)?,
+            Some((key, _)) if fits_on_line(key.as_key()) => write_line(store, key.as_key(), output)?,
             _ => {}
         }
     }
@@ -45,10 +43,10 @@ fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> an
 }
 
 fn write_line(store: &MappedStore, key: Key<'_>, output: &mut impl Write) -> anyhow::Result<()> {
-    if !is_line(key) {
+    if !fits_on_line(key) {
         return Err(anyhow!(
-            "the key {} has a line end or is not UTF-8: leave it out, for no line can hold it",
-            Shown(key)
+            "the key {} has a line end or is not UTF-8, so a line cannot hold it: leave it out",
+            DisplayKey(key)
         ));
     }
     let digest = store.get(key)?.map_or(ABSENT.to_owned(), |value| format!("{:032x}", value_digest(&value)));
@@ -59,6 +57,6 @@ fn write_line(store: &MappedStore, key: Key<'_>, output: &mut impl Write) -> any
     Ok(writeln!(output, ",{digest}")?)
 }
 
-fn is_line(key: Key<'_>) -> bool {
+fn fits_on_line(key: Key<'_>) -> bool {
     key.as_bytes().is_none_or(|key| !key.contains(&b'\n') && str::from_utf8(key).is_ok())
 }

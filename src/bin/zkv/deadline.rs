@@ -1,16 +1,16 @@
-//! Questions that must be answered in time.
-//!
-//! A client's time-outs are those of connecting and of a call: this is one for all that
-//! it takes.
+//! A time limit for a whole operation. A client's time-outs limit each connection attempt and each call by itself.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// What a question comes to within this time. Else it is left to itself, and
-/// ends with the process.
-pub(crate) fn within<T: Send + 'static>(timeout: Duration, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (sender, answer) = mpsc::channel();
-    thread::spawn(move || sender.send(ask()));
-    answer.recv_timeout(timeout).ok()
+/// Runs an operation on a new thread, and returns its result, or `None` after the time-out. The thread of an
+/// operation that timed out runs until the process exits.
+pub(crate) fn run_within<T: Send + 'static>(
+    timeout: Duration,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(operation()));
+    receiver.recv_timeout(timeout).ok()
 }

@@ -1,8 +1,7 @@
-//! In which rows two files differ.
+//! `zkv diff`: compares the rows of two files.
 //!
-//! In: two baked files with keys of one kind. Out: a line for each row that is
-//! not in both, and how many of each there are. Holds no rows: both files are
-//! walked along in key order, side by side.
+//! In: two baked files with keys of one kind. Out: a line for each row that is not equal in both, and the
+//! counts. Both files are read in key order at the same time, so only one row of each is in memory.
 
 use std::io::{self, Write};
 
@@ -13,11 +12,11 @@ use zero_kv::store::{MappedRows, Unchecked};
 use zero_kv::{Key, MappedStore};
 
 use crate::args::{DiffArgs, DiffFormat};
-use crate::output::{JsonKey, buffered, json_value, settle, unwritten, write_json};
+use crate::output::{JsonKey, buffered, ignore_closed_pipe, json_value, stdout_error, write_json_line};
 
 const NOT_TEXT: &str = "use --format text";
 
-/// A key whose rows differ: what stands behind it in either file, if anything.
+/// A key and its value in each file, if any.
 struct Change<'a> {
     key: Key<'a>,
     a: Option<&'a [u8]>,
@@ -33,7 +32,7 @@ struct Counts {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonChange<'a> {
     change: &'static str,
     key: JsonKey<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,13 +41,13 @@ struct Line<'a> {
     b: Option<&'a str>,
 }
 
-/// Whether all rows are the same.
+/// Prints the differences, and returns whether all rows are equal.
 pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     let (a, b) = (Unchecked::open(&args.a)?, Unchecked::open(&args.b)?);
     let [kind_a, kind_b] = [&a, &b].map(|file| file.layout().dimensions.key_kind);
     if kind_a != kind_b {
         bail!(
-            "the keys of {} are {kind_a}, those of {} are {kind_b}: only tables of one kind compare",
+            "the keys of {} are {kind_a}, and the keys of {} are {kind_b}: pass two files with one kind of keys",
             args.a.display(),
             args.b.display()
         );
@@ -63,45 +62,45 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
         compare(&a, &b, &mut counts, |change| match (args.summary, args.format) {
             (true, _) => Ok(()),
             (false, DiffFormat::Text) => Ok(write_text(&mut output, &change, args.values)?),
-            (false, DiffFormat::Jsonl) => write_line(&mut output, &change, args.values),
+            (false, DiffFormat::Jsonl) => write_json(&mut output, &change, args.values),
         })
     };
     let written = written.and_then(|()| Ok(write_counts(&mut output, args, &counts)?));
-    settle(written, (), unwritten)?;
-    Ok(counts.are_all_same())
+    ignore_closed_pipe(written, (), stdout_error)?;
+    Ok(counts.are_all_equal())
 }
 
-/// Walks along both tables, counts their rows, and hands on those that differ.
+/// Counts the rows of both tables, and calls `visit` with those that differ.
 fn compare(
     a: &MappedStore,
     b: &MappedStore,
     counts: &mut Counts,
-    mut differs: impl FnMut(Change<'_>) -> anyhow::Result<()>,
+    mut visit: impl FnMut(Change<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (mut rows_a, mut rows_b) = (a.iter(), b.iter());
     let (mut row_a, mut row_b) = (rows_a.next().transpose()?, rows_b.next().transpose()?);
-    // The least key that is left, and its value in each table.
+    // The smallest key that is left in either table.
     while let Some(key) = [&row_a, &row_b].into_iter().flatten().map(|(key, _)| key.clone()).min() {
-        let value_a = take(key.as_key(), &mut row_a, &mut rows_a)?;
-        let value_b = take(key.as_key(), &mut row_b, &mut rows_b)?;
+        let value_a = take_value(key.as_key(), &mut row_a, &mut rows_a)?;
+        let value_b = take_value(key.as_key(), &mut row_b, &mut rows_b)?;
         let change = Change { key: key.as_key(), a: value_a.as_deref(), b: value_b.as_deref() };
-        *counts.of(&change) += 1;
+        *counts.counter(&change) += 1;
         if change.a != change.b {
-            differs(change)?;
+            visit(change)?;
         }
     }
     Ok(())
 }
 
-/// Returns the value of a row if it has this key, and replaces the row by the next one.
-fn take(key: Key<'_>, row: &mut Option<Row>, rows: &mut MappedRows<'_>) -> anyhow::Result<Option<Vec<u8>>> {
+/// Returns the value of `row` and advances to the next row, if `row` has this key.
+fn take_value(key: Key<'_>, row: &mut Option<Row>, rows: &mut MappedRows<'_>) -> anyhow::Result<Option<Vec<u8>>> {
     let Some((_, value)) = row.take_if(|row| row.0.as_key() == key) else { return Ok(None) };
     *row = rows.next().transpose()?;
     Ok(Some(value))
 }
 
 impl Counts {
-    fn of(&mut self, change: &Change<'_>) -> &mut u64 {
+    fn counter(&mut self, change: &Change<'_>) -> &mut u64 {
         match (change.a, change.b) {
             (Some(a), Some(b)) if a == b => &mut self.same,
             (Some(_), None) => &mut self.only_in_a,
@@ -110,7 +109,7 @@ impl Counts {
         }
     }
 
-    fn are_all_same(&self) -> bool {
+    fn are_all_equal(&self) -> bool {
         self.only_in_a + self.only_in_b + self.changed == 0
     }
 }
@@ -133,31 +132,31 @@ fn write_text(output: &mut impl Write, change: &Change<'_>, values: bool) -> io:
     output.write_all(b"\n")
 }
 
-fn write_line(output: &mut impl Write, change: &Change<'_>, values: bool) -> anyhow::Result<()> {
+fn write_json(output: &mut impl Write, change: &Change<'_>, values: bool) -> anyhow::Result<()> {
     let value = |value: Option<_>| match value {
         Some(value) if values => json_value(change.key, value, NOT_TEXT).map(Some),
         _ => Ok(None),
     };
-    let line = Line {
+    let line = JsonChange {
         change: match (change.a, change.b) {
             (_, None) => "only_in_a",
             (None, _) => "only_in_b",
             _ => "changed",
         },
-        key: JsonKey::of(change.key, NOT_TEXT)?,
+        key: JsonKey::new(change.key, NOT_TEXT)?,
         a: value(change.a)?,
         b: value(change.b)?,
     };
-    Ok(write_json(output, &line)?)
+    Ok(write_json_line(output, &line)?)
 }
 
 fn write_counts(output: &mut impl Write, args: &DiffArgs, counts: &Counts) -> io::Result<()> {
     match args.format {
         DiffFormat::Text => {
             let Counts { only_in_a, only_in_b, changed, same } = counts;
-            writeln!(output, "{only_in_a} only in A, {only_in_b} only in B, {changed} changed, {same} the same")?;
+            writeln!(output, "{only_in_a} only in A, {only_in_b} only in B, {changed} changed, {same} equal")?;
         }
-        DiffFormat::Jsonl => write_json(output, counts)?,
+        DiffFormat::Jsonl => write_json_line(output, counts)?,
     }
     output.flush()
 }

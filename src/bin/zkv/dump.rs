@@ -1,7 +1,7 @@
-//! A file's rows as text that bakes to the same file.
+//! `zkv dump`: writes a file's rows as text that bakes to the same file.
 //!
-//! In: a baked file, and the rows that are wanted. Out: text, on standard output
-//! or in a file that is put in place whole. Holds no more than a buffer of it.
+//! In: a baked file, and a range. Out: text, on standard output or in a file that appears when it is
+//! complete. Only a buffer of the text is in memory.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,28 +15,28 @@ use zero_kv::MappedStore;
 use zero_kv::store::MappedRows;
 
 use crate::args::{DumpArgs, DumpFormat};
-use crate::output::{JsonKey, buffered, csv_writer, json_value, settle, write_json, write_record};
+use crate::output::{JsonKey, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record};
 use crate::special_file::open_special;
 use crate::whole_file::WholeFile;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonRow<'a> {
     key: JsonKey<'a>,
     value: &'a str,
 }
 
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
-    let output = Output::at(&args.output, &args.file)?;
+    let output = Output::open(&args.output, &args.file)?;
     let store = MappedStore::open(&args.file)?;
     let rows = args.range.rows(&store)?;
     let written = match args.format {
         DumpFormat::Csv => write_delimited(output.file(), b',', rows),
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
-        DumpFormat::Jsonl => write_lines(output.file(), rows),
+        DumpFormat::Jsonl => write_json_lines(output.file(), rows),
     };
-    settle(written, (), |error| output.unwritten(error))?;
+    ignore_closed_pipe(written, (), |error| output.write_error(error))?;
     output.finish()?;
     Ok(true)
 }
@@ -52,37 +52,37 @@ fn write_delimited(output: &File, delimiter: u8, rows: MappedRows<'_>) -> anyhow
     Ok(csv.flush()?)
 }
 
-fn write_lines(output: &File, rows: MappedRows<'_>) -> anyhow::Result<()> {
+fn write_json_lines(output: &File, rows: MappedRows<'_>) -> anyhow::Result<()> {
     let mut output = buffered(output);
     for row in rows {
         let (key, value) = row?;
         let key = key.as_key();
-        let line = Line { key: JsonKey::of(key, NOT_TEXT)?, value: json_value(key, &value, NOT_TEXT)? };
-        write_json(&mut output, &line)?;
+        let row = JsonRow { key: JsonKey::new(key, NOT_TEXT)?, value: json_value(key, &value, NOT_TEXT)? };
+        write_json_line(&mut output, &row)?;
     }
     Ok(output.flush()?)
 }
 
-/// Where text goes.
+/// The destination of a dump.
 enum Output {
-    /// Standard output, or something else that cannot be replaced, and its name.
+    /// Standard output or another special file, such as a pipe, and its name.
     Stream(File, String),
-    /// A file that gets its name at the end.
+    /// A file that gets its name when it is complete.
     New(WholeFile),
 }
 
 impl Output {
-    /// `input` is the file that must not be written to.
-    fn at(path: &Path, input: &Path) -> anyhow::Result<Output> {
+    /// Opens the output, unless it is the input.
+    fn open(path: &Path, input: &Path) -> anyhow::Result<Output> {
         if path == Path::new("-") {
-            // Not io::stdout, which has a buffer of its own and looks for line ends.
-            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(crate::output::unwritten)?;
+            // Not io::stdout, which flushes at line ends.
+            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(crate::output::stdout_error)?;
             return Ok(Output::Stream(stdout.into(), "standard output".to_owned()));
         }
         let name = path.display();
         let identity = |path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
         if identity(path).is_some_and(|output| identity(input) == Some(output)) {
-            bail!("{name}: is also the input: name another file with -o");
+            bail!("{name}: the output is also the input: name another file with -o");
         }
         match open_special(path).map_err(|error| anyhow!("{name}: {error}"))? {
             Some(special) => Ok(Output::Stream(special, name.to_string())),
@@ -97,10 +97,10 @@ impl Output {
         }
     }
 
-    fn unwritten(&self, error: io::Error) -> anyhow::Error {
+    fn write_error(&self, error: io::Error) -> anyhow::Error {
         match self {
             Output::Stream(_, name) => anyhow!("{name}: {error}"),
-            Output::New(file) => file.unwritten(&error),
+            Output::New(file) => file.write_error(&error),
         }
     }
 

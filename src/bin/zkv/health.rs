@@ -1,7 +1,7 @@
-//! Whether a server is healthy.
+//! `zkv health`: checks whether a server is healthy.
 //!
-//! In: a socket, and how long to wait. Out: an exit status, a line for each problem, and a line for each thing that an
-//! operator should look at although the server is healthy.
+//! In: a socket, and a time limit. Out: an exit status, a line for each problem, and a line for each condition that an
+//! operator should know although the server is healthy.
 
 use std::io::{self, Write};
 
@@ -9,50 +9,51 @@ use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
 
 use crate::args::{Address, HealthArgs};
-use crate::deadline::within;
-use crate::output::{complain, settle_stdout};
+use crate::deadline::run_within;
+use crate::output::{finish_stdout, print_error};
 
 pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool> {
-    let info = match ask(server, args) {
+    let info = match request_info(server, args) {
         Ok(info) => info,
         Err(reason) => {
-            complain(&reason);
+            print_error(&reason);
             return Ok(false);
         }
     };
     let problems = problems(&info);
     for line in problems.iter().chain(&notes(&info)) {
-        complain(&format_args!("{}: {line}", server.socket.display()));
+        print_error(&format_args!("{}: {line}", server.socket.display()));
     }
     if args.verbose && problems.is_empty() {
         let value = |name| info.get(name).unwrap_or("?");
         let mut output = io::stdout().lock();
         let (generation, digest, rows) = (value("generation"), value("digest"), value("rows"));
         let written = writeln!(output, "generation {generation}, digest {digest}, {rows} rows");
-        settle_stdout(written.and_then(|()| output.flush()))?;
+        finish_stdout(written.and_then(|()| output.flush()))?;
     }
     Ok(problems.is_empty())
 }
 
-fn ask(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
+fn request_info(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
     let (address, name) = (server.clone(), server.socket.display());
-    let answer = within(args.timeout, move || -> Result<Info, ClientError> { address.connect()?.info() });
-    Ok(answer.ok_or_else(|| anyhow!("{name}: no answer within {} s", args.timeout.as_secs_f64()))??)
+    let response = run_within(args.timeout, move || -> Result<Info, ClientError> { address.connect()?.info() });
+    Ok(response.ok_or_else(|| anyhow!("{name}: no response within {} s", args.timeout.as_secs_f64()))??)
 }
 
-/// What makes a server unhealthy.
+/// Returns the conditions that make a server unhealthy.
 fn problems(info: &Info) -> Vec<String> {
-    let (file, remedy) =
-        (info.get("file").unwrap_or("its file"), "bake it anew, or put a good file in its place by a rename");
+    let file = info.get("file").unwrap_or("its file");
+    let remedy = "bake it again, or replace it with an intact file by rename";
     let mut problems = Vec::new();
     match info.get("state") {
         Some("serving") => {}
-        Some("changed") => problems.push(format!("{file} was changed where it lies: {remedy}")),
+        Some("changed") => problems.push(format!("{file} was changed in place: {remedy}")),
         Some(state) => {
-            problems.push(format!("the state is \"{}\", where \"serving\" was expected", state.escape_default()));
+            problems.push(format!("the state is \"{}\", but \"serving\" was expected", state.escape_default()));
         }
         None => {
-            problems.push("the server does not say in what state it is: is it a kv_store of this version?".to_owned());
+            problems
+                .push("the server does not report its state: check that it is a kv_store of this version".to_owned());
         }
     }
     if let Some(count @ 1..) = info.number::<u64>("blocks_damaged") {
@@ -60,12 +61,12 @@ fn problems(info: &Info) -> Vec<String> {
         problems.push(format!("{file} has damaged blocks, {count} of {blocks}: {remedy}"));
     }
     if let Some(threads) = info.get("thread_problems").filter(|threads| !threads.is_empty()) {
-        problems.push(format!("{threads}: restart the server, and report what its log says"));
+        problems.push(format!("{threads}: restart the server, and report the errors in its log"));
     }
     problems
 }
 
-/// What an operator should look at although the server is healthy.
+/// Returns the conditions that an operator should know although the server is healthy.
 fn notes(info: &Info) -> Vec<String> {
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
     let refused = refused.map(|reason| format!("the file at the path is {reason}"));

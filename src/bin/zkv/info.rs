@@ -1,38 +1,35 @@
-//! What a server says of itself.
-//!
-//! In: an answer to Info. Out: its lines, as text or as JSON. Which there are,
-//! the server decides.
+//! `zkv info`: prints what a server reports about itself, as text or as JSON. The server decides which fields there are.
 
 use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::client::{Client, Info};
 
-use crate::output::{settle_stdout, write_json};
+use crate::output::{finish_stdout, write_json_line};
 
-/// Values that are text even where they look like numbers.
-const TEXTS: [&str; 10] =
-    ["version", "socket", "tcp", "file", "memory", "verify", "digest", "keys", "state", "reload_last"];
+/// Fields whose values are text even if they look like numbers.
+const TEXT_FIELDS: &[&str] =
+    &["version", "socket", "tcp", "file", "memory", "verify", "digest", "keys", "state", "reload_last"];
 
 pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
     let info = client.info()?;
     let mut output = io::stdout().lock();
     let written = match json {
-        true => write_json(&mut output, &Json(&info)),
+        true => write_json_line(&mut output, &InfoObject(&info)),
         false => info.iter().try_for_each(|(name, value)| writeln!(output, "{}", format!("{name} {value}").trim_end())),
     };
-    settle_stdout(written.and_then(|()| output.flush()))?;
+    finish_stdout(written.and_then(|()| output.flush()))?;
     Ok(true)
 }
 
-/// One object, in the order of the lines.
-struct Json<'a>(&'a Info);
+/// Serializes Info as one object, with its fields in order.
+struct InfoObject<'a>(&'a Info);
 
-impl Serialize for Json<'_> {
+impl Serialize for InfoObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in self.0.iter() {
-            match number(value).filter(|_| !TEXTS.contains(&name)) {
+            match parse_number(value).filter(|_| !TEXT_FIELDS.contains(&name)) {
                 Some(number) => map.serialize_entry(name, &number)?,
                 None => map.serialize_entry(name, value)?,
             }
@@ -41,7 +38,7 @@ impl Serialize for Json<'_> {
     }
 }
 
-/// A value of digits, with or without a fraction.
-fn number(value: &str) -> Option<serde_json::Number> {
+/// Parses a value of digits, with or without a fraction.
+fn parse_number(value: &str) -> Option<serde_json::Number> {
     value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| value.parse().ok()).flatten()
 }

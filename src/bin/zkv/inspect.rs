@@ -1,7 +1,6 @@
-//! What a file holds.
+//! `zkv inspect`: describes a file.
 //!
-//! In: a baked file, whole or damaged. Out: what its header says, where its
-//! sections are, and, if it is whole, what its rows are like.
+//! In: a baked file, intact or damaged. Out: its header, its sections, and, if it is intact, statistics of its rows.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,30 +15,30 @@ use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::store::Unchecked;
 use zero_kv::{KeyKind, MappedStore};
 
-use crate::output::{Shown, settle_stdout, tell_damage, write_json};
+use crate::output::{DisplayKey, finish_stdout, report_damage, write_json_line};
 
-/// Percentiles are told to so many digits.
+/// Significant digits of percentiles.
 const PERCENTILE_DIGITS: u8 = 3;
-/// The longest bar of the histogram.
+/// Length of the histogram's longest bar.
 const BAR_LEN: u128 = 40;
 
-/// Whether the file is whole.
+/// Prints the report, and returns whether the file is intact.
 pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
     let file = match Unchecked::open(path) {
         Ok(file) => file,
-        Err(error) => return tell_damage(error),
+        Err(error) => return report_damage(error),
     };
     let (layout, damaged) = (file.layout().clone(), file.damaged_sections());
     let checked = file.check();
     let mut report = Report::new(path, &layout, &damaged);
     match &checked {
-        Ok(store) => report.table = Some(Table::of(store)?),
+        Ok(store) => report.table = Some(RowStatistics::new(store)?),
         Err(error) => report.damage = Some(error.to_string()),
     }
     let mut output = io::stdout().lock();
-    let written = if json { write_json(&mut output, &report) } else { write!(output, "{report}") };
-    settle_stdout(written.and_then(|()| output.flush()))?;
-    checked.map_or_else(tell_damage, |_| Ok(true))
+    let written = if json { write_json_line(&mut output, &report) } else { write!(output, "{report}") };
+    finish_stdout(written.and_then(|()| output.flush()))?;
+    checked.map_or_else(report_damage, |_| Ok(true))
 }
 
 #[derive(Serialize)]
@@ -58,8 +57,8 @@ struct Report {
     slots_per_part: u64,
     header_len_bytes: usize,
     sections: Vec<Section>,
-    /// Of a damaged file, nothing is told of its rows.
-    table: Option<Table>,
+    /// `None` for a damaged file.
+    table: Option<RowStatistics>,
     damage: Option<String>,
 }
 
@@ -87,7 +86,7 @@ impl Report {
             len_bytes: layout.file_len_bytes(),
             digest: format!("{:032x}", layout.digest()),
             format_version: VERSION,
-            // As `baker --keys` calls them.
+            // The names of `baker --keys`.
             keys: match dimensions.key_kind {
                 KeyKind::U64 => "u64",
                 KeyKind::Bytes => "bytes",
@@ -134,20 +133,20 @@ impl fmt::Display for Report {
 }
 
 #[derive(Serialize)]
-struct Table {
-    first_key: Option<JsonText>,
-    last_key: Option<JsonText>,
-    /// What all keys begin with. Numbers have none.
-    common_prefix: Option<JsonText>,
-    /// Bytes of the file that are not bytes of a value.
+struct RowStatistics {
+    first_key: Option<LossyJsonKey>,
+    last_key: Option<LossyJsonKey>,
+    /// The bytes that all keys begin with. `None` for numbers.
+    common_prefix: Option<LossyJsonKey>,
+    /// Bytes of the file that do not belong to a value.
     overhead_bytes_per_row: f64,
-    value_len_bytes: ValueLen,
+    value_len_bytes: ValueLenStatistics,
 }
 
-/// A key in JSON: a number, or text with what is no UTF-8 replaced.
-struct JsonText(OwnedKey);
+/// A key in JSON: a number, or text in which bytes that are not UTF-8 are replaced.
+struct LossyJsonKey(OwnedKey);
 
-impl Serialize for JsonText {
+impl Serialize for LossyJsonKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             OwnedKey::U64(key) => serializer.serialize_u64(*key),
@@ -156,36 +155,35 @@ impl Serialize for JsonText {
     }
 }
 
-impl Table {
-    fn of(store: &MappedStore) -> anyhow::Result<Self> {
+impl RowStatistics {
+    fn new(store: &MappedStore) -> anyhow::Result<Self> {
         let [first, last] = [store.first()?, store.last()?].map(|row| row.map(|(key, _)| key));
         let common_prefix = first.as_ref().zip(last.as_ref()).and_then(|(first, last)| {
             let (first, last) = (first.as_key(), last.as_key());
             let common = &first.as_bytes()?[..first.common_len_bytes(&last)];
             Some(OwnedKey::Bytes(common.to_vec()))
         });
-        let value_len_bytes = ValueLen::of(store)?;
+        let value_len_bytes = ValueLenStatistics::new(store)?;
         let overhead_bytes = store.file_len_bytes() - value_len_bytes.sum;
-        Ok(Table {
-            first_key: first.map(JsonText),
-            last_key: last.map(JsonText),
-            common_prefix: common_prefix.map(JsonText),
+        Ok(RowStatistics {
+            first_key: first.map(LossyJsonKey),
+            last_key: last.map(LossyJsonKey),
+            common_prefix: common_prefix.map(LossyJsonKey),
             overhead_bytes_per_row: overhead_bytes as f64 / store.len().max(1) as f64,
             value_len_bytes,
         })
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for RowStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without rows there is nothing to tell of them.
         let (Some(first), Some(last)) = (&self.first_key, &self.last_key) else { return Ok(()) };
-        writeln!(f, "\nfirst key     {}\nlast key      {}", Shown(first.0.as_key()), Shown(last.0.as_key()))?;
-        if let Some(JsonText(prefix)) = &self.common_prefix {
-            writeln!(f, "prefix of all {}", Shown(prefix.as_key()))?;
+        writeln!(f, "\nfirst key     {}\nlast key      {}", DisplayKey(first.0.as_key()), DisplayKey(last.0.as_key()))?;
+        if let Some(LossyJsonKey(prefix)) = &self.common_prefix {
+            writeln!(f, "prefix of all {}", DisplayKey(prefix.as_key()))?;
         }
         writeln!(f, "overhead      {:.1} bytes a row", self.overhead_bytes_per_row)?;
-        let ValueLen { sum, mean, p0, p50, p90, p99, p100, histogram } = &self.value_len_bytes;
+        let ValueLenStatistics { sum, mean, p0, p50, p90, p99, p100, histogram } = &self.value_len_bytes;
         writeln!(f, "values        {sum} bytes, {mean:.1} on average")?;
         writeln!(f, "percentiles   p0 {p0}, p50 {p50}, p90 {p90}, p99 {p99}, p100 {p100}")?;
         writeln!(f, "\n{:>23} {:>12}", "bytes of a value", "rows")?;
@@ -199,9 +197,9 @@ impl fmt::Display for Table {
     }
 }
 
-/// How long values are, in bytes.
+/// Statistics of the lengths of values, in bytes.
 #[derive(Serialize)]
-struct ValueLen {
+struct ValueLenStatistics {
     sum: u64,
     mean: f64,
     p0: u64,
@@ -209,7 +207,7 @@ struct ValueLen {
     p90: u64,
     p99: u64,
     p100: u64,
-    /// By powers of two, from the shortest value to the longest.
+    /// Bins are powers of two, from the shortest value to the longest.
     histogram: Vec<Bin>,
 }
 
@@ -220,10 +218,10 @@ struct Bin {
     rows: u64,
 }
 
-impl ValueLen {
-    fn of(store: &MappedStore) -> anyhow::Result<Self> {
+impl ValueLenStatistics {
+    fn new(store: &MappedStore) -> anyhow::Result<Self> {
         let mut lens = Histogram::<u64>::new_with_max(VALUE_LEN_MAX_BYTES as u64, PERCENTILE_DIGITS)?;
-        // By the number of bits that a length has.
+        // Indexed by the number of bits of a length.
         let mut bins = [0; VALUE_LEN_MAX_BYTES.ilog2() as usize + 2];
         let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
         for row in store.iter() {
@@ -238,7 +236,7 @@ impl ValueLen {
             most: (1 << bits) - 1,
             rows: *rows,
         });
-        Ok(ValueLen {
+        Ok(ValueLenStatistics {
             sum,
             mean: sum as f64 / store.len().max(1) as f64,
             p0: min.min(max),

@@ -1,7 +1,7 @@
-//! Keys and ranges, as arguments give them.
+//! Parsing of keys and ranges.
 //!
-//! In: arguments, and what the keys of a table are. Out: keys of that kind. It
-//! knows neither server nor file format.
+//! In: arguments, and the table's kind of keys. Out: keys of that kind. This module knows neither
+//! servers nor the file format.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -21,14 +21,14 @@ impl RangeArgs {
         [&self.from, &self.after, &self.to, &self.before].iter().all(|key| key.is_none())
     }
 
-    /// The two ends, of which clap has seen that each is given once at most.
+    /// Returns both bounds. Clap has checked that each is given at most once.
     pub(crate) fn bounds(&self, kind: KeyKind) -> anyhow::Result<(Bound<Key<'_>>, Bound<Key<'_>>)> {
         Ok((bound(kind, &self.from, &self.after)?, bound(kind, &self.to, &self.before)?))
     }
 
     pub(crate) fn rows<'s>(&self, store: &'s MappedStore) -> anyhow::Result<MappedRows<'s>> {
         match &self.prefix {
-            Some(prefix) => Ok(store.prefix(read_bytes(prefix.as_bytes(), 0)?)?),
+            Some(prefix) => Ok(store.prefix(check_len(prefix.as_bytes(), 0)?)?),
             None => Ok(store.range(self.bounds(store.key_kind())?)?),
         }
     }
@@ -40,45 +40,45 @@ fn bound<'a>(
     excluded: &'a Option<OsString>,
 ) -> anyhow::Result<Bound<Key<'a>>> {
     match (included, excluded) {
-        (Some(key), _) => read_key(kind, key.as_bytes(), 0).map(Bound::Included),
-        (_, Some(key)) => read_key(kind, key.as_bytes(), 0).map(Bound::Excluded),
+        (Some(key), _) => parse_key(kind, key.as_bytes(), 0).map(Bound::Included),
+        (_, Some(key)) => parse_key(kind, key.as_bytes(), 0).map(Bound::Excluded),
         (None, None) => Ok(Bound::Unbounded),
     }
 }
 
-/// Bytes that a server can be asked for; a file answers alike.
-fn read_bytes(text: &[u8], least_bytes: usize) -> Result<&[u8], ClientError> {
+/// Checks the length of a key that is bytes. The error is that of a client, for files and servers alike.
+fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     let len_bytes = text.len();
-    match (least_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {
+    match (min_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {
         true => Ok(text),
         false => Err(ClientError::KeyLen { len_bytes }),
     }
 }
 
-/// A key as the table has them; at the end of a range, bytes may be none. Of
-/// numbers as strict as `baker`, which refuses the `+` that Rust reads.
-pub(crate) fn read_key(kind: KeyKind, text: &[u8], least_bytes: usize) -> anyhow::Result<Key<'_>> {
+/// Parses a key of this kind. `min_bytes` is 0 for a bound of a range. Numbers are parsed as strictly as by `baker`, which
+/// rejects the `+` that Rust accepts.
+pub(crate) fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
     if kind == KeyKind::Bytes {
-        return Ok(Key::Bytes(read_bytes(text, least_bytes)?));
+        return Ok(Key::Bytes(check_len(text, min_bytes)?));
     }
     let digits = str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).map(Key::U64).ok_or_else(|| {
         anyhow!(
-            "the key is \"{}\" where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected: the keys of \
-             this table are numbers",
+            "the key is \"{}\", but the keys of this table are numbers: pass an unsigned 64-bit decimal (0 to \
+             18446744073709551615)",
             text.escape_ascii()
         )
     })
 }
 
-/// The bytes that a text with escapes stands for: what `escape_ascii` writes, and `\0`.
+/// Decodes the escapes that `escape_ascii` writes, and `\0`.
 pub(crate) fn unescape(text: &[u8]) -> anyhow::Result<Cow<'_, [u8]>> {
     if !text.contains(&b'\\') {
         return Ok(Cow::Borrowed(text));
     }
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
         if *first != b'\\' {
             bytes.push(*first);
             continue;
@@ -94,7 +94,7 @@ pub(crate) fn unescape(text: &[u8]) -> anyhow::Result<Cow<'_, [u8]>> {
                 (digit(high) << 4 | digit(low), 3)
             }
             _ => bail!(
-                "\"{}\" has a backslash that begins no escape: \\n, \\r, \\t, \\0, \\\\, \\\", \\' and \\xHH are possible",
+                "\"{}\" has a backslash that does not begin an escape: use \\n, \\r, \\t, \\0, \\\\, \\\", \\' or \\xHH",
                 String::from_utf8_lossy(text).escape_debug()
             ),
         };
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_escaped_is_read_back() {
+    fn unescape_reverses_escape_ascii_and_rejects_invalid_escapes() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(*unescape(all.escape_ascii().to_string().as_bytes()).unwrap(), all);
         assert_eq!(*unescape(b"a\\0\\xFfb").unwrap(), *b"a\0\xffb");

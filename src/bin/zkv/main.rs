@@ -1,8 +1,6 @@
-//! `zkv`: asks a server or a file for keys, or for rows in key order, tells what
-//! is in files, and how a server is.
+//! `zkv`: looks up keys and ranges on a server or in a baked file, and inspects files and servers.
 
 mod args;
-mod ask;
 mod batches;
 mod bench;
 mod canary;
@@ -15,11 +13,9 @@ mod health;
 mod info;
 mod inspect;
 mod keys;
+mod lookup;
 mod output;
 mod ping;
-#[path = "../benchmarker/random.rs"]
-#[allow(dead_code, reason = "a part of it is used here")]
-mod random;
 mod reload;
 mod rows;
 #[path = "../../special_file.rs"]
@@ -38,18 +34,19 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::MappedStore;
 
-use args::{Args, Command, FileCommand, ServerCommand};
-use output::{settle, unwritten};
+use args::{Args, Command, FileCommand, Lookup, ServerCommand};
+use output::{ignore_closed_pipe, stdout_error};
+use table::Table;
 
-/// There is what was asked for, or all is well.
+/// The key or row exists, or the file or server is in order.
 const EXIT_YES: u8 = 0;
-/// There is not, or something is wrong with the file that was asked about.
+/// The key or row does not exist, or the file or server is not in order.
 const EXIT_NO: u8 = 1;
-/// Also what clap gives to usage errors.
+/// An error. Clap uses the same status for usage errors.
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::if_asked(command) {
+    if let Some(code) = generate::run_if_requested(command) {
         return code;
     }
     let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
@@ -58,19 +55,19 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::from(EXIT_YES),
         Ok(false) => ExitCode::from(EXIT_NO),
         Err(error) => {
-            output::complain(&error);
+            output::print_error(&error);
             ExitCode::from(EXIT_ERROR)
         }
     }
 }
 
 fn run(args: &Args) -> anyhow::Result<bool> {
-    refuse_others(args);
+    check_table_options(args);
     let server = args.address();
     match (&args.command, &args.db) {
-        (Command::Ask(question), Some(file)) => settle_rows(ask::ask(&mut &MappedStore::open(file)?, question)),
-        (Command::Ask(question), None) if args.direct => settle_rows(ask::ask(&mut args.connect_direct()?, question)),
-        (Command::Ask(question), None) => settle_rows(ask::ask(&mut args.connect()?, question)),
+        (Command::Lookup(lookup), Some(file)) => look_up(&mut &MappedStore::open(file)?, lookup),
+        (Command::Lookup(lookup), None) if args.direct => look_up(&mut args.connect_direct()?, lookup),
+        (Command::Lookup(lookup), None) => look_up(&mut args.connect()?, lookup),
         (Command::Bench(bench), Some(file)) => {
             let store = MappedStore::open(file)?;
             bench::bench(bench, || Ok(Box::new(&store)))
@@ -97,42 +94,45 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     }
 }
 
-/// Ends the process if an option says whom to ask where nobody is asked, or somebody else. By hand: clap
-/// overlooks a conflict of global options before and after the subcommand.
-fn refuse_others(args: &Args) {
+/// Exits with a usage error if an option names a table that the command does not use. Clap overlooks such a conflict if
+/// one of two global options precedes the subcommand and the other follows it.
+fn check_table_options(args: &Args) {
     let socket = ("--socket", args.socket.is_some());
     let (db, direct) = (("--db", args.db.is_some()), ("--direct", args.direct));
     let timeout = ("--timeout", args.timeout.is_some());
     let server_user = ("--server-user", args.server_user.is_some());
-    let (others, why) = match args.command {
-        Command::Ask(_) | Command::Bench(_) if db.1 => {
-            (&[socket, direct, timeout, server_user][..], "and --db cannot be used together: ask one of them")
-        }
-        Command::Ask(_) | Command::Bench(_) => return,
-        Command::File(_) => {
-            (&[socket, db, direct, timeout, server_user][..], "is not for this: name files as arguments")
-        }
+    let (unusable, reason) = match args.command {
+        Command::Lookup(_) | Command::Bench(_) if db.1 => (
+            &[socket, direct, timeout, server_user][..],
+            "and --db cannot be used together: name a server or a file, not both",
+        ),
+        Command::Lookup(_) | Command::Bench(_) => return,
+        Command::File(_) => (
+            &[socket, db, direct, timeout, server_user][..],
+            "cannot be used with a command for files: name files as arguments",
+        ),
         Command::Server(ServerCommand::Top(_)) => {
-            (&[db, direct, timeout][..], "is not for this: name a server with --socket")
+            (&[db, direct, timeout][..], "cannot be used with this command: name a server with --socket")
         }
-        Command::Server(_) => (&[db, direct][..], "is not for this: name a server with --socket"),
+        Command::Server(_) => {
+            (&[db, direct][..], "cannot be used with a command for servers: name a server with --socket")
+        }
     };
-    if let Some((name, _)) = others.iter().find(|(_, is_given)| *is_given) {
-        command().error(ErrorKind::ArgumentConflict, format!("{name} {why}")).exit();
+    if let Some((name, _)) = unusable.iter().find(|(_, is_given)| *is_given) {
+        command().error(ErrorKind::ArgumentConflict, format!("{name} {reason}")).exit();
     }
 }
 
-/// Where who reads closed the pipe, there was something to find.
-fn settle_rows(asked: anyhow::Result<bool>) -> anyhow::Result<bool> {
-    settle(asked, true, unwritten)
+/// Looks keys or rows up and prints them. If the reader closed the pipe, something was found.
+fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
+    ignore_closed_pipe(lookup::look_up(table, lookup), true, stdout_error)
 }
 
-/// What is done with files names them as arguments, and servers have no --db: the
-/// help does not offer what [`refuse_others`] refuses.
+/// Returns the command line, without the options in the help that [`check_table_options`] rejects.
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);
-    let timeout = || Arg::new("timeout").long("timeout").value_parser(args::seconds).hide(true);
+    let timeout = || Arg::new("timeout").long("timeout").value_parser(args::parse_seconds).hide(true);
     let server_user = || Arg::new("server_user").long("server-user").hide(true);
     Args::command().mut_subcommands(|command| match command.get_name() {
         name if FileCommand::has_subcommand(name) => {

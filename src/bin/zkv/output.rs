@@ -1,7 +1,7 @@
-//! How rows, keys and errors are written.
+//! Encoding of rows and keys as text, and output of errors.
 //!
-//! In: rows, or a part of one. Out: text, to wherever it goes. It knows neither
-//! where rows come from nor why they are written.
+//! In: rows, keys, or errors. Out: text. This module knows neither where rows come from nor why they are
+//! written.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,18 +11,18 @@ use csv::{QuoteStyle, WriterBuilder};
 use serde::Serialize;
 use zero_kv::{Key, StoreError};
 
-/// What some readers take away from the beginning of a text.
+/// Bytes that readers of text, `baker` among them, strip from its beginning.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Text is written in pieces of this length.
+/// The length of the buffer in front of an output.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
-/// Of a key that is named among other things, so much is shown.
+/// The number of bytes of a key that messages show.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 
-/// A writer of rows that `baker` reads, of which this is the first key.
+/// Returns a writer of delimited rows that `baker` can read back. The first row has this key.
 pub(crate) fn csv_writer<W: Write>(output: W, delimiter: u8, first_key: Key<'_>) -> csv::Writer<W> {
-    // Who reads the text takes these bytes for a mark at its beginning, unless a quote precedes them.
-    let is_mark = first_key.as_bytes().is_some_and(|key| key.starts_with(BYTE_ORDER_MARK));
-    let quote_style = if is_mark { QuoteStyle::Always } else { QuoteStyle::Necessary };
+    // A quote in front keeps a reader from stripping the first bytes of the key.
+    let is_stripped = first_key.as_bytes().is_some_and(|key| key.starts_with(BYTE_ORDER_MARK));
+    let quote_style = if is_stripped { QuoteStyle::Always } else { QuoteStyle::Necessary };
     let mut builder = WriterBuilder::new();
     builder.delimiter(delimiter).quote_style(quote_style).buffer_capacity(BUFFER_LEN_BYTES).from_writer(output)
 }
@@ -43,18 +43,18 @@ pub(crate) fn csv_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// A buffer as long as that of [`csv_writer`].
+/// Adds a buffer of the same length as [`csv_writer`] has.
 pub(crate) fn buffered<W: Write>(output: W) -> io::BufWriter<W> {
     io::BufWriter::with_capacity(BUFFER_LEN_BYTES, output)
 }
 
-/// Writes one line of JSON.
-pub(crate) fn write_json(output: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+/// Writes a value as one line of JSON.
+pub(crate) fn write_json_line(output: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *output, line)?;
     output.write_all(b"\n")
 }
 
-/// A key in JSON: a number, or text.
+/// A key in JSON: a number or text.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum JsonKey<'a> {
@@ -63,28 +63,28 @@ pub(crate) enum JsonKey<'a> {
 }
 
 impl<'a> JsonKey<'a> {
-    /// `remedy` is what to do about a key that is no text.
-    pub(crate) fn of(key: Key<'a>, remedy: &str) -> anyhow::Result<Self> {
+    /// Returns an error with this remedy if the key is not UTF-8.
+    pub(crate) fn new(key: Key<'a>, remedy: &str) -> anyhow::Result<Self> {
         match key {
             Key::U64(key) => Ok(JsonKey::U64(key)),
             Key::Bytes(bytes) => match str::from_utf8(bytes) {
                 Ok(text) => Ok(JsonKey::Text(text)),
-                Err(_) => Err(anyhow!("the key {} is not UTF-8, as JSON must be: {remedy}", Shown(key))),
+                Err(_) => Err(anyhow!("the key {} is not UTF-8, which JSON requires: {remedy}", DisplayKey(key))),
             },
         }
     }
 }
 
-/// A value in JSON, if it is text.
+/// Returns a value as text, or an error with this remedy if it is not UTF-8.
 pub(crate) fn json_value<'a>(key: Key<'_>, value: &'a [u8], remedy: &str) -> anyhow::Result<&'a str> {
     str::from_utf8(value)
-        .map_err(|_| anyhow!("the value of key {} is not UTF-8, as JSON must be: {remedy}", Shown(key)))
+        .map_err(|_| anyhow!("the value of key {} is not UTF-8, which JSON requires: {remedy}", DisplayKey(key)))
 }
 
-/// A key on a line: bytes escaped and in quotes, and of long ones the beginning.
-pub(crate) struct Shown<'a>(pub(crate) Key<'a>);
+/// Displays a key in a message: bytes are escaped and quoted, and long keys truncated.
+pub(crate) struct DisplayKey<'a>(pub(crate) Key<'a>);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for DisplayKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Key::U64(key) => write!(f, "{key}"),
@@ -94,41 +94,41 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// What came of writing, or `read_enough` where who reads closed the pipe: that
-/// is neither an error nor a reason to write more.
-pub(crate) fn settle<T>(
+/// Returns `if_closed` if the reader closed the pipe, because a reader that has read enough is not an error. Other I/O
+/// errors get their context from `add_context`.
+pub(crate) fn ignore_closed_pipe<T>(
     written: anyhow::Result<T>,
-    read_enough: T,
-    unwritten: impl FnOnce(io::Error) -> anyhow::Error,
+    if_closed: T,
+    add_context: impl FnOnce(io::Error) -> anyhow::Error,
 ) -> anyhow::Result<T> {
     match written.map_err(|error| error.downcast::<io::Error>()) {
         Ok(result) => Ok(result),
-        Err(Ok(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(read_enough),
-        Err(Ok(error)) => Err(unwritten(error)),
+        Err(Ok(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(if_closed),
+        Err(Ok(error)) => Err(add_context(error)),
         Err(Err(error)) => Err(error),
     }
 }
 
-/// The same of a text that is all there is to write.
-pub(crate) fn settle_stdout(written: io::Result<()>) -> anyhow::Result<()> {
-    settle(written.map_err(Into::into), (), unwritten)
+/// Returns the error of a write to standard output, unless the reader closed the pipe.
+pub(crate) fn finish_stdout(written: io::Result<()>) -> anyhow::Result<()> {
+    ignore_closed_pipe(written.map_err(Into::into), (), stdout_error)
 }
 
-pub(crate) fn unwritten(error: io::Error) -> anyhow::Error {
+pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     anyhow!("standard output: {error}")
 }
 
-/// Not eprintln!, which panics when nobody reads standard error.
-pub(crate) fn complain(error: &dyn fmt::Display) {
+/// Prints an error. `eprintln!` would panic if standard error is a closed pipe.
+pub(crate) fn print_error(error: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "zkv: {error}");
 }
 
-/// What is wrong with a file's bytes is what was asked for; that it cannot be
-/// read is an error.
-pub(crate) fn tell_damage(error: StoreError) -> anyhow::Result<bool> {
+/// Prints the error and returns false if a file is damaged, which is a result of `inspect` and `verify`. Returns other
+/// errors, such as that of a file which cannot be read.
+pub(crate) fn report_damage(error: StoreError) -> anyhow::Result<bool> {
     match error {
         StoreError::Format { .. } => {
-            complain(&error);
+            print_error(&error);
             Ok(false)
         }
         error => Err(error.into()),

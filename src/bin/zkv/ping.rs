@@ -1,22 +1,19 @@
-//! Whether a server answers, and how fast.
-//!
-//! In: a connection. Out: the time of one round trip. It asks for nothing that depends on
-//! the table.
+//! `zkv ping`: measures one round trip, with a request that does not depend on the table.
 
 use std::io::{self, Write};
 use std::time::Instant;
 
 use zero_kv::client::Client;
 
-use crate::output::settle_stdout;
+use crate::output::finish_stdout;
 
 pub(crate) fn ping(client: &mut Client) -> anyhow::Result<bool> {
-    // Until the first is answered, the server has the connection to take.
+    // The first round trip includes the time that the server takes to accept the connection.
     client.ping()?;
     let started = Instant::now();
     client.ping()?;
     let us = started.elapsed().as_nanos() as f64 / 1e3;
     let mut output = io::stdout().lock();
-    settle_stdout(writeln!(output, "answered in {us:.1} µs").and_then(|()| output.flush()))?;
+    finish_stdout(writeln!(output, "answered in {us:.1} µs").and_then(|()| output.flush()))?;
     Ok(true)
 }

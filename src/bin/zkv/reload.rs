@@ -1,6 +1,6 @@
-//! Has a server look at its file, or go back to the one before.
+//! `zkv reload`: makes a server reload its file, or go back to the previous generation.
 //!
-//! In: a socket, and how long to wait. Out: how it went, in the server's words.
+//! In: a socket, and a time limit. Out: the outcome, as the server reports it.
 
 use std::io::{self, Write};
 use std::thread;
@@ -10,32 +10,31 @@ use anyhow::anyhow;
 use zero_kv::client::{ClientError, Info};
 
 use crate::args::{Address, ReloadArgs};
-use crate::deadline::within;
-use crate::output::{complain, settle_stdout};
+use crate::deadline::run_within;
+use crate::output::{finish_stdout, print_error};
 
-/// How far apart the server is asked whether it is done.
-const ASK_EVERY: Duration = Duration::from_millis(20);
-/// The server's words for a file that it does not serve begin so.
-const REFUSED: &str = "refused";
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Beginning of the server's report about a file that it rejected.
+const REJECTED: &str = "refused";
 
 pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool> {
     let (address, rollback) = (server.clone(), args.rollback);
-    let done = within(args.timeout, move || attempt(&address, rollback)).ok_or_else(|| {
+    let info = run_within(args.timeout, move || reload_and_wait(&address, rollback)).ok_or_else(|| {
         let (name, seconds) = (server.socket.display(), args.timeout.as_secs_f64());
-        anyhow!("{name}: not done within {seconds} s: `zkv info` tells, as reload_last, how it went")
+        anyhow!("{name}: not done within {seconds} s: `zkv info` shows the outcome later, as reload_last")
     })??;
-    let how = done.get("reload_last").unwrap_or_default();
-    if how.starts_with(REFUSED) {
-        complain(&format_args!("{}: {how}", server.socket.display()));
+    let outcome = info.get("reload_last").unwrap_or_default();
+    if outcome.starts_with(REJECTED) {
+        print_error(&format_args!("{}: {outcome}", server.socket.display()));
         return Ok(false);
     }
     let mut output = io::stdout().lock();
-    settle_stdout(writeln!(output, "{how}").and_then(|()| output.flush()))?;
+    finish_stdout(writeln!(output, "{outcome}").and_then(|()| output.flush()))?;
     Ok(true)
 }
 
-/// What the server says of itself once it is done.
-fn attempt(server: &Address, rollback: bool) -> Result<Info, ClientError> {
+/// Requests a reload, waits until the server is done with it, and returns the server's Info.
+fn reload_and_wait(server: &Address, rollback: bool) -> Result<Info, ClientError> {
     let mut client = server.connect()?;
     let attempt = if rollback { client.rollback()? } else { client.reload()? };
     loop {
@@ -43,6 +42,6 @@ fn attempt(server: &Address, rollback: bool) -> Result<Info, ClientError> {
         if info.number::<u64>("reload_done").is_some_and(|done| done >= attempt) {
             return Ok(info);
         }
-        thread::sleep(ASK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -1,7 +1,7 @@
-//! Rows on their way to standard output, in the format that was asked for.
+//! Output of rows to standard output in the requested format.
 //!
-//! In: rows, each with the key that it answers where that is not its own. Out: text. It
-//! knows neither where rows come from nor why they are written.
+//! In: rows, optionally preceded by the requested key. Out: text. This module knows neither where rows come
+//! from nor why they are written.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,76 +12,82 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::Key;
 
 use crate::args::{Format, OutputArgs, Part};
-use crate::output::{buffered, csv_error, csv_writer, write_json};
+use crate::output::{buffered, csv_error, csv_writer, write_json_line};
 
-/// How rows are written.
+/// The format of rows, and which parts of a row are written.
 #[derive(Clone, Copy)]
-pub(crate) struct Style {
+pub(crate) struct RowFormat {
     format: Format,
     only: Option<Part>,
-    end: &'static [u8],
+    terminator: &'static [u8],
 }
 
-impl Style {
-    /// Of keys alone, as they are.
-    pub(crate) fn of_keys(null: bool) -> Style {
+impl RowFormat {
+    /// Returns the format of keys without values, unchanged.
+    pub(crate) fn for_keys(null: bool) -> RowFormat {
         let output = OutputArgs { format: Some(Format::Raw), only: Some(Part::Keys), null };
-        Style::of_rows(&output)
+        RowFormat::for_rows(&output)
     }
 
-    /// Of rows: with their keys, unless only values are asked for.
-    pub(crate) fn of_rows(args: &OutputArgs) -> Style {
-        let end = if args.null { &b"\0"[..] } else { b"\n" };
-        Style { format: args.format.unwrap_or(Format::Csv), only: args.only, end }
+    /// Returns the requested format, by default CSV.
+    pub(crate) fn for_rows(args: &OutputArgs) -> RowFormat {
+        let terminator = if args.null { &b"\0"[..] } else { b"\n" };
+        RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator }
     }
 
-    /// Of the value of one key, which is written alone, and as it is, unless the format has a place for keys.
-    pub(crate) fn of_value(args: &OutputArgs) -> Style {
+    /// Returns the requested format for the row of a single key. In formats without field names, only the value is
+    /// written. By default the value is written unchanged, without a line end.
+    pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
-        let style = Style { format, ..Style::of_rows(args) };
+        let rows = RowFormat { format, ..RowFormat::for_rows(args) };
         match format {
-            Format::Csv | Format::Json => style,
-            Format::Raw if !args.null && args.only.is_none() => Style { only: Some(Part::Values), end: b"", ..style },
-            _ => Style { only: args.only.or(Some(Part::Values)), ..style },
+            Format::Csv | Format::Json => rows,
+            Format::Raw if !args.null && args.only.is_none() => {
+                RowFormat { only: Some(Part::Values), terminator: b"", ..rows }
+            }
+            _ => RowFormat { only: args.only.or(Some(Part::Values)), ..rows },
         }
     }
 }
 
 pub(crate) struct RowWriter {
-    style: Style,
-    output: Option<Output>,
+    format: RowFormat,
+    /// Opened with the first row, whose key decides whether CSV must be quoted.
+    stdout: Option<StdoutWriter>,
 }
 
-enum Output {
+enum StdoutWriter {
     Csv(Box<csv::Writer<File>>),
     Text(BufWriter<File>),
 }
 
 impl RowWriter {
-    pub(crate) fn new(style: Style) -> RowWriter {
-        RowWriter { style, output: None }
+    pub(crate) fn new(format: RowFormat) -> RowWriter {
+        RowWriter { format, stdout: None }
     }
 
-    /// `asked` is the key that was asked for, if it is to be told.
-    pub(crate) fn write(&mut self, asked: Option<Key<'_>>, key: Key<'_>, value: &[u8]) -> io::Result<()> {
-        let Style { format, only, end } = self.style;
-        let output = match &mut self.output {
-            Some(output) => output,
-            none => none.insert(open(format, only, asked.unwrap_or(key))?),
+    /// Writes a row, preceded by the requested key if there is one.
+    pub(crate) fn write(&mut self, requested: Option<Key<'_>>, key: Key<'_>, value: &[u8]) -> io::Result<()> {
+        let RowFormat { format, only, terminator } = self.format;
+        let stdout = match &mut self.stdout {
+            Some(stdout) => stdout,
+            none => none.insert(open_stdout(format, only, requested.unwrap_or(key))?),
         };
         let (key, value) = ((only != Some(Part::Values)).then_some(key), (only != Some(Part::Keys)).then_some(value));
-        match output {
-            Output::Csv(csv) => {
-                for key in [asked, key].into_iter().flatten() {
+        match stdout {
+            StdoutWriter::Csv(csv) => {
+                for key in [requested, key].into_iter().flatten() {
                     with_text(key, |text| csv.write_field(text)).map_err(csv_error)?;
                 }
                 value.map_or(Ok(()), |value| csv.write_field(value)).map_err(csv_error)?;
                 csv.write_record(None::<&[u8]>).map_err(csv_error)
             }
-            Output::Text(output) if format == Format::Json => write_json(output, &JsonRow { asked, key, value }),
-            Output::Text(output) => {
+            StdoutWriter::Text(output) if format == Format::Json => {
+                write_json_line(output, &JsonRow { requested, key, value })
+            }
+            StdoutWriter::Text(output) => {
                 let mut separator = &b""[..];
-                for key in [asked, key].into_iter().flatten() {
+                for key in [requested, key].into_iter().flatten() {
                     output.write_all(separator)?;
                     match key {
                         Key::U64(_) => with_text(key, |digits| output.write_all(digits))?,
@@ -93,42 +99,42 @@ impl RowWriter {
                     output.write_all(separator)?;
                     write_bytes(output, format, value)?;
                 }
-                output.write_all(end)
+                output.write_all(terminator)
             }
         }
     }
 
-    /// Whoever waits for what was written has it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        match &mut self.output {
+        match &mut self.stdout {
             None => Ok(()),
-            Some(Output::Csv(output)) => output.flush(),
-            Some(Output::Text(output)) => output.flush(),
+            Some(StdoutWriter::Csv(output)) => output.flush(),
+            Some(StdoutWriter::Text(output)) => output.flush(),
         }
     }
 
-    /// Whether there were any.
+    /// Flushes the output, and returns whether any row was written.
     pub(crate) fn finish(mut self) -> anyhow::Result<bool> {
         self.flush()?;
-        Ok(self.output.is_some())
+        Ok(self.stdout.is_some())
     }
 }
 
-fn open(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Result<Output> {
-    // Not io::stdout, which has a buffer of its own and looks for line ends.
+fn open_stdout(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Result<StdoutWriter> {
+    // Not io::stdout, which flushes at line ends.
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok(match format {
-        // A value in front may begin with any bytes, as a key may.
-        Format::Csv if only == Some(Part::Values) => Output::Csv(Box::new(csv_writer(stdout, b',', Key::U64(0)))),
-        Format::Csv => Output::Csv(Box::new(csv_writer(stdout, b',', first_key))),
-        _ => Output::Text(buffered(stdout)),
+        // Without keys, the output is not an input of `baker`.
+        Format::Csv if only == Some(Part::Values) => StdoutWriter::Csv(Box::new(csv_writer(stdout, b',', Key::U64(0)))),
+        Format::Csv => StdoutWriter::Csv(Box::new(csv_writer(stdout, b',', first_key))),
+        _ => StdoutWriter::Text(buffered(stdout)),
     })
 }
 
-fn with_text<T>(key: Key<'_>, take: impl FnOnce(&[u8]) -> T) -> T {
+/// Calls `use_text` with the decimal digits or the bytes of a key.
+fn with_text<T>(key: Key<'_>, use_text: impl FnOnce(&[u8]) -> T) -> T {
     match key {
-        Key::U64(key) => take(itoa::Buffer::new().format(key).as_bytes()),
-        Key::Bytes(key) => take(key),
+        Key::U64(key) => use_text(itoa::Buffer::new().format(key).as_bytes()),
+        Key::Bytes(key) => use_text(key),
     }
 }
 
@@ -146,9 +152,9 @@ fn hex(bytes: &[u8]) -> String {
     digits
 }
 
-/// An object with a field for each part: bytes that are no UTF-8 are in one whose name ends in `_hex`.
+/// A JSON object with a field for each part of a row. Bytes that are not UTF-8 are in a field whose name ends in `_hex`.
 struct JsonRow<'a> {
-    asked: Option<Key<'a>>,
+    requested: Option<Key<'a>>,
     key: Option<Key<'a>>,
     value: Option<&'a [u8]>,
 }
@@ -156,7 +162,7 @@ struct JsonRow<'a> {
 impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let names = [("asked", "asked_hex", self.asked), ("key", "key_hex", self.key)];
+        let names = [("asked", "asked_hex", self.requested), ("key", "key_hex", self.key)];
         let keys = names.into_iter().filter_map(|(name, hex_name, key)| Some((name, hex_name, key?)));
         let parts = keys.chain(self.value.map(|value| ("value", "value_hex", Key::Bytes(value))));
         for (name, hex_name, part) in parts {

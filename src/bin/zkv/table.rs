@@ -1,7 +1,7 @@
-//! Whom questions are asked: a server, or a file.
+//! Tables to look keys up in: that of a server, or that of a file.
 //!
-//! In: questions about many keys at a time, and about ranges. Out: the answers, in order,
-//! to a visitor, in memory of who answers. It knows neither arguments nor formats.
+//! In: batches of keys, and ranges. Out: results, in order, passed to a visitor as borrowed slices. This module
+//! knows no output formats.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,15 +10,15 @@ use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::args::RangeArgs;
 
-/// The row at or beside a key.
+/// The row to look up for a key that may not be in the table.
 #[derive(Clone, Copy)]
-pub(crate) enum Side {
+pub(crate) enum Neighbor {
     Floor,
     Ceiling,
 }
 
-/// Some rows of a range.
-pub(crate) struct Walk<'a> {
+/// The rows of a range, from either end, up to a limit.
+pub(crate) struct Scan<'a> {
     pub(crate) range: &'a RangeArgs,
     pub(crate) reverse: bool,
     pub(crate) limit: Option<usize>,
@@ -26,23 +26,23 @@ pub(crate) struct Walk<'a> {
 
 type Row<'r> = (Key<'r>, &'r [u8]);
 
-/// Answers to keys are given with the key's place among those that were asked for.
+/// A table. For lookups of keys, the visitor gets the index of each key in the batch.
 pub(crate) trait Table {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
 
-    fn get(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()>;
+    fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()>;
 
-    fn exists(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()>;
+    fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()>;
 
-    fn beside(
+    fn neighbors(
         &mut self,
-        side: Side,
+        neighbor: Neighbor,
         keys: &[Key<'_>],
-        found: &mut dyn FnMut(usize, Option<Row<'_>>),
+        visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()>;
 
-    /// Ends at the first error of the visitor's.
-    fn walk(&mut self, walk: &Walk<'_>, found: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()>;
+    /// Stops at the first error that the visitor returns.
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()>;
 
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64>;
 }
@@ -52,46 +52,46 @@ impl Table for Client {
         Ok(Client::key_kind(self)?)
     }
 
-    fn get(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, found)?)
+    fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
+        Ok(self.get_many_with(keys, visit)?)
     }
 
-    fn exists(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        self.exists_many(keys)?.into_iter().enumerate().for_each(|(at, is_found)| found(at, is_found));
+    fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
+        self.exists_many(keys)?.into_iter().enumerate().for_each(|(at, is_found)| visit(at, is_found));
         Ok(())
     }
 
-    fn beside(
+    fn neighbors(
         &mut self,
-        side: Side,
+        neighbor: Neighbor,
         keys: &[Key<'_>],
-        found: &mut dyn FnMut(usize, Option<Row<'_>>),
+        visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()> {
-        let rows = match side {
-            Side::Floor => self.floor_many(keys)?,
-            Side::Ceiling => self.ceiling_many(keys)?,
+        let rows = match neighbor {
+            Neighbor::Floor => self.floor_many(keys)?,
+            Neighbor::Ceiling => self.ceiling_many(keys)?,
         };
         for (at, row) in rows.iter().enumerate() {
-            found(at, row.as_ref().map(|(key, value)| (key.as_key(), &value[..])));
+            visit(at, row.as_ref().map(|(key, value)| (key.as_key(), &value[..])));
         }
         Ok(())
     }
 
-    fn walk(&mut self, walk: &Walk<'_>, found: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let rows = match &walk.range.prefix {
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let rows = match &scan.range.prefix {
             Some(prefix) => self.prefix(prefix.as_bytes())?,
-            None if walk.range.is_all() => self.rows(),
+            None if scan.range.is_all() => self.rows(),
             None => {
                 let kind = Client::key_kind(self)?;
-                self.range(walk.range.bounds(kind)?)?
+                self.range(scan.range.bounds(kind)?)?
             }
         };
-        let limit = walk.limit.unwrap_or(usize::MAX);
+        let limit = scan.limit.unwrap_or(usize::MAX);
         let mut rows = rows.page_rows(u32::try_from(limit).unwrap_or(u32::MAX));
         for _ in 0..limit {
-            let Some(row) = (if walk.reverse { rows.next_back() } else { rows.next() }) else { break };
+            let Some(row) = (if scan.reverse { rows.next_back() } else { rows.next() }) else { break };
             let (key, value) = row?;
-            found((key.as_key(), &value))?;
+            visit((key.as_key(), &value))?;
         }
         Ok(())
     }
@@ -108,42 +108,42 @@ impl Table for Client {
     }
 }
 
-/// A file. Its values are copied and verified: see [`MappedStore`].
+/// A file. Its values are copied and verified, as described at [`MappedStore`].
 impl Table for &MappedStore {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Ok(MappedStore::key_kind(self))
     }
 
-    fn get(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, found)?)
+    fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
+        Ok(self.get_many_with(keys, visit)?)
     }
 
-    fn exists(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, |at, value| found(at, value.is_some()))?)
+    fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
+        Ok(self.get_many_with(keys, |at, value| visit(at, value.is_some()))?)
     }
 
-    fn beside(
+    fn neighbors(
         &mut self,
-        side: Side,
+        neighbor: Neighbor,
         keys: &[Key<'_>],
-        found: &mut dyn FnMut(usize, Option<Row<'_>>),
+        visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()> {
         for (at, key) in keys.iter().enumerate() {
-            let row = match side {
-                Side::Floor => self.floor(*key)?,
-                Side::Ceiling => self.ceiling(*key)?,
+            let row = match neighbor {
+                Neighbor::Floor => self.floor(*key)?,
+                Neighbor::Ceiling => self.ceiling(*key)?,
             };
-            found(at, row.as_ref().map(|(key, value)| (key.as_key(), &value[..])));
+            visit(at, row.as_ref().map(|(key, value)| (key.as_key(), &value[..])));
         }
         Ok(())
     }
 
-    fn walk(&mut self, walk: &Walk<'_>, found: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let mut rows = walk.range.rows(self)?;
-        for _ in 0..walk.limit.unwrap_or(usize::MAX) {
-            let Some(row) = (if walk.reverse { rows.next_back() } else { rows.next() }) else { break };
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let mut rows = scan.range.rows(self)?;
+        for _ in 0..scan.limit.unwrap_or(usize::MAX) {
+            let Some(row) = (if scan.reverse { rows.next_back() } else { rows.next() }) else { break };
             let (key, value) = row?;
-            found((key.as_key(), &value))?;
+            visit((key.as_key(), &value))?;
         }
         Ok(())
     }
@@ -153,31 +153,31 @@ impl Table for &MappedStore {
     }
 }
 
-/// The file of a server. A call is answered of one generation.
+/// The mapped file of a server. Each call reads one generation.
 impl Table for Direct {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Table::key_kind(&mut &*self.snapshot())
     }
 
-    fn get(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, found)?)
+    fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
+        Ok(self.get_many_with(keys, visit)?)
     }
 
-    fn exists(&mut self, keys: &[Key<'_>], found: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        Ok(self.get_many_with(keys, |at, value| found(at, value.is_some()))?)
+    fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
+        Ok(self.get_many_with(keys, |at, value| visit(at, value.is_some()))?)
     }
 
-    fn beside(
+    fn neighbors(
         &mut self,
-        side: Side,
+        neighbor: Neighbor,
         keys: &[Key<'_>],
-        found: &mut dyn FnMut(usize, Option<Row<'_>>),
+        visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()> {
-        Table::beside(&mut &*self.snapshot(), side, keys, found)
+        Table::neighbors(&mut &*self.snapshot(), neighbor, keys, visit)
     }
 
-    fn walk(&mut self, walk: &Walk<'_>, found: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        Table::walk(&mut &*self.snapshot(), walk, found)
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        Table::scan(&mut &*self.snapshot(), scan, visit)
     }
 
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64> {

@@ -1,4 +1,4 @@
-//! Whether a file is whole.
+//! `zkv verify`: verifies a whole file.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::time::Instant;
 
 use zero_kv::MappedStore;
 
-use crate::output::{settle_stdout, tell_damage};
+use crate::output::{finish_stdout, report_damage};
 
-/// Verifies a file as [`MappedStore::open`] does, and prints how fast.
+/// Verifies a file as [`MappedStore::open`] does, and prints the speed.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let started = Instant::now();
     let store = match MappedStore::open(path) {
         Ok(store) => store,
-        Err(error) => return tell_damage(error),
+        Err(error) => return report_damage(error),
     };
     let (seconds, len_bytes) = (started.elapsed().as_secs_f64(), store.file_len_bytes());
     let rate = len_bytes as f64 / seconds / 1e9;
     let (name, rows) = (path.display(), store.len());
     let mut output = io::stdout().lock();
-    let written = writeln!(output, "{name}: whole: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
+    let written = writeln!(output, "{name}: intact: {rows} rows, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s")
         .and_then(|()| output.flush());
-    settle_stdout(written)?;
+    finish_stdout(written)?;
     Ok(true)
 }

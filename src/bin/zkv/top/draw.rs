@@ -1,7 +1,6 @@
-//! One screen.
+//! Drawing of one screen.
 //!
-//! In: what is to be shown, and a buffer of any size. Out: the buffer filled. What
-//! is not known is a dash.
+//! In: a view, and a frame of any size. Out: the frame, drawn. Unknown values are dashes.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +11,18 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, LineGauge, Paragraph, RenderDirection, Sparkline};
 
-use super::sample::{Sample, Span};
+use super::sample::{Delta, Sample};
 use super::view::View;
 
 const UNKNOWN: &str = "–";
 const ALARM: Style = Style::new().fg(Color::Red);
 
 pub(super) fn draw(view: &View, frame: &mut Frame<'_>, now: Instant) {
-    let (sample, span, window) = (view.last(), view.span(), view.window());
+    let (sample, delta, window) = (view.last(), view.delta(), view.window());
     let columns = [
-        ("requests/s by op", requests(sample, span.as_ref())),
-        ("answers", answers(span.as_ref(), window.as_ref())),
-        ("connections, batches", connections(sample, span.as_ref(), window.as_ref())),
+        ("requests/s by op", requests(sample, delta.as_ref())),
+        ("responses", responses(delta.as_ref(), window.as_ref())),
+        ("connections, batches", connections(sample, delta.as_ref(), window.as_ref())),
     ];
     let rows = columns.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u16;
     let file = file(sample);
@@ -33,7 +32,7 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>, now: Instant) {
     let areas = Layout::vertical(heights).split(frame.area());
     frame.render_widget(Line::from(title(view)).reversed(), areas[0]);
     frame.render_widget(state(view, now), areas[1]);
-    draw_rates(view, span.as_ref(), frame, areas[2]);
+    draw_rates(view, delta.as_ref(), frame, areas[2]);
     let thirds = Layout::horizontal([Constraint::Fill(1); 3]).split(areas[3]);
     for ((title, rows), area) in columns.into_iter().zip(thirds.iter()) {
         draw_column(title, &rows, frame, *area);
@@ -44,35 +43,35 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>, now: Instant) {
 }
 
 fn title(view: &View) -> String {
-    let said = |name| view.last().text(name).unwrap_or(UNKNOWN);
+    let field = |name| view.last().text(name).unwrap_or(UNKNOWN);
     let uptime = view.last().number("uptime_s").map_or_else(
         || UNKNOWN.to_owned(),
         |seconds| humantime::format_duration(Duration::from_secs(seconds)).to_string(),
     );
-    let (version, pid, workers) = (said("version"), said("pid"), said("workers"));
-    format!("{}  kv_store {version}  pid {pid}  workers {workers}  up {uptime}  (q leaves)", view.socket)
+    let (version, pid, workers) = (field("version"), field("pid"), field("workers"));
+    format!("{}  kv_store {version}  pid {pid}  workers {workers}  up {uptime}  (q quits)", view.socket)
 }
 
 fn state(view: &View, now: Instant) -> Line<'static> {
     if let Some(lost) = &view.lost {
         let seconds = now.saturating_duration_since(lost.since).as_secs();
-        return Line::styled(format!("gone for {seconds} s, trying again: {}", lost.reason), ALARM);
+        return Line::styled(format!("no response for {seconds} s, retrying: {}", lost.reason), ALARM);
     }
     match view.last().text("state") {
-        Some("serving") if view.is_anew => Line::from("serving; the server was started anew"),
+        Some("serving") if view.is_restarted => Line::from("serving; the server was restarted"),
         Some("serving") => Line::from("serving"),
         Some("changed") => {
-            Line::styled("changed: the file is not as it was checked; put a good one in its place", ALARM)
+            Line::styled("changed: the file was changed in place; replace it with an intact file", ALARM)
         }
         state => Line::styled(state.unwrap_or(UNKNOWN).to_owned(), ALARM),
     }
 }
 
-fn draw_rates(view: &View, span: Option<&Span<'_>>, frame: &mut Frame<'_>, area: Rect) {
+fn draw_rates(view: &View, delta: Option<&Delta<'_>>, frame: &mut Frame<'_>, area: Rect) {
     let highest = view.rates.iter().take(area.width.into()).flatten().max();
     let title = format!(
         " {} requests/s, peak {} in {} s ",
-        count(span.and_then(Span::request_rate)),
+        rate_per_s(delta.and_then(Delta::request_rate)),
         number(highest.copied()),
         view.interval.as_secs_f64() * f64::from(area.width.saturating_sub(2)),
     );
@@ -86,21 +85,21 @@ fn row(name: &str, value: String) -> Row {
     (name.to_owned(), value)
 }
 
-/// Of the ops that were asked for since the server started.
-fn requests(sample: &Sample, span: Option<&Span<'_>>) -> Vec<Row> {
-    let asked = sample.ops().filter(|op| sample.op_count(op) > Some(0));
-    asked.map(|op| row(op, count(span.and_then(|span| span.op_rate(op))))).collect()
+/// Returns the rates of the ops that the server has counted requests for.
+fn requests(sample: &Sample, delta: Option<&Delta<'_>>) -> Vec<Row> {
+    let requested = sample.ops().filter(|op| sample.op_count(op) > Some(0));
+    requested.map(|op| row(op, rate_per_s(delta.and_then(|delta| delta.op_rate(op))))).collect()
 }
 
-fn answers(span: Option<&Span<'_>>, window: Option<&Span<'_>>) -> Vec<Row> {
-    let rate = |name| span.and_then(|span| span.rate(name));
+fn responses(delta: Option<&Delta<'_>>, window: Option<&Delta<'_>>) -> Vec<Row> {
+    let rate = |name| delta.and_then(|delta| delta.rate(name));
     let bytes = |name| rate(name).map_or_else(|| UNKNOWN.to_owned(), |rate| DecimalBytes(rate as u64).to_string());
-    let service = |share| time(window.and_then(|window| window.service_ns(share)));
+    let service = |quantile| time(window.and_then(|window| window.service_ns(quantile)));
     vec![
-        row("hits/s", count(rate("hits"))),
-        row("misses/s", count(rate("misses"))),
-        row("hit ratio", percent(span.and_then(Span::hit_ratio))),
-        row("errors/s", count(rate("errors"))),
+        row("hits/s", rate_per_s(rate("hits"))),
+        row("misses/s", rate_per_s(rate("misses"))),
+        row("hit ratio", percent(delta.and_then(Delta::hit_ratio))),
+        row("errors/s", rate_per_s(rate("errors"))),
         row("read/s", bytes("read_len_bytes")),
         row("written/s", bytes("written_len_bytes")),
         row("service p50", service(0.5)),
@@ -109,44 +108,44 @@ fn answers(span: Option<&Span<'_>>, window: Option<&Span<'_>>) -> Vec<Row> {
     ]
 }
 
-fn connections(sample: &Sample, span: Option<&Span<'_>>, window: Option<&Span<'_>>) -> Vec<Row> {
-    let said = |name| number(sample.number(name));
-    let batch = |share| number(window.and_then(|window| window.batch_requests(share)));
+fn connections(sample: &Sample, delta: Option<&Delta<'_>>, window: Option<&Delta<'_>>) -> Vec<Row> {
+    let field = |name| number(sample.number(name));
+    let batch = |quantile| number(window.and_then(|window| window.batch_requests(quantile)));
     vec![
-        row("now", said("connections")),
-        row("accepted/s", count(span.and_then(|span| span.rate("connections_accepted")))),
-        row("disconnected, idle", said("connections_cut_idle")),
+        row("open", field("connections")),
+        row("accepted/s", rate_per_s(delta.and_then(|delta| delta.rate("connections_accepted")))),
+        row("disconnected, idle", field("connections_cut_idle")),
         row("disconnected, other", number(disconnected_for_other_reasons(sample))),
-        row("refused", said("connections_refused")),
-        row("panics", said("panics")),
+        row("rejected", field("connections_refused")),
+        row("panics", field("panics")),
         row("batch p50", batch(0.5)),
         row("batch p99", batch(0.99)),
         row("batch max", batch(1.0)),
     ]
 }
 
-/// Returns how many connections were disconnected for a reason other than that they were idle. An older server lacks some
-/// of the reasons.
+/// Returns the number of connections that were disconnected for reasons other than idleness. An older server does not report
+/// some of the reasons.
 fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
     let reasons = ["stalled", "slow", "generation", "memory", "http"];
     reasons.iter().filter_map(|reason| sample.number(&format!("connections_cut_{reason}"))).reduce(u64::saturating_add)
 }
 
 fn file(sample: &Sample) -> Vec<Line<'static>> {
-    let said = |name| sample.text(name).unwrap_or(UNKNOWN);
+    let field = |name| sample.text(name).unwrap_or(UNKNOWN);
     let len = sample.number("file_len_bytes").map_or_else(|| UNKNOWN.to_owned(), |len| DecimalBytes(len).to_string());
     let rows = number(sample.number("rows"));
     vec![
-        Line::from(format!("{}: {len}, {rows} rows, keys {}", said("file"), said("keys"))),
-        Line::from(format!("generation {}, digest {}", said("generation"), said("digest"))),
+        Line::from(format!("{}: {len}, {rows} rows, keys {}", field("file"), field("keys"))),
+        Line::from(format!("generation {}, digest {}", field("generation"), field("digest"))),
         Line::from(format!(
-            "{} swaps, {} rollbacks, {} files refused, {} faults; memory {}, verify {}",
-            said("swaps"),
-            said("rollbacks"),
-            said("refused_files"),
-            said("faults"),
-            said("memory"),
-            said("verify"),
+            "{} swaps, {} rollbacks, {} files rejected, {} faults; memory {}, verify {}",
+            field("swaps"),
+            field("rollbacks"),
+            field("refused_files"),
+            field("faults"),
+            field("memory"),
+            field("verify"),
         )),
         Line::from(format!(
             "last reload: {}",
@@ -155,7 +154,7 @@ fn file(sample: &Sample) -> Vec<Line<'static>> {
     ]
 }
 
-/// Names on the left, values on the right.
+/// Draws names on the left and values on the right.
 fn draw_column(title: &str, rows: &[Row], frame: &mut Frame<'_>, area: Rect) {
     let width = usize::from(area.width.saturating_sub(2));
     let lines = rows.iter().map(|(name, value)| {
@@ -171,7 +170,7 @@ fn draw_gauge(name: &str, share: Option<f64>, frame: &mut Frame<'_>, area: Rect)
     frame.render_widget(gauge.filled_symbol("█").unfilled_symbol("░"), area);
 }
 
-fn count(rate: Option<f64>) -> String {
+fn rate_per_s(rate: Option<f64>) -> String {
     number(rate.map(|rate| rate.round() as u64))
 }
 

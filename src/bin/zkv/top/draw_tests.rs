@@ -1,4 +1,4 @@
-//! Screens as text.
+//! Screens, compared as text.
 
 use std::path::Path;
 
@@ -23,12 +23,12 @@ fn sample(at: Instant, text: &str) -> Sample {
     Sample::new(at, text.lines().map(|line| line.split_once(' ').unwrap_or((line, ""))))
 }
 
-/// Two seconds after the first sample.
+/// Returns a view two seconds after its first sample.
 fn view() -> (View, Instant) {
     let start = Instant::now();
     let mut view = View::new(Path::new("/run/kv.sock"), Duration::from_secs(2), sample(start, FIRST));
     let now = start + Duration::from_secs(2);
-    view.take(Ok(sample(now, SECOND)), now);
+    view.update(Ok(sample(now, SECOND)), now);
     (view, now)
 }
 
@@ -41,22 +41,22 @@ fn screen(view: &View, now: Instant, width: u16, height: u16) -> String {
 }
 
 #[test]
-fn a_screen_of_80_by_24_shows_all() {
+fn a_screen_of_80_by_24_shows_everything() {
     let (view, now) = view();
     let expected = "\
-/run/kv.sock  kv_store 0.1.0  pid 4711  workers 2  up 2h 3m 3s  (q leaves)
+/run/kv.sock  kv_store 0.1.0  pid 4711  workers 2  up 2h 3m 3s  (q quits)
 serving
 ┌ 1,234,068 requests/s, peak 1,234,068 in 156 s ───────────────────────────────┐
 │                                                                             █│
 │                                                                             █│
 │                                                                             █│
 └──────────────────────────────────────────────────────────────────────────────┘
-┌ requests/s by op ───────┐┌ answers ───────────────┐┌ connections, batches ───┐
-│get             1,234,067││hits/s         1,000,000││now                   101│
+┌ requests/s by op ───────┐┌ responses ─────────────┐┌ connections, batches ───┐
+│get             1,234,067││hits/s         1,000,000││open                  101│
 │info                    1││misses/s         250,000││accepted/s              1│
 │                         ││hit ratio         80.0 %││disconnected, idle      1│
 │                         ││errors/s               2││disconnected, other    62│
-│                         ││read/s          16.00 MB││refused                 3│
+│                         ││read/s          16.00 MB││rejected                3│
 │                         ││written/s       32.00 MB││panics                  0│
 │                         ││service p50       1.0 µs││batch p50             255│
 │                         ││service p99      98.3 µs││batch p99             255│
@@ -64,7 +64,7 @@ serving
 └─────────────────────────┘└────────────────────────┘└─────────────────────────┘
 /srv/storage.db: 1.78 MB, 34,924 rows, keys u64
 generation 3, digest bca90a0883f5f3781f46240713f3ee61
-2 swaps, 1 rollbacks, 5 files refused, 6 faults; memory map, verify touch
+2 swaps, 1 rollbacks, 5 files rejected, 6 faults; memory map, verify touch
 last reload: refused: damaged
 resident  50.0 % ███████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
 verified 100.0 % ███████████████████████████████████████████████████████████████
@@ -74,21 +74,21 @@ verified 100.0 % █████████████████████
 }
 
 #[test]
-fn what_is_wrong_stands_below_the_title() {
+fn problems_are_shown_below_the_title() {
     let (mut view, now) = view();
     let state = |view: &View, now| screen(view, now, 80, 24).lines().nth(1).unwrap().to_owned();
     let changed = sample(now + view.interval, &SECOND.replace("state serving", "state changed"));
-    view.take(Ok(changed), now);
-    assert!(state(&view, now).starts_with("changed: the file is not as it was checked"));
-    view.take(Err("s: cannot connect".to_owned()), now);
-    view.take(Err("s: no answer".to_owned()), now + view.interval);
+    view.update(Ok(changed), now);
+    assert!(state(&view, now).starts_with("changed: the file was changed in place"));
+    view.update(Err("s: cannot connect".to_owned()), now);
+    view.update(Err("s: no response".to_owned()), now + view.interval);
     let later = now + Duration::from_secs(60);
-    assert_eq!(state(&view, later), "gone for 60 s, trying again: s: no answer");
-    let gone = screen(&view, later, 80, 24);
-    assert!(gone.contains(" – requests/s, peak 1,234,068 "), "no rate of a server that is gone\n{gone}");
-    let anew = SECOND.replace("pid 4711", "pid 4712").replace("get 2469134", "get 5");
-    view.take(Ok(sample(later, &anew)), later);
-    assert_eq!(state(&view, later), "serving; the server was started anew");
+    assert_eq!(state(&view, later), "no response for 60 s, retrying: s: no response");
+    let lost = screen(&view, later, 80, 24);
+    assert!(lost.contains(" – requests/s, peak 1,234,068 "), "no rate while samples fail\n{lost}");
+    let restarted = SECOND.replace("pid 4711", "pid 4712").replace("get 2469134", "get 5");
+    view.update(Ok(sample(later, &restarted)), later);
+    assert_eq!(state(&view, later), "serving; the server was restarted");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_screen_of_any_size_is_drawn() {
             screen(&view, now, width, height);
         }
     }
-    // Of a server that says nothing.
+    // Without any field.
     let empty = View::new(Path::new("s"), Duration::from_secs(1), sample(now, ""));
     assert!(screen(&empty, now, 80, 24).contains("generation –, digest –"));
 }

@@ -1,36 +1,35 @@
-//! What a server does, as a line an interval, for what is no terminal.
+//! One line per interval, for outputs that are not terminals.
 //!
-//! In: two samples. Out: `name=value` pairs, always the same; what is not known
-//! is `-`.
+//! In: two samples. Out: `name=value` pairs with fixed names; unknown values are `-`.
 
 use std::fmt::Write as _;
 
-use super::sample::{Sample, Span};
+use super::sample::{Delta, Sample};
 
-/// Values as the server says them.
-const SAID: [&str; 8] =
-    ["connections", "generation", "digest", "state", "swaps", "refused_files", "faults", "uptime_s"];
+/// Fields of Info that are written unchanged.
+const INFO_FIELDS: &[&str] =
+    &["connections", "generation", "digest", "state", "swaps", "refused_files", "faults", "uptime_s"];
 
 pub(super) fn line(from: &Sample, to: &Sample) -> String {
-    let span = Span::between(from, to);
-    let mut line = format!("requests_per_s={}", rounded(span.as_ref().and_then(Span::request_rate)));
+    let delta = Delta::between(from, to);
+    let mut line = format!("requests_per_s={}", rounded(delta.as_ref().and_then(Delta::request_rate)));
     let mut push = |name: &str, value: &str| {
         let _ = write!(line, " {name}={value}");
     };
     for op in to.ops() {
-        push(&format!("{op}_per_s"), &rounded(span.as_ref().and_then(|span| span.op_rate(op))));
+        push(&format!("{op}_per_s"), &rounded(delta.as_ref().and_then(|delta| delta.op_rate(op))));
     }
-    push("hit_ratio", &share(span.as_ref().and_then(Span::hit_ratio)));
-    push("errors_per_s", &rounded(span.as_ref().and_then(|span| span.rate("errors"))));
-    for (name, share) in [("service_us_p50", 0.5), ("service_us_p99", 0.99), ("service_us_p99.9", 0.999)] {
-        let ns = span.as_ref().and_then(|span| span.service_ns(share));
+    push("hit_ratio", &share(delta.as_ref().and_then(Delta::hit_ratio)));
+    push("errors_per_s", &rounded(delta.as_ref().and_then(|delta| delta.rate("errors"))));
+    for (name, quantile) in [("service_us_p50", 0.5), ("service_us_p99", 0.99), ("service_us_p99.9", 0.999)] {
+        let ns = delta.as_ref().and_then(|delta| delta.service_ns(quantile));
         push(name, &ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3)));
     }
-    for (name, share) in [("batch_requests_p50", 0.5), ("batch_requests_p99", 0.99)] {
-        let requests = span.as_ref().and_then(|span| span.batch_requests(share));
+    for (name, quantile) in [("batch_requests_p50", 0.5), ("batch_requests_p99", 0.99)] {
+        let requests = delta.as_ref().and_then(|delta| delta.batch_requests(quantile));
         push(name, &requests.map_or_else(|| "-".to_owned(), |requests| requests.to_string()));
     }
-    for name in SAID {
+    for name in INFO_FIELDS {
         push(name, to.text(name).unwrap_or("-"));
     }
     push("resident", &share(to.share("resident_len_bytes", "file_len_bytes")));
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_rates_and_what_the_server_says_and_a_dash_where_nothing_is_known() {
+    fn a_line_has_rates_and_fields_of_info_and_dashes_for_unknown_values() {
         let start = Instant::now();
         let from = [("pid", "7"), ("uptime_s", "1"), ("requests_get", "0"), ("hits", "0"), ("misses", "0")];
         let from = from.into_iter().chain([("service_ns_buckets", "")]);

@@ -1,13 +1,13 @@
-//! What a server does, live.
+//! `zkv top`: shows live what a server does.
 //!
-//! In: a socket. Out: a screen that changes, or lines, until somebody leaves.
-//! `feed` asks the server, `sample` reckons, `view` keeps what is shown, `draw`
-//! and `lines` show it, `terminal` has the screen and the keys.
+//! In: a socket. Out: a screen that is redrawn, or lines, until the user quits. `sampler` requests samples,
+//! `sample` computes rates and quantiles, `view` stores the samples to show, `draw` and `lines` format them, and
+//! `terminal` owns the screen and the keyboard.
 
 mod draw;
-mod feed;
 mod lines;
 mod sample;
+mod sampler;
 mod terminal;
 mod view;
 
@@ -17,27 +17,28 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 use crate::args::{Address, TopArgs};
-use crate::output::{complain, settle, unwritten};
-use feed::Feed;
+use crate::output::{ignore_closed_pipe, print_error, stdout_error};
 use sample::Sample;
+use sampler::Sampler;
 use view::View;
 
 pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {
     let socket = server.socket.clone();
-    let (first, mut feed) = Feed::start(server, args.interval)?;
+    let (first, mut sampler) = Sampler::start(server, args.interval)?;
     let count = if args.once { Some(1) } else { args.count.map(Into::into) };
     if count.is_none() && io::stdout().is_terminal() {
-        terminal::show(View::new(&socket, args.interval, first), &mut feed)?;
+        terminal::show(View::new(&socket, args.interval, first), &mut sampler)?;
         return Ok(true);
     }
-    settle(write_lines(count, first, &mut feed), true, unwritten)
+    ignore_closed_pipe(write_lines(count, first, &mut sampler), true, stdout_error)
 }
 
-/// Without a count, until nobody reads them: a server that is gone may come back.
-fn write_lines(count: Option<u64>, first: Sample, feed: &mut Feed) -> anyhow::Result<bool> {
+/// Writes this many lines. Without a count, writes until the reader closes the pipe, and continues after errors, because
+/// a stopped server may be restarted.
+fn write_lines(count: Option<u64>, first: Sample, sampler: &mut Sampler) -> anyhow::Result<bool> {
     let (mut output, mut last, mut written, mut is_lost) = (io::stdout().lock(), first, 0, false);
     while count.is_none_or(|count| written < count) {
-        match feed.next(Duration::MAX) {
+        match sampler.next(Duration::MAX) {
             Some(Ok(sample)) => {
                 writeln!(output, "{}", lines::line(&last, &sample)).and_then(|()| output.flush())?;
                 (last, is_lost) = (sample, false);
@@ -45,7 +46,7 @@ fn write_lines(count: Option<u64>, first: Sample, feed: &mut Feed) -> anyhow::Re
             }
             Some(Err(reason)) if count.is_some() => return Err(anyhow!(reason)),
             Some(Err(reason)) if !is_lost => {
-                complain(&format_args!("{reason}; trying again"));
+                print_error(&format_args!("{reason}; retrying"));
                 is_lost = true;
             }
             _ => {}

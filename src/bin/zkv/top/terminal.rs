@@ -1,9 +1,7 @@
-//! The screen and the keys.
+//! The screen and the keyboard.
 //!
-//! In: what is shown, and what comes of asking. Out: a screen until somebody
-//! leaves. However that happens, the terminal is as it was: raw mode and the
-//! second screen are left at the end, after an error, by the hook of a panic, and
-//! before a signal ends the process.
+//! In: a view, and the samples that update it. Out: a screen until the user quits. Raw mode and the alternate screen are
+//! left in every case: at the end, after an error, in the hook of a panic, and before a signal ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,42 +13,42 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use super::draw::draw;
-use super::feed::Feed;
+use super::sampler::Sampler;
 use super::view::View;
 
-/// What comes of asking is shown, and a signal obeyed, as late as this.
+/// Maximum time until a new sample is shown, or a signal handled.
 const TICK_MAX: Duration = Duration::from_millis(100);
 
-/// Until somebody leaves.
-pub(super) fn show(view: View, feed: &mut Feed) -> anyhow::Result<()> {
-    let came = Arc::new(AtomicUsize::new(0));
+/// Shows the screen until the user quits or a signal arrives.
+pub(super) fn show(view: View, sampler: &mut Sampler) -> anyhow::Result<()> {
+    let received_signal = Arc::new(AtomicUsize::new(0));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
-        flag::register_usize(signal, Arc::clone(&came), signal as usize)?;
+        flag::register_usize(signal, Arc::clone(&received_signal), signal as usize)?;
     }
-    let shown = on_screen(view, feed, &came).map_err(|error| anyhow!("terminal: {error}"));
-    match came.load(Ordering::Relaxed) {
+    let shown = run_screen(view, sampler, &received_signal).map_err(|error| anyhow!("terminal: {error}"));
+    match received_signal.load(Ordering::Relaxed) {
         0 => shown,
         signal => Ok(low_level::emulate_default_handler(signal as i32)?),
     }
 }
 
-fn on_screen(mut view: View, feed: &mut Feed, came: &AtomicUsize) -> std::io::Result<()> {
-    let _restored = Restored;
+fn run_screen(mut view: View, sampler: &mut Sampler, received_signal: &AtomicUsize) -> std::io::Result<()> {
+    let _guard = RestoreOnDrop;
     let mut terminal = ratatui::try_init()?;
     let tick = view.interval.min(TICK_MAX);
-    while came.load(Ordering::Relaxed) == 0 {
+    while received_signal.load(Ordering::Relaxed) == 0 {
         terminal.draw(|frame| draw(&view, frame, Instant::now()))?;
-        if event::poll(tick)? && matches!(event::read()?, Event::Key(key) if leaves(key)) {
+        if event::poll(tick)? && matches!(event::read()?, Event::Key(key) if is_quit(key)) {
             break;
         }
-        if let Some(asked) = feed.next(Duration::ZERO) {
-            view.take(asked, Instant::now());
+        if let Some(result) = sampler.next(Duration::ZERO) {
+            view.update(result, Instant::now());
         }
     }
     Ok(())
 }
 
-fn leaves(key: KeyEvent) -> bool {
+fn is_quit(key: KeyEvent) -> bool {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind != KeyEventKind::Release
         && match key.code {
@@ -60,12 +58,12 @@ fn leaves(key: KeyEvent) -> bool {
         }
 }
 
-/// Dropped last, after what the terminal itself does when it is.
-struct Restored;
+/// Restores the terminal. Declared before the terminal, so that it is dropped after the terminal.
+struct RestoreOnDrop;
 
-impl Drop for Restored {
+impl Drop for RestoreOnDrop {
     fn drop(&mut self) {
-        // Of a terminal that is gone there is nothing to restore.
+        // Fails only if the terminal no longer exists.
         let _ = ratatui::try_restore();
     }
 }

@@ -1,4 +1,4 @@
-//! What a terminal shows while the clients run.
+//! The line that a terminal shows during a run.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use crate::plan::Clock;
 
-/// A shorter time than this, just after the warm-up, tells no rate.
+/// Minimum time that a rate is computed over.
 const RATE_OVER_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct LiveLine {
@@ -30,7 +30,7 @@ impl LiveLine {
         self.bar.is_some()
     }
 
-    pub(crate) fn show(&mut self, (requests, wrong_answers): (u64, u64)) {
+    pub(crate) fn show(&mut self, (requests, wrong_responses): (u64, u64)) {
         let Some(bar) = &self.bar else { return };
         let now = Instant::now();
         let left_seconds = |end: Instant| end.saturating_duration_since(now).as_secs_f64();
@@ -45,7 +45,7 @@ impl LiveLine {
             bar.set_message(format!(
                 "{} requests/s, {} errors, {:.1} s left",
                 HumanCount(per_second as u64),
-                HumanCount(wrong_answers),
+                HumanCount(wrong_responses),
                 left_seconds(self.clock.end),
             ));
             (self.shown_at, self.requests_shown) = (now, requests);

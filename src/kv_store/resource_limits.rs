@@ -1,10 +1,10 @@
-//! Limits of the process, raised as far as it may.
+//! Resource limits of the process (`RLIMIT_*`).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// Raises a limit as far as this process may.
-pub(crate) fn raise_limit(resource: Resource, what: &str) {
+/// Raises the soft limit of a resource to its hard limit. `unit` names the resource in the log.
+pub(crate) fn raise_limit(resource: Resource, unit: &str) {
     let Rlimit { current, maximum } = getrlimit(resource);
     if current == maximum {
         return;
@@ -12,7 +12,7 @@ pub(crate) fn raise_limit(resource: Resource, what: &str) {
     let number = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let (from, to) = (number(current), number(maximum));
     match setrlimit(resource, Rlimit { current: maximum, maximum }) {
-        Ok(()) => info!("limit of {what} raised from {from} to {to}"),
-        Err(error) => warn!("limit of {what} stays at {from}, not {to}: {error}"),
+        Ok(()) => info!("limit of {unit} raised from {from} to {to}"),
+        Err(error) => warn!("limit of {unit} stays at {from}, not {to}: {error}"),
     }
 }

@@ -1,49 +1,48 @@
-//! What a pipeline's answers say, read as they arrive.
+//! Checks of the responses to a pipeline as they arrive.
 //!
-//! In: bytes in pieces of any size, and the header that each answer must have. Out:
-//! counts, and the first answer that was wrong. Nothing is allocated for an answer, and a value is not gathered: its
-//! pieces are compared with the file where they lie.
+//! In: bytes in pieces of any size, and the expected header of each response. Out: counts, and the first wrong
+//! response. No response is allocated or assembled: the pieces of a value are compared with the file as they arrive.
 
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status, VALUE_LEN_MAX_BYTES};
 use zerocopy::IntoBytes;
 
 use crate::keys::{Pipeline, Table};
 use crate::mix::Op;
-use crate::resp::{Beginning, LINE_END};
-use crate::wire::{Head, Protocol};
+use crate::resp::{LINE_END, ReplyPrefix};
+use crate::wire::{Protocol, ResponseHead};
 
-/// What the answers so far of one pipeline were.
+/// Counts of the responses to one pipeline so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
-    pub(crate) answers: usize,
+    pub(crate) responses: usize,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) bytes: u64,
-    /// Answers whose status, length or value was not what the file has.
+    /// Responses whose status, length or value differs from the file.
     pub(crate) wrong: u64,
 }
 
-/// Reads the answers of one pipeline after the other.
-pub(crate) struct Answers {
+/// Reads and checks the responses to consecutive pipelines.
+pub(crate) struct ResponseReader {
     protocol: Protocol,
     verify: bool,
     pub(crate) counts: Counts,
-    /// The first wrong answer of all.
+    /// The first wrong response of all pipelines.
     pub(crate) first_wrong: Option<String>,
-    /// A head that has come in part.
+    /// An incomplete head.
     head: Vec<u8>,
-    /// How much has come of what follows the head: a value, and what ends it.
+    /// Received bytes of the body: the value and its terminator.
     body_at_bytes: usize,
     value_len_bytes: usize,
     body_len_bytes: usize,
-    answer_is_wrong: bool,
-    /// The file's value of the answer that is being read, if there is one.
-    wanted: Option<Vec<u8>>,
+    response_is_wrong: bool,
+    /// The file's value for the current response, if there is one.
+    expected_value: Option<Vec<u8>>,
 }
 
-impl Answers {
+impl ResponseReader {
     pub(crate) fn new(protocol: Protocol, verify: bool) -> Self {
-        Answers {
+        ResponseReader {
             protocol,
             verify,
             counts: Counts::default(),
@@ -52,21 +51,20 @@ impl Answers {
             body_at_bytes: 0,
             value_len_bytes: 0,
             body_len_bytes: 0,
-            answer_is_wrong: false,
-            wanted: None,
+            response_is_wrong: false,
+            expected_value: None,
         }
     }
 
-    /// Begins the answers of the next pipeline, after the last one's were all read.
+    /// Begins the next pipeline, after all responses to the last one were read.
     pub(crate) fn begin(&mut self) {
         self.counts = Counts::default();
     }
 
-    /// Reads the bytes that came next.
+    /// Reads the next bytes.
     ///
     /// # Errors
-    /// If what comes after cannot be told any more: a length no answer has, or
-    /// more answers than requests.
+    /// If the responses cannot be separated any more, because of an impossible length or bytes after the last one.
     pub(crate) fn read(&mut self, mut bytes: &[u8], pipeline: &Pipeline, table: &Table) -> Result<(), String> {
         self.counts.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -83,8 +81,8 @@ impl Answers {
                     break;
                 }
             }
-            if self.counts.answers == pipeline.requests.len() {
-                return Err(format!("{} bytes came after the last answer", bytes.len()));
+            if self.counts.responses == pipeline.requests.len() {
+                return Err(format!("{} bytes follow the last response", bytes.len()));
             }
             let Some(head) = self.take_head(&mut bytes, pipeline)? else { return Ok(()) };
             self.read_head(&head, pipeline)?;
@@ -92,63 +90,61 @@ impl Answers {
         Ok(())
     }
 
-    /// Reads the answers that lie whole in `bytes` and are as expected, and
-    /// returns what comes after them, for the careful loop to read. That loop
-    /// alone would do; this one asks as little as possible of a machine that the
-    /// server needs too: where an answer ends follows from the header that is
-    /// expected, so that no header waits for the one before.
+    /// Counts the complete responses in `bytes` that are as expected, and returns the bytes after them, which the general
+    /// loop reads. This fast path leaves more of the processor to the server: the end of a response is computed from the
+    /// expected header, so no header has to be loaded before the next one.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
-        let (mut answers, mut hits) = (0, 0);
-        for expected in pipeline.expected.get(self.counts.answers..).unwrap_or_default() {
+        let (mut responses, mut hits) = (0, 0);
+        for expected in pipeline.expected.get(self.counts.responses..).unwrap_or_default() {
             let len_bytes = RESPONSE_HEADER_LEN_BYTES + expected.value_len_bytes();
-            let Some((answer, rest)) = bytes.split_at_checked(len_bytes) else { break };
-            if !answer.starts_with(expected.as_bytes()) {
+            let Some((response, rest)) = bytes.split_at_checked(len_bytes) else { break };
+            if !response.starts_with(expected.as_bytes()) {
                 break;
             }
             bytes = rest;
-            answers += 1;
+            responses += 1;
             hits += u64::from(expected.status_code() == Status::Ok as u32);
         }
-        self.count_expected(answers, hits);
+        self.count_expected(responses, hits);
         bytes
     }
 
-    /// The same for Redis's protocol.
+    /// As [`Self::read_expected`], for the Redis protocol.
     fn read_expected_resp<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
-        let (mut answers, mut hits) = (0, 0);
-        for request in self.counts.answers..pipeline.requests.len() {
+        let (mut responses, mut hits) = (0, 0);
+        for request in self.counts.responses..pipeline.requests.len() {
             let (op, expected) = (pipeline.requests.op(request), pipeline.expected[request]);
-            let Some(beginning) = Beginning::of(op, expected) else { break };
-            if !beginning.begins(bytes) {
+            let Some(prefix) = ReplyPrefix::expected(op, expected) else { break };
+            if !prefix.matches(bytes) {
                 break;
             }
             let is_found = expected.status_code() == Status::Ok as u32;
-            let mut len_bytes = beginning.len_bytes;
+            let mut len_bytes = prefix.len_bytes;
             if op == Op::Get && is_found {
                 len_bytes += expected.value_len_bytes() + LINE_END.len();
             }
-            let Some((answer, rest)) = bytes.split_at_checked(len_bytes) else { break };
-            if !answer.ends_with(LINE_END) {
+            let Some((response, rest)) = bytes.split_at_checked(len_bytes) else { break };
+            if !response.ends_with(LINE_END) {
                 break;
             }
             bytes = rest;
-            answers += 1;
+            responses += 1;
             hits += u64::from(is_found);
         }
-        self.count_expected(answers, hits);
+        self.count_expected(responses, hits);
         bytes
     }
 
-    fn count_expected(&mut self, answers: usize, hits: u64) {
-        self.counts.answers += answers;
+    fn count_expected(&mut self, responses: usize, hits: u64) {
+        self.counts.responses += responses;
         self.counts.hits += hits;
-        self.counts.misses += answers as u64 - hits;
+        self.counts.misses += responses as u64 - hits;
     }
 
-    /// The next answer's head, unless only a part of it has come.
+    /// Returns the next response's head, or `None` if it is incomplete.
     #[inline]
-    fn take_head(&mut self, bytes: &mut &[u8], pipeline: &Pipeline) -> Result<Option<Head>, String> {
-        let op = pipeline.requests.op(self.counts.answers);
+    fn take_head(&mut self, bytes: &mut &[u8], pipeline: &Pipeline) -> Result<Option<ResponseHead>, String> {
+        let op = pipeline.requests.op(self.counts.responses);
         if self.head.is_empty()
             && let Some(len_bytes) = self.protocol.head_len_bytes(bytes)
         {
@@ -169,13 +165,13 @@ impl Answers {
     }
 
     #[inline]
-    fn read_head(&mut self, head: &Head, pipeline: &Pipeline) -> Result<(), String> {
+    fn read_head(&mut self, head: &ResponseHead, pipeline: &Pipeline) -> Result<(), String> {
         let (status, len_bytes) = (head.header.status_code(), head.header.value_len_bytes());
-        let request = self.counts.answers;
+        let request = self.counts.responses;
         let key = || pipeline.requests.key(request);
         if len_bytes > VALUE_LEN_MAX_BYTES {
             return Err(format!(
-                "key {}: a value of {len_bytes} bytes was announced, {VALUE_LEN_MAX_BYTES} is the most there can be",
+                "key {}: the header states a value of {len_bytes} bytes, but the maximum is {VALUE_LEN_MAX_BYTES}",
                 key(),
             ));
         }
@@ -183,8 +179,8 @@ impl Answers {
         self.counts.misses += u64::from(status == Status::NotFound as u32);
         let expected = pipeline.expected[request];
         let (expected_status, expected_bytes) = (expected.status_code(), expected.value_len_bytes());
-        if let Some(said) = &head.unexpected {
-            self.wrong(|| format!("key {}: expected {}, got {said}", key(), status_name(expected_status)));
+        if let Some(reply) = &head.unexpected {
+            self.wrong(|| format!("key {}: expected {}, got {reply}", key(), status_name(expected_status)));
         } else if status != expected_status {
             let (expected, got) = (status_name(expected_status), status_name(status));
             self.wrong(|| format!("key {}: expected {expected}, got {got}", key()));
@@ -196,12 +192,12 @@ impl Answers {
         self.value_len_bytes = len_bytes;
         self.body_len_bytes = len_bytes + head.tail_len_bytes;
         if self.body_len_bytes == 0 {
-            self.end_answer();
+            self.end_response();
         }
         Ok(())
     }
 
-    /// Reads what there is of a value and what ends it, and returns what comes after.
+    /// Reads the available part of a value and its terminator, and returns the bytes after it.
     #[inline]
     fn read_body<'b>(&mut self, bytes: &'b [u8], pipeline: &Pipeline, table: &Table) -> Result<&'b [u8], String> {
         let value_left_bytes = self.value_len_bytes.saturating_sub(self.body_at_bytes);
@@ -211,16 +207,16 @@ impl Answers {
         }
         let (tail, rest) = rest.split_at(rest.len().min(self.body_len_bytes - self.body_at_bytes));
         if !tail.is_empty() {
-            // Only Redis's protocol has one.
+            // Only the Redis protocol has a terminator.
             let tail_at_bytes = self.body_at_bytes - self.value_len_bytes;
             if !LINE_END[tail_at_bytes..].starts_with(tail) {
-                let (key, len_bytes) = (pipeline.requests.key(self.counts.answers), self.value_len_bytes);
-                return Err(format!("key {key}: no line end came after a value of {len_bytes} bytes"));
+                let (key, len_bytes) = (pipeline.requests.key(self.counts.responses), self.value_len_bytes);
+                return Err(format!("key {key}: the value of {len_bytes} bytes is not followed by a line end"));
             }
             self.body_at_bytes += tail.len();
         }
         if self.body_at_bytes == self.body_len_bytes {
-            self.end_answer();
+            self.end_response();
         }
         Ok(rest)
     }
@@ -228,17 +224,17 @@ impl Answers {
     #[inline]
     fn read_value(&mut self, piece: &[u8], pipeline: &Pipeline, table: &Table) {
         let end_bytes = self.body_at_bytes + piece.len();
-        if self.verify && !self.answer_is_wrong {
-            let key = pipeline.requests.key(self.counts.answers);
+        if self.verify && !self.response_is_wrong {
+            let key = pipeline.requests.key(self.counts.responses);
             if self.body_at_bytes == 0 {
-                // Copied once, and not for each piece that arrives.
-                let mut copy = self.wanted.take().unwrap_or_default();
+                // Looked up once, and not for each piece.
+                let mut copy = self.expected_value.take().unwrap_or_default();
                 copy.clear();
                 let found =
                     table.store.get_with(key, |value| value.map(|value| copy.extend_from_slice(value)).is_some());
-                self.wanted = found.unwrap_or(false).then_some(copy);
+                self.expected_value = found.unwrap_or(false).then_some(copy);
             }
-            if self.wanted.as_ref().and_then(|value| value.get(self.body_at_bytes..end_bytes)) != Some(piece) {
+            if self.expected_value.as_ref().and_then(|value| value.get(self.body_at_bytes..end_bytes)) != Some(piece) {
                 let at_bytes = self.body_at_bytes;
                 self.wrong(|| format!("key {key}: the value differs from the file's in bytes {at_bytes}..{end_bytes}"));
             }
@@ -247,15 +243,15 @@ impl Answers {
     }
 
     #[inline]
-    fn end_answer(&mut self) {
-        self.counts.answers += 1;
-        self.answer_is_wrong = false;
+    fn end_response(&mut self) {
+        self.counts.responses += 1;
+        self.response_is_wrong = false;
     }
 
     #[cold]
     fn wrong(&mut self, reason: impl FnOnce() -> String) {
         self.counts.wrong += 1;
-        self.answer_is_wrong = true;
+        self.response_is_wrong = true;
         self.first_wrong.get_or_insert_with(reason);
     }
 }
@@ -263,7 +259,7 @@ impl Answers {
 fn status_name(code: u32) -> String {
     match Status::from_code(code) {
         Some(status) => format!("{status:?}"),
-        None => format!("status {code}, which there is none of"),
+        None => format!("unknown status {code}"),
     }
 }
 
@@ -275,15 +271,14 @@ mod tests {
     use zero_kv::protocol::native::ResponseHeader;
     use zero_kv::{Key, KeyKind, MappedStore};
 
-    /// Gets of two values, an empty one and a missing one, and whether two keys are there,
-    /// with the answers to them.
+    /// Requests for two values, an empty value, an absent key, and the existence of two keys, and the responses.
     struct Exchange {
         _folder: tempfile::TempDir,
         protocol: Protocol,
         table: Table,
         pipeline: Pipeline,
         bytes: Vec<u8>,
-        /// Whether each byte is one of a value.
+        /// Whether each byte belongs to a value.
         is_value: Vec<bool>,
     }
 
@@ -331,58 +326,60 @@ mod tests {
             Exchange { _folder: folder, protocol, table, pipeline, bytes, is_value }
         }
 
+        /// Returns exchanges in each protocol and with each kind of keys.
         fn all() -> [Exchange; 4] {
-            let of = |protocol| [KeyKind::U64, KeyKind::Bytes].map(|keys| Exchange::new(protocol, keys));
-            let ([numbers, bytes], [resp_numbers, resp_bytes]) = (of(Protocol::Native), of(Protocol::Resp));
+            let with_each_kind = |protocol| [KeyKind::U64, KeyKind::Bytes].map(|keys| Exchange::new(protocol, keys));
+            let ([numbers, bytes], [resp_numbers, resp_bytes]) =
+                (with_each_kind(Protocol::Native), with_each_kind(Protocol::Resp));
             [numbers, bytes, resp_numbers, resp_bytes]
         }
 
-        /// Whether answers with this byte changed are noticed.
-        fn notices_change_at(&self, at: usize, verify: bool) -> bool {
+        /// Returns whether the reader detects a change of this byte.
+        fn detects_change_at(&self, at: usize, verify: bool) -> bool {
             let mut bytes = self.bytes.clone();
             bytes[at] ^= 1;
-            let mut answers = Answers::new(self.protocol, verify);
-            let read = answers.read(&bytes, &self.pipeline, &self.table);
-            let all_read = answers.counts.answers == self.pipeline.requests.len();
-            read.is_err() || !all_read || answers.counts.wrong > 0
+            let mut reader = ResponseReader::new(self.protocol, verify);
+            let read = reader.read(&bytes, &self.pipeline, &self.table);
+            let all_read = reader.counts.responses == self.pipeline.requests.len();
+            read.is_err() || !all_read || reader.counts.wrong > 0
         }
     }
 
     #[test]
-    fn answers_are_the_same_in_whatever_pieces_they_come() {
+    fn counts_do_not_depend_on_how_responses_are_split() {
         for Exchange { protocol, table, pipeline, bytes, .. } in &Exchange::all() {
             for verify in [false, true] {
-                let mut answers = Answers::new(*protocol, verify);
+                let mut reader = ResponseReader::new(*protocol, verify);
                 for first in 0..=bytes.len() {
                     for second in first..=bytes.len() {
-                        answers.begin();
+                        reader.begin();
                         for piece in [&bytes[..first], &bytes[first..second], &bytes[second..]] {
-                            answers.read(piece, pipeline, table).unwrap();
+                            reader.read(piece, pipeline, table).unwrap();
                         }
-                        let Counts { answers: read, hits, misses, bytes: read_bytes, wrong } = answers.counts;
-                        assert_eq!((read, hits, misses, wrong), (6, 4, 2, 0), "{first} {second}");
+                        let Counts { responses, hits, misses, bytes: read_bytes, wrong } = reader.counts;
+                        assert_eq!((responses, hits, misses, wrong), (6, 4, 2, 0), "{first} {second}");
                         assert_eq!(read_bytes, bytes.len() as u64);
                     }
                 }
-                assert_eq!(answers.first_wrong, None);
+                assert_eq!(reader.first_wrong, None);
             }
         }
     }
 
     #[test]
-    fn any_changed_byte_beside_a_value_is_noticed_always() {
+    fn a_changed_byte_outside_of_values_is_always_detected() {
         for exchange in Exchange::all() {
             for at in (0..exchange.bytes.len()).filter(|at| !exchange.is_value[*at]) {
-                assert!(exchange.notices_change_at(at, false), "{}, byte {at}", exchange.protocol.name());
+                assert!(exchange.detects_change_at(at, false), "{}, byte {at}", exchange.protocol.name());
             }
         }
     }
 
     #[test]
-    fn any_changed_byte_is_noticed_when_values_are_verified() {
+    fn with_verification_every_changed_byte_is_detected() {
         for exchange in Exchange::all() {
             for at in 0..exchange.bytes.len() {
-                assert!(exchange.notices_change_at(at, true), "{}, byte {at}", exchange.protocol.name());
+                assert!(exchange.detects_change_at(at, true), "{}, byte {at}", exchange.protocol.name());
             }
         }
     }

@@ -1,0 +1,67 @@
+//! Alternating runs of the server and of a server without lookups (the ceiling), under equal load.
+//!
+//! In: a plan. Out: the results of both, and their ratio. The speed of a machine varies from second to second, so each
+//! round compares two runs in direct succession.
+
+use std::sync::Arc;
+
+use crate::canned::Canned;
+use crate::ceiling::CeilingServer;
+use crate::keys::Table;
+use crate::load::{self, Outcome};
+use crate::plan::Plan;
+
+/// Number of rounds. Each gets an equal share of the measured time.
+const ROUNDS: u32 = 3;
+
+/// The results of the ceiling.
+pub(crate) struct CeilingOutcome {
+    pub(crate) outcome: Outcome,
+    pub(crate) response_len_bytes: f64,
+    /// The server's requests per second divided by the ceiling's, for each round, in ascending order.
+    ratios: Vec<f64>,
+}
+
+impl CeilingOutcome {
+    /// Returns the median ratio.
+    pub(crate) fn ratio_median(&self) -> f64 {
+        self.ratios[self.ratios.len() / 2]
+    }
+
+    pub(crate) fn ratio_min_max(&self) -> (f64, f64) {
+        (self.ratios[0], self.ratios[self.ratios.len() - 1])
+    }
+}
+
+/// Runs all rounds. Returns no ceiling if the server's first run had errors, because the length of its responses is then
+/// unknown.
+pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
+    let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
+    let mut outcome = load::run(&server_plan, table).await?;
+    if outcome.errors() > 0 {
+        return Ok((outcome, None));
+    }
+    let response_len_bytes = outcome.tally.response_bytes as f64 / outcome.tally.requests as f64;
+    let ceiling_server = CeilingServer::start(response_len_bytes)?;
+    let canned = Some(Arc::new(Canned::with_mean_len(response_len_bytes)));
+    let ceiling_plan = Plan { socket: ceiling_server.socket().to_path_buf(), canned, ..server_plan.clone() };
+
+    let mut ratios = Vec::new();
+    let mut ceiling: Option<Outcome> = None;
+    let mut rate = outcome.requests_per_second();
+    for round in 0..ROUNDS {
+        if round > 0 {
+            let next = load::run(&server_plan, table).await?;
+            rate = next.requests_per_second();
+            outcome.add(next);
+        }
+        let next = load::run(&ceiling_plan, table).await?;
+        ratios.push(rate / next.requests_per_second());
+        match &mut ceiling {
+            Some(ceiling) => ceiling.add(next),
+            None => ceiling = Some(next),
+        }
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    Ok((outcome, ceiling.map(|outcome| CeilingOutcome { outcome, response_len_bytes, ratios })))
+}

@@ -1,0 +1,169 @@
+//! The command line.
+
+mod files;
+mod lookups;
+mod servers;
+
+use std::env;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Parser, Subcommand};
+use zero_kv::DEFAULT_SOCKET;
+use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options};
+use zero_kv::format::header::MAGIC;
+
+pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, FileCommand};
+pub(crate) use lookups::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
+pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
+
+/// Names the socket if `--socket` does not. Read here and not by clap, for which it would conflict with `--db`.
+const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
+/// Help heading of the options that all lookups share.
+const SERVER_OR_FILE: &str = "Server or file";
+
+/// Looks up keys and ranges on a running kv_store or in a baked file, and inspects files and servers.
+///
+/// The table determines the kind of the keys. If they are numbers, a key is an unsigned 64-bit
+/// decimal. Otherwise, a key is the bytes of the argument.
+///
+/// Rows are written as `key,value` lines that baker can read back, quoted where necessary, unless
+/// --format selects another format.
+///
+/// Exit status: 0 if the key or row exists, 1 if it does not, 2 after an error. Commands for which
+/// the status means something else state it in their help.
+#[derive(Parser)]
+#[command(name = "zkv", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "PATH", help = format!(
+        "Connect to the server on this socket [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
+    ))]
+    pub(crate) socket: Option<PathBuf>,
+    /// Read this baked file, without a server; conflicts with --socket
+    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "FILE")]
+    pub(crate) db: Option<PathBuf>,
+    /// Wait at most this long for the connection, and for each batch of responses [default: 30]
+    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Use direct mode: map the server's file and look keys up in this process
+    #[arg(long, global = true, help_heading = SERVER_OR_FILE)]
+    pub(crate) direct: bool,
+    /// Trust a server of this user, a name or number, besides root and you [env: ZERO_KV_SERVER_USER]
+    ///
+    /// Without this option, a server of another user is accepted only if no third user can write to its socket's folder
+    /// or to one above it.
+    #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "USER")]
+    pub(crate) server_user: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// A server's socket, and the options to connect to it.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) socket: PathBuf,
+    pub(crate) options: Options,
+}
+
+impl Address {
+    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect_with(&self.socket, &self.options)
+    }
+}
+
+impl Args {
+    /// Reads `get FILE KEY…` as `get KEY… --db FILE` if neither `--socket` nor `--db` is given.
+    pub(crate) fn take_file_of_get(&mut self) {
+        if let (None, None, Command::Lookup(Lookup::Get { keys: KeysArgs { keys, .. }, .. })) =
+            (&self.socket, &self.db, &mut self.command)
+            && keys.len() > 1
+            && is_baked_file(Path::new(&keys[0]))
+        {
+            self.db = Some(keys.remove(0).into());
+        }
+    }
+
+    /// Returns the path of the server's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let variable = || env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+        self.socket.clone().or_else(|| variable().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
+    }
+
+    /// Connects to the server. The client does not retry, so the first error is reported.
+    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect_with(self.socket(), &self.client_options())
+    }
+
+    /// Connects to the server and maps its file.
+    pub(crate) fn connect_direct(&self) -> Result<Direct, ClientError> {
+        self.connect()?.direct_with(&DirectOptions { client: self.client_options(), ..DirectOptions::default() })
+    }
+
+    /// Returns the server's address, for commands with a time-out of their own.
+    pub(crate) fn address(&self) -> Address {
+        let options = Options { server_user: self.server_user.clone(), ..Options::default() };
+        Address { socket: self.socket(), options }
+    }
+
+    fn client_options(&self) -> Options {
+        let mut options = Options { retries: 0, server_user: self.server_user.clone(), ..Options::default() };
+        if let Some(timeout) = self.timeout {
+            (options.connect_timeout, options.call_timeout) = (timeout, Some(timeout));
+        }
+        options
+    }
+}
+
+/// Returns whether a file, damaged or intact, begins as a baked file does. Only regular files are opened, because opening
+/// a pipe may wait for a writer.
+fn is_baked_file(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    fs::metadata(path).is_ok_and(|found| found.is_file())
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == MAGIC
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Lookup(Lookup),
+    /// Measure how fast the client library gets keys, in batches and in random order
+    ///
+    /// The keys are those of the table, or its first million. To measure a server under the load of
+    /// many clients, use `benchmarker`.
+    ///
+    /// Exit status: 0 done, 1 if keys were not found, as when the table was replaced meanwhile, 2
+    /// after an error.
+    Bench(BenchArgs),
+    #[command(flatten)]
+    File(FileCommand),
+    #[command(flatten)]
+    Server(ServerCommand),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchArgs {
+    /// Measure for this long
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = parse_seconds)]
+    pub(crate) seconds: Duration,
+    /// Look up this many keys per batch
+    #[arg(long, value_name = "KEYS", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
+    pub(crate) batch: usize,
+    /// Run this many threads, each with its own connection
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub(crate) threads: usize,
+    /// Write one JSON object on one line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Parses a time-out or interval. The bounds keep sums of it with the clock from overflowing.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected 0.01 to 1000000 seconds".to_owned()),
+    }
+}

@@ -1,0 +1,118 @@
+//! Lookups of keys and rows.
+//!
+//! In: a lookup and a table. Out: the result on standard output, and whether all keys (or any row)
+//! were found. An [`io::Error`] is always an error of standard output.
+
+use std::io::{self, Write};
+
+use zero_kv::Key;
+
+use crate::args::{KeysArgs, Lookup, OutputArgs, Presence, RangeArgs};
+use crate::batches::{KeySyntax, are_from_stdin, for_each_batch};
+use crate::output::finish_stdout;
+use crate::rows::{RowFormat, RowWriter};
+use crate::table::{Neighbor, Scan, Table};
+
+pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
+    match lookup {
+        Lookup::Get { keys, output } => get(table, keys, output),
+        Lookup::Exists { keys, print, null } => exists(table, keys, *print, *null),
+        Lookup::Floor { keys, output } => neighbors(table, Neighbor::Floor, keys, output),
+        Lookup::Ceiling { keys, output } => neighbors(table, Neighbor::Ceiling, keys, output),
+        Lookup::First { output } => end(table, false, output),
+        Lookup::Last { output } => end(table, true, output),
+        Lookup::Range { range, reverse, limit, output } => {
+            scan(table, &Scan { range, reverse: *reverse, limit: *limit }, output)
+        }
+        Lookup::Scan { prefix, limit, output } => {
+            let range = RangeArgs { prefix: prefix.clone(), ..RangeArgs::default() };
+            scan(table, &Scan { range: &range, reverse: false, limit: *limit }, output)
+        }
+        Lookup::Count { range } => write_count(table.count(range)?),
+    }
+}
+
+/// Returns whether there is only one key, so that its result need not name the key.
+fn is_single(keys: &KeysArgs) -> bool {
+    keys.keys.len() == 1 && !are_from_stdin(&keys.keys)
+}
+
+/// Looks up all keys and returns whether all were found. `look_up_batch` does so for one batch. Each batch is flushed
+/// before the next one is read, for programs that write a key and wait for its row.
+fn look_up_all(
+    table: &mut dyn Table,
+    keys: &KeysArgs,
+    null: bool,
+    writer: &mut RowWriter,
+    mut look_up_batch: impl FnMut(&mut dyn Table, &[Key<'_>], &mut RowWriter) -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
+    let syntax = KeySyntax { escapes: keys.escapes, null };
+    let mut are_found = true;
+    for_each_batch(&keys.keys, syntax, table.key_kind()?, |keys| {
+        are_found &= look_up_batch(table, keys, writer)?;
+        Ok(writer.flush()?)
+    })?;
+    Ok(are_found)
+}
+
+fn get(table: &mut dyn Table, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
+    let format = if is_single(keys) { RowFormat::for_value(output) } else { RowFormat::for_rows(output) };
+    look_up_all(table, keys, output.null, &mut RowWriter::new(format), |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.get(keys, &mut |at, value| match value {
+            Some(value) if written.is_ok() => written = writer.write(None, keys[at], value),
+            Some(_) => {}
+            None => are_found = false,
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
+fn exists(table: &mut dyn Table, keys: &KeysArgs, print: Option<Presence>, null: bool) -> anyhow::Result<bool> {
+    look_up_all(table, keys, null, &mut RowWriter::new(RowFormat::for_keys(null)), |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.exists(keys, &mut |at, is_found| {
+            are_found &= is_found;
+            let presence = if is_found { Presence::Present } else { Presence::Absent };
+            if print == Some(presence) && written.is_ok() {
+                written = writer.write(None, keys[at], b"");
+            }
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
+fn neighbors(table: &mut dyn Table, neighbor: Neighbor, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
+    let prints_requested_key = !is_single(keys);
+    let mut writer = RowWriter::new(RowFormat::for_rows(output));
+    look_up_all(table, keys, output.null, &mut writer, |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.neighbors(neighbor, keys, &mut |at, row| match row {
+            Some((key, value)) if written.is_ok() => {
+                written = writer.write(prints_requested_key.then_some(keys[at]), key, value);
+            }
+            Some(_) => {}
+            None => are_found = false,
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
+fn end(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> anyhow::Result<bool> {
+    scan(table, &Scan { range: &RangeArgs::default(), reverse, limit: Some(1) }, output)
+}
+
+fn scan(table: &mut dyn Table, scan: &Scan<'_>, output: &OutputArgs) -> anyhow::Result<bool> {
+    let mut writer = RowWriter::new(RowFormat::for_rows(output));
+    table.scan(scan, &mut |(key, value)| Ok(writer.write(None, key, value)?))?;
+    writer.finish()
+}
+
+fn write_count(count: u64) -> anyhow::Result<bool> {
+    let mut output = io::stdout().lock();
+    finish_stdout(writeln!(output, "{count}").and_then(|()| output.flush()))?;
+    Ok(count > 0)
+}

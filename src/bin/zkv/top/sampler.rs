@@ -1,0 +1,94 @@
+//! Periodic samples of a server.
+//!
+//! In: a socket. Out: samples, or the error of each failed one. A thread requests them, so that the screen
+//! does not block on a server that does not respond.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use zero_kv::client::{Client, ClientError};
+
+use super::sample::Sample;
+use crate::args::Address;
+use crate::deadline::run_within;
+
+/// Time without a response after which the server is reported as not responding.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// A sample, or why it failed.
+pub(super) type SampleResult = Result<Sample, String>;
+
+pub(super) struct Sampler {
+    socket: PathBuf,
+    results: Receiver<SampleResult>,
+    interval: Duration,
+    /// When the last result was received, or a missing one reported.
+    last_result_at: Instant,
+}
+
+impl Sampler {
+    /// Returns the first sample, and a sampler for those that follow. Fails if the first sample fails.
+    pub(super) fn start(address: Address, interval: Duration) -> anyhow::Result<(Sample, Sampler)> {
+        let socket = address.socket.clone();
+        let mut server = Server { address, client: None };
+        let first = run_within(RESPONSE_TIME_MAX, move || server.sample().map(|sample| (sample, server)));
+        let (sample, mut server) = first.ok_or_else(|| anyhow!(no_response(&socket)))??;
+        let (sender, results) = mpsc::channel();
+        thread::spawn(move || {
+            let mut due = Instant::now();
+            loop {
+                // Missed samples are skipped.
+                due = (due + interval).max(Instant::now());
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                if sender.send(server.sample().map_err(|error| error.to_string())).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok((sample, Sampler { socket, results, interval, last_result_at: Instant::now() }))
+    }
+
+    /// Returns the next result if there is one within `wait`, or an error if the server has not responded for long.
+    pub(super) fn next(&mut self, wait: Duration) -> Option<SampleResult> {
+        let deadline = self.last_result_at + self.interval + RESPONSE_TIME_MAX;
+        let result = match self.results.recv_timeout(wait.min(deadline.saturating_duration_since(Instant::now()))) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => Err(no_response(&self.socket)),
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Err("the thread that samples the server has ended".to_owned()),
+        };
+        self.last_result_at = Instant::now();
+        Some(result)
+    }
+}
+
+fn no_response(socket: &Path) -> String {
+    format!("{}: no response for {} s", socket.display(), RESPONSE_TIME_MAX.as_secs())
+}
+
+struct Server {
+    address: Address,
+    client: Option<Client>,
+}
+
+impl Server {
+    fn sample(&mut self) -> Result<Sample, ClientError> {
+        // The server may have closed an idle connection, or may have been restarted.
+        if let Some(Ok(sample)) = self.client.as_mut().map(sample) {
+            return Ok(sample);
+        }
+        self.client = None;
+        let mut client = self.address.connect()?;
+        let sample = sample(&mut client)?;
+        self.client = Some(client);
+        Ok(sample)
+    }
+}
+
+fn sample(client: &mut Client) -> Result<Sample, ClientError> {
+    let info = client.info()?;
+    Ok(Sample::new(Instant::now(), info.iter()))
+}

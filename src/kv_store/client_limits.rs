@@ -1,0 +1,53 @@
+//! Options that limit what clients may use.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use zero_kv::server::Limits;
+
+use crate::size::parse_size;
+
+#[derive(clap::Args)]
+pub(crate) struct ClientLimitArgs {
+    /// Allow at most this many connections; further ones are closed at once [default: what the limit of
+    /// descriptors leaves, at most 16384]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroUsize>,
+    /// Buffer at most this much of an incomplete Redis command per connection, from 256KiB to 4MiB. A
+    /// client that exceeds it gets an error and is disconnected
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4MiB")]
+    buffer: u64,
+    /// Disconnect a client that sends no request for this long; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    idle_timeout: u32,
+    /// Disconnect a client that for this long takes no byte of its pending responses, or sends no byte of an
+    /// incomplete request; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    stall_timeout: u32,
+    /// Disconnect a client that takes pending responses slower than this many bytes per second, averaged
+    /// over two stall time-outs (60 s by default); 0: never
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1KiB")]
+    min_drain_rate: u64,
+    /// Keep at most this many replaced generations for pending responses; above that, disconnect the clients
+    /// of the oldest
+    #[arg(long, value_name = "N", default_value_t = Limits::GENERATIONS_MAX)]
+    generations_max: usize,
+    /// Let all connections together use at most this much memory for buffers; above that, disconnect those
+    /// that use the most [default: an eighth of the memory of the machine, or of its control group]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    client_memory_max: Option<u64>,
+}
+
+impl From<ClientLimitArgs> for Limits {
+    fn from(args: ClientLimitArgs) -> Limits {
+        Limits {
+            connections_max: args.max_connections,
+            buffer_max_bytes: usize::try_from(args.buffer).unwrap_or(usize::MAX),
+            idle_timeout: Duration::from_secs(args.idle_timeout.into()),
+            stall_timeout: Duration::from_secs(args.stall_timeout.into()),
+            drain_rate_min_bytes_per_s: args.min_drain_rate,
+            generations_max: args.generations_max,
+            client_memory_max_bytes: args.client_memory_max,
+        }
+    }
+}
