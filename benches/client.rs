@@ -1,11 +1,10 @@
-//! What one client gets over one connection.
+//! Requests of one client over one connection.
 //!
-//! Canonical load: a server in this process with one worker, 100,000 rows, values of
-//! 26 bytes, keys drawn at random, seed 1, all of them there. `get_with` asks for one
-//! key at a time; the others for 256, and take each value where it was received to
-//! (`get_many_with`), into memory of its own (`get_many`), or are told only that it is
-//! there (`exists_many`); `get_many_with_on_tokio` is the client on tokio. A sample is
-//! 1,000 calls. All answers are checked once before anything is timed.
+//! Canonical load: a server in this process with one worker, 100,000 rows, values of 26 bytes, random
+//! keys of the table, seed 1. `get_with` requests one key at a time, the others 256. `get_many_with`
+//! borrows each value from the receive buffer, `get_many` copies each into a vector, and `exists_many`
+//! gets no values; `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. All
+//! responses are checked once before the measurement.
 
 mod support;
 
@@ -15,7 +14,9 @@ use std::thread;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use support::{VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
 use tempfile::TempDir;
 use zero_kv::bake::{self, Options};
 use zero_kv::client::{AsyncClient, Client};
@@ -35,17 +36,17 @@ fn rows() -> u64 {
     if is_test() { 1_000 } else { 100_000 }
 }
 
-/// Where a server answers until the process ends.
+/// Starts a server once, and returns its socket.
 fn socket() -> PathBuf {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("temporary folder");
         let mut csv = Vec::new();
         (1..=rows()).for_each(|key| push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
         let db = folder.path().join("storage.db");
-        bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).expect("a bake");
+        bake::bake_csv(&csv[..], &db, &Options::default(), &mut |_| ()).expect("bake");
         let config = Config { socket: folder.path().join("s.sock"), ..Config::default() };
-        let server = Server::bind(&db, &config).expect("a server");
+        let server = Server::bind(&db, &config).expect("bind");
         thread::spawn(move || server.run(std::future::pending()));
         folder
     });
@@ -53,18 +54,18 @@ fn socket() -> PathBuf {
 }
 
 fn connect() -> Client {
-    Client::connect(socket()).expect("a connection")
+    Client::connect(socket()).expect("connect")
 }
 
-/// Batches of keys, one after the other.
+/// Returns a function that returns the next batch of keys.
 fn batches() -> impl FnMut() -> &'static [u64] {
     static KEYS: OnceLock<Vec<u64>> = OnceLock::new();
     let keys = KEYS.get_or_init(|| {
-        let mut random = Random(1);
-        (0..BATCHES * BATCH_KEYS).map(|_| 1 + random.below(rows())).collect()
+        let mut random = SmallRng::seed_from_u64(1);
+        (0..BATCHES * BATCH_KEYS).map(|_| 1 + random.random_range(0..rows())).collect()
     });
     let mut batches = keys.chunks(BATCH_KEYS).cycle();
-    move || batches.next().expect("a cycle")
+    move || batches.next().expect("endless iterator")
 }
 
 fn check(key: u64, value: Option<&[u8]>) {
@@ -76,10 +77,10 @@ fn check(key: u64, value: Option<&[u8]>) {
 #[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
 fn get_with(bencher: Bencher) {
     let (mut client, keys) = (connect(), batches()());
-    keys.iter().for_each(|key| client.get_with(*key, |value| check(*key, value)).expect("an answer"));
+    keys.iter().for_each(|key| client.get_with(*key, |value| check(*key, value)).expect("response"));
     let mut keys = keys.iter().cycle();
     bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
-        client.get_with(*keys.next().expect("a cycle"), |value| value.map(<[u8]>::len)).expect("an answer")
+        client.get_with(*keys.next().expect("endless iterator"), |value| value.map(<[u8]>::len)).expect("response")
     });
 }
 
@@ -87,29 +88,29 @@ fn get_with(bencher: Bencher) {
 fn get_many_with(bencher: Bencher) {
     let (mut client, mut batch) = (connect(), batches());
     let keys = batch();
-    client.get_many_with(keys, |position, value| check(keys[position], value)).expect("answers");
+    client.get_many_with(keys, |position, value| check(keys[position], value)).expect("responses");
     bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| {
         client
             .get_many_with(batch(), |_, value| {
                 black_box(value);
             })
-            .expect("answers");
+            .expect("responses");
     });
 }
 
 #[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
 fn get_many_with_on_tokio(bencher: Bencher) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
     let mut batch = batches();
-    let mut client = runtime.block_on(AsyncClient::connect(socket())).expect("a connection");
+    let mut client = runtime.block_on(AsyncClient::connect(socket())).expect("connect");
     let keys = batch();
     let checked = client.get_many_with(keys, |position, value| check(keys[position], value));
-    runtime.block_on(checked).expect("answers");
+    runtime.block_on(checked).expect("responses");
     bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| {
-        let asked = client.get_many_with(batch(), |_, value| {
+        let call = client.get_many_with(batch(), |_, value| {
             black_box(value);
         });
-        runtime.block_on(asked).expect("answers");
+        runtime.block_on(call).expect("responses");
     });
 }
 
@@ -117,14 +118,14 @@ fn get_many_with_on_tokio(bencher: Bencher) {
 fn get_many(bencher: Bencher) {
     let (mut client, mut batch) = (connect(), batches());
     let keys = batch();
-    let values = client.get_many(keys).expect("answers");
+    let values = client.get_many(keys).expect("responses");
     keys.iter().zip(values).for_each(|(key, value)| check(*key, value.as_deref()));
-    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.get_many(batch()).expect("answers"));
+    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.get_many(batch()).expect("responses"));
 }
 
 #[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
 fn exists_many(bencher: Bencher) {
     let (mut client, mut batch) = (connect(), batches());
-    assert!(client.exists_many(batch()).expect("answers").into_iter().all(|is_there| is_there));
-    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.exists_many(batch()).expect("answers"));
+    assert!(client.exists_many(batch()).expect("responses").into_iter().all(|is_found| is_found));
+    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.exists_many(batch()).expect("responses"));
 }

@@ -1,11 +1,9 @@
-//! Direct mode: lookups in the file that a server has handed over, and what a
-//! hundred processes that make them share.
+//! Direct mode: lookups in the mapped file of a server, by one process and by a hundred.
 //!
-//! Canonical load: 100,000 rows with values of 26 bytes, keys drawn at random, seed
-//! 1; `get_many_with` has 256 keys at a time, and every value is copied into one
-//! buffer. A sample is 102,400 lookups. The processes ask for one key every
-//! two milliseconds while the file is replaced; what they see is the time from the
-//! server's word that it serves another generation to the first value of that.
+//! Canonical load: 100,000 rows with values of 26 bytes, random keys, seed 1; `get_many_with` gets 256
+//! keys at a time, and every value is copied into one buffer. A sample is 102,400 lookups. The hundred
+//! processes look up one key every two milliseconds while the file is replaced; the bench reports the
+//! time from the server's notification of a new generation to the first value of it in each process.
 
 mod support;
 
@@ -15,19 +13,21 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use support::{VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
 use zero_kv::bake::{Options, bake_csv};
 use zero_kv::client::{Client, Direct};
 use zero_kv::server::{Config, Server};
 use zero_kv::store::{Memory, OpenOptions};
 
 const BATCH_KEYS: usize = 256;
-/// How often a process looks up that does nothing else.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// Begins what a process of this bench that only looks up is told.
+/// Interval between the lookups of a reader process.
+const LOOKUP_INTERVAL: Duration = Duration::from_millis(2);
+/// Environment variable that makes this program a reader process of the server on a socket.
 const READER: &str = "ZERO_KV_BENCH_READER";
-/// A key that is in every generation, with a value that names it.
-const MARK: u64 = 0;
+/// Key whose value is the number of the generation.
+const GENERATION_KEY: u64 = 0;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Ok(socket) = std::env::var(READER) {
@@ -36,18 +36,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     warn_if_slow();
     let folder = tempfile::tempdir()?;
     for memory in [Memory::Map, Memory::Sealed] {
-        let place = Place { db: folder.path().join("storage.db"), socket: folder.path().join("s.sock"), rows: rows() };
-        place.bake(1)?;
+        let table = ServedTable { db: folder.path().join("storage.db"), socket: folder.path().join("s.sock"), rows: rows() };
+        table.bake(1)?;
         let open = OpenOptions { warm: true, ..OpenOptions::default() };
-        let config = Config { memory, open, socket: place.socket.clone(), ..Config::default() };
-        let server = Server::bind(&place.db, &config)?;
+        let config = Config { memory, open, socket: table.socket.clone(), ..Config::default() };
+        let server = Server::bind(&table.db, &config)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
         println!("{memory:?}");
-        lookups(&place)?;
-        processes(&place)?;
+        lookups(&table)?;
+        processes(&table)?;
         drop(stop);
-        serving.join().expect("a server that ends")?;
+        serving.join().expect("server thread")?;
     }
     Ok(())
 }
@@ -56,16 +56,16 @@ fn rows() -> u64 {
     if is_test() { 1000 } else { 100_000 }
 }
 
-/// Where a server is, and what it serves.
-struct Place {
+/// A server's socket and its file.
+struct ServedTable {
     db: PathBuf,
     socket: PathBuf,
     rows: u64,
 }
 
-impl Place {
+impl ServedTable {
     fn bake(&self, generation: u64) -> Result<(), Box<dyn std::error::Error>> {
-        let mut csv = format!("{MARK},{generation}\n").into_bytes();
+        let mut csv = format!("{GENERATION_KEY},{generation}\n").into_bytes();
         (1..=self.rows).for_each(|key| support::push_csv_row(&mut csv, key, VALUE_LEN_MIN_BYTES));
         bake_csv(&csv[..], &self.db, &Options::default(), &mut |_| ())?;
         Ok(())
@@ -76,10 +76,10 @@ impl Place {
     }
 }
 
-fn lookups(place: &Place) -> Result<(), Box<dyn std::error::Error>> {
-    let direct = place.open()?;
-    let mut random = Random(1);
-    let keys: Vec<u64> = (0..400 * BATCH_KEYS).map(|_| 1 + random.below(place.rows)).collect();
+fn lookups(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
+    let direct = table.open()?;
+    let mut random = SmallRng::seed_from_u64(1);
+    let keys: Vec<u64> = (0..400 * BATCH_KEYS).map(|_| 1 + random.random_range(0..table.rows)).collect();
     let mut expected = Vec::new();
     for key in &keys {
         expected.clear();
@@ -88,7 +88,7 @@ fn lookups(place: &Place) -> Result<(), Box<dyn std::error::Error>> {
     }
     let (mut buffer, mut total_len_bytes) = (vec![0; VALUE_LEN_MIN_BYTES * BATCH_KEYS], 0);
     let mut copy = |at: usize, value: Option<&[u8]>| {
-        let value = value.expect("a key of the table");
+        let value = value.expect("key of the table");
         let from = at * VALUE_LEN_MIN_BYTES;
         buffer[from..from + VALUE_LEN_MIN_BYTES].copy_from_slice(value);
         total_len_bytes += value.len();
@@ -99,9 +99,9 @@ fn lookups(place: &Place) -> Result<(), Box<dyn std::error::Error>> {
     report("one at a time, copied", keys.len(), || {
         keys.iter().try_for_each(|key| direct.get_with(*key, |value| copy(0, value)))
     })?;
-    let table = direct.snapshot();
-    report("the same, in one snapshot", keys.len(), || {
-        keys.iter().try_for_each(|key| table.get_with(*key, |value| copy(0, value)))
+    let snapshot = direct.snapshot();
+    report("one at a time, in one snapshot", keys.len(), || {
+        keys.iter().try_for_each(|key| snapshot.get_with(*key, |value| copy(0, value)))
     })?;
     report("one at a time, each in a Vec", keys.len(), || {
         keys.iter().try_for_each(|key| direct.get(*key).map(|value| drop(std::hint::black_box(value))))
@@ -110,7 +110,7 @@ fn lookups(place: &Place) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints the least, the median and the most of what a lookup took.
+/// Prints the minimum, median and maximum time per lookup.
 fn report<E>(what: &str, lookups: usize, mut run: impl FnMut() -> Result<(), E>) -> Result<(), E> {
     let mut samples_ns = Vec::new();
     for _ in 0..if is_test() { 1 } else { 51 } {
@@ -119,43 +119,43 @@ fn report<E>(what: &str, lookups: usize, mut run: impl FnMut() -> Result<(), E>)
         samples_ns.push(started.elapsed().as_nanos() as f64 / lookups as f64);
     }
     samples_ns.sort_by(f64::total_cmp);
-    let (least, median, most) = (samples_ns[0], samples_ns[samples_ns.len() / 2], samples_ns[samples_ns.len() - 1]);
-    println!("  {what:<30} {median:>6.1} ns ({least:.1} to {most:.1}), {:.0} million a second", 1e3 / median);
+    let (min, median, max) = (samples_ns[0], samples_ns[samples_ns.len() / 2], samples_ns[samples_ns.len() - 1]);
+    println!("  {what:<30} {median:>6.1} ns ({min:.1} to {max:.1}), {:.0} million per second", 1e3 / median);
     Ok(())
 }
 
-/// Has many processes look up while the file is replaced.
-fn processes(place: &Place) -> Result<(), Box<dyn std::error::Error>> {
+/// Measures many reader processes while the file is replaced.
+fn processes(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
     let (count, swaps) = if is_test() { (3, 2) } else { (100, 5) };
-    let direct = place.open()?;
-    let mut readers: Vec<Reader> = (0..count).map(|_| Reader::start(&place.socket)).collect::<io::Result<_>>()?;
+    let direct = table.open()?;
+    let mut readers: Vec<Reader> = (0..count).map(|_| Reader::start(&table.socket)).collect::<io::Result<_>>()?;
     readers.iter_mut().try_for_each(|reader| reader.line().map(drop))?;
     let pss_bytes: u64 = readers.iter().map(|reader| memory_bytes(reader, "Pss:")).sum();
     let rss_bytes: u64 = readers.iter().map(|reader| memory_bytes(reader, "Rss:")).sum();
     let table_len_bytes = direct.snapshot().file_len_bytes();
     println!(
-        "  {count} processes, table of {:.1} MiB: of its mapping {:.2} MiB resident in each, {:.2} MiB in proportion",
+        "  {count} processes, table of {:.1} MiB: per process {:.2} MiB of the mapping resident, {:.2} MiB proportional",
         mib(table_len_bytes),
         mib(rss_bytes) / f64::from(count),
         mib(pss_bytes) / f64::from(count),
     );
     for generation in 2..2 + swaps {
-        place.bake(generation)?;
+        table.bake(generation)?;
         let before = direct.snapshot();
         while before.is_current() {
             thread::sleep(Duration::from_micros(100));
         }
-        let said_us = now_us();
+        let notified_us = now_us();
         let mut seen_us = Vec::new();
         for reader in &mut readers {
             let line = reader.line()?;
-            let (found, at_us) = line.trim().split_once(' ').ok_or("a line of two numbers")?;
+            let (found, at_us) = line.trim().split_once(' ').ok_or("expected a line of two numbers")?;
             assert_eq!(found.parse::<u64>()?, generation);
-            seen_us.push(at_us.parse::<u64>()?.saturating_sub(said_us));
+            seen_us.push(at_us.parse::<u64>()?.saturating_sub(notified_us));
         }
         seen_us.sort_unstable();
         let (median, last) = (seen_us[seen_us.len() / 2], seen_us[seen_us.len() - 1]);
-        println!("  swap {generation}: seen after {:.1} ms by half, {:.1} ms by all", ms(median), ms(last));
+        println!("  swap {generation}: visible after {:.1} ms in half of the processes, {:.1} ms in all", ms(median), ms(last));
         direct.refresh()?;
     }
     Ok(())
@@ -170,26 +170,26 @@ fn ms(us: u64) -> f64 {
 }
 
 fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros() as u64
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_micros() as u64
 }
 
-/// A process that looks up. It ends when this is dropped.
+/// A reader process. Dropping the value stops it.
 struct Reader {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Reader {
     fn start(socket: &Path) -> io::Result<Reader> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command.env(READER, socket).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let said = BufReader::new(child.stdout.take().expect("a pipe"));
-        Ok(Reader { child, said })
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        Ok(Reader { child, stdout })
     }
 
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        match self.said.read_line(&mut line)? {
+        match self.stdout.read_line(&mut line)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(line),
         }
@@ -203,7 +203,7 @@ impl Drop for Reader {
     }
 }
 
-/// What a process has of the table's mappings.
+/// Returns the memory of a process that belongs to mappings of the table.
 fn memory_bytes(reader: &Reader, name: &str) -> u64 {
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", reader.child.id())).unwrap_or_default();
     let mut is_table = false;
@@ -219,22 +219,22 @@ fn memory_bytes(reader: &Reader, name: &str) -> u64 {
     kib << 10
 }
 
-/// Looks up all keys once, and then one now and then, until it is killed.
+/// Runs a reader process: looks up all keys once, and then one key at intervals, until it is killed.
 fn reader(socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let direct = Client::connect(socket)?.direct()?;
     let keys: Vec<u64> = (0..rows()).collect();
     let mut found = 0;
     direct.get_many_with(&keys, |_, value| found += usize::from(value.is_some()))?;
     assert_eq!(found, keys.len());
-    let mut said = io::stdout();
-    writeln!(said, "ready")?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "ready")?;
     let mut generation = 1;
     loop {
-        thread::sleep(LOOK_EVERY);
-        let now = direct.get_with(MARK, |value| number(value.unwrap_or_default()))?;
+        thread::sleep(LOOKUP_INTERVAL);
+        let now = direct.get_with(GENERATION_KEY, |value| number(value.unwrap_or_default()))?;
         if now != Some(generation) {
-            generation = now.ok_or("a value that is a number")?;
-            writeln!(said, "{generation} {}", now_us())?;
+            generation = now.ok_or("the value is not a number")?;
+            writeln!(stdout, "{generation} {}", now_us())?;
         }
     }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Bakes of up to 100 million rows: rows a second and peak memory at each size,
-# the same rows through GNU sort, and an update of a base beside a copy of it.
+# Bakes of up to 100 million rows: rows per second and peak memory at each size,
+# compared with GNU sort, and an update of a base compared with a copy of it.
 #
 # benches/large.sh [FOLDER]   needs 20 GB in FOLDER (default: target/large), GNU
 #                             coreutils, openssl and /usr/bin/time; ten minutes
@@ -20,14 +20,14 @@ cargo build --release --quiet --bin baker
 mkdir -p "$folder"
 trap 'rm -rf "$folder"' EXIT
 
-# Numbers from 0 to below the first argument, as many as the second says, shuffled, the same each time.
+# numbers END COUNT: prints COUNT random numbers below END, equal in all runs.
 numbers() {
-    # What openssl is told when nobody reads on is no fault.
+    # openssl reports a closed pipe when shuf has read enough.
     shuf -i "0-$(($1 - 1))" -n "$2" \
         --random-source=<(openssl enc -aes-256-ctr -pass pass:1 -nosalt </dev/zero 2>/dev/null)
 }
 
-# Rows of all numbers below COUNT: COUNT, VALUE LENGTH.
+# rows COUNT VALUE_LENGTH: prints rows of all numbers below COUNT, shuffled.
 rows() {
     numbers "$1" "$1" |
         awk -v len="$2" '
@@ -35,7 +35,7 @@ rows() {
             { printf "%s,%s_%s\n", $1, $1, substr(pad, 1, len - 1 - length($1)) }'
 }
 
-# Seconds that a command takes.
+# seconds COMMAND: prints the run time of a command.
 seconds() {
     local start=$EPOCHREALTIME
     "$@" >/dev/null
@@ -49,25 +49,25 @@ for count in $ROWS; do
         "$baker" --quiet --memory "$MEMORY" -o "$folder/rows.db" "$folder/rows.csv"
     read -r took peak <"$folder/time"
     awk -v rows="$count" -v took="$took" -v peak="$peak" 'BEGIN {
-        printf "%11d rows  %7.2f s  %9d rows/s  %6.0f MiB resident at most\n", rows, took, rows / took, peak / 1024 }'
+        printf "%11d rows  %7.2f s  %9d rows/s  %6.0f MiB peak resident memory\n", rows, took, rows / took, peak / 1024 }'
     rm "$folder"/rows.*
 done
 
-printf '== 10000000 rows, values of 100 bytes: sort and baker by turns\n'
+printf '== 10000000 rows, values of 100 bytes: sort and baker alternately\n'
 rows 10000000 100 >"$folder/rows.csv"
 for ((round = 1; round <= ROUNDS; round++)); do
     sorted=$(seconds env LC_ALL=C sort --parallel=2 -S 4G -t, -k1,1n -o "$folder/sorted" "$folder/rows.csv")
     rm "$folder/sorted"
     baked=$(seconds "$baker" --quiet -o "$folder/rows.db" "$folder/rows.csv")
     awk -v sorted="$sorted" -v baked="$baked" 'BEGIN {
-        printf "sort %.2f s, baker %.2f s: %.2f of it\n", sorted, baked, baked / sorted }'
+        printf "sort %.2f s, baker %.2f s: ratio %.2f\n", sorted, baked, baked / sorted }'
 done
 
-printf '== the same table as a base, and 10000 new rows: a copy and an update by turns\n'
+printf '== this table as a base, and 10000 new rows: copy and update alternately\n'
 numbers 20000000 10000 | sed 's/$/,changed/' >"$folder/delta.csv"
 for ((round = 1; round <= ROUNDS; round++)); do
     copied=$(seconds sh -c 'cp "$1/rows.db" "$1/copy.db" && sync "$1/copy.db"' sh "$folder")
     updated=$(seconds "$baker" --quiet --base "$folder/rows.db" -o "$folder/copy.db" "$folder/delta.csv")
     awk -v copied="$copied" -v updated="$updated" 'BEGIN {
-        printf "copy and sync %.2f s, update %.2f s: %.2f of it\n", copied, updated, updated / copied }'
+        printf "copy and sync %.2f s, update %.2f s: ratio %.2f\n", copied, updated, updated / copied }'
 done

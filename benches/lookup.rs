@@ -1,14 +1,13 @@
-//! Lookups in a file, on one thread: by key, and by order.
+//! Lookups in a file, on one thread: by key, and by key order.
 //!
-//! Canonical load: 100,000 and 1,000,000 rows, values of 26 bytes; keys are the
-//! numbers from 1 on, or texts of 24 bytes that name them, of which the first 10
-//! are the same. Keys are drawn at random, seed 1. Of these, none, half or all
-//! are not in the table. A sample is 102,400 lookups, or 1,024 ranges, of other
-//! keys than the one before; `get_many` gets 256 keys at a time, and every value
-//! is copied into one buffer. A range is the 100 rows from a key on, whose values
-//! are copied too. All answers are checked once before anything is timed.
+//! Canonical load: 100,000 and 1,000,000 rows, values of 26 bytes; keys are the numbers from 1 on, or
+//! texts of 24 bytes that contain these numbers after a common prefix of 10 bytes. Keys are drawn at
+//! random, seed 1; none, half or all of them are absent. A sample is 102,400 lookups, or 1,024 ranges,
+//! and consecutive samples use different keys; `get_many` gets 256 keys at a time, and every value is
+//! copied into one buffer. A range is the 100 rows from a key on, whose values are copied too. All
+//! results are checked once before the measurement.
 //!
-//! `cargo bench --bench index` measures other spreads of keys, and other indexes.
+//! `cargo bench --bench index` measures other key distributions and other indexes.
 
 mod support;
 
@@ -16,7 +15,9 @@ use std::io::Write;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use support::{VALUE_LEN_MIN_BYTES, is_test, push_value, warn_if_slow};
 use zero_kv::bake::{Keys, Options, bake_csv};
 use zero_kv::{Key, Store};
 
@@ -27,7 +28,7 @@ const RANGE_ROWS: usize = 100;
 const SAMPLES: usize = 10;
 const ROWS: [u64; 2] = [100_000, 1_000_000];
 const TEST_ROWS: u64 = 1_000;
-/// What is added to a key's number for one that is not in the table.
+/// Added to the number of a key to get an absent key.
 const MISSING: u64 = 50_000_000_000_000;
 
 fn main() {
@@ -35,18 +36,18 @@ fn main() {
     divan::main();
 }
 
-/// A key as lookups are given it.
+/// A type of keys.
 trait BenchKey: Copy + Into<Key<'static>> {
     const KEYS: Keys;
 
-    /// The keys with these numbers, in order as the numbers are.
-    fn of(numbers: &[u64]) -> Vec<Self>;
+    /// Returns the keys with these numbers. They are ordered as the numbers are.
+    fn from_numbers(numbers: &[u64]) -> Vec<Self>;
 }
 
 impl BenchKey for u64 {
     const KEYS: Keys = Keys::U64;
 
-    fn of(numbers: &[u64]) -> Vec<u64> {
+    fn from_numbers(numbers: &[u64]) -> Vec<u64> {
         numbers.to_vec()
     }
 }
@@ -56,14 +57,14 @@ type Text = &'static [u8; 24];
 impl BenchKey for Text {
     const KEYS: Keys = Keys::Bytes;
 
-    fn of(numbers: &[u64]) -> Vec<Text> {
+    fn from_numbers(numbers: &[u64]) -> Vec<Text> {
         let text = |number: &u64| format!("customers/{number:014}").into_bytes().try_into().expect("24 bytes");
         let texts: Vec<[u8; 24]> = numbers.iter().map(text).collect();
         Vec::leak(texts).iter().collect()
     }
 }
 
-/// A table, and so many keys of each hundred not in it.
+/// The rows of a table, and the share of absent keys.
 struct Load {
     rows: u64,
     miss_percent: u64,
@@ -85,40 +86,40 @@ fn loads_of_hits() -> impl Iterator<Item = Load> {
 }
 
 impl Load {
-    /// Runs with a table, and with each sample's keys by turns.
+    /// Calls `run` with a table and an endless iterator over the samples' keys.
     fn run<K: BenchKey>(&self, sample_keys: usize, run: impl FnOnce(&Store, &mut dyn Iterator<Item = &[K]>)) {
         let rows = if is_test() { TEST_ROWS } else { self.rows };
         let store = bake::<K>(rows);
-        let mut random = Random(1);
+        let mut random = SmallRng::seed_from_u64(1);
         let mut number = |_| {
-            let number = 1 + random.below(rows);
-            if random.below(100) < self.miss_percent { number + MISSING } else { number }
+            let number = 1 + random.random_range(0..rows);
+            if random.random_range(0..100) < self.miss_percent { number + MISSING } else { number }
         };
         let sample_keys = if is_test() { 2 * BATCH_KEYS } else { sample_keys };
         let numbers: Vec<u64> = (0..SAMPLES * sample_keys).map(&mut number).collect();
-        let keys = K::of(&numbers);
+        let keys = K::from_numbers(&numbers);
         check(&store, &keys, &numbers, rows);
         run(&store, &mut keys.chunks(sample_keys).cycle());
     }
 }
 
-/// A table of the keys from 1 to `rows`.
+/// Bakes and maps a table of the keys from 1 to `rows`.
 fn bake<K: BenchKey>(rows: u64) -> Store {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary folder");
     let output = folder.path().join("storage.db");
     let numbers: Vec<u64> = (1..=rows).collect();
     let mut csv = Vec::new();
-    for (number, key) in numbers.iter().zip(K::of(&numbers)) {
+    for (number, key) in numbers.iter().zip(K::from_numbers(&numbers)) {
         let key: Key<'_> = key.into();
-        write!(csv, "{key},").expect("a write to memory");
+        write!(csv, "{key},").expect("write to memory");
         push_value(&mut csv, *number, VALUE_LEN_MIN_BYTES);
         csv.push(b'\n');
     }
     let mut options = Options::default();
     options.keys = K::KEYS;
-    bake_csv(&*csv, &output, &options, &mut |_| ()).expect("a table");
-    // SAFETY: Nobody else knows the file, which has no name soon.
-    unsafe { Store::map(&output) }.expect("the table that was baked")
+    bake_csv(&*csv, &output, &options, &mut |_| ()).expect("bake");
+    // SAFETY: no other process writes to the file, which is in a new temporary folder that is removed on return.
+    unsafe { Store::map(&output) }.expect("open the baked table")
 }
 
 fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
@@ -129,7 +130,7 @@ fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
         assert_eq!(found, (number < MISSING).then_some(&*value), "key {number}");
     };
     for (key, number) in keys.iter().zip(numbers) {
-        expect(*number, store.get(*key).expect("a key of the table's kind"));
+        expect(*number, store.get(*key).expect("valid key"));
     }
     let mut count = 0;
     let in_order = |i: usize, found: Option<&[u8]>| {
@@ -137,20 +138,20 @@ fn check<K: BenchKey>(store: &Store, keys: &[K], numbers: &[u64], rows: u64) {
         expect(numbers[i], found);
         count += 1;
     };
-    store.get_many(keys, in_order).expect("keys of the table's kind");
+    store.get_many(keys, in_order).expect("valid keys");
     assert_eq!(count, keys.len());
     for (key, number) in keys.iter().zip(numbers).take(2 * BATCH_KEYS) {
-        let (floor, _) = store.floor(*key).expect("a key of the table's kind").expect("a row at or below it");
-        assert_eq!(floor, K::of(&[*number.min(&rows)])[0].into(), "floor of {number}");
+        let (floor, _) = store.floor(*key).expect("valid key").expect("row at or below the key");
+        assert_eq!(floor, K::from_numbers(&[*number.min(&rows)])[0].into(), "floor of {number}");
         let rows_from = (rows + 1).saturating_sub(*number) as usize;
         assert_eq!(range(store, *key).count(), RANGE_ROWS.min(rows_from), "rows from {number}");
     }
 }
 
-/// The 100 rows from a key on.
+/// Returns the 100 rows from a key on.
 fn range<K: BenchKey>(store: &Store, key: K) -> impl Iterator<Item = (Key<'_>, &[u8])> {
     let key: Key<'static> = key.into();
-    store.range(key..).expect("a key of the table's kind").take(RANGE_ROWS)
+    store.range(key..).expect("valid key").take(RANGE_ROWS)
 }
 
 #[divan::bench(types = [u64, Text], args = loads(), sample_count = 50, sample_size = 1)]
@@ -158,7 +159,7 @@ fn get<K: BenchKey>(bencher: Bencher, load: &Load) {
     load.run::<K>(SAMPLE_KEYS, |store, samples| {
         bencher.counter(ItemsCount::new(SAMPLE_KEYS)).bench_local(|| {
             for key in samples.next().unwrap_or_default() {
-                black_box(store.get(*key).expect("a key of the table's kind"));
+                black_box(store.get(*key).expect("valid key"));
             }
         });
     });
@@ -167,13 +168,13 @@ fn get<K: BenchKey>(bencher: Bencher, load: &Load) {
 #[divan::bench(types = [u64, Text], args = loads(), sample_count = 50, sample_size = 1)]
 fn get_many_copied<K: BenchKey>(bencher: Bencher, load: &Load) {
     load.run::<K>(SAMPLE_KEYS, |store, samples| {
-        let mut answers = Vec::with_capacity(VALUE_LEN_MIN_BYTES * BATCH_KEYS);
+        let mut values = Vec::with_capacity(VALUE_LEN_MIN_BYTES * BATCH_KEYS);
         bencher.counter(ItemsCount::new(SAMPLE_KEYS)).bench_local(|| {
             for batch in samples.next().unwrap_or_default().chunks(BATCH_KEYS) {
-                answers.clear();
-                let copy = |_, value: Option<&[u8]>| answers.extend_from_slice(value.unwrap_or_default());
-                store.get_many(batch, copy).expect("keys of the table's kind");
-                black_box(&answers);
+                values.clear();
+                let copy = |_, value: Option<&[u8]>| values.extend_from_slice(value.unwrap_or_default());
+                store.get_many(batch, copy).expect("valid keys");
+                black_box(&values);
             }
         });
     });
@@ -184,7 +185,7 @@ fn floor<K: BenchKey>(bencher: Bencher, load: &Load) {
     load.run::<K>(SAMPLE_KEYS, |store, samples| {
         bencher.counter(ItemsCount::new(SAMPLE_KEYS)).bench_local(|| {
             for key in samples.next().unwrap_or_default() {
-                black_box(store.floor(*key).expect("a key of the table's kind"));
+                black_box(store.floor(*key).expect("valid key"));
             }
         });
     });
@@ -193,12 +194,12 @@ fn floor<K: BenchKey>(bencher: Bencher, load: &Load) {
 #[divan::bench(types = [u64, Text], args = loads_of_hits(), sample_count = 50, sample_size = 1)]
 fn range_of_100_rows_copied<K: BenchKey>(bencher: Bencher, load: &Load) {
     load.run::<K>(SAMPLE_RANGES, |store, samples| {
-        let mut answers = Vec::with_capacity(VALUE_LEN_MIN_BYTES * RANGE_ROWS);
+        let mut values = Vec::with_capacity(VALUE_LEN_MIN_BYTES * RANGE_ROWS);
         bencher.counter(ItemsCount::new(SAMPLE_RANGES)).bench_local(|| {
             for key in samples.next().unwrap_or_default() {
-                answers.clear();
-                range(store, *key).for_each(|(_, value)| answers.extend_from_slice(value));
-                black_box(&answers);
+                values.clear();
+                range(store, *key).for_each(|(_, value)| values.extend_from_slice(value));
+                black_box(&values);
             }
         });
     });

@@ -8,6 +8,8 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use zero_kv::Store;
 use zero_kv::bake::{self, Keys, Options};
 use zero_kv::client::Client;
@@ -37,15 +39,10 @@ fn each_ns(count: usize, mut round: impl FnMut()) -> f64 {
     rounds[2].as_secs_f64() * 1e9 / count as f64
 }
 
-/// Returns a generator of pseudo-random numbers below a limit (SplitMix64).
+/// Returns a generator of random numbers below a limit.
 fn random(limit: u64) -> impl FnMut() -> u64 {
-    let mut state = 1_u64;
-    move || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % limit
-    }
+    let mut rng = SmallRng::seed_from_u64(1);
+    move || rng.random_range(0..limit)
 }
 
 fn ip_to_country(file: &Path) -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! A file of the table's rows, baked and opened.
+//! Baked files of the table's rows.
 
 use std::io::{self, Read};
 
@@ -7,18 +7,18 @@ use zero_kv::bake::{Options, bake_csv};
 
 use crate::support::push_csv_row;
 
-/// Bakes a file of these keys, and opens it as it is and as a copy in huge pages.
+/// Bakes a file of these keys, and opens it as a mapping and as a copy in huge pages.
 pub(crate) fn bake(keys: &[u64], value_len_bytes: usize) -> [Store; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().join("storage.db");
     let csv = Csv { keys, value_len_bytes, block: Vec::new(), read_bytes: 0 };
     bake_csv(csv, &output, &Options::default(), &mut |_| ()).expect("a table");
-    // SAFETY: Nobody else knows the file, which has no name soon.
+    // SAFETY: no other process writes to the file, which is in a new temporary folder that is removed on return.
     let mapped = unsafe { Store::map(&output) };
-    [mapped, Store::open(&output)].map(|store| store.expect("the table that was baked"))
+    [mapped, Store::open(&output)].map(|store| store.expect("open the baked table"))
 }
 
-/// Rows as CSV, made as they are read.
+/// Rows as CSV, formatted while they are read.
 struct Csv<'a> {
     keys: &'a [u64],
     value_len_bytes: usize,

@@ -1,30 +1,30 @@
-//! The index of a file against its rivals, for each way that keys are spread.
+//! The index of a file compared with other indexes, for several key distributions.
 //!
 //! Canonical load: 100,000 and 1,000,000 rows with values of 26 bytes; from
-//! 10,000,000 rows on (`-- --rows 10000000`) values of 100 bytes. Keys are
-//! spread as in `spreads`, seed 1. Lookups ask for keys of the table drawn at
-//! random, seed 2, on one thread:
+//! 10,000,000 rows on (`-- --rows 10000000`) values of 100 bytes. The key
+//! distributions are those of `spreads`, seed 1. Lookups are for random keys of
+//! the table, seed 2, on one thread:
 //!
 //! - in batches of 256, each value copied into one buffer;
-//! - one key at a time, the value borrowed. No lookup needs the answer of the
-//!   one before, so the processor may begin a second before the first is done.
+//! - one key at a time, the value borrowed. Lookups do not depend on each other,
+//!   so the processor may begin the next one before the last is done.
 //!
-//! A sample is 131,072 lookups, each sample of other keys than the one before.
-//! All indexes on all spreads take turns of three samples (from 10,000,000 rows
-//! on one spread after the other, for memory's sake), and with them two
-//! measurements of the memory itself: random cache lines of a buffer as long as
-//! the records, read independently (their waits overlap) and each after the one
-//! before. Of all samples the fastest counts.
+//! A sample is 131,072 lookups, and consecutive samples use different keys. All
+//! indexes on all distributions alternate in rounds of three samples (from
+//! 10,000,000 rows on, one distribution after the other, to save memory). Each
+//! round also measures the memory itself: random cache lines of a buffer as long
+//! as the records, read independently (so that waits overlap) or each after the
+//! previous one. The fastest sample counts.
 //!
-//! Bytes a row are those of records and index without value and response header:
-//! the key, zeros up to the alignment, and what finds it.
+//! Bytes per row are those of records and index without values and response
+//! headers: keys, padding for alignment, and the index.
 //!
-//! Before anything is timed, each index answers 100,000 keys, half a percent of
-//! them not in the table, in batches and one by one, and every answer is held
-//! against binary search over the sorted keys.
+//! Before the measurement, each index looks up 100,000 keys, half a percent of
+//! them absent, in batches and one by one, and every result is compared with
+//! binary search over the sorted keys.
 //!
-//! `cargo bench --bench index -- ipv4 dense` measures the spreads whose names
-//! contain one of the words.
+//! `cargo bench --bench index -- ipv4 dense` measures the distributions whose
+//! names contain one of the words.
 
 mod file;
 mod measure;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The row counts to measure, and words that names of spreads contain.
+/// Returns the row counts to measure, and words in the names of distributions.
 fn arguments() -> Result<(Vec<usize>, Vec<String>), String> {
     let mut rows = if is_test() { TEST_ROWS.to_vec() } else { ROWS.to_vec() };
     let mut words = Vec::new();
@@ -81,11 +81,11 @@ fn arguments() -> Result<(Vec<usize>, Vec<String>), String> {
                 let value = args.next().unwrap_or_default();
                 rows = match value.parse() {
                     Ok(rows) if (1_000..=1 << 28).contains(&rows) => vec![rows],
-                    _ => return Err(format!("--rows {value:?}, where a number from 1000 to {} was expected", 1 << 28)),
+                    _ => return Err(format!("--rows {value:?}: expected a number from 1000 to {}", 1 << 28)),
                 };
             }
             _ if arg.starts_with('-') => {
-                return Err(format!("{arg}: no such option; there are --rows N and words of spreads' names"));
+                return Err(format!("{arg}: unknown option: use --rows N, or words in the names of distributions"));
             }
             _ => words.push(arg),
         }

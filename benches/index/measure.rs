@@ -1,52 +1,53 @@
-//! Checking and timing all indexes on spreads of keys.
+//! Checks and measurements of all indexes.
 
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt, SeedableRng};
 use zero_kv::format::record::{ALIGN_BYTES, record_len_bytes};
 use zero_kv::{Key, Store};
 
 use crate::file::bake;
 use crate::memory::Lines;
-use crate::report::{Figures, Measured, Report};
+use crate::report::{Figures, SpreadResults, Report};
 use crate::rivals::{Binary, Directory, Searched, Tree};
 use crate::spreads::Spread;
-use crate::support::{Random, VALUE_LEN_MIN_BYTES, is_test, push_value};
+use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
 use crate::table::Table;
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;
-/// Samples of one turn, one directly after the other: the first finds the caches
-/// full of what others left there.
-pub(crate) const TURN_SAMPLES: usize = 3;
+/// Consecutive samples of one index in a round. At the first one, the caches hold data of other indexes.
+pub(crate) const ROUND_SAMPLES: usize = 3;
 const CHECK_KEYS: usize = 100_000;
-/// Of so many keys that are checked, one is not in the table.
+/// One of this many checked keys is absent.
 const CHECK_MISS_EVERY: usize = 200;
-/// From so many rows on, values are long.
+/// Values are long from this many rows on.
 const LONG_FROM_ROWS: usize = 10_000_000;
 const LONG_VALUE_LEN_BYTES: usize = 100;
 
-/// Values by keys.
+/// An index with its records.
 pub(crate) trait Lookup {
     fn get(&self, key: u64) -> Option<&[u8]>;
 
-    /// Hands each key's value on, in order, with the key's position.
-    fn get_many<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>));
+    /// Calls `visit` with each key's position and value, in order.
+    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
 
-    /// What records and index take up.
+    /// Returns the length of records and index.
     fn len_bytes(&self) -> usize;
 }
 
 impl Lookup for Store {
     #[inline(always)]
     fn get(&self, key: u64) -> Option<&[u8]> {
-        Store::get(self, key).expect("a number for a key")
+        Store::get(self, key).expect("key is a number")
     }
 
     #[inline(always)]
-    fn get_many<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
-        Store::get_many(self, keys, answer).expect("numbers for keys");
+    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+        Store::get_many(self, keys, visit).expect("keys are numbers");
     }
 
     fn len_bytes(&self) -> usize {
@@ -54,10 +55,10 @@ impl Lookup for Store {
     }
 }
 
-/// A [`Lookup`] of any kind, compiled as a whole for each.
+/// A [`Lookup`] as a trait object, with the whole measured loop compiled for each type.
 trait Contestant {
     fn look_up_each(&self, keys: &[u64]);
-    fn copy_batches(&self, keys: &[u64], answers: &mut Answers);
+    fn copy_batches(&self, keys: &[u64], values: &mut ValueBuffer);
     fn check(&self, keys: &[u64], expected: &[Option<Vec<u8>>]);
     fn len_bytes(&self) -> usize;
 }
@@ -69,26 +70,26 @@ impl<L: Lookup> Contestant for L {
         }
     }
 
-    fn copy_batches(&self, keys: &[u64], answers: &mut Answers) {
+    fn copy_batches(&self, keys: &[u64], values: &mut ValueBuffer) {
         for batch in keys.chunks(BATCH_KEYS) {
-            answers.clear();
-            self.get_many(batch, |_, value| answers.push(value.unwrap_or_default()));
-            black_box(&*answers);
+            values.clear();
+            self.get_many(batch, |_, value| values.push(value.unwrap_or_default()));
+            black_box(&*values);
         }
     }
 
     fn check(&self, keys: &[u64], expected: &[Option<Vec<u8>>]) {
-        let mut answers = Answers::new();
+        let mut values = ValueBuffer::new();
         for (keys, expected) in keys.chunks(BATCH_KEYS).zip(expected.chunks(BATCH_KEYS)) {
-            answers.clear();
+            values.clear();
             let mut count = 0;
             self.get_many(keys, |i, value| {
                 assert_eq!((i, value), (count, expected[i].as_deref()), "key {}", keys[i]);
-                answers.push(value.unwrap_or_default());
+                values.push(value.unwrap_or_default());
                 count += 1;
             });
             assert_eq!(count, keys.len());
-            assert!(answers.bytes().iter().eq(expected.iter().flatten().flatten()), "values are copied whole");
+            assert!(values.bytes().iter().eq(expected.iter().flatten().flatten()), "the copied values are complete");
             for (key, expected) in keys.iter().zip(expected) {
                 assert_eq!(self.get(*key), expected.as_deref(), "key {key}");
             }
@@ -100,15 +101,15 @@ impl<L: Lookup> Contestant for L {
     }
 }
 
-/// The values of a batch, copied one behind the other.
-struct Answers {
+/// The concatenated values of a batch.
+struct ValueBuffer {
     copied: Box<[u8]>,
     len_bytes: usize,
 }
 
-impl Answers {
-    fn new() -> Answers {
-        Answers { copied: vec![0; BATCH_KEYS * LONG_VALUE_LEN_BYTES].into(), len_bytes: 0 }
+impl ValueBuffer {
+    fn new() -> ValueBuffer {
+        ValueBuffer { copied: vec![0; BATCH_KEYS * LONG_VALUE_LEN_BYTES].into(), len_bytes: 0 }
     }
 
     fn clear(&mut self) {
@@ -130,8 +131,7 @@ impl Answers {
     }
 }
 
-/// Copies `N` to `2 * N` bytes as their first and last `N`, as the server does
-/// with short answers.
+/// Copies `N` to `2 * N` bytes as their first and last `N`, as the server copies short responses.
 #[inline(always)]
 fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     if from.len() > 2 * N || to.len() != from.len() {
@@ -147,15 +147,15 @@ fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     true
 }
 
-/// All indexes of one spread, checked, and the keys that they will be asked for.
-struct Course {
+/// All indexes of one distribution, and the keys of their samples.
+struct Contest {
     contestants: [(&'static str, Box<dyn Contestant>); 6],
     samples: Vec<Vec<u64>>,
-    measured: Measured,
+    measured: SpreadResults,
 }
 
-impl Course {
-    fn new(spread: &Spread, load: &Load) -> Course {
+impl Contest {
+    fn new(spread: &Spread, load: &Load) -> Contest {
         let table = Rc::new(Table::new(spread.keys(load.rows), load.value_len_bytes));
         let [mapped, copied] = bake(&table.keys, load.value_len_bytes);
         let contestants: [(&str, Box<dyn Contestant>); 6] = [
@@ -166,75 +166,75 @@ impl Course {
             ("two-level directory", Box::new(Searched::<Directory>::new(&table))),
             ("binary search", Box::new(Searched::<Binary>::new(&table))),
         ];
-        let (keys, expected) = questions(&table.keys, load.value_len_bytes);
+        let (keys, expected) = checked_keys(&table.keys, load.value_len_bytes);
         for (_, contestant) in &contestants {
             contestant.check(&keys, &expected);
         }
-        let mut random = Random(2);
-        let mut key = || table.keys[random.below(load.rows as u64) as usize];
+        let mut random = SmallRng::seed_from_u64(2);
+        let mut key = || table.keys[random.random_range(0..load.rows as u64) as usize];
         let mut sample = || std::iter::repeat_with(&mut key).take(SAMPLE_KEYS).collect();
-        let samples = std::iter::repeat_with(&mut sample).take(2 * load.turns * TURN_SAMPLES).collect();
+        let samples = std::iter::repeat_with(&mut sample).take(2 * load.rounds * ROUND_SAMPLES).collect();
         let figures = contestants.iter().map(|(name, it)| Figures::new(name, it.len_bytes(), load)).collect();
-        Course { contestants, samples, measured: Measured { spread: spread.name, indexes: figures } }
+        Contest { contestants, samples, measured: SpreadResults { spread: spread.name, indexes: figures } }
     }
 
-    fn take_turn(&mut self, turn: usize, answers: &mut Answers) {
-        let samples = &self.samples[2 * turn * TURN_SAMPLES..][..2 * TURN_SAMPLES];
-        // Other keys for each, or the second would find in the cache what the first brought there.
-        let (batches, singles) = samples.split_at(TURN_SAMPLES);
+    fn run_round(&mut self, round: usize, values: &mut ValueBuffer) {
+        let samples = &self.samples[2 * round * ROUND_SAMPLES..][..2 * ROUND_SAMPLES];
+        // Different keys for each, so that the second does not find the first one's data in the cache.
+        let (batches, singles) = samples.split_at(ROUND_SAMPLES);
         for ((_, contestant), figures) in self.contestants.iter().zip(&mut self.measured.indexes) {
-            fastest(&mut figures.batch_ns, batches, |keys| contestant.copy_batches(keys, answers));
-            fastest(&mut figures.single_ns, singles, |keys| contestant.look_up_each(keys));
+            record_fastest(&mut figures.batch_ns, batches, |keys| contestant.copy_batches(keys, values));
+            record_fastest(&mut figures.single_ns, singles, |keys| contestant.look_up_each(keys));
         }
     }
 }
 
-/// How much is looked up in how much.
+/// The size of the table, and the number of rounds.
 pub(crate) struct Load {
     pub(crate) rows: usize,
     pub(crate) value_len_bytes: usize,
-    /// Turns that each index has on each spread.
-    pub(crate) turns: usize,
-    /// Spreads that are in memory together.
+    /// Number of rounds.
+    pub(crate) rounds: usize,
+    /// Number of distributions that are in memory at once.
     spreads_at_once: usize,
 }
 
 impl Load {
-    pub(crate) fn of_rows(rows: usize) -> Load {
+    pub(crate) fn for_rows(rows: usize) -> Load {
         match rows {
-            _ if is_test() => Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, turns: 1, spreads_at_once: 1 },
+            _ if is_test() => Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, rounds: 1, spreads_at_once: 1 },
             ..LONG_FROM_ROWS => {
-                Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, turns: 6, spreads_at_once: usize::MAX }
+                Load { rows, value_len_bytes: VALUE_LEN_MIN_BYTES, rounds: 6, spreads_at_once: usize::MAX }
             }
-            _ => Load { rows, value_len_bytes: LONG_VALUE_LEN_BYTES, turns: 3, spreads_at_once: 1 },
+            _ => Load { rows, value_len_bytes: LONG_VALUE_LEN_BYTES, rounds: 3, spreads_at_once: 1 },
         }
     }
 }
 
-/// Builds, checks and times all indexes on all of these spreads.
+/// Builds, checks and measures all indexes for these distributions.
 pub(crate) fn measure(spreads: &[&Spread], rows: usize) -> Report {
-    let load = Load::of_rows(rows);
+    let load = Load::for_rows(rows);
     let record_len_bytes = record_len_bytes(Key::U64(0), load.value_len_bytes, ALIGN_BYTES);
     let mut lines = Lines::new(rows * record_len_bytes);
     let (mut overlapped_line_ns, mut dependent_line_ns) = (f64::INFINITY, f64::INFINITY);
-    let (mut measured, mut answers) = (Vec::new(), Answers::new());
+    let (mut measured, mut values) = (Vec::new(), ValueBuffer::new());
     for spreads in spreads.chunks(load.spreads_at_once) {
-        let mut courses: Vec<Course> = spreads.iter().map(|spread| Course::new(spread, &load)).collect();
-        for turn in 0..load.turns {
-            for course in &mut courses {
-                let samples = &course.samples[..TURN_SAMPLES];
-                fastest(&mut overlapped_line_ns, samples, |keys| lines.read_overlapped(keys.len()));
-                fastest(&mut dependent_line_ns, samples, |keys| lines.read_dependent(keys.len()));
-                course.take_turn(turn, &mut answers);
+        let mut contests: Vec<Contest> = spreads.iter().map(|spread| Contest::new(spread, &load)).collect();
+        for round in 0..load.rounds {
+            for contest in &mut contests {
+                let samples = &contest.samples[..ROUND_SAMPLES];
+                record_fastest(&mut overlapped_line_ns, samples, |keys| lines.read_overlapped(keys.len()));
+                record_fastest(&mut dependent_line_ns, samples, |keys| lines.read_dependent(keys.len()));
+                contest.run_round(round, &mut values);
             }
         }
-        measured.extend(courses.into_iter().map(|course| course.measured));
+        measured.extend(contests.into_iter().map(|contest| contest.measured));
     }
     Report { load, lines_len_bytes: lines.len_bytes(), overlapped_line_ns, dependent_line_ns, spreads: measured }
 }
 
-/// Keeps the fewest nanoseconds that a key of a sample took.
-fn fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMut(&[u64])) {
+/// Updates the minimum time per key of a sample.
+fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMut(&[u64])) {
     for keys in samples {
         let start = Instant::now();
         run(keys);
@@ -242,19 +242,18 @@ fn fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMut(&[u64
     }
 }
 
-/// Keys to check with, some of which the table does not have, and the values
-/// that binary search says they have.
-fn questions(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option<Vec<u8>>>) {
-    let mut random = Random(4);
+/// Returns keys for the check, some of them absent, and their expected values from binary search.
+fn checked_keys(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option<Vec<u8>>>) {
+    let mut random = SmallRng::seed_from_u64(4);
     let mut key = |i: usize| {
-        let key = sorted[random.below(sorted.len() as u64) as usize];
+        let key = sorted[random.random_range(0..sorted.len() as u64) as usize];
         if !i.is_multiple_of(CHECK_MISS_EVERY) {
             return key;
         }
-        // Just above a key of the table if there is room.
+        // The number above a key of the table, unless it is a key too.
         let mut key = key.wrapping_add(1);
         while sorted.binary_search(&key).is_ok() {
-            key = random.number();
+            key = random.next_u64();
         }
         key
     };

@@ -1,15 +1,15 @@
-//! What was measured, as tables in Markdown.
+//! Results as Markdown tables.
 
 use std::fmt;
 
 use zero_kv::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
-use crate::measure::{Load, TURN_SAMPLES};
+use crate::measure::{Load, ROUND_SAMPLES};
 
-/// What was measured of one index on one spread.
+/// The results of one index for one distribution.
 pub(crate) struct Figures {
     pub(crate) index: &'static str,
-    /// Beyond values and response headers.
+    /// Bytes other than values and response headers.
     pub(crate) overhead_bytes_per_row: f64,
     pub(crate) batch_ns: f64,
     pub(crate) single_ns: f64,
@@ -23,36 +23,36 @@ impl Figures {
     }
 }
 
-/// What was measured on one spread.
-pub(crate) struct Measured {
+/// The results for one distribution.
+pub(crate) struct SpreadResults {
     pub(crate) spread: &'static str,
     pub(crate) indexes: Vec<Figures>,
 }
 
-/// The tables for one number of rows.
+/// The results for one number of rows.
 pub(crate) struct Report {
     pub(crate) load: Load,
     pub(crate) lines_len_bytes: usize,
     pub(crate) overlapped_line_ns: f64,
     pub(crate) dependent_line_ns: f64,
-    pub(crate) spreads: Vec<Measured>,
+    pub(crate) spreads: Vec<SpreadResults>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Load { rows, value_len_bytes, turns, .. } = self.load;
+        let Load { rows, value_len_bytes, rounds, .. } = self.load;
         writeln!(f, "## {rows} rows, values of {value_len_bytes} bytes\n")?;
         writeln!(
             f,
-            "One random cache line of {} MiB: {:.1} ns if waits overlap, {:.1} ns if each waits for the one before.",
+            "One random cache line of {} MiB: {:.1} ns if waits overlap, {:.1} ns if each read waits for the previous one.",
             self.lines_len_bytes >> 20,
             self.overlapped_line_ns,
             self.dependent_line_ns
         )?;
         writeln!(
             f,
-            "A lookup, one thread, fastest of {} samples: in ns, and in overlapped lines.\n",
-            turns * TURN_SAMPLES
+            "Time per lookup on one thread, fastest of {} samples, in ns and in overlapped line reads.\n",
+            rounds * ROUND_SAMPLES
         )?;
         self.table(f, "batches of 256, values copied", |figures| figures.batch_ns)?;
         self.table(f, "one key at a time", |figures| figures.single_ns)
@@ -62,12 +62,12 @@ impl fmt::Display for Report {
 impl Report {
     fn table(&self, f: &mut fmt::Formatter, title: &str, ns: fn(&Figures) -> f64) -> fmt::Result {
         let Some(first) = self.spreads.first() else { return Ok(()) };
-        let columns = |column: &dyn Fn(&Measured) -> String| self.spreads.iter().map(column).collect::<String>();
+        let columns = |column: &dyn Fn(&SpreadResults) -> String| self.spreads.iter().map(column).collect::<String>();
         let names = columns(&|it| format!(" {} |", it.spread));
-        writeln!(f, "| {title} | bytes a row |{names} slowest / {} |", first.spread)?;
+        writeln!(f, "| {title} | bytes per row |{names} slowest / {} |", first.spread)?;
         writeln!(f, "|---|---|{}---|", columns(&|_| "---|".to_owned()))?;
         for (i, Figures { index, overhead_bytes_per_row, .. }) in first.indexes.iter().enumerate() {
-            let ns = |measured: &Measured| ns(&measured.indexes[i]);
+            let ns = |measured: &SpreadResults| ns(&measured.indexes[i]);
             let slowest_ns = self.spreads.iter().map(ns).fold(0.0, f64::max);
             let cells = columns(&|it| format!(" {:.1} ({:.1}) |", ns(it), ns(it) / self.overlapped_line_ns));
             writeln!(f, "| {index} | {overhead_bytes_per_row:.1} |{cells} {:.2} |", slowest_ns / ns(first))?;

@@ -1,17 +1,18 @@
-//! Ways in which keys are spread.
+//! Key distributions.
 //!
-//! In: a number of rows. Out: as many different keys in ascending order, the
-//! same each time.
+//! In: a number of rows. Out: as many distinct keys in ascending order, which are equal in all runs.
 
-use crate::support::Random;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt, SeedableRng};
+
 
 pub(crate) struct Spread {
     pub(crate) name: &'static str,
-    keys: fn(u64, &mut Random) -> Vec<u64>,
+    keys: fn(u64, &mut SmallRng) -> Vec<u64>,
 }
 
-/// All of them; the first is the one that others are compared with.
-pub(crate) const SPREADS: [Spread; 6] = [
+/// All distributions. The others are compared with the first.
+pub(crate) const SPREADS: &[Spread] = &[
     Spread { name: "dense", keys: dense },
     Spread { name: "uniform", keys: uniform },
     Spread { name: "timestamps", keys: timestamps },
@@ -22,41 +23,40 @@ pub(crate) const SPREADS: [Spread; 6] = [
 
 impl Spread {
     pub(crate) fn keys(&self, rows: usize) -> Vec<u64> {
-        let keys = (self.keys)(rows as u64, &mut Random(1));
+        let keys = (self.keys)(rows as u64, &mut SmallRng::seed_from_u64(1));
         assert!(keys.len() == rows && keys.is_sorted_by(|a, b| a < b), "{}", self.name);
         keys
     }
 }
 
-/// 1 to the number of rows.
-fn dense(rows: u64, _random: &mut Random) -> Vec<u64> {
+/// Returns the numbers from 1 on.
+fn dense(rows: u64, _random: &mut SmallRng) -> Vec<u64> {
     (1..=rows).collect()
 }
 
-/// Random numbers of 64 bits.
-fn uniform(rows: u64, random: &mut Random) -> Vec<u64> {
-    distinct(rows, || random.number())
+/// Returns random numbers of 64 bits.
+fn uniform(rows: u64, random: &mut SmallRng) -> Vec<u64> {
+    distinct(rows, || random.next_u64())
 }
 
-/// Nanoseconds since 1970: bursts of up to 512 events less than a microsecond
-/// apart, then nothing for up to ten seconds.
-fn timestamps(rows: u64, random: &mut Random) -> Vec<u64> {
+/// Returns nanoseconds since 1970: bursts of up to 512 events less than a microsecond apart, with pauses of up to ten
+/// seconds.
+fn timestamps(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     let (mut now, mut left_of_burst) = (1_700_000_000_000_000_000, 0);
     let events = (0..rows).map(|_| {
         if left_of_burst == 0 {
-            left_of_burst = 1 + random.below(512);
-            now += random.below(10_000_000_000);
+            left_of_burst = 1 + random.random_range(0..512);
+            now += random.random_range(0..10_000_000_000);
         }
         left_of_burst -= 1;
-        now += 1 + random.below(1000);
+        now += 1 + random.random_range(0..1000);
         now
     });
     events.collect()
 }
 
-/// Runs of 1000 nearly adjacent keys at random places below 2^40, and 16 keys
-/// far from all others, the last of them 2^64 - 1.
-fn clusters(rows: u64, random: &mut Random) -> Vec<u64> {
+/// Returns runs of 1000 nearly adjacent keys from random numbers below 2^40 on, and 16 outliers, the last of them 2^64 - 1.
+fn clusters(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     let (mut base, mut outliers) = (0, 16);
     let mut count = 0;
     distinct(rows, || {
@@ -65,24 +65,23 @@ fn clusters(rows: u64, random: &mut Random) -> Vec<u64> {
             return u64::MAX - (outliers << 58);
         }
         if count % 1000 == 0 {
-            base = random.below(1 << 40);
+            base = random.random_range(0..1 << 40);
         }
         count += 1;
-        base + random.below(4000)
+        base + random.random_range(0..4000)
     })
 }
 
-/// First addresses of IPv4 ranges: prefixes are split in two, and the halves get
-/// random shares of the rows, until each row has a prefix of its own. So lengths
-/// vary, and some parts are crowded.
-fn ipv4(rows: u64, random: &mut Random) -> Vec<u64> {
-    fn split(first: u64, len: u64, rows: u64, random: &mut Random, keys: &mut Vec<u64>) {
+/// Returns the first addresses of IPv4 ranges. Prefixes are split in two, and the halves get random shares of the rows, until
+/// each prefix has one row. So the lengths of prefixes vary, and some parts are dense.
+fn ipv4(rows: u64, random: &mut SmallRng) -> Vec<u64> {
+    fn split(first: u64, len: u64, rows: u64, random: &mut SmallRng, keys: &mut Vec<u64>) {
         if rows < 2 {
             keys.extend((rows == 1).then_some(first));
             return;
         }
         let half = len / 2;
-        let share = 1 + random.below(15);
+        let share = 1 + random.random_range(0..15);
         let lower = (rows * share / 16).clamp(rows.saturating_sub(half), half.min(rows));
         split(first, half, lower, random, keys);
         split(first + half, half, rows - lower, random, keys);
@@ -92,9 +91,8 @@ fn ipv4(rows: u64, random: &mut Random) -> Vec<u64> {
     keys
 }
 
-/// 0 to the number of rows, with their bits in reversed order: evenly spread,
-/// and the lower bits of all keys are zero.
-fn bit_reversed(rows: u64, _random: &mut Random) -> Vec<u64> {
+/// Returns the numbers from 0 on with reversed bits, which are evenly spaced and have lower bits of zero.
+fn bit_reversed(rows: u64, _random: &mut SmallRng) -> Vec<u64> {
     let mut keys: Vec<u64> = (0..rows).map(u64::reverse_bits).collect();
     keys.sort_unstable();
     keys

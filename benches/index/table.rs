@@ -1,5 +1,4 @@
-//! The rows that the rivals search: sorted keys, and records as in
-//! `docs/FORMAT.md`.
+//! The rows that the other indexes search: sorted keys, and records as in `docs/FORMAT.md`.
 
 use zero_kv::format::record::{ALIGN_BYTES, Record, record_len_bytes};
 use zero_kv::protocol::native::ResponseHeader;
@@ -11,7 +10,7 @@ use crate::support::push_value;
 
 const LINE_PLACES: usize = LINE_LEN_BYTES / size_of::<u32>();
 
-/// A cache line of records' places, each the offset / 8.
+/// A cache line of records' places. A place is an offset divided by 8.
 #[derive(Clone)]
 #[repr(align(64))]
 struct PlaceLine([u32; LINE_PLACES]);
@@ -25,13 +24,13 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(keys: Vec<u64>, value_len_bytes: usize) -> Table {
-        let header = ResponseHeader::of_value(value_len_bytes).expect("a value that is not too long");
+        let header = ResponseHeader::of_value(value_len_bytes).expect("valid length");
         let record_len_bytes = record_len_bytes(Key::U64(0), value_len_bytes, ALIGN_BYTES);
         let mut records = Vec::with_capacity(keys.len() * record_len_bytes);
         let mut places = vec![PlaceLine([0; LINE_PLACES]); keys.len().div_ceil(LINE_PLACES)];
         for (row, key) in keys.iter().enumerate() {
             let place = records.len() / ALIGN_BYTES;
-            places[row / LINE_PLACES].0[row % LINE_PLACES] = u32::try_from(place).expect("records of 32 GiB at most");
+            places[row / LINE_PLACES].0[row % LINE_PLACES] = u32::try_from(place).expect("at most 32 GiB of records");
             records.extend_from_slice(&key.to_le_bytes());
             records.extend_from_slice(header.as_bytes());
             push_value(&mut records, *key, value_len_bytes);
@@ -40,19 +39,19 @@ impl Table {
         Table { keys, places, records, record_len_bytes }
     }
 
-    /// What the table takes up, without its sorted keys.
+    /// Returns the length of the table without its sorted keys.
     pub(crate) fn len_bytes(&self) -> usize {
         size_of_val(&*self.places) + self.records.len()
     }
 
-    /// The offset of a row's record, or one that is beyond all.
+    /// Returns the offset of a row's record, or an offset after all records if there is no such row.
     #[inline(always)]
     pub(crate) fn offset_bytes(&self, row: usize) -> usize {
         let line = self.places.get(row / LINE_PLACES);
         line.map_or(usize::MAX, |line| line.0[row % LINE_PLACES] as usize * ALIGN_BYTES)
     }
 
-    /// The value at an offset, if the key's record is there.
+    /// Returns the value of the record at an offset, if the record has this key.
     #[inline(always)]
     pub(crate) fn value(&self, key: u64, offset_bytes: usize) -> Option<&[u8]> {
         let record = Record::at(KeyKind::U64, &self.records, offset_bytes as u64)?;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, measures, and prints the report: see README.md.
-# Arguments are the program's: run.sh --help lists them.
+# Installs missing packages, builds, measures, and prints the report: see README.md.
+# Arguments are passed to the program: run.sh --help lists them.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# A package and the file that tells whether it is there.
+# need PACKAGE FILE: lists the package as missing unless the file exists.
 missing=()
 need() {
     [[ -e $2 ]] || missing+=("$1")
@@ -20,12 +20,12 @@ if ((${#missing[@]})); then
     sudo=()
     [[ $(id -u) -eq 0 ]] || sudo=(sudo)
     echo "installing ${missing[*]}" >&2
-    # What cannot be had is named in the report; the rest is measured.
+    # The report lists engines whose packages cannot be installed.
     "${sudo[@]}" apt-get update -qq >&2 || true
     for package in "${missing[@]}"; do
         "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||
             echo "run.sh: $package cannot be installed" >&2
-        # Debian starts services when it installs them; the run starts its own.
+        # Debian starts installed services, but the run starts its own servers.
         if [[ -d /run/systemd/system && $package =~ ^(redis-server|memcached)$ ]]; then
             "${sudo[@]}" systemctl disable --now "$package" >&2 || true
         fi

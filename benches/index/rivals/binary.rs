@@ -1,4 +1,4 @@
-//! Binary search over the sorted keys: the dull twin.
+//! Binary search over the sorted keys, the baseline.
 
 use super::Search;
 use crate::table::Table;

@@ -1,17 +1,17 @@
-//! A two-level directory: equal shares of the keys' range, each with the first
-//! row in it, and binary search from there to the next.
+//! A two-level directory: the range of keys is divided into equal shares, each with its first row, and a
+//! share is searched by binary search.
 
 use super::{STAGE_KEYS, Search};
 use crate::memory::prefetch;
 use crate::table::Table;
 
-/// Rows of a share on average are from half of this to all of it.
+/// Maximum of the average number of rows per share; the minimum is half of it.
 const SHARE_ROWS: usize = 4;
 
 pub(crate) struct Directory {
     min_key: u64,
     shift_bits: u32,
-    /// The first row of each share, and the number of rows behind the last.
+    /// The first row of each share, and finally the number of rows.
     starts: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Ways to find a key's row among sorted keys, and lookups by them.
+//! Indexes over sorted keys, for comparison with the file's index.
 
 mod binary;
 mod directory;
@@ -14,25 +14,24 @@ pub(crate) use binary::Binary;
 pub(crate) use directory::Directory;
 pub(crate) use tree::Tree;
 
-/// Keys that go through the stages together, as in the index of a file.
+/// Number of keys that pass through the stages of a lookup together, as in the file's index.
 const STAGE_KEYS: usize = 64;
 
-/// Finds rows.
+/// An index over sorted keys.
 pub(crate) trait Search {
     fn new(table: &Table) -> Self;
 
-    /// What it takes up beside the records and their places.
+    /// Returns the length of the index without records and places.
     fn len_bytes(&self, table: &Table) -> usize;
 
-    /// A key's row. Any number if the key is not in the table.
+    /// Returns the row of a key, or any number if the key is absent.
     fn row(&self, table: &Table, key: u64) -> usize;
 
-    /// The rows of at most [`STAGE_KEYS`] keys, with their places on the way into
-    /// the cache.
+    /// Finds the rows of at most [`STAGE_KEYS`] keys, and prefetches their places.
     fn rows(&self, table: &Table, keys: &[u64], rows: &mut [usize]);
 }
 
-/// Lookups by a [`Search`].
+/// Lookups with a [`Search`].
 pub(crate) struct Searched<S> {
     table: Rc<Table>,
     search: S,
@@ -84,7 +83,7 @@ impl<S: Search> Lookup for Searched<S> {
     fn get(&self, key: u64) -> Option<&[u8]> {
         #[cfg(target_arch = "x86_64")]
         if self.is_wide {
-            // SAFETY: The processor was asked for the features that the function is compiled for.
+            // SAFETY: `is_wide` states that the processor has the features that the function is compiled for.
             return unsafe { self.get_wide(key) };
         }
         self.get_plainly(key)
@@ -93,7 +92,7 @@ impl<S: Search> Lookup for Searched<S> {
     fn get_many<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
         #[cfg(target_arch = "x86_64")]
         if self.is_wide {
-            // SAFETY: The processor was asked for the features that the function is compiled for.
+            // SAFETY: `is_wide` states that the processor has the features that the function is compiled for.
             return unsafe { self.get_many_wide(keys, answer) };
         }
         self.get_many_plainly(keys, answer);

@@ -1,11 +1,11 @@
-//! A packed static B-tree (S+ tree): the sorted keys in nodes of `N`, and above
-//! them levels of nodes with the largest keys of `N` of their `N + 1` children.
+//! A packed static B-tree (S+ tree): leaves of `N` sorted keys, and levels of inner nodes with the largest keys of the first
+//! `N` of their `N + 1` children.
 
 use super::Search;
 use crate::memory::{LINE_LEN_BYTES, prefetch};
 use crate::table::Table;
 
-/// What stands behind the last key.
+/// Fills the last node.
 const NO_KEY: u64 = u64::MAX;
 
 const LINE_KEYS: usize = LINE_LEN_BYTES / size_of::<u64>();
@@ -15,10 +15,10 @@ const LINE_KEYS: usize = LINE_LEN_BYTES / size_of::<u64>();
 struct Node<const N: usize>([u64; N]);
 
 impl<const N: usize> Node<N> {
-    /// How many of the keys are below this one.
+    /// Returns the number of keys below this one.
     #[inline(always)]
     fn count_below(&self, key: u64) -> usize {
-        // As wide as the keys, so that the compiler keeps the comparisons in vectors.
+        // A sum as wide as the keys lets the compiler keep the comparisons in vectors.
         self.0.iter().map(|other| u64::from(*other < key)).sum::<u64>() as usize
     }
 
@@ -31,7 +31,7 @@ impl<const N: usize> Node<N> {
 }
 
 pub(crate) struct Tree<const N: usize> {
-    /// From the root down; the last level holds the keys themselves.
+    /// The levels from the root down. The last level holds the keys.
     levels: Vec<Vec<Node<N>>>,
 }
 
@@ -42,7 +42,7 @@ impl<const N: usize> Search for Tree<N> {
             keys.chunks(N).map(node).collect::<Vec<_>>()
         };
         let mut levels = vec![nodes(&table.keys)];
-        // The largest key below each node of the level that was made last.
+        // The largest key below each node of the last level.
         let mut largest: Vec<u64> = table.keys.chunks(N).map(|keys| keys[keys.len() - 1]).collect();
         while largest.len() > 1 {
             let children = largest.chunks(N + 1);
@@ -62,7 +62,7 @@ impl<const N: usize> Search for Tree<N> {
         let (leaves, inner) = self.levels.split_last().expect("a tree has leaves");
         let mut at = 0;
         for level in inner {
-            // Behind the last child of the last node there is none.
+            // The last node may have fewer children.
             let Some(node) = level.get(at) else { return usize::MAX };
             at = at * (N + 1) + node.count_below(key);
         }

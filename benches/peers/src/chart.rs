@@ -1,4 +1,4 @@
-//! The chart: bars for gets in the engines, and for answers of the servers.
+//! The chart: bars for gets in engines, and for requests per second of servers.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use crate::report::{Report, grouped};
 use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 
 const WIDTH: usize = 760;
-/// Where bars begin, and how long the longest is.
+/// The left end of bars, and the length of the longest.
 const BARS_AT: usize = 210;
 const BAR_LEN_MAX: f64 = 440.0;
 const ROW_HEIGHT: usize = 26;
 
-/// Follows the reader's colour scheme. Zero-KV's bars stand out.
+/// Follows the reader's color scheme, and highlights Zero-KV's bars.
 const STYLE: &str = "<style>\
     text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}\
     .title{font-size:15px;font-weight:600}.note{font-size:12px;fill:#59636e}\
@@ -32,7 +32,7 @@ struct Panel {
     bars: Vec<Bar>,
 }
 
-/// A picture of one table of the engines and one of the servers: those of a million rows, or the last.
+/// Returns a chart of one table of the engines and one of the servers: those with a million rows, or the last ones.
 pub(crate) fn svg(report: &Report) -> String {
     let tables: Vec<&Table> = report.tables.iter().filter(|table| !table.plan.mixed).collect();
     let table = tables.iter().find(|table| table.plan.rows.count == 1_000_000).or(tables.last());
@@ -62,7 +62,7 @@ fn engines(table: &Table) -> Panel {
     }
     bars.sort_by(|a, b| a.value.total_cmp(&b.value));
     Panel {
-        title: "Random gets in the process: time of one, shorter is better".to_owned(),
+        title: "Random gets in one process: time per get, shorter is better".to_owned(),
         note: note(table.plan.rows.count, table.plan.rows.value_len_bytes, "one thread, every byte read"),
         bars,
     }
@@ -78,7 +78,7 @@ fn servers_panel(plan: &Plan, lines: &[Line]) -> Panel {
     bars.sort_by(|a, b| b.value.total_cmp(&a.value));
     let load = format!("{CLIENTS} clients, {depth} requests in flight each");
     Panel {
-        title: "Gets over a Unix socket: answers a second, longer is better".to_owned(),
+        title: "Gets over a Unix socket: requests per second, longer is better".to_owned(),
         note: note(plan.rows.count, plan.rows.value_len_bytes, &load),
         bars,
     }
@@ -88,10 +88,10 @@ fn note(rows: u64, value_len_bytes: usize, load: &str) -> String {
     format!("{} rows, values of {value_len_bytes} bytes, {load}", grouped(rows))
 }
 
-/// Draws a panel from `y` on and gives where the next begins.
+/// Draws a panel from `y` on, and returns the `y` of the next.
 fn draw(panel: &Panel, y: usize, body: &mut String) -> usize {
     let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
-    // A string takes everything that is written to it.
+    // Writing to a string cannot fail.
     let _ = writeln!(body, "<text class=\"title\" x=\"16\" y=\"{}\">{}</text>", y + 14, panel.title);
     let _ = writeln!(body, "<text class=\"note\" x=\"16\" y=\"{}\">{}</text>", y + 33, panel.note);
     let mut at = y + 46;

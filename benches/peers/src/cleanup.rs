@@ -1,5 +1,5 @@
-//! The run's folder and the processes that it starts: gone when it ends, also
-//! when a signal ends it.
+//! Removes the run's folder and stops its processes at the end, also
+//! after a signal.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// What a signal has to clear away.
+/// The resources that a signal must clean up.
 struct Left {
     folder: Option<PathBuf>,
     children: Vec<Child>,
@@ -22,11 +22,11 @@ fn left() -> MutexGuard<'static, Left> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the run's folder in `parent`. From here on SIGINT, SIGTERM and SIGHUP
-/// clear up before they end the process.
+/// Creates the run's folder in `parent`. From here on, SIGINT, SIGTERM and SIGHUP
+/// clean up before they end the process.
 pub(crate) fn run_folder(parent: &Path) -> Result<TempDir> {
     ctrlc::set_handler(|| {
-        // Never unlocked: nothing is started any more.
+        // Never unlocked, so that no process is started afterward.
         let mut left = left();
         left.children.iter_mut().for_each(end);
         if let Some(folder) = &left.folder {
@@ -41,8 +41,8 @@ pub(crate) fn run_folder(parent: &Path) -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Removes a folder that another thread may still be putting files into: once
-/// the folder is gone, it cannot.
+/// Removes a folder into which another thread may still write files. Once
+/// the folder is removed, the thread cannot.
 fn remove(folder: &Path) {
     const ATTEMPTS: usize = 100;
     for _ in 0..ATTEMPTS {
@@ -53,7 +53,7 @@ fn remove(folder: &Path) {
     }
 }
 
-/// A process that ends with this.
+/// A process that is stopped when the value is dropped.
 pub(crate) struct Process {
     id: u32,
     output: Option<ChildStdout>,
@@ -73,12 +73,12 @@ impl Process {
         self.id
     }
 
-    /// Its standard output, if that is a pipe.
+    /// Takes the process's standard output, if it is a pipe.
     pub(crate) fn output(&mut self) -> Option<ChildStdout> {
         self.output.take()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub(crate) fn ended(&self) -> Option<String> {
         let mut left = left();
         let child = left.children.iter_mut().find(|child| child.id() == self.id)?;
@@ -96,7 +96,7 @@ impl Drop for Process {
 }
 
 fn end(child: &mut Child) {
-    // A child that has ended by itself is only waited for.
+    // For a child that has already exited, only `wait` has an effect.
     let _ = child.kill();
     let _ = child.wait();
 }

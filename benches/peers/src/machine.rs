@@ -1,11 +1,11 @@
-//! What a report says of where it was made: machine, kernel, date, versions.
+//! The environment of a run: machine, kernel, date, versions.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The machine in one line.
+/// Describes the machine in one line.
 pub(crate) fn machine() -> String {
     let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -29,7 +29,7 @@ pub(crate) fn rust_version() -> String {
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The version of a dependency that this program was built with.
+/// Returns the version of a dependency of this program.
 pub(crate) fn locked_version(package: &str) -> String {
     let entry = format!("name = \"{package}\"\nversion = \"");
     let lock = include_str!("../Cargo.lock");
@@ -37,12 +37,12 @@ pub(crate) fn locked_version(package: &str) -> String {
     version.map_or("unknown", |(version, _)| version).to_owned()
 }
 
-/// The version of a Debian package that is installed.
+/// Returns the version of an installed Debian package.
 pub(crate) fn package_version(package: &str) -> String {
     said_by("dpkg-query", &["-W", "-f", "${Version}", package]).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The commit of the working tree, if it is one.
+/// Returns the commit of the working tree, if there is one.
 pub(crate) fn commit() -> Option<String> {
     said_by("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"])
 }
@@ -51,12 +51,12 @@ pub(crate) fn memory_total_bytes() -> Result<u64> {
     kib_of("/proc/meminfo", "MemTotal:")
 }
 
-/// The resident set of a process, shared pages included.
+/// Returns the resident set of a process, including shared pages.
 pub(crate) fn resident_bytes(process: u32) -> Result<u64> {
     kib_of(&format!("/proc/{process}/status"), "VmRSS:")
 }
 
-/// What this process has read from disks.
+/// Returns the bytes that this process has read from disks.
 pub(crate) fn storage_read_bytes() -> Option<u64> {
     let counters = fs::read_to_string("/proc/self/io").ok()?;
     counters.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()

@@ -1,10 +1,10 @@
-//! Zero-KV beside other engines and servers, on the same rows: one report in
-//! Markdown and one chart.
+//! Compares Zero-KV with other engines and servers on equal rows, and writes a
+//! Markdown report and a chart.
 //!
-//! `rows` says what is stored and asked, `engine` how each engine is opened,
-//! `measure` takes the engines' turns, `server` does both for servers, `resp` holds
-//! two of them against each other in Redis's protocol, `report` and `chart` write
-//! down what came out.
+//! `rows` defines rows and requests, `engine` opens and reads each engine,
+//! `measure` measures engines in turn, `server` does both for servers, `resp` compares
+//! `kv_store` with Redis in the Redis protocol, and `report` and `chart` write the
+//! results.
 
 mod chart;
 mod cleanup;
@@ -31,39 +31,39 @@ use crate::plan::Plans;
 use crate::report::Report;
 use crate::rows::Rows;
 
-/// Measures Zero-KV beside LMDB, RocksDB, redb, cdb, HashMap, Redis and memcached.
+/// Compares Zero-KV with LMDB, RocksDB, redb, cdb, HashMap, Redis and memcached.
 ///
 /// The report goes to standard output, progress to standard error. Use run.sh,
 /// which installs and builds what this needs.
 #[derive(Parser, Debug)]
 #[command(name = "peers", version, max_term_width = 100)]
 struct Args {
-    /// Small tables and short loads: to try it, not to believe it
+    /// Use small tables and short loads, whose results are not valid
     #[arg(long)]
     quick: bool,
-    /// Table to measure, may be given several times [default: 100000x26, 1000000x26, 10000000x100]
+    /// Measure this table; can be repeated [default: 100000x26, 1000000x26, 10000000x100]
     #[arg(long = "table", value_name = "ROWSxBYTES", value_parser = plan::table)]
     tables: Vec<Rows>,
-    /// Rows of 256 bytes for the mixed load, 0 for none [default: what memory and disk have room for]
+    /// Use this many rows of 256 bytes for the mixed load, 0 for none [default: as many as memory and disk allow]
     #[arg(long, value_name = "ROWS")]
     mixed_rows: Option<u64>,
-    /// Rounds that every figure is the median of
+    /// Run this many rounds, and report medians
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
-    /// Engines and servers whose names begin so, and no others; `resp` is Redis's protocol [default: all]
+    /// Measure only engines and servers whose names begin with this; `resp` is the Redis protocol [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Folder on a disk for the run's files, which are removed at the end
+    /// Put the run's files into this folder on a disk; they are removed at the end
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target"))]
     dir: PathBuf,
-    /// Zero-KV's server
+    /// Run this kv_store
     #[arg(
         long,
         value_name = "FILE",
         default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/release/kv_store")
     )]
     kv_store: PathBuf,
-    /// Where the chart goes [default: peers.svg beside run.sh, but only if no option makes the run smaller]
+    /// Write the chart to this file [default: peers.svg beside run.sh, unless an option makes the run smaller]
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

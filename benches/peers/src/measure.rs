@@ -1,8 +1,8 @@
-//! One table size, all engines: built, opened cold, and asked, by turns.
+//! Measures all engines in turn at one table size: build, cold open, and lookups.
 //!
-//! In: engines and rows. Out: medians. In every round each engine has its turn,
-//! another one first each time. A turn brings the engine's file into the page
-//! cache, opens it, and asks questions that are not timed before those that are.
+//! In: engines and rows. Out: medians. Every round measures each engine once,
+//! beginning with a different one. A measurement loads the engine's file into the page
+//! cache, opens it, and warms it up with unmeasured lookups.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,21 +16,21 @@ use crate::machine::{memory_total_bytes, storage_read_bytes};
 use crate::page_cache::{allocated_bytes, drop_files, read_files};
 use crate::rows::{Amounts, Expected, Questions, Random, Rows, Sum};
 
-/// Keys whose values are compared byte for byte before anything is timed.
+/// Number of keys whose values are checked byte by byte before the measurement.
 const CHECKED_KEYS: usize = 10_000;
 
-/// A table size, and how it is measured.
+/// A table size, and the parameters of its measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) rows: Rows,
     pub(crate) amounts: Amounts,
     pub(crate) rounds: usize,
     pub(crate) build_rounds: usize,
-    /// Whether the mixed load is run, which only ordered engines with a file can.
+    /// Whether to run the mixed load, which only ordered engines with a file support.
     pub(crate) mixed: bool,
 }
 
-/// What is measured, in the order of the report.
+/// The measured quantities, in the order of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Figure {
     BuildSeconds,
@@ -45,7 +45,7 @@ pub(crate) enum Figure {
     MixedNs,
 }
 
-/// The measurements of one engine, or what went wrong.
+/// The results of one engine, or its error.
 pub(crate) struct Column {
     pub(crate) engine: Engine,
     samples: BTreeMap<Figure, Vec<f64>>,
@@ -83,14 +83,14 @@ pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     })
 }
 
-/// The measurements of all engines at one size.
+/// The results of all engines at one size.
 pub(crate) struct Table {
     pub(crate) plan: Plan,
     pub(crate) columns: Vec<Column>,
 }
 
 impl Table {
-    /// Measures in folders of its own under `folder`, and removes them.
+    /// Measures in new folders below `folder`, and removes them.
     pub(crate) fn measure(plan: Plan, engines: &[Engine], folder: &Path, tell: &dyn Fn(&str)) -> Table {
         let columns = engines.iter().map(|engine| Column::new(engine.clone(), &plan)).collect();
         let mut table = Table { plan, columns };
@@ -109,13 +109,13 @@ impl Table {
             });
         }
         for column in &table.columns {
-            // The whole run's folder goes at the end in any case.
+            // The folder of the run is removed at the end in any case.
             let _ = fs::remove_dir_all(engine_folder(folder, &column.engine));
         }
         table
     }
 
-    /// One round: every engine that has not failed takes its turn.
+    /// Measures every engine that has not failed once.
     fn turns(
         &mut self,
         round: usize,
@@ -141,7 +141,7 @@ impl Table {
     }
 }
 
-/// One engine's turn.
+/// Measures one engine once.
 struct Turn<'c> {
     plan: &'c Plan,
     column: &'c mut Column,
@@ -163,11 +163,11 @@ impl Turn<'_> {
         built?;
         self.column.add(Figure::BuildSeconds, seconds);
         self.column.add(Figure::FileBytes, allocated_bytes(&self.folder)? as f64);
-        // Not in the time: it is written already, and must not disturb the next turn.
+        // Not measured, because the file is complete. Without it, writeback would disturb the next measurement.
         drop_files(&self.folder)
     }
 
-    /// Opens the engine without its file in the page cache and asks for one row.
+    /// Opens the engine without its file in the page cache, and gets one row.
     fn open_cold(&mut self) -> Result<()> {
         if self.column.engine.build.is_none() {
             return Ok(());
@@ -222,7 +222,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Notes the time of one question, in parts of a second; refuses wrong answers.
+    /// Records the time per request, scaled by `per_second`, and rejects wrong results.
     fn time(
         &mut self,
         figure: Figure,
@@ -237,7 +237,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Gives the page cache back where not all engines' files have room in it.
+    /// Drops the file from the page cache if the files of all engines do not fit into it.
     fn end(&self) -> Result<()> {
         let files_bytes = self.column.median(Figure::FileBytes).unwrap_or(0.0) as u64;
         match files_bytes > memory_total_bytes()? / 16 {
@@ -247,7 +247,7 @@ impl Turn<'_> {
     }
 }
 
-/// Questions and the sums of their answers.
+/// Requests and the expected sums of their results.
 struct Asked {
     questions: Questions,
     hits: Sum,
@@ -272,7 +272,7 @@ impl Asked {
 }
 
 fn right(sum: Sum, expected: Sum, what: &str) -> Result<()> {
-    ensure!(sum == expected, "{what}: the answers add up to {sum:?} where {expected:?} was expected");
+    ensure!(sum == expected, "{what}: the results add up to {sum:?}, expected {expected:?}");
     Ok(())
 }
 

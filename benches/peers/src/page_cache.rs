@@ -1,4 +1,4 @@
-//! Files of a folder in and out of the page cache.
+//! Loads the files of a folder into the page cache, or drops them from it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, fadvise, fstatfs};
 
-/// Writes what is dirty and drops every page. What a process has mapped stays.
+/// Writes back dirty pages and drops all pages, except those that a process has mapped.
 pub(crate) fn drop_files(folder: &Path) -> Result<()> {
     for path in files(folder)? {
         let file = File::open(path)?;
@@ -18,7 +18,7 @@ pub(crate) fn drop_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads every file from front to back.
+/// Reads every file completely.
 pub(crate) fn read_files(folder: &Path) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     for path in files(folder)? {
@@ -28,7 +28,7 @@ pub(crate) fn read_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the files take up on the disk.
+/// Returns the disk space of the files.
 pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for path in files(folder)? {
@@ -37,7 +37,7 @@ pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Free bytes of the disk that holds a folder; refuses a file system in memory.
+/// Returns the free bytes of the disk with a folder, or an error if its file system is in memory.
 pub(crate) fn free_disk_bytes(folder: &Path) -> Result<u64> {
     const TMPFS: i64 = 0x0102_1994;
     let file_system = fstatfs(File::open(folder)?)?;

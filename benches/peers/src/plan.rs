@@ -1,4 +1,4 @@
-//! Which tables are measured, with how many questions.
+//! The tables to measure, and the number of requests.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::machine::memory_total_bytes;
 use crate::rows::{Amounts, Rows};
 use crate::{Args, measure, server};
 
-/// Bytes of a value in the mixed load.
+/// Length of values in the mixed load.
 const MIXED_VALUE_LEN_BYTES: usize = 256;
-/// Memory that baking takes for each row beside its value.
+/// Memory that baking needs per row in addition to its value.
 const BAKE_ROW_BYTES: u64 = 60;
-/// What a row of the mixed load takes on the disk at most, all ordered engines together.
+/// Maximum disk space per row of the mixed load, for all ordered engines together.
 const MIXED_ROW_DISK_BYTES: u64 = 4 * 350;
 
-/// All that a run measures.
+/// The measurements of a run.
 pub(crate) struct Plans {
     pub(crate) tables: Vec<measure::Plan>,
     pub(crate) servers: Vec<server::Plan>,
 }
 
-/// Reads `ROWSxBYTES`.
+/// Parses `ROWSxBYTES`.
 pub(crate) fn table(text: &str) -> Result<Rows, String> {
     let expected = || format!("{text:?} where rows and bytes of a value were expected, such as 100000x26");
     let (count, value_len_bytes) = text.split_once('x').ok_or_else(expected)?;
@@ -31,7 +31,7 @@ pub(crate) fn table(text: &str) -> Result<Rows, String> {
     Ok(Rows { count, value_len_bytes })
 }
 
-/// The largest mixed table that this machine has room for: baking it takes at
+/// Returns the largest mixed table that fits on this machine: baking it uses at
 /// most 60 % of the memory, and the files of all engines at most 80 % of the free disk.
 fn mixed_rows(memory_bytes: u64, free_disk_bytes: u64) -> u64 {
     let by_memory = memory_bytes / 10 * 6 / (BAKE_ROW_BYTES + MIXED_VALUE_LEN_BYTES as u64);
@@ -60,7 +60,7 @@ impl Plans {
             (None, false) => mixed_rows(memory_total_bytes()?, free_disk_bytes),
         };
         if mixed_rows > 0 {
-            // Built once: minutes an engine.
+            // Built only once, because a build takes minutes.
             tables.push(plan(rows(mixed_rows, MIXED_VALUE_LEN_BYTES), 1, rounds.min(3), true));
         }
         let timed = Duration::from_millis(if args.quick { 300 } else { 2000 });

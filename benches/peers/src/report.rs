@@ -11,7 +11,7 @@ use crate::resp::Comparison;
 use crate::rows::{MIXED_GETS, MIXED_SCANS, SCAN_ROWS, SHORT_SCAN_ROWS};
 use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 
-/// All that was measured.
+/// All results.
 pub(crate) struct Report {
     pub(crate) tables: Vec<Table>,
     pub(crate) servers: Vec<(Plan, Vec<Line>)>,
@@ -48,7 +48,7 @@ impl Display for Report {
     }
 }
 
-/// A column: its title, figure, and the digits behind its point.
+/// A column: its title, its value, and the number of decimals.
 type Title = (&'static str, Figure, usize);
 
 fn titles(table: &Table) -> Vec<Title> {
@@ -78,9 +78,9 @@ fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt
     writeln!(
         out,
         "One thread, medians of {} rounds (builds {}) of {gets} gets, {gets} misses, {gets} floors and {scans} scans of \
-         {SCAN_ROWS} rows from a key on; engines by turns.\n\
-         A floor is the row with the largest key that is not above one; half of those asked for are there. Zero-KV's \
-         build makes and reads CSV text on the way.",
+         {SCAN_ROWS} rows from a key on; engines alternate.\n\
+         A floor is the row with the largest key that is not above the requested one; half of the requested keys are present. \
+         Zero-KV's build formats and parses CSV text.",
         plan.rounds, plan.build_rounds
     )?;
     if plan.mixed {
@@ -88,7 +88,7 @@ fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt
         writeln!(
             out,
             "Mixed: {gets} operations, {MIXED_GETS} % gets, {MIXED_SCANS} % scans of {SHORT_SCAN_ROWS} rows, \
-             {misses} % misses; ns an operation."
+             {misses} % misses; ns per operation."
         )?;
     }
     let titles = titles(table);
@@ -116,9 +116,9 @@ fn servers_of(plan: &Plan, lines: &[Line], out: &mut Formatter<'_>) -> fmt::Resu
     writeln!(out, "\n## Servers: {count} rows, values of {value_len_bytes} bytes\n")?;
     writeln!(
         out,
-        "Unix sockets, {CLIENTS} clients of one load thread on the servers' machine, each with so many requests in \
-         flight; all keys are there. Million answers a second, and in brackets the median time of a pipeline; medians \
-         of {} rounds of {} s by turns. Resident counts a mapped file, too.\n",
+        "Unix sockets, {CLIENTS} clients of one load thread on the servers' machine, each with the given number of requests in \
+         flight; all keys are present. Million responses per second, and in parentheses the median time per pipeline; medians \
+         of {} alternating rounds of {} s. Resident memory includes a mapped file.\n",
         plan.rounds,
         plan.timed.as_secs_f64()
     )?;
@@ -146,8 +146,8 @@ fn comparison_of(plan: &Plan, comparison: &Comparison, out: &mut Formatter<'_>) 
     writeln!(out, "\n## Redis's protocol: {count} rows, values of {value_len_bytes} bytes\n")?;
     writeln!(
         out,
-        "Redis and kv_store by turns, over Unix sockets, {CLIENTS} clients that GET keys of the table; million answers \
-         a second, medians of {} rounds of {} s.\n",
+        "Redis and kv_store alternately, over Unix sockets, {CLIENTS} clients that GET keys of the table; million replies \
+         per second, medians of {} rounds of {} s.\n",
         plan.rounds,
         plan.timed.as_secs_f64()
     )?;
@@ -162,7 +162,7 @@ fn comparison_of(plan: &Plan, comparison: &Comparison, out: &mut Formatter<'_>) 
     not_measured(comparison.failure.iter().map(|failure| ("Redis's protocol", failure)), out)
 }
 
-/// Names whatever has no figures, once for each reason.
+/// Lists engines and servers without results, once for each reason.
 fn not_measured<'r>(failures: impl Iterator<Item = (&'r str, &'r String)>, out: &mut Formatter<'_>) -> fmt::Result {
     let mut names_by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, reason) in failures {
@@ -173,7 +173,7 @@ fn not_measured<'r>(failures: impl Iterator<Item = (&'r str, &'r String)>, out: 
         .try_for_each(|(reason, names)| writeln!(out, "\nNot measured: {}: {reason}.", names.join(", ")))
 }
 
-/// A number with a comma at each thousand.
+/// Formats a number with thousands separators.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

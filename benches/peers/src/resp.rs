@@ -1,9 +1,9 @@
-//! `kv_store` in Redis's place: both asked in Redis's protocol for the same rows, by turns.
+//! Compares `kv_store` with Redis: alternating loads in the Redis protocol on equal rows.
 //!
-//! In: how many rows, how long their values are. Out: answers a second of both for each
-//! load, and their ratio. Rows go by their number here, since `redis-benchmark` asks for
-//! numbers of twelve digits; the benchmarker writes them without zeros. So there are two
-//! Redis servers, one for each way of writing, and only one is asked at a time.
+//! In: the number of rows and the length of values. Out: replies per second of both for each
+//! load, and their ratio. Keys are the rows' numbers, because `redis-benchmark` requests
+//! numbers of twelve digits; the benchmarker writes them without leading zeros. So there are two
+//! Redis servers, one for each format, and only one is under load at a time.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -19,14 +19,14 @@ use crate::measure::median;
 use crate::rows::{Random, Rows};
 use crate::server::{CLIENTS, Plan, kv_store_command, redis_benchmark, redis_command, start_process};
 
-/// Rows that are stored before their replies are read.
+/// Number of rows that are stored before their replies are read.
 const STORE_ROWS: u64 = 500;
-/// Rows whose values are compared before anything is timed.
+/// Number of rows whose values are checked before the measurement.
 const COMPARED_ROWS: u64 = 10_000;
-/// Requests of a run that only tells how many the timed one takes.
+/// Number of requests of a run that determines the length of the measured one.
 const TRIAL_REQUESTS: usize = 50_000;
 
-/// What asks.
+/// The load generator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tool {
     RedisBenchmark,
@@ -41,7 +41,7 @@ impl Tool {
         }
     }
 
-    /// How it writes the number of a row.
+    /// Returns the key of a row in the generator's format.
     fn key(self, row: u64) -> String {
         match self {
             Tool::RedisBenchmark => format!("{row:012}"),
@@ -50,11 +50,11 @@ impl Tool {
     }
 }
 
-/// Each tool, and how many requests each of its clients has in flight.
+/// The generators, and the number of requests in flight per client.
 const LOADS: [(Tool, usize); 4] =
     [(Tool::RedisBenchmark, 256), (Tool::RedisBenchmark, 16), (Tool::RedisBenchmark, 1), (Tool::Benchmarker, 256)];
 
-/// What one load found, a figure for each round.
+/// The results of one load, one per round.
 pub(crate) struct Line {
     tool: Tool,
     pub(crate) depth: usize,
@@ -67,15 +67,15 @@ impl Line {
         self.tool.name()
     }
 
-    /// Answers a second of Redis, of `kv_store`, and how many times as many those are: of
-    /// neighbouring turns, since a machine's speed changes.
+    /// Returns the replies per second of Redis and of `kv_store`, and the median of their ratios in
+    /// consecutive runs, because the machine's speed varies.
     pub(crate) fn medians(&self) -> Option<(f64, f64, f64)> {
         let ratios: Vec<f64> = self.ours.iter().zip(&self.redis).map(|(ours, redis)| ours / redis).collect();
         Some((median(&self.redis)?, median(&self.ours)?, median(&ratios)?))
     }
 }
 
-/// The lines, or what went wrong.
+/// Returns the results, or the error.
 pub(crate) struct Comparison {
     pub(crate) lines: Vec<Line>,
     pub(crate) failure: Option<String>,
@@ -104,14 +104,14 @@ fn run(lines: &mut [Line], plan: Plan, kv_store: &Path, folder: &Path, tell: &dy
                 });
                 Ok(())
             };
-            // Another one first each time.
+            // A different one begins each round.
             [round % 2 == 1, round % 2 == 0].into_iter().try_for_each(&mut ask)?;
         }
     }
     Ok(())
 }
 
-/// All three, running and filled. They end with this.
+/// The three servers with their rows. Dropping the value stops them.
 struct Servers {
     _processes: [Process; 3],
     ours: PathBuf,
@@ -140,7 +140,7 @@ impl Servers {
             ours,
             redis: [of_redis_benchmark, of_benchmarker],
             db,
-            // Built beside the server.
+            // Installed in the server's folder.
             benchmarker: kv_store.with_file_name("benchmarker"),
         })
     }
@@ -151,7 +151,7 @@ impl Servers {
     }
 }
 
-/// The rows' numbers as keys. A row's value is that of its number.
+/// Returns the rows as CSV, with their numbers as keys.
 fn bake(rows: &Rows, db: &Path) -> Result<()> {
     let csv = db.with_extension("csv");
     let mut writer = BufWriter::new(File::create(&csv)?);
@@ -186,7 +186,7 @@ fn fill(socket: &Path, rows: &Rows, tool: Tool) -> Result<()> {
     Ok(())
 }
 
-/// Compares the values of some rows byte for byte.
+/// Checks the values of some rows byte by byte.
 fn compare(socket: &Path, rows: &Rows, tool: Tool) -> Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     let mut random = Random::seeded(u64::MAX);

@@ -1,14 +1,14 @@
-//! The rows that every engine holds, and what is asked of them.
+//! The rows that every engine stores, and the requests for them.
 //!
-//! In: how many rows, how long their values are. Out: keys, values, questions
-//! and the sums of their answers. Everything follows from its number, so nothing
-//! is kept. It knows no engine.
+//! In: the number of rows and the length of values. Out: keys, values, requests
+//! and the expected sums of results. All of them are computed from a row's number, so nothing
+//! is stored. This module knows no engine.
 
 use std::ops::Range;
 
 use anyhow::Result;
 
-/// SplitMix64's finalizer: numbers in, numbers that look random out.
+/// Returns a pseudo-random number for a number (the finalizer of SplitMix64).
 pub(crate) fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -16,7 +16,7 @@ pub(crate) fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A seeded stream of random numbers (SplitMix64).
+/// A seeded random number generator (SplitMix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// A table. Keys are odd, spread at random over all 64-bit numbers, and ascend
+/// A table. Keys are odd, randomly distributed over all 64-bit numbers, and ascend
 /// with the row's number; no even number is a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
@@ -48,19 +48,19 @@ impl Rows {
         (row * stretch + mix(row) % stretch) | 1
     }
 
-    /// The row with the largest key that is not above this number.
+    /// Returns the row with the largest key that is not above this number.
     pub(crate) fn floor(&self, key: u64) -> Option<u64> {
         let row = (key / self.stretch()).min(self.count - 1);
         if self.key(row) <= key { Some(row) } else { row.checked_sub(1) }
     }
 
-    /// How many numbers each row's key is one of.
+    /// Returns the size of the range from which each row's key is drawn.
     fn stretch(&self) -> u64 {
-        // Even, so that setting the lowest bit stays in the row's own.
+        // Even, so that setting the lowest bit stays in the row's range.
         (u64::MAX / self.count) & !1
     }
 
-    /// Puts a key's value into `buffer`, in place of what is there: printable
+    /// Replaces the contents of `buffer` by a key's value: printable
     /// text without a comma or a quote.
     pub(crate) fn value<'b>(&self, key: u64, buffer: &'b mut Vec<u8>) -> &'b [u8] {
         buffer.clear();
@@ -74,12 +74,12 @@ impl Rows {
         buffer
     }
 
-    /// All rows in key order.
+    /// Returns all rows in key order.
     pub(crate) fn each(&self, row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         self.each_of(0..self.count, row)
     }
 
-    /// The rows with these numbers, in key order.
+    /// Returns the rows with these numbers, in key order.
     pub(crate) fn each_of(&self, numbers: Range<u64>, mut row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut value = Vec::new();
         numbers.into_iter().try_for_each(|number| {
@@ -88,19 +88,19 @@ impl Rows {
         })
     }
 
-    /// The numbers of all rows, in pieces.
+    /// Returns the numbers of all rows, in chunks.
     pub(crate) fn pieces(&self, len: u64) -> impl Iterator<Item = Range<u64>> {
         let end = self.count;
         (0..end).step_by(len as usize).map(move |first| first..(first + len).min(end))
     }
 
-    /// The bytes of all keys and values.
+    /// Returns the total length of all keys and values.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.count * (8 + self.value_len_bytes as u64)
     }
 }
 
-/// Where answers go.
+/// Receives results.
 pub(crate) trait Sink {
     fn found(&mut self, value: &[u8]);
     fn missing(&mut self);
@@ -113,7 +113,7 @@ pub(crate) trait Sink {
     }
 }
 
-/// Reads every byte of every answer and adds them up.
+/// Reads every byte of every result and adds them up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     found: u64,
@@ -147,32 +147,32 @@ impl Sink for Sum {
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
     Get(u64),
-    /// From this key on.
+    /// A scan from this key on.
     Scan(u64),
 }
 
-/// Rows of a scan.
+/// Number of rows per scan.
 pub(crate) const SCAN_ROWS: u64 = 100;
-/// Rows of a scan of the mixed load.
+/// Number of rows per scan in the mixed load.
 pub(crate) const SHORT_SCAN_ROWS: u64 = 10;
-/// Of 100 operations of the mixed load; the rest are gets of keys that are not there.
+/// Percentages of operations in the mixed load. The others are gets of absent keys.
 pub(crate) const MIXED_GETS: u64 = 80;
 pub(crate) const MIXED_SCANS: u64 = 15;
 
-/// How many questions of each kind.
+/// The number of requests of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amounts {
     pub(crate) gets: usize,
     pub(crate) scans: usize,
 }
 
-/// What all engines are asked in one round.
+/// The requests of one round, which all engines get.
 pub(crate) struct Questions {
     pub(crate) hits: Vec<u64>,
     pub(crate) misses: Vec<u64>,
-    /// Half of them keys, half not.
+    /// Half of the keys are present, half are absent.
     pub(crate) floors: Vec<u64>,
-    /// The keys that scans begin at.
+    /// The first keys of scans.
     pub(crate) scans: Vec<u64>,
     pub(crate) mixed: Vec<Operation>,
 }
@@ -203,7 +203,7 @@ impl Questions {
     }
 }
 
-/// The sums that right answers have.
+/// The expected sums of results.
 pub(crate) struct Expected<'r> {
     rows: &'r Rows,
     value: Vec<u8>,

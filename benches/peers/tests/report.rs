@@ -1,11 +1,11 @@
-//! The report at a tiny size, with the engines that need no system library.
+//! A report of tiny tables, with the engines that need no system library.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// On the disk that the build is on.
+/// Returns a folder on the disk of the build.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -20,7 +20,7 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// The cells of the first row of a table that begins so.
+/// Returns the cells of the first row of a table that begins with this text.
 fn cells<'r>(section: &'r str, engine: &str) -> Vec<&'r str> {
     let start = format!("| {engine} |");
     let line = section.lines().find(|line| line.starts_with(&start));
@@ -59,7 +59,7 @@ fn every_engine_has_its_figures() {
         assert_eq!(cells.len(), 11, "{table}");
         for (at, cell) in cells.iter().enumerate().skip(2) {
             let is_number = cell.parse::<f64>().is_ok_and(|number| number >= 0.0);
-            // Some containers do not tell what was read from the disk.
+            // Some containers do not report reads from the disk.
             assert!(is_number != without.contains(&at) || at == 10, "{engine}, cell {at}: {table}");
         }
     }

@@ -1,4 +1,4 @@
-//! cdb, by Debian's libcdb (tinycdb), which maps the file as djb's library does.
+//! cdb, with Debian's libcdb (tinycdb), which maps the file as djb's library does.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::fs::File;
@@ -74,15 +74,15 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
     let file = File::options().read(true).write(true).create_new(true).open(folder.join(FILE))?;
     let mut make = MaybeUninit::<RawMake>::uninit();
     let make = make.as_mut_ptr();
-    // SAFETY: cdb_make_start fills all of the struct, which is laid out as in cdb.h; the file stays open.
+    // SAFETY: cdb_make_start initializes the whole struct, whose layout is that of cdb.h; the file stays open.
     check(unsafe { cdb_make_start(make, file.as_raw_fd()) })?;
     rows.each(|key, value| {
         let key = key.to_le_bytes();
         let value_len = c_uint::try_from(value.len())?;
-        // SAFETY: the struct was filled; key and value are as long as is said, and copied.
+        // SAFETY: the struct is initialized; key and value have the stated lengths and are copied.
         check(unsafe { cdb_make_add(make, key.as_ptr().cast(), 8, value.as_ptr().cast(), value_len) })
     })?;
-    // SAFETY: the struct was filled, and is not used hereafter.
+    // SAFETY: the struct is initialized and not used afterward.
     check(unsafe { cdb_make_finish(make) })?;
     Ok(file.sync_all()?)
 }
@@ -102,16 +102,16 @@ struct Cdb {
 fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let file = File::open(folder.join(FILE))?;
     let mut raw = MaybeUninit::uninit();
-    // SAFETY: the struct is laid out as in cdb.h; the file stays open as long as it.
+    // SAFETY: the layout of the struct is that of cdb.h; the file stays open as long as the struct is used.
     check(unsafe { cdb_init(raw.as_mut_ptr(), file.as_raw_fd()) })?;
-    // SAFETY: cdb_init has filled the struct, for it did not fail.
+    // SAFETY: cdb_init succeeded, so it initialized the struct.
     let raw = unsafe { raw.assume_init() };
     Ok(Box::new(Cdb { raw, _file: file }))
 }
 
 impl Drop for Cdb {
     fn drop(&mut self) {
-        // SAFETY: the struct is what cdb_init made, and nothing borrows from its mapping any more.
+        // SAFETY: cdb_init initialized the struct, and nothing borrows from its mapping any more.
         unsafe { cdb_free(&mut self.raw) };
     }
 }
@@ -120,14 +120,14 @@ impl Table for Cdb {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
         let key = key.to_le_bytes();
-        // SAFETY: the struct is what cdb_init made; the key is 8 bytes long.
+        // SAFETY: cdb_init initialized the struct; the key has 8 bytes.
         match unsafe { cdb_find(&mut self.raw, key.as_ptr().cast(), 8) } {
             0 => sink.missing(),
             1.. => {
-                // SAFETY: cdb_get checks position and length against the mapping, or gives null.
+                // SAFETY: cdb_get checks position and length against the mapping, or returns null.
                 let value = unsafe { cdb_get(&self.raw, self.raw.value_len, self.raw.value_at) };
                 let value = NonNull::new(value.cast_mut().cast()).context("libcdb: a value outside the file")?;
-                // SAFETY: cdb_get has found so many bytes inside the mapping, which lives as long as `self`.
+                // SAFETY: cdb_get checked that these bytes are inside of the mapping, which lives as long as `self`.
                 sink.found(unsafe { slice::from_raw_parts(value.as_ptr(), self.raw.value_len as usize) });
             }
             _ => check(-1)?,

@@ -1,6 +1,6 @@
-//! LMDB: integer keys, appended in order without a sync but the last; opened
+//! LMDB: integer keys, appended in order with only a final sync; opened
 //! read-only without thread-local readers and read-ahead, with one read
-//! transaction for everything.
+//! transaction for all lookups.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags,
 use super::{Engine, Opened, Table};
 use crate::rows::{Rows, Sink};
 
-/// Rows of one write transaction.
+/// Number of rows per write transaction.
 const TRANSACTION_ROWS: u64 = 1_000_000;
 
 type Key = U64<NativeEndian>;
@@ -37,13 +37,13 @@ struct Lmdb {
 
 fn environment(rows: &Rows, folder: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
-    // Address space, not memory: twice what the rows can take.
+    // Only address space, not memory: twice the maximum length of the rows.
     let map_len_bytes = (rows.count as usize * (rows.value_len_bytes + 64) * 2).next_multiple_of(1 << 30);
     options.map_size(map_len_bytes);
-    // SAFETY: the flags are NO_SYNC while the file is built, whose loss in a crash nobody
-    // minds, and READ_ONLY and NO_READ_AHEAD afterwards, which promise nothing.
+    // SAFETY: the flags are NO_SYNC while the file is built, because it may be lost in a
+    // crash, and afterward READ_ONLY and NO_READ_AHEAD, which have no safety conditions.
     unsafe { options.flags(flags) };
-    // SAFETY: nobody else knows the folder, and its file is not touched but by LMDB.
+    // SAFETY: no other process uses the folder, and only LMDB accesses its file.
     Ok(unsafe { options.open(folder) }?)
 }
 

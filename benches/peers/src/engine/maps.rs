@@ -1,4 +1,4 @@
-//! `HashMap`, filled from the rows: no file, a copy in every process.
+//! `HashMap`, filled from the rows: no file, and a copy in every process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

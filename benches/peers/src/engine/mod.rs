@@ -1,7 +1,7 @@
-//! The engines, each behind the same few calls.
+//! The engines, with a common interface.
 //!
-//! In: rows and a folder. Out: a table that answers. Each engine's file says how
-//! it is opened. Nothing here measures.
+//! In: rows and a folder. Out: an open table. The file of each engine documents how
+//! the engine is opened. This module measures nothing.
 
 #[cfg(feature = "cdb")]
 mod cdb;
@@ -18,7 +18,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::rows::{Operation, Rows, SCAN_ROWS, SHORT_SCAN_ROWS, Sink, Sum};
 
-/// Keys that engines with a call for many keys get at once.
+/// Batch size for engines with batch lookups.
 const BATCH_KEYS: usize = 256;
 
 /// One engine of the comparison.
@@ -26,22 +26,22 @@ const BATCH_KEYS: usize = 256;
 pub(crate) struct Engine {
     pub(crate) name: &'static str,
     pub(crate) version: String,
-    /// Whether it keeps its rows in the order of keys, and so has floors and scans.
+    /// Whether the engine stores rows in key order, and so supports floors and scans.
     pub(crate) ordered: bool,
-    /// Whether it has a call for many keys.
+    /// Whether the engine supports batch lookups.
     pub(crate) batched: bool,
-    /// Whether its offsets are 32 bits wide.
+    /// Whether its offsets have 32 bits.
     pub(crate) small: bool,
-    /// Puts rows into an empty folder, for good: synced to the disk. `None` if it holds them in memory.
+    /// Writes rows into an empty folder, and syncs them. `None` if the engine stores rows in memory.
     pub(crate) build: Option<fn(&Rows, &Path) -> Result<()>>,
-    /// Opens what was built; one that has no file is filled.
+    /// Opens the built file, or fills an engine that has no file.
     pub(crate) open: fn(&Rows, &Path) -> Result<Box<dyn Opened>>,
 }
 
 impl Engine {
-    /// Whether these rows fit into a file of this engine.
+    /// Returns whether these rows fit into a file of this engine.
     pub(crate) fn holds(&self, rows: &Rows) -> bool {
-        // A cdb takes 24 bytes a row beside key and value.
+        // A cdb has 24 bytes per row in addition to key and value.
         !self.small || rows.len_bytes() + 24 * rows.count < 1 << 32
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct LeftOut {
     pub(crate) reason: String,
 }
 
-/// All engines, or why not.
+/// Returns all engines, or why they are not available.
 pub(crate) fn all() -> Vec<Result<Engine, LeftOut>> {
     #[cfg(feature = "rocksdb")]
     let rocksdb = Ok(rocksdb::engine());
@@ -80,38 +80,38 @@ impl LeftOut {
     }
 }
 
-/// What an engine does: its own few lines for each question.
+/// The lookups of an engine.
 trait Table {
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()>;
 
-    /// One call for many keys, where there is one.
+    /// Looks up a batch of keys, if the engine supports it.
     fn get_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
         keys.iter().try_for_each(|key| self.get(*key, sink))
     }
 
-    /// The row with the largest key that is not above this one.
+    /// Gets the row with the largest key that is not above this one.
     fn floor(&mut self, _key: u64, _sink: &mut impl Sink) -> Result<()> {
         bail!("its rows have no order")
     }
 
-    /// So many rows in key order from a key on, or as many as there are.
+    /// Gets at most this many rows in key order from a key on.
     fn scan(&mut self, _start: u64, _rows: u64, _sink: &mut impl Sink) -> Result<()> {
         bail!("its rows have no order")
     }
 }
 
-/// An open engine. A whole list of questions is one call, so that the loop around
-/// an engine's calls is compiled with them.
+/// An open engine. Each call gets a whole list of requests, so that the loop around
+/// the engine's lookups is compiled together with them.
 pub(crate) trait Opened {
     fn gets(&mut self, keys: &[u64]) -> Result<Sum>;
     fn batches(&mut self, keys: &[u64]) -> Result<Sum>;
     fn floors(&mut self, keys: &[u64]) -> Result<Sum>;
-    /// From these keys on.
+    /// Scans from these keys on.
     fn scans(&mut self, starts: &[u64]) -> Result<Sum>;
     fn mixed(&mut self, operations: &[Operation]) -> Result<Sum>;
     /// Reads all rows in key order.
     fn scan_all(&mut self, rows: &Rows) -> Result<Sum>;
-    /// Compares answers byte for byte.
+    /// Checks results byte by byte.
     fn check(&mut self, rows: &Rows, keys: &[u64]) -> Result<()>;
 }
 
@@ -169,7 +169,7 @@ impl<T: Table> Opened for T {
     }
 }
 
-/// The last answer.
+/// Stores the last result.
 struct Copy(Option<Vec<u8>>);
 
 impl Sink for Copy {

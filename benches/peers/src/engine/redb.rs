@@ -1,5 +1,5 @@
-//! redb: filled in order by one transaction; opened read-only with a cache as
-//! large as the file, one read transaction for everything.
+//! redb: filled in key order by one transaction; opened read-only with a cache as
+//! large as the file, one read transaction for all lookups.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
 fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let path = folder.join(FILE);
     let file_len_bytes = fs::metadata(&path)?.len();
-    // The page cache needs room for the same file.
+    // The page cache needs memory for this file too.
     let cache_len_bytes = file_len_bytes.min(memory_total_bytes()? / 4).max(1 << 20);
     let database = Builder::new().set_cache_size(cache_len_bytes as usize).open_read_only(path)?;
     let table = database.begin_read()?.open_table(TABLE)?;

@@ -1,7 +1,7 @@
-//! RocksDB, by the C interface of Debian's library: table files written in order
+//! RocksDB, with the C interface of Debian's library: table files written in order
 //! and ingested; opened read-only with mapped reads.
 //!
-//! Bloom filter of 10 bits a key, hash index in the blocks, no compression, 4 KiB
+//! Bloom filter of 10 bits per key, hash index in the blocks, no compression, 4 KiB
 //! blocks, block cache of a quarter of the memory or of the files, no checksums
 //! on reads (the mapping's blocks are not copied), one iterator for all scans.
 
@@ -18,10 +18,10 @@ use super::{BATCH_KEYS, Engine, Opened, Table};
 use crate::machine::{memory_total_bytes, package_version};
 use crate::rows::{Rows, Sink};
 
-/// Rows of one table file, by their bytes.
+/// Length of the rows of one table file.
 const FILE_LEN_BYTES: u64 = 256 << 20;
 
-/// Whatever the library hands out: options, databases, iterators.
+/// An object of the library, such as options, a database, or an iterator.
 type Handle = *mut c_void;
 type Fault = *mut *mut c_char;
 
@@ -119,17 +119,17 @@ pub(super) fn engine() -> Engine {
     }
 }
 
-/// A handle and what gives it back.
+/// A handle and the function that frees it.
 struct Owned(Handle, unsafe extern "C" fn(Handle));
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: the handle came from the function that belongs to this one, and is given back once.
+        // SAFETY: the handle was created by the matching function, and is freed only once.
         unsafe { (self.1)(self.0) };
     }
 }
 
-/// Calls the library with a place for its error.
+/// Calls the library with an out-parameter for its error.
 fn checked<T>(call: impl FnOnce(Fault) -> T) -> Result<T> {
     let mut fault = ptr::null_mut();
     let result = call(&mut fault);
@@ -137,13 +137,13 @@ fn checked<T>(call: impl FnOnce(Fault) -> T) -> Result<T> {
     Ok(result)
 }
 
-/// An error that the library has put into its place, if it has.
+/// Returns the error that the library stored, if any.
 #[inline]
 fn refuse(fault: *mut c_char) -> Result<()> {
     let Some(fault) = NonNull::new(fault) else { return Ok(()) };
-    // SAFETY: the library puts null or a string that ends with zero there.
+    // SAFETY: the library stores null or a string that ends with zero.
     let message = unsafe { CStr::from_ptr(fault.as_ptr()) }.to_string_lossy().into_owned();
-    // SAFETY: the string is the caller's to give back, and is not used hereafter.
+    // SAFETY: the caller must free the string, and it is not used afterward.
     unsafe { rocksdb_free(fault.as_ptr().cast()) };
     bail!("RocksDB: {message}")
 }
@@ -152,10 +152,10 @@ fn c_path(path: &Path) -> Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// Options of the database and of its tables.
+/// Returns the options of the database and its tables.
 fn options(cache_len_bytes: usize) -> Owned {
-    // SAFETY: each handle is new, of the kind that each call wants, and given back once: the
-    // filter belongs to the table options from then on, the cache is counted.
+    // SAFETY: each handle is new, has the type that the call requires, and is freed once: the
+    // table options take ownership of the filter, and the cache is reference-counted.
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one list of settings")]
     unsafe {
         let table = Owned(rocksdb_block_based_options_create(), rocksdb_block_based_options_destroy);
@@ -181,14 +181,14 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
         let path = c_path(&folder.join(format!("{}.ingest", paths.len())))?;
         // SAFETY: takes nothing, gives a handle that `Owned` gives back.
         let environment = Owned(unsafe { rocksdb_envoptions_create() }, rocksdb_envoptions_destroy);
-        // SAFETY: both handles live; the writer copies what it needs of them.
+        // SAFETY: both handles live; the writer copies the options.
         let writer = unsafe { rocksdb_sstfilewriter_create(environment.0, options.0) };
         let writer = Owned(writer, rocksdb_sstfilewriter_destroy);
         // SAFETY: the writer lives; the path ends with zero.
         checked(|fault| unsafe { rocksdb_sstfilewriter_open(writer.0, path.as_ptr(), fault) })?;
         rows.each_of(piece, |key, value| {
             let key = key.to_be_bytes();
-            // SAFETY: the writer is open; key and value are as long as is said, and copied.
+            // SAFETY: the writer is open; key and value have the stated lengths and are copied.
             checked(|fault| unsafe {
                 rocksdb_sstfilewriter_put(writer.0, key.as_ptr(), 8, value.as_ptr(), value.len(), fault);
             })
@@ -207,11 +207,11 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
     // SAFETY: the handle lives.
     unsafe { rocksdb_ingestexternalfileoptions_set_move_files(ingest.0, 1) };
     let paths: Vec<_> = paths.iter().map(|path| path.as_ptr()).collect();
-    // SAFETY: all handles live; so many paths are there, and each ends with zero.
+    // SAFETY: all handles live; the number of paths is right, and each ends with zero.
     checked(|fault| unsafe { rocksdb_ingest_external_file(db.0, paths.as_ptr(), paths.len(), ingest.0, fault) })
 }
 
-/// Fields are dropped from the first to the last: the database goes after what was made of it.
+/// Fields are dropped in this order, so that the database is closed after the objects that use it.
 struct RocksDb {
     iterator: Owned,
     family: Owned,
@@ -226,8 +226,8 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let options = options(files_len_bytes.min(memory_total_bytes()? / 4) as usize);
     let path = c_path(&PathBuf::from(folder))?;
     let (name, mut family) = (c"default".as_ptr(), ptr::null_mut());
-    // SAFETY: the options live; path and name end with zero; one name, one set of options and
-    // place for one family are given.
+    // SAFETY: the options live; path and name end with zero; there are one name, one set of options and
+    // room for one column family.
     let db = checked(|fault| unsafe {
         rocksdb_open_for_read_only_column_families(
             options.0,
@@ -251,7 +251,7 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     Ok(Box::new(RocksDb { iterator, family, db, read, _options: options }))
 }
 
-/// Hands on a value of the library, and gives it back.
+/// Passes a value of the library to `sink`, and frees it.
 #[inline]
 fn take(value: Handle, sink: &mut impl Sink) {
     if value.is_null() {
@@ -261,7 +261,7 @@ fn take(value: Handle, sink: &mut impl Sink) {
     let mut len_bytes = 0;
     // SAFETY: the slice is not null and lives.
     let bytes = unsafe { rocksdb_pinnableslice_value(value.0, &mut len_bytes) };
-    // SAFETY: the slice holds so many bytes until it is given back.
+    // SAFETY: the slice has this many bytes until it is freed.
     sink.found(unsafe { slice::from_raw_parts(bytes, len_bytes) });
 }
 
@@ -286,7 +286,7 @@ impl Table for RocksDb {
         }
         let (places, count) = (places[..keys.len()].as_ptr(), keys.len());
         let (values_at, faults_at) = (values[..count].as_mut_ptr(), faults[..count].as_mut_ptr());
-        // SAFETY: the handles live; so many keys of 8 bytes, values and faults have their places.
+        // SAFETY: the handles live; all arrays have this many elements, and each key has 8 bytes.
         unsafe {
             rocksdb_batched_multi_get_cf(
                 self.db.0,
@@ -340,13 +340,13 @@ impl RocksDb {
         unsafe { rocksdb_iter_valid(self.iterator.0) != 0 }
     }
 
-    /// Hands on the value of the row that the iterator is at. There must be one.
+    /// Passes the value of the iterator's row to `sink`. The iterator must be at a row.
     #[inline]
     fn take_row(&self, sink: &mut impl Sink) {
         let mut len_bytes = 0;
         // SAFETY: the iterator lives, and is at a row.
         let bytes = unsafe { rocksdb_iter_value(self.iterator.0, &mut len_bytes) };
-        // SAFETY: the row has so many bytes until the iterator moves.
+        // SAFETY: the value has this many bytes until the iterator moves.
         sink.found(unsafe { slice::from_raw_parts(bytes, len_bytes) });
     }
 

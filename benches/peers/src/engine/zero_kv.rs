@@ -1,4 +1,4 @@
-//! Zero-KV: baked from CSV text that is made on the way, opened with all checks.
+//! Zero-KV: baked from CSV text that is formatted during the bake, and opened with all checks.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) fn engine() -> Engine {
         batched: true,
         small: false,
         build: Some(|rows, folder| bake(rows, &folder.join(FILE))),
-        // SAFETY: Nobody changes the file, which is in a folder of this benchmark.
+        // SAFETY: no process changes the file, which is in a folder of this benchmark.
         open: |_, folder| Ok(Box::new(unsafe { Store::map(folder.join(FILE)) }?) as Box<dyn Opened>),
     }
 }
@@ -55,7 +55,7 @@ impl Table for Store {
     }
 }
 
-/// The rows as CSV text.
+/// Formats the rows as CSV text.
 struct Csv<'r> {
     rows: &'r Rows,
     row: u64,

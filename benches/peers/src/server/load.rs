@@ -1,8 +1,8 @@
-//! The load: clients with so many requests in flight each, on one thread.
+//! The load: clients with a fixed number of requests in flight, on one thread.
 //!
-//! In: a socket, a protocol, rows. Out: answers a second and how long a pipeline
-//! takes. Requests are made beforehand. A client sends a pipeline, waits for all
-//! its answers, checks status and length of each, and sends the next.
+//! In: a socket, a protocol, and rows. Out: responses per second, and the time per
+//! pipeline. Requests are encoded before the measurement. A client sends a pipeline, waits for all
+//! responses, checks status and length of each, and sends the next pipeline.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -18,12 +18,12 @@ use super::wire::{Frame, Protocol};
 use crate::measure::median;
 use crate::rows::{Random, Rows};
 
-/// Requests that a client goes through before it begins anew, at least.
+/// Minimum number of requests before a client repeats them.
 const CLIENT_REQUESTS: usize = 4096;
-/// Rows that are stored before their answers are read.
+/// Number of rows that are stored before the responses are read.
 const STORE_ROWS: u64 = 500;
 
-/// What is asked, and for how long.
+/// The parameters of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) clients: usize,
@@ -33,19 +33,19 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
 }
 
-/// What a load has measured.
+/// The results of a load.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rate {
     pub(crate) answers_per_second: f64,
-    /// The median time from a pipeline's first byte sent to its last answer read.
+    /// The median time from a pipeline's first byte sent to its last response read.
     pub(crate) pipeline_us: f64,
 }
 
 struct Client {
     stream: UnixStream,
-    /// Pipelines, one behind the other.
+    /// Concatenated pipelines.
     requests: Vec<u8>,
-    /// The end of each of them.
+    /// The end of each pipeline.
     ends: Vec<usize>,
     pipeline: usize,
     answers: Vec<u8>,
@@ -70,13 +70,13 @@ impl Client {
         let requests = &self.requests[start..self.ends[self.pipeline]];
         self.pipeline = (self.pipeline + 1) % self.ends.len();
         (self.sent_at, self.read_bytes) = (Instant::now(), 0);
-        // The server owes nothing, so the socket is empty and a pipeline has room in it.
+        // No responses are pending, so the socket is empty and a pipeline fits into it.
         let sent_bytes = self.stream.write(requests)?;
         ensure!(sent_bytes == requests.len(), "the socket took {sent_bytes} of {} bytes", requests.len());
         Ok(())
     }
 
-    /// Whether all answers have arrived.
+    /// Returns whether all responses have arrived.
     fn receive(&mut self) -> Result<bool> {
         match self.stream.read(&mut self.answers[self.read_bytes..]) {
             Ok(0) => bail!("the server closed the connection"),
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-/// Asks until the time is over.
+/// Sends requests until the time is over.
 pub(crate) fn run(path: &Path, protocol: Protocol, rows: &Rows, load: Load) -> Result<Rate> {
     let mut random = Random::seeded(load.seed);
     let frame = protocol.frame(rows.value_len_bytes);
@@ -107,7 +107,7 @@ pub(crate) fn run(path: &Path, protocol: Protocol, rows: &Rows, load: Load) -> R
     let mut now = Instant::now();
     while now < timed_from + load.timed {
         poll_some(&mut poll, &mut events)?;
-        ensure!(!events.is_empty(), "no answer for {} seconds", PATIENCE.as_secs());
+        ensure!(!events.is_empty(), "no response for {} seconds", PATIENCE.as_secs());
         now = Instant::now();
         for event in &events {
             let client = &mut clients[event.token().0];
@@ -122,11 +122,11 @@ pub(crate) fn run(path: &Path, protocol: Protocol, rows: &Rows, load: Load) -> R
     }
     let seconds = (now - timed_from).as_secs_f64();
     let answers = pipelines_us.len() * load.depth;
-    let pipeline_us = median(&pipelines_us).context("no pipeline was answered in time")?;
+    let pipeline_us = median(&pipelines_us).context("no pipeline was completed in time")?;
     Ok(Rate { answers_per_second: answers as f64 / seconds, pipeline_us })
 }
 
-/// How long a server may be silent.
+/// Maximum time without a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn poll_some(poll: &mut Poll, events: &mut Events) -> io::Result<()> {
@@ -139,7 +139,7 @@ fn poll_some(poll: &mut Poll, events: &mut Events) -> io::Result<()> {
 fn check(frame: &Frame, answers: &[u8]) -> Result<()> {
     for answer in answers.chunks_exact(frame.len_bytes()) {
         if frame.value(answer).is_none() {
-            bail!("not an answer: \"{}\"", answer.escape_ascii());
+            bail!("invalid response: \"{}\"", answer.escape_ascii());
         }
     }
     Ok(())
@@ -163,7 +163,7 @@ pub(crate) fn store(path: &Path, protocol: Protocol, rows: &Rows) -> Result<()> 
     Ok(stream.shutdown(Shutdown::Both)?)
 }
 
-/// Compares the values of some rows byte for byte.
+/// Checks the values of some rows byte by byte.
 pub(crate) fn compare(path: &Path, protocol: Protocol, rows: &Rows, count: usize) -> Result<()> {
     let mut stream = connect(path)?;
     let frame = protocol.frame(rows.value_len_bytes);
@@ -177,7 +177,7 @@ pub(crate) fn compare(path: &Path, protocol: Protocol, rows: &Rows, count: usize
         stream.write_all(&request)?;
         stream.read_exact(&mut answer)?;
         let right = frame.value(&answer) == Some(rows.value(rows.key(row), &mut expected));
-        ensure!(right, "row {row}: not its answer: \"{}\"", answer.escape_ascii());
+        ensure!(right, "row {row}: wrong response: \"{}\"", answer.escape_ascii());
     }
     Ok(())
 }

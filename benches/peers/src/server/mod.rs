@@ -1,5 +1,5 @@
-//! The servers: started on sockets in the run's folder, filled, asked by turns,
-//! and ended.
+//! The servers: started on sockets in the run's folder, filled, measured in turn,
+//! and stopped.
 
 mod load;
 mod wire;
@@ -23,14 +23,14 @@ use load::{Load, Rate};
 use wire::Protocol;
 
 pub(crate) const CLIENTS: usize = 100;
-/// Requests that each client has in flight.
+/// Numbers of requests in flight per client.
 pub(crate) const DEPTHS: [usize; 3] = [1, 16, 256];
 
-/// Rows whose values are compared before anything is timed.
+/// Number of rows whose values are checked before the measurement.
 const COMPARED_ROWS: usize = 10_000;
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What servers hold, and how they are asked.
+/// The parameters of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) rows: Rows,
@@ -43,19 +43,19 @@ enum Kind {
     ZeroKv,
     Redis,
     Memcached,
-    /// Redis again, asked by its own tool.
+    /// Redis under the load of its own tool.
     RedisBenchmark,
 }
 
 const KINDS: [Kind; 4] = [Kind::ZeroKv, Kind::Redis, Kind::Memcached, Kind::RedisBenchmark];
 
-/// One server's measurements.
+/// The results of one server.
 pub(crate) struct Line {
     kind: Kind,
     pub(crate) name: &'static str,
     pub(crate) version: String,
     pub(crate) resident_bytes: Option<u64>,
-    /// For each depth, a rate for each round.
+    /// The rates of all rounds, for each depth.
     rates: [Vec<Rate>; DEPTHS.len()],
     pub(crate) failure: Option<String>,
 }
@@ -71,7 +71,7 @@ impl Line {
         Line { kind, name, version, resident_bytes: None, rates: Default::default(), failure: None }
     }
 
-    /// Answers a second, and microseconds a pipeline takes, at a depth.
+    /// Returns the median responses per second and microseconds per pipeline at a depth.
     pub(crate) fn medians(&self, depth: usize) -> Option<(f64, f64)> {
         let at = DEPTHS.iter().position(|each| *each == depth)?;
         let of = |part: fn(&Rate) -> f64| median(&self.rates[at].iter().map(part).collect::<Vec<_>>());
@@ -79,14 +79,14 @@ impl Line {
     }
 }
 
-/// A server that runs and holds the rows.
+/// A running server with the rows.
 struct Running {
     process: Process,
     socket: PathBuf,
     protocol: Protocol,
 }
 
-/// All servers' measurements with the same rows.
+/// Measures all servers with equal rows.
 pub(crate) fn measure(
     plan: Plan,
     takes: &dyn Fn(&str) -> bool,
@@ -153,7 +153,7 @@ fn take_turn(lines: &mut [Line], at: usize, servers: &[(Kind, Running)], plan: &
     Ok(())
 }
 
-/// Starts a server that holds all rows, and compares some of them.
+/// Starts a server with all rows, and checks some of them.
 fn start(kind: Kind, rows: &Rows, kv_store: &Path, folder: &Path) -> Result<Running> {
     let megabytes = (rows.len_bytes() + 128 * rows.count) / (1 << 20) + 64;
     let (name, protocol) = match kind {
@@ -201,7 +201,7 @@ pub(crate) fn redis_command(folder: &Path, socket: &Path) -> Command {
     command
 }
 
-/// Starts a server, with a log beside its socket, and waits until it takes connections.
+/// Starts a server with a log in the folder of its socket, and waits until it accepts connections.
 pub(crate) fn start_process(mut command: Command, socket: &Path) -> Result<Process> {
     let log = socket.with_extension("log");
     let log_file = File::create(&log)?;
@@ -211,7 +211,7 @@ pub(crate) fn start_process(mut command: Command, socket: &Path) -> Result<Proce
     Ok(process)
 }
 
-/// Waits until the server takes connections.
+/// Waits until the server accepts connections.
 fn wait_for(process: &Process, socket: &Path) -> Result<()> {
     let start = Instant::now();
     while let Err(error) = UnixStream::connect(socket) {
@@ -229,7 +229,7 @@ fn last_line(log: &Path) -> String {
     text.lines().next_back().unwrap_or("no word from it").to_owned()
 }
 
-/// What Redis's own tool measures; what it asks for is among the arguments.
+/// Runs Redis's own tool with these arguments, and returns its result.
 pub(crate) fn redis_benchmark(socket: &Path, depth: usize, requests: usize, arguments: &[&str]) -> Result<Rate> {
     let mut command = Command::new("redis-benchmark");
     command.arg("-s").arg(socket).arg("--csv");

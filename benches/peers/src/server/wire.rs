@@ -1,26 +1,26 @@
-//! The three protocols: how a get is asked and what its answer looks like.
+//! Encoding of requests and shapes of responses in the three protocols.
 //!
-//! Requests name a row: by its key for Zero-KV, by `key:` and 12 digits for the
-//! others, as redis-benchmark does. Either is 16 bytes. All values of a table
-//! have one length, so every answer that is right has one, too.
+//! Requests contain the key of a row: a number for Zero-KV, `key:` and 12 digits for the
+//! others, as redis-benchmark does. Both have 16 bytes. All values of a table
+//! have one length, and so do all correct responses.
 
 use std::io::Write;
 
 use crate::rows::Rows;
 
-/// How a server is spoken to.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Zero-KV's frames: 16 bytes out, 8 and the value back.
+    /// Zero-KV's native protocol: requests of 16 bytes, responses of 8 bytes and the value.
     Native,
-    /// Redis's protocol, version 2.
+    /// The Redis protocol, version 2.
     Resp,
     /// memcached's meta commands.
     Meta,
 }
 
 impl Protocol {
-    /// Adds the request for a row's value.
+    /// Appends the request for a row's value.
     pub(crate) fn get(self, rows: &Rows, row: u64, out: &mut Vec<u8>) {
         match self {
             Protocol::Native => {
@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// Adds the request that stores a row, for servers that are filled so.
+    /// Appends the request that stores a row, for servers that are filled by requests.
     pub(crate) fn set(self, row: u64, value: &[u8], out: &mut Vec<u8>) {
         let len_bytes = value.len();
         match self {
@@ -46,7 +46,7 @@ impl Protocol {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The answer to a request that stored.
+    /// Returns the response to a request that stores a row.
     pub(crate) fn stored(self) -> &'static [u8] {
         match self {
             Protocol::Native => b"",
@@ -55,7 +55,7 @@ impl Protocol {
         }
     }
 
-    /// What stands before and behind the value in the answer to a get.
+    /// Returns the bytes before and after the value in the response to a get.
     pub(crate) fn frame(self, value_len_bytes: usize) -> Frame {
         let (head, tail) = match self {
             Protocol::Native => ([0_u32.to_be_bytes(), (value_len_bytes as u32).to_be_bytes()].concat(), &b""[..]),
@@ -70,7 +70,7 @@ fn text(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a vector takes all bytes");
 }
 
-/// The shape of a right answer.
+/// The shape of a correct response.
 pub(crate) struct Frame {
     head: Vec<u8>,
     value_len_bytes: usize,
@@ -82,7 +82,7 @@ impl Frame {
         self.head.len() + self.value_len_bytes + self.tail.len()
     }
 
-    /// The value in an answer, if that has the right status and length.
+    /// Returns the value in a response that has the correct status and length.
     #[inline]
     pub(crate) fn value<'a>(&self, answer: &'a [u8]) -> Option<&'a [u8]> {
         answer.strip_prefix(&*self.head)?.strip_suffix(self.tail)
