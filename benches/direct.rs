@@ -36,7 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     warn_if_slow();
     let folder = tempfile::tempdir()?;
     for memory in [Memory::Map, Memory::Sealed] {
-        let table = ServedTable { db: folder.path().join("storage.db"), socket: folder.path().join("s.sock"), rows: rows() };
+        let table =
+            ServedTable { db: folder.path().join("storage.db"), socket: folder.path().join("s.sock"), rows: rows() };
         table.bake(1)?;
         let open = OpenOptions { warm: true, ..OpenOptions::default() };
         let config = Config { memory, open, socket: table.socket.clone(), ..Config::default() };
@@ -155,7 +156,11 @@ fn processes(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
         }
         seen_us.sort_unstable();
         let (median, last) = (seen_us[seen_us.len() / 2], seen_us[seen_us.len() - 1]);
-        println!("  swap {generation}: visible after {:.1} ms in half of the processes, {:.1} ms in all", ms(median), ms(last));
+        println!(
+            "  swap {generation}: visible after {:.1} ms in half of the processes, {:.1} ms in all",
+            ms(median),
+            ms(last)
+        );
         direct.refresh()?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use zero_kv::{Key, Store};
 
 use crate::file::bake;
 use crate::memory::Lines;
-use crate::report::{Figures, SpreadResults, Report};
+use crate::report::{Figures, Report, SpreadResults};
 use crate::rivals::{Binary, Directory, Searched, Tree};
 use crate::spreads::Spread;
 use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};

@@ -5,7 +5,6 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use std::hint::black_box;
 
-
 pub(crate) const LINE_LEN_BYTES: usize = 64;
 
 /// Starts to load the cache line in which a value begins, without waiting.

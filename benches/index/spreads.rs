@@ -5,7 +5,6 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-
 pub(crate) struct Spread {
     pub(crate) name: &'static str,
     keys: fn(u64, &mut SmallRng) -> Vec<u64>,

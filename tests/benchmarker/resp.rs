@@ -32,7 +32,7 @@ fn a_good_run_reports_consistent_numbers() {
         let bytes_per_reply = of("bytes_per_second") / of("requests_per_second");
         assert!((29.0..33.0).contains(&bytes_per_reply), "{json}");
     }
-    assert!(stdout(&served.run(&[RESP])).contains(", Redis's protocol"));
+    assert!(stdout(&served.run(&[RESP])).contains(", Redis protocol"));
 }
 
 #[test]

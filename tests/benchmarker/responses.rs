@@ -84,7 +84,7 @@ fn a_wrong_status_is_always_detected() {
     assert_bad(&output, "expected NotFound, got Ok");
 
     let unheard_of: Respond = |_, _, _, _| Some(frame(9, b""));
-    assert_bad(&Served::new(small_rows(), unheard_of).run(&["--json"]), "expected Ok, got status 9");
+    assert_bad(&Served::new(small_rows(), unheard_of).run(&["--json"]), "expected Ok, got unknown status 9");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn a_range_of_rows_can_be_dumped() {
 fn the_output_appears_only_when_it_is_complete() {
     let (folder, db) = baked();
     let text = folder.path().join("table.csv");
-    fs::write(&text, "what was there").unwrap();
+    fs::write(&text, "old").unwrap();
     let to_text = |db: &Path| dump(db, &["-o", text.to_str().unwrap()]);
     // A failed dump does not touch the old file.
     let whole = fs::read(&db).unwrap();
@@ -165,7 +165,7 @@ fn the_output_appears_only_when_it_is_complete() {
 
     let link = folder.path().join("link.csv");
     symlink("table.csv", &link).unwrap();
-    fs::write(&text, "what was there").unwrap();
+    fs::write(&text, "old").unwrap();
     assert_answer(&dump(&db, &["-o", link.to_str().unwrap()]), 0, b"");
     assert_eq!(fs::read(&text).unwrap(), b"old", "a link is replaced, not followed");
     assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -175,7 +175,7 @@ fn the_output_appears_only_when_it_is_complete() {
     assert_answer(&dump(&db, &["-o", "/dev/stdout"]), 0, &fs::read(&text).unwrap());
 
     let onto_itself = dump(&db, &["-o", db.to_str().unwrap()]);
-    assert_error(&onto_itself, &["table.db: is also the input"]);
+    assert_error(&onto_itself, &["table.db: the output is also the input"]);
     assert_eq!(fs::read(&db).unwrap(), whole);
     assert_error(&dump(&db, &["-o", "/no/such/folder/table.csv"]), &["/no/such/folder/table.csv: No such file"]);
     assert_error(&dump(&db, &["-o", "/dev/full"]), &["/dev/full: No space left"]);

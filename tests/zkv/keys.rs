@@ -45,8 +45,8 @@ fn an_invalid_key_is_an_error_that_names_its_line() {
     let table = Both::new(Keys::U64, b"10,ten\n");
     for (args, input, expected) in [
         (&["get", "-"][..], &b"10\n\n"[..], "zkv: standard input, line 2: the key is \"\", but"),
-        (&["floor", "-"], b"10\n10\n10 \n", "zkv: standard input, line 3: the key is \"10 \" where"),
-        (&["exists", "-", "-z"], b"10\0ten\0", "zkv: standard input, key 2: the key is \"ten\" where"),
+        (&["floor", "-"], b"10\n10\n10 \n", "zkv: standard input, line 3: the key is \"10 \", but"),
+        (&["exists", "-", "-z"], b"10\0ten\0", "zkv: standard input, key 2: the key is \"ten\", but"),
         (&["get", "-", "-e"], b"1\\q", "zkv: standard input, line 1: \"1\\\\q\" has a backslash"),
     ] {
         let (status, stdout, stderr) = table.ask_with(args, input);

@@ -47,7 +47,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     let [kind_a, kind_b] = [&a, &b].map(|file| file.layout().dimensions.key_kind);
     if kind_a != kind_b {
         bail!(
-            "the keys of {} are {kind_a}, and the keys of {} are {kind_b}: pass two files with one kind of keys",
+            "{} has keys that are {kind_a}, and {} has keys that are {kind_b}: pass two files with one kind of keys",
             args.a.display(),
             args.b.display()
         );

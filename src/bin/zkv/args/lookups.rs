@@ -76,7 +76,7 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write the rows whose keys begin with PREFIX, or all rows, in key order (short for `range --prefix`)
+    /// Write the rows whose keys begin with PREFIX, or all rows, in key order
     Scan {
         /// Write only rows whose keys begin with these bytes
         prefix: Option<OsString>,
