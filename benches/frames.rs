@@ -74,7 +74,7 @@ fn read(requested: &[(Op, u64)], mut bytes: &[u8], mut visit: impl FnMut(Announc
     }
     match bytes.len() {
         0 => Ok(()),
-        len_bytes => Err(Violation::Unrequested { len_bytes }),
+        len_bytes => Err(Violation::Unasked { len_bytes }),
     }
 }
 
