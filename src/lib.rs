@@ -28,7 +28,7 @@
 //!
 //! | module | in | out | knows nothing of |
 //! |---|---|---|---|
-//! | [`bake`] | rows as text or Parquet, older files | a file, put in place whole | sockets |
+//! | [`bake`] | rows as text or Parquet, older files | a file that replaces the old one | sockets |
 //! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
 //! | [`store`] | a path, then keys | values, borrowed from memory or copied out of a mapping | sockets, runtimes |
 //! | [`protocol`] | bytes a peer sent | requests and answers, as bytes | sockets, files |
@@ -50,11 +50,13 @@
 //! # Limits
 //!
 //! Keys are unsigned 64-bit numbers or 1 to 65,535 bytes, all of a table of one
-//! kind; values are at most 1 GiB, rows at most 2³²; the machine is a 64-bit Unix. A mapped file must not be changed in
+//! kind; values are at most 1 GiB, rows at most 2³²; the machine runs 64-bit Linux. A mapped file must not be changed in
 //! place: see [`Store`].
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Zero-KV runs only on Linux");
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!("Zero-KV maps files that only a 64-bit address space holds");
+compile_error!("Zero-KV maps files that need a 64-bit address space");
 
 #[cfg(feature = "bake")]
 pub mod bake;

@@ -97,7 +97,6 @@ fn without_control_groups_the_available_memory_is_that_of_the_machine() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn this_system_reports_its_memory() {
     assert!(available().unwrap().bytes > 0);
     #[cfg(any(feature = "bake", feature = "server"))]

@@ -257,14 +257,8 @@ impl Notice {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn is_as_long_for_ever(file: &File) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_as_long_for_ever(_file: &File) -> bool {
-    false
 }
 
 #[cfg(all(test, feature = "server"))]

@@ -6,10 +6,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-#[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::MonotonicCoarse;
-#[cfg(not(target_os = "linux"))]
-const CLOCK: ClockId = ClockId::Monotonic;
 
 /// Returns the time in nanoseconds since some moment that is the same for all processes of a time
 /// namespace.

@@ -9,7 +9,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::slice;
 use std::thread;
-#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 use memmap2::{Mmap, MmapMut};
@@ -28,10 +27,8 @@ const PAGE_LEN_BYTES: usize = 4096;
 /// What a thread reads at a time. A multiple of every page's size.
 const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 /// What a thread has between two files.
-#[cfg(target_os = "linux")]
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 /// How long to wait before a memory file is sealed that could not be.
-#[cfg(target_os = "linux")]
 const SEAL_AGAIN: Duration = Duration::from_millis(5);
 
 /// A whole file's bytes, read-only.
@@ -98,7 +95,6 @@ impl Map {
         let len_bytes = file.metadata()?.len() as usize;
         // Linux puts a mapping of whole huge pages where huge pages can be (before 6.7, all but its two ends).
         let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
-        #[cfg(target_os = "linux")]
         // A system without huge pages refuses, and gives small ones.
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
@@ -119,7 +115,6 @@ impl Map {
 
     /// Copies a file into memory that no process can change, cut off or make longer
     /// any more, this one included, and that can be handed to others.
-    #[cfg(target_os = "linux")]
     pub(super) fn sealed_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len();
         let sealed = sealed::create()?;
@@ -138,11 +133,6 @@ impl Map {
         sealed::seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
         // Linux before 6.7 does not map a sealed file that is open to write to it.
         Map::of(&sealed::reopened(&sealed)?)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn sealed_copy_of(_file: &File, _pace: &Pace) -> io::Result<Map> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has sealed memory"))
     }
 
     /// The first bytes of some memory. Panics if it is shorter.
@@ -285,19 +275,12 @@ impl Map {
     /// Has what is read from the disk from now on in huge pages. Many file systems
     /// cannot, and what the page cache holds already stays as it is.
     fn ask_for_huge_pages(&self) {
-        #[cfg(target_os = "linux")]
         let _ = self.memory.memory().advise(memmap2::Advice::HugePage);
     }
 
     /// Linux before 5.14 does not know it.
-    #[cfg(target_os = "linux")]
     fn populate(&self, offset_bytes: usize, len_bytes: usize) -> io::Result<()> {
         self.memory.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn populate(&self, _offset_bytes: usize, _len_bytes: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Gives back the pages of a range of a mapped file, which then no longer count
@@ -330,18 +313,12 @@ impl Map {
     }
 
     /// Keeps those pages in memory that are there, and each other one once it is read.
-    #[cfg(target_os = "linux")]
     fn lock_later_pages(&self) -> io::Result<()> {
         let memory = self.memory.memory();
         // SAFETY: The range is that of `memory`, which is mapped. The call changes no byte of it, and what it locks is
         // unlocked when it is unmapped.
         let locked = unsafe { libc::mlock2(memory.as_ptr().cast(), memory.len(), libc::MLOCK_ONFAULT) };
         if locked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn lock_later_pages(&self) -> io::Result<()> {
-        Ok(())
     }
 
     /// How much of it lies in huge pages, as far as the system tells.
@@ -396,7 +373,6 @@ mod tests {
         file
     }
 
-    #[cfg(target_os = "linux")]
     fn resident_len_bytes(map: &Map) -> usize {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
         let mapping = format!("{:x}-", map.memory.as_ptr() as usize);
@@ -427,7 +403,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn nobody_changes_sealed_memory() {
         for len_bytes in [1, 4096, PART_LEN_BYTES + 5] {
             let expected = some_bytes(len_bytes);
@@ -446,7 +421,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn what_is_in_memory_is_told() {
         let file = file_of(&some_bytes(PART_LEN_BYTES + 5));
         let map = Map::of(&file).unwrap();
@@ -469,7 +443,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn a_warmed_map_is_in_memory_as_a_whole() {
         let bytes = some_bytes(3 * PART_LEN_BYTES + 5);
         let file = file_of(&bytes);
@@ -484,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", feature = "bake"))]
+    #[cfg(feature = "bake")]
     fn released_pages_are_not_resident_and_hold_what_they_held() {
         let expected = some_bytes(PART_LEN_BYTES + 5);
         let file = file_of(&expected);

@@ -30,7 +30,6 @@ fn not_regular() -> io::Error {
 }
 
 /// Opens the inode whose type was read: nobody can put another one at the path in between.
-#[cfg(target_os = "linux")]
 fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
 
@@ -40,14 +39,6 @@ fn open(path: &Path) -> io::Result<File> {
         // Without /proc the path is opened once more.
         Err(error) if error.kind() == io::ErrorKind::NotFound => open_without_waiting(path),
         opened => opened,
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open(path: &Path) -> io::Result<File> {
-    match std::fs::metadata(path)?.is_file() {
-        true => open_without_waiting(path),
-        false => Err(not_regular()),
     }
 }
 
@@ -61,7 +52,7 @@ fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::mem::MaybeUninit;
     use std::os::unix::fs::{OpenOptionsExt, symlink};

@@ -9,19 +9,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-#[cfg(target_os = "linux")]
 use rustix::fs::{
     AtFlags, MemfdFlags, SealFlags, StatxAttributes, StatxFlags, fcntl_add_seals, fcntl_get_seals, memfd_create, statx,
 };
-#[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
 /// What keeps bytes as they are.
-#[cfg(target_os = "linux")]
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// An empty memory file, to be written and then sealed.
-#[cfg(target_os = "linux")]
 pub(super) fn create() -> io::Result<File> {
     Ok(File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
 }
@@ -29,7 +25,6 @@ pub(super) fn create() -> io::Result<File> {
 /// Seals a memory file for good. The system refuses as long as somebody holds one of
 /// its pages: the kernel itself does for moments, when it moves pages together or
 /// has not entered a written one into its lists. `wait` waits between two tries.
-#[cfg(target_os = "linux")]
 pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     const TRIES: u32 = 20;
     for _ in 1..TRIES {
@@ -43,27 +38,15 @@ pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
 
 /// Whether it is a memory file that was sealed: neither its bytes change nor are
 /// they ever gone.
-#[cfg(target_os = "linux")]
 pub(crate) fn is_sealed(file: &File) -> bool {
     // Other files have no seals, and say so by an error.
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
 /// Whether its bytes cannot change, though the disk may fail to give them.
-#[cfg(target_os = "linux")]
 pub(super) fn has_verity(file: &File) -> bool {
     statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::VERITY))
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn is_sealed(_file: &File) -> bool {
-    false
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn has_verity(_file: &File) -> bool {
-    false
 }
 
 /// Opens a file once more, to read it, whether or not it has a name: leases and locks
@@ -72,7 +55,7 @@ pub(crate) fn reopened(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;

@@ -30,9 +30,7 @@ const LAYERS: [Handler; 8] = [
 static PREVIOUS: [AtomicPtr<libc::sigaction>; LAYERS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; LAYERS.len()];
 
 /// The code of a signal that reports broken memory which no thread is reading.
-const ADVANCE_NOTICE: Option<c_int> = if cfg!(target_os = "linux") { Some(5) } else { None };
-#[cfg(target_os = "linux")]
-const _: () = assert!(libc::BUS_MCEERR_AO == 5);
+const ADVANCE_NOTICE: c_int = libc::BUS_MCEERR_AO;
 
 /// Installs the next layer, unless a layer is the current handler.
 pub(super) fn ensure_installed() -> io::Result<()> {
@@ -111,7 +109,7 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     let address = unsafe { fault.si_addr() }.addr();
     let is_handled = if is_sent(code) {
         false
-    } else if ADVANCE_NOTICE == Some(code) {
+    } else if code == ADVANCE_NOTICE {
         // No thread reads the address now, so the range may go at any moment. A thread that does read it gets a fault.
         super::is_guarded(address)
     } else {

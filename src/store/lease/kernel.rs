@@ -26,7 +26,6 @@ impl Leasable for File {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let kind = if is_wanted { libc::F_RDLCK } else { libc::F_UNLCK };
@@ -38,19 +37,8 @@ fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
 }
 
 /// A lease that a writer waits for does not count as held: the system reports the state that the lease is changing to.
-#[cfg(target_os = "linux")]
 fn is_held(file: &File) -> bool {
     use std::os::fd::AsRawFd;
     // SAFETY: As above, without an argument.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_lease(_file: &File, _is_wanted: bool) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_held(_file: &File) -> bool {
-    false
 }

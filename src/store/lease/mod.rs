@@ -16,7 +16,7 @@
 //! without changing its modification time, so examining the file proves nothing.
 
 mod kernel;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
