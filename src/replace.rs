@@ -23,9 +23,9 @@ use crate::format::key::KeyKind;
 /// let bake = |csv: &'static str, options: &Options| bake::bake_csv(csv.as_bytes(), &path, options, &mut |_| ());
 /// let mut options = Options::default();
 /// bake("7,seven\n8,eight\n", &options)?;
-/// assert!(bake("", &options).unwrap_err().to_string().contains("--allow-empty"));
+/// assert!(bake("", &options).unwrap_err().to_string().contains("allow an empty table"));
 /// options.replace.shrink_max_percent = Some(40);
-/// assert!(bake("7,seven\n", &options).unwrap_err().to_string().contains("--max-shrink"));
+/// assert!(bake("7,seven\n", &options).unwrap_err().to_string().contains("allow a greater loss"));
 /// options.replace.shrink_max_percent = Some(50);
 /// assert!(bake("7,seven\n", &options).is_ok());
 /// # }
@@ -56,7 +56,7 @@ pub(crate) struct TableSummary {
 #[non_exhaustive]
 pub enum ReplaceError {
     /// The new table has fewer rows than every table must have.
-    #[error("the new table has {found} rows, and at least {min} are required: check its input, or lower --min-rows")]
+    #[error("the new table has {found} rows, and at least {min} are required: check its input, or lower the minimum")]
     TooFewRows {
         /// The new table's rows.
         found: u64,
@@ -64,7 +64,7 @@ pub enum ReplaceError {
         min: u64,
     },
     /// The new table has no rows, and the old one has rows.
-    #[error("the new table has no rows, and the old one has {old}: check its input, or pass --allow-empty")]
+    #[error("the new table has no rows, and the old one has {old}: check its input, or allow an empty table")]
     Empty {
         /// The old table's rows.
         old: u64,
@@ -72,7 +72,7 @@ pub enum ReplaceError {
     /// The new table lost too many of the old table's rows.
     #[error(
         "the new table has {found} rows, and the old one has {old}, of which at most {max_percent} % may be lost: check its \
-         input, or raise --max-shrink"
+         input, or allow a greater loss"
     )]
     Shrunk {
         /// The new table's rows.
@@ -84,8 +84,8 @@ pub enum ReplaceError {
     },
     /// The keys of the two tables are of different kinds.
     #[error(
-        "keys of the new table are {found}, and those of the old one are {old}: bake it with the other --keys, or pass \
-         --allow-key-kind-change"
+        "keys of the new table are {found}, and those of the old one are {old}: bake it with keys of the old kind, or \
+         allow the change"
     )]
     KeyKind {
         /// The new table's kind of keys.

@@ -41,13 +41,13 @@ fn a_truncated_file_is_refused_at_open() {
     let whole = scratch.bake(&rows());
     let message = scratch.open(&whole[..300]).unwrap_err().to_string();
     let expected = format!(
-        "{}: 300 bytes, where its header says {}: cut short or appended to; copy or bake it anew",
+        "{}: 300 bytes, where its header says {}: truncated or extended; copy or bake it again",
         scratch.path().display(),
         whole.len()
     );
     assert_eq!(message, expected);
     let message = scratch.refusal(&whole[..255]).to_string();
-    assert_eq!(message, "255 bytes, where a header alone takes 256: not a baked file, or cut short");
+    assert_eq!(message, "255 bytes, where a header alone takes 256: not a baked file, or truncated");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_flipped_bit_in_the_records_is_refused_with_its_block() {
             records + block * 16384
         );
         assert!(message.starts_with(&place) && message.contains(", where "), "{message}");
-        assert!(message.ends_with(" was expected: damaged; copy or bake the file anew"), "{message}");
+        assert!(message.ends_with(" was expected: damaged; copy or bake the file again"), "{message}");
     }
 }
 
@@ -141,7 +141,7 @@ fn another_version_is_refused_and_named() {
         let refusal = scratch.refusal(&other);
         assert_eq!(refusal, FormatError::Version { found: version });
         let message = format!(
-            "format version {version}, where this build reads 1: bake the file anew, or use the build that baked it"
+            "format version {version}, where this build reads 1: bake the file again, or use the build that baked it"
         );
         assert_eq!(refusal.to_string(), message);
     }
@@ -156,7 +156,7 @@ fn a_wrong_digest_is_refused_with_both() {
     let refusal = scratch.refusal(&damaged);
     assert_eq!(refusal, FormatError::Digest { expected, found: expected ^ 1 });
     let message = format!(
-        "the header's digest is {:032x}, where its bytes give {expected:032x}: damaged; copy or bake it anew",
+        "the header's digest is {:032x}, where its bytes give {expected:032x}: damaged; copy or bake it again",
         expected ^ 1
     );
     assert_eq!(refusal.to_string(), message);
@@ -180,7 +180,7 @@ fn a_damaged_section_is_named() {
         let FormatError::SectionChecksum { section, expected, found } = refusal else { panic!("{refusal}") };
         assert_eq!(section, kind);
         let message = format!(
-            "section {name} has checksum {found:016x}, where {expected:016x} was expected: damaged; copy or bake it anew"
+            "section {name} has checksum {found:016x}, where {expected:016x} was expected: damaged; copy or bake it again"
         );
         assert_eq!(refusal.to_string(), message);
     }

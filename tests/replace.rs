@@ -33,7 +33,7 @@ const TEN_ROWS: &str = "1,a\n2,b\n3,c\n4,d\n5,e\n6,f\n7,g\n8,h\n9,i\n10,j\n";
 /// New tables for one with ten numbers: the rows, the options that bake them, the options that reject them, the options
 /// that allow them, and what a rejection says.
 const CASES: [(&str, Args, Args, Args, &str); 4] = [
-    ("", &[], &[], &["--allow-empty"], "has no rows, and the old one has 10: check its input, or pass --allow-empty"),
+    ("", &[], &[], &["--allow-empty"], "has no rows, and the old one has 10: check its input, or allow an empty table"),
     (
         "a,1\nb,2\n",
         &["--keys", "bytes"],
@@ -164,6 +164,6 @@ fn a_server_starts_with_a_table_without_rows_unless_rows_are_required() {
     let rejected = command.args(["--min-rows", "1"]).output().unwrap();
     assert_eq!(rejected.status.code(), Some(1));
     let reason =
-        "storage.db: the new table has 0 rows, and at least 1 are required: check its input, or lower --min-rows";
+        "storage.db: the new table has 0 rows, and at least 1 are required: check its input, or lower the minimum";
     assert!(text(&rejected.stderr).contains(reason), "{}", text(&rejected.stderr));
 }

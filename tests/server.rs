@@ -44,7 +44,7 @@ fn a_file_that_cannot_be_served_is_named_with_the_reason() {
 
     let mut bytes = fs::read(table.db()).unwrap();
     fs::write(&text, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(refused(&text, &socket).contains("cut short"));
+    assert!(refused(&text, &socket).contains("truncated"));
 
     // A damaged value is found before the socket is there.
     let at = bytes.windows(5).position(|window| window == b"key_7").unwrap();

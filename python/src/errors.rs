@@ -4,7 +4,7 @@ use std::io;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
-use zero_kv::bake::{BakeError, RowFault};
+use zero_kv::bake::{BakeError, Remedy};
 use zero_kv::client::ClientError;
 use zero_kv::{LookupError, StoreError};
 
@@ -37,9 +37,10 @@ pub(crate) fn of_store(error: &StoreError) -> PyErr {
 }
 
 pub(crate) fn of_bake(error: &BakeError) -> PyErr {
-    let message = match error {
-        BakeError::Row { input, line, fault } => format!("{input}:{line}: {}", row_fault(fault)),
-        _ => error.to_string(),
+    let keywords: Vec<_> = error.remedies().iter().filter_map(|remedy| keyword(*remedy)).collect();
+    let message = match keywords.is_empty() {
+        true => error.to_string(),
+        false => format!("{error} ({})", keywords.join(", ")),
     };
     match error {
         BakeError::Output { error, .. } | BakeError::FolderSync { error, .. } | BakeError::Temporary { error, .. } => {
@@ -68,21 +69,23 @@ pub(crate) fn of_client(error: &ClientError) -> PyErr {
     }
 }
 
-/// What is wrong with a row, and what to do in Python.
-fn row_fault(fault: &RowFault) -> String {
-    match fault {
-        RowFault::Duplicate { key, first } => {
-            format!("key {key} is already on {first}: remove one, or choose with duplicates=\"first\" or \"last\"")
-        }
-        RowFault::Key { found, .. } => {
-            format!("the key is {found:?}, where a decimal was expected: correct the row, or pass keys=\"bytes\"")
-        }
-        RowFault::KeyLen { len_bytes } => format!("a key of {len_bytes} bytes, where 1 to 65,535 are allowed"),
-        _ => fault.to_string(),
+/// Returns the keyword argument of `bake` that avoids a failure.
+fn keyword(remedy: Remedy) -> Option<&'static str> {
+    match remedy {
+        Remedy::TakeKeysAsBytes => Some("keys=\"bytes\""),
+        Remedy::ChooseKeyKind => Some("keys"),
+        Remedy::KeepOneDuplicate => Some("duplicates=\"first\" or \"last\""),
+        Remedy::AllowMoreMemory => Some("memory_bytes"),
+        Remedy::UseFewerThreads => Some("threads"),
+        Remedy::LowerRowsMin => Some("min_rows"),
+        Remedy::AllowShrinking => Some("max_shrink_percent"),
+        Remedy::AllowEmpty => Some("allow_empty"),
+        Remedy::AllowKeyKindChange => Some("allow_key_kind_change"),
+        _ => None,
     }
 }
 
-/// Python makes of the code what it is, such as a FileNotFoundError.
+/// Python derives the class from the code, such as `FileNotFoundError`.
 fn of_io(error: &io::Error, message: String) -> PyErr {
     match error.raw_os_error() {
         Some(code) => PyOSError::new_err((code, message)),

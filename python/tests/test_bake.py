@@ -88,7 +88,7 @@ def test_rows_of_arrays_are_their_bytes(tmp_path: pathlib.Path) -> None:
         ((3, b""), zero_kv.BakeFailed, "key 3 is already on row 4"),
     ],
 )
-def test_bad_rows_are_told_with_their_number_and_nothing_is_put_in_place(
+def test_bad_rows_are_reported_by_number_and_nothing_is_put_in_place(
     row: Any, kind: type[Exception], message: str, tmp_path: pathlib.Path
 ) -> None:
     rows: list[Any] = [(number, b"value") for number in range(10_000)]
@@ -112,7 +112,7 @@ def test_an_exception_of_the_rows_is_raised_as_it_is(tmp_path: pathlib.Path) -> 
     assert os.listdir(tmp_path) == []
 
 
-def test_duplicates_are_refused_or_chosen_of(tmp_path: pathlib.Path) -> None:
+def test_duplicates_are_rejected_or_one_is_kept(tmp_path: pathlib.Path) -> None:
     path, rows = tmp_path / "table.db", [(1, "first"), (2, "other"), (1, "last")]
     with pytest.raises(zero_kv.BakeFailed, match="rows:3: key 1 is already on row 1"):
         zero_kv.bake(rows, path)
@@ -131,7 +131,7 @@ def test_keys_can_be_decimals_and_an_old_table_can_be_added_to(tmp_path: pathlib
     assert dict(zero_kv.open(path).items()) == {7: b"seven", 8: b"acht", 9: b"nine", 10: b"zehn"}
     zero_kv.bake([], path, allow_empty=True)
     assert len(zero_kv.open(path)) == 0
-    with pytest.raises(zero_kv.BakeFailed, match='rows:2: the key is "seven", where a decimal was expected'):
+    with pytest.raises(zero_kv.BakeFailed, match='rows:2: the key is "seven" where an unsigned 64-bit decimal'):
         zero_kv.bake([("7", ""), ("seven", "")], path, keys="u64")
 
 
@@ -185,13 +185,13 @@ def test_a_table_that_looks_like_a_failed_export_does_not_replace_a_good_one(tmp
     rows = {key: b"value" for key in range(10)}
     zero_kv.bake(rows, path)
     for bad, allowed, option in [
-        ({}, {"allow_empty": True}, "--allow-empty"),
-        ({"key": b"value"}, {"allow_key_kind_change": True}, "--allow-key-kind-change"),
-        ({1: b"value"}, {"max_shrink_percent": 90}, "--max-shrink"),
-        ({1: b"value"}, {"min_rows": 1}, "--min-rows"),
+        ({}, {"allow_empty": True}, "allow_empty"),
+        ({"key": b"value"}, {"allow_key_kind_change": True}, "allow_key_kind_change"),
+        ({1: b"value"}, {"max_shrink_percent": 90}, "max_shrink_percent"),
+        ({1: b"value"}, {"min_rows": 1}, "min_rows"),
     ]:
-        refused = {"max_shrink_percent": 50} if option == "--max-shrink" else {}
-        refused = {"min_rows": 2} if option == "--min-rows" else refused
+        refused = {"max_shrink_percent": 50} if option == "max_shrink_percent" else {}
+        refused = {"min_rows": 2} if option == "min_rows" else refused
         with pytest.raises(zero_kv.BakeFailed, match=option):
             zero_kv.bake(bad, path, **refused)
         assert len(zero_kv.open(path)) == len(rows)

@@ -1,32 +1,33 @@
-//! Rows that are put aside.
+//! Skips bad rows.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::cancel::Cancel;
+use super::error::BakeError;
 use super::place::{NewFile, PlaceError};
 use super::sort::batch::BadRow;
-use super::{BakeError, Cancel};
 use crate::special_file::open_special;
 
-/// What to do with rows that are none.
+/// The policy for malformed rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BadRows {
-    /// Refuse the input.
+    /// Reject the input.
     #[default]
     Refuse,
-    /// Leave them out, up to a number of them.
+    /// Skip the rows, up to a limit.
     Skip {
-        /// Where they are written, with input, line and reason: comma-separated, with a header.
+        /// A file for these rows, with their input, line, and reason: comma-separated text with a header.
         file: Option<PathBuf>,
-        /// One more than this is an error.
+        /// The greatest number of skipped rows. One more is an error.
         max: u64,
     },
 }
 
-/// Counts bad rows and writes them down, in the order of the input.
+/// Counts bad rows and writes them to their file, in the order of the input.
 ///
-/// Their file is put in place when all inputs were read, or when there are too many.
+/// The file is put in place after all inputs were read, or when there are too many bad rows.
 pub(super) struct BadRowsFile {
     file: Option<OpenFile>,
     max: u64,
@@ -36,7 +37,7 @@ pub(super) struct BadRowsFile {
 struct OpenFile {
     path: PathBuf,
     writer: csv::Writer<File>,
-    /// What it is until it has its name. `None` for terminals, pipes and the like.
+    /// The new file, until it is in place. `None` for terminals, pipes, and other special files.
     new: Option<NewFile>,
 }
 
@@ -45,7 +46,7 @@ impl OpenFile {
         let (file, new) = match open_special(path)? {
             Some(special) => (special, None),
             None => {
-                // With its own `Cancel`: stopping the bake must not treat this file as the table.
+                // A separate `Cancel`, so that this file does not count as the table when the bake is canceled.
                 let new = NewFile::beside(path, &Cancel::default())?;
                 (new.file().try_clone()?, Some(new))
             }
@@ -97,7 +98,7 @@ impl BadRowsFile {
         Ok(())
     }
 
-    /// Gives how many there were.
+    /// Puts the file in place. Returns the number of bad rows.
     pub(super) fn finish(self) -> Result<u64, BakeError> {
         self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)

@@ -1,62 +1,61 @@
-//! Stopping a bake from outside.
+//! Cancels a bake from another thread.
 //!
-//! Here it is known which files under work have a hidden name, and whether one
-//! was put in place: whoever ends the process while a bake is at work can remove
-//! the former and tell the latter.
+//! The handle also knows the hidden names of unfinished files and whether a file was put in place, so that a process
+//! can end during a bake, remove the files, and report whether the table was replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Stops the bakes whose options have it. Clones stop the same bakes.
+/// Cancels bakes. Clones cancel the same bakes.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<State>);
+pub struct Cancel(Arc<CancelState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CancelState {
     is_set: AtomicBool,
-    names: Mutex<Names>,
+    names: Mutex<FileNames>,
 }
 
-/// Held while a file is given its name.
+/// Locked while a file is renamed.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct FileNames {
     hidden: Vec<PathBuf>,
     is_in_place: bool,
 }
 
 impl Cancel {
-    /// Ends a bake with [`BakeError::Cancelled`](super::BakeError::Cancelled) at its next check: with each piece of the
-    /// input, while rows are merged and written, with each window of the read-back, and between the stages. Sorting a run,
-    /// building the index, and waiting for the input or the disk are completed first.
+    /// Ends the bake with [`BakeError::Cancelled`](super::BakeError::Cancelled) at its next check: at every piece of
+    /// the input, while rows are merged and written, at every window of the read-back, and between the stages. The bake
+    /// first finishes sorting a run, building the index, or waiting for the input or the disk.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was set.
+    /// Returns whether [`Cancel::set`] was called.
     pub fn is_set(&self) -> bool {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// For a process that ends without waiting for its bakes: sets it, removes their hidden files, and gives whether
-    /// none has put its file in place. From here on none does.
+    /// Cancels the bakes of a process that ends without waiting for them, and removes their hidden files. Returns
+    /// whether no bake has put its file in place. After this call no bake does.
     pub fn abandon(&self) -> bool {
         self.set();
         let mut names = self.names();
         for hidden in names.hidden.drain(..) {
-            // The process is about to end: nothing more can be done about a file that stays.
+            // The process is about to end, so an error here changes nothing.
             let _ = fs::remove_file(hidden);
         }
         !names.is_in_place
     }
 
-    pub(super) fn names(&self) -> MutexGuard<'_, Names> {
+    pub(super) fn names(&self) -> MutexGuard<'_, FileNames> {
         self.0.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Names {
+impl FileNames {
     pub(super) fn add_hidden(&mut self, hidden: &Path) {
         self.hidden.push(hidden.to_path_buf());
     }

@@ -1,50 +1,54 @@
-//! Sorted rows from everywhere into the records of one file.
+//! Merges all sorted rows into the records of one file.
 
 use std::path::Path;
 
 use super::budget::Budget;
 use super::context::Context;
-use super::origins::{Origins, Unit};
+use super::error::BakeError;
+use super::options::Duplicates;
+use super::origins::{Origins, RowUnit};
 use super::place::NewFile;
-use super::sort::held::{Held, LINES_MAX};
-use super::sort::merge::{Duplicate, Tally, merge};
+use super::progress::Progress;
+use super::row_fault::RowFault;
+use super::sort::held_row::{HeldRow, LINES_MAX};
+use super::sort::merge::merge;
 use super::sort::run::Run;
-use super::sort::source::{Source, Table};
+use super::sort::sorted_rows::{SortedRows, TableRecords};
 use super::sort::spill::{SpillFile, SpilledRun};
+use super::sort::tally::{Duplicate, Tally};
 use super::table::{PLACE_BITS, RecordsWriter, WrittenRecords, is_too_long};
-use super::{BakeError, Duplicates, Progress, RowFault};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 
-/// Rows between two calls of the progress function.
+/// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
-/// Sorted rows, each part without a key twice.
-pub(super) struct Parts {
+/// All sorted rows. No part has a key twice.
+pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
-    /// An older table, whose rows give way to those of all other parts.
-    pub(super) base: Option<Table>,
+    /// An older table. Rows of all other parts replace its rows.
+    pub(super) base: Option<TableRecords>,
     /// Tables and runs, in the order of the input.
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
 }
 
-impl Parts {
+impl SortedParts {
     fn row_count_max(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.row_count);
         let spilled = self.spilled.iter().map(|run| run.row_count);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
     }
 
-    /// What the records take up at most, if they are aligned as little as can be.
+    /// Returns an upper bound of the length of all records at the smallest alignment.
     fn len_bytes(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
     }
 
-    /// How many bytes all keys begin with. Runs of numbers that are to be text have nothing in common.
+    /// Returns the length of the prefix that all keys share. Runs of numbers that become text share nothing.
     fn common_len_bytes(&self) -> usize {
         if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
             return 0;
@@ -58,11 +62,11 @@ impl Parts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// All parts, in the order in which rows with the same key are preferred.
-    fn sources(&self, context: &Context<'_>) -> Result<Vec<Source<'_>>, BakeError> {
+    /// Returns all parts, in the order in which one of several rows with the same key is chosen.
+    fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
-        // Every part has its place in the order of the input; the last of the input come first if they are preferred.
+        // Ranks follow the order of the input, or the reverse order if the last row is kept.
         let part_count = (self.tables.len() + self.spilled.len() + 1) as u32;
         let mut next = 0..part_count;
         let mut rank = || {
@@ -70,16 +74,16 @@ impl Parts {
             if context.options.duplicates == Duplicates::Last { part_count - place } else { place }
         };
         for table in &self.tables {
-            sources.push(Source::table(table, rank(), false, buffer_len_bytes)?);
+            sources.push(SortedRows::table(table, rank(), false, buffer_len_bytes)?);
         }
         for run in &self.spilled {
-            sources.extend(Source::spilled(run, self.kind, rank(), buffer_len_bytes)?);
+            sources.extend(SortedRows::spilled(run, self.kind, rank(), buffer_len_bytes)?);
         }
         if let Some(run) = &self.last {
-            sources.push(Source::memory(run, rank()));
+            sources.push(SortedRows::memory(run, rank()));
         }
         if let Some(base) = &self.base {
-            sources.push(Source::table(base, part_count + 1, true, buffer_len_bytes)?);
+            sources.push(SortedRows::table(base, part_count + 1, true, buffer_len_bytes)?);
         }
         Ok(sources)
     }
@@ -89,7 +93,7 @@ impl Parts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// What the rows at hand take up at most while spilled runs are merged.
+    /// Returns the memory of the current rows during a merge: one longest row per run.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -99,10 +103,10 @@ impl Parts {
     }
 }
 
-/// Merges runs on disk with each other until there are few enough to be merged with all the rest at once. Gives how many
-/// times all of them were merged.
+/// Merges spilled runs with each other until all parts can be merged at once. Returns how many times all runs were
+/// merged.
 pub(super) fn reduce(
-    parts: &mut Parts,
+    parts: &mut SortedParts,
     context: &Context<'_>,
     tally: &mut Tally,
     progress: &mut dyn FnMut(Progress),
@@ -118,7 +122,8 @@ pub(super) fn reduce(
         let runs_before = parts.spilled.len();
         let mut left = std::mem::take(&mut parts.spilled).into_iter().peekable();
         while let Some(first) = left.next() {
-            // Neighbours only, so that the order of the input stays; and only so many that 31 bits count their lines.
+            // Only neighbors are merged, so that the order of the input stays, and only as many as 31 bits can count
+            // the lines of.
             let (first_origin, kind) = (first.first_origin, first.kind);
             let mut rows_len_bytes = first.row_len_max_bytes as u64;
             let mut group = vec![first];
@@ -131,7 +136,7 @@ pub(super) fn reduce(
             {
                 group.push(run);
             }
-            let group = Parts { kind, base: None, tables: Vec::new(), spilled: group, last: None };
+            let group = SortedParts { kind, base: None, tables: Vec::new(), spilled: group, last: None };
             let mut writer = file.begin(kind, first_origin);
             merge(&mut group.sources(context)?, group.common_len_bytes(), tally, |row, origin| {
                 rows += 1;
@@ -152,16 +157,16 @@ pub(super) fn reduce(
     Ok(passes)
 }
 
-/// What was written, and what became of rows that remove a key.
+/// The records written, and the number of removals.
 pub(super) struct Combined {
     pub(super) records: WrittenRecords,
-    /// Rows that remove a key, one for each key.
+    /// Rows that remove a key, one per key.
     pub(super) removals: u64,
 }
 
 /// Writes all rows into a new file.
 pub(super) fn combine(
-    parts: &Parts,
+    parts: &SortedParts,
     file: &NewFile,
     output: &Path,
     context: &Context<'_>,
@@ -171,10 +176,10 @@ pub(super) fn combine(
     combine_counting(PLACE_BITS, parts, file, output, context, tally, progress)
 }
 
-/// [`combine`], where so many bits count to the end of the records.
+/// Like [`combine`], with another number of bits for places. Tests use fewer.
 pub(super) fn combine_counting(
     place_bits: u32,
-    parts: &Parts,
+    parts: &SortedParts,
     file: &NewFile,
     output: &Path,
     context: &Context<'_>,
@@ -182,7 +187,7 @@ pub(super) fn combine_counting(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Combined, BakeError> {
     let failed_output = |error| BakeError::output(output, error);
-    // A guess, from what the parts take up; how much it is is only known when they are merged.
+    // An estimate: the exact length is known only after the merge.
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
     let mut align_bytes = aligns
         .find(|align_bytes| parts.len_bytes() <= (*align_bytes as u64) << place_bits)
@@ -222,26 +227,26 @@ pub(super) fn combine_counting(
     }
 }
 
-/// Hands on all rows in key order, no key twice. Rows that remove their key are handed on as well.
+/// Passes all rows to `take` in key order, without duplicates. Rows that remove their key are included.
 pub(super) fn each_row(
-    parts: &Parts,
+    parts: &SortedParts,
     context: &Context<'_>,
     tally: &mut Tally,
-    take: impl FnMut(&Held<'_>, u64) -> Result<(), BakeError>,
+    take: impl FnMut(&HeldRow<'_>, u64) -> Result<(), BakeError>,
 ) -> Result<(), BakeError> {
     merge(&mut parts.sources(context)?, parts.common_len_bytes(), tally, take)
 }
 
-/// Refuses what has a key twice, if it is to be refused.
+/// Returns an error for the first duplicate, if duplicates are errors.
 pub(super) fn refuse_duplicate(context: &Context<'_>, tally: &Tally, origins: &Origins) -> Result<(), BakeError> {
     let Some(Duplicate { key, first_origin, later_origin }) = &tally.duplicate else { return Ok(()) };
     if context.options.duplicates != Duplicates::Error {
         return Ok(());
     }
-    let first = origins.seen_from(*first_origin, *later_origin);
+    let first = origins.describe(*first_origin, *later_origin);
     let fault = RowFault::Duplicate { key: key.clone(), first };
-    Err(match origins.of(*later_origin) {
-        (table, Unit::TableRow, row) => BakeError::TableRow { path: table.into(), row, fault },
+    Err(match origins.locate(*later_origin) {
+        (table, RowUnit::TableRow, row) => BakeError::TableRow { path: table.into(), row, fault },
         (input, _, line) => BakeError::Row { input: input.to_owned(), line, fault },
     })
 }

@@ -1,11 +1,12 @@
-//! What every stage of a bake is given: what was asked, and what it may use.
+//! What every stage of a bake needs: the options, the budget, and the threads.
 
 use rayon::ThreadPool;
 
 use super::budget::Budget;
-use super::{BakeError, Options};
+use super::error::BakeError;
+use super::options::Options;
 
-/// What a bake works with.
+/// The options, the budget, and the threads of a bake.
 pub(super) struct Context<'o> {
     pub(super) options: &'o Options,
     pub(super) budget: &'o Budget,

@@ -1,45 +1,51 @@
-//! From sorted rows to a file that is in place.
+//! Turns sorted rows into a file that is in place.
 //!
-//! In: what was gathered, and old tables. Out: a file under its name, and the
-//! report. The stages that every bake ends with follow each other here.
+//! In: gathered rows and old tables. Out: a file at the output's path, and the report. This module calls the last
+//! stages of a bake in order.
 
 use std::panic;
 use std::path::Path;
 use std::thread;
 
-use super::combine::{Combined, Parts, combine, each_row, reduce, refuse_duplicate};
+use super::combine::{Combined, SortedParts, combine, each_row, reduce, refuse_duplicate};
 use super::context::Context;
+use super::error::BakeError;
 use super::gather::Gathered;
+use super::index::FinishError;
+use super::keys::Keys;
 use super::old_table::{self, OldTable};
+use super::options::{Duplicates, Verify};
 use super::origins::Origins;
 use super::place::{NewFile, PlaceError};
-use super::report::Clock;
-use super::{BakeError, Duplicates, Keys, Progress, Report, Stage, Verify, index, verify};
+use super::progress::{Progress, Stage, StageClock};
+use super::report::Report;
+use super::{index, verify};
 use crate::format::header::Layout;
 use crate::replace::TableSummary;
+use crate::store::StoreError;
 
 /// Tables that were baked before.
 pub(super) struct OldTables {
-    /// Its rows give way to all others.
+    /// Rows of all other tables and inputs replace its rows.
     pub(super) base: Option<OldTable>,
-    /// In the order in which they were given.
+    /// In the order given.
     pub(super) tables: Vec<OldTable>,
 }
 
-/// What is left to do.
+/// The last stages of a bake.
 pub(super) struct Finish<'c, 'p> {
     pub(super) context: &'c Context<'c>,
     pub(super) origins: &'c Origins,
     pub(super) output: &'c Path,
     pub(super) progress: &'p mut dyn FnMut(Progress),
-    pub(super) clock: Clock,
+    pub(super) clock: StageClock,
 }
 
 impl Finish<'_, '_> {
     pub(super) fn all(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
         let (file, combined, parts) = self.records(&mut gathered, &old)?;
         self.check_replacement(&combined)?;
-        // Memory that is only held for a comparison.
+        // Without a comparison, this memory is released before the index is built.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);
         self.context.check_cancelled()?;
         let layout = self.index(&file, &combined)?;
@@ -64,14 +70,25 @@ impl Finish<'_, '_> {
         BakeError::output(self.output, error)
     }
 
+    fn index_failed(&self, error: FinishError) -> BakeError {
+        match error {
+            FinishError::Format(error) => error.into(),
+            FinishError::ReadBack(error) => {
+                BakeError::Verify(StoreError::Format { path: self.output.to_path_buf(), error })
+            }
+            FinishError::Io(error) => self.output_failed(error),
+            FinishError::Temp { folder, error } => BakeError::temporary(&folder, error),
+        }
+    }
+
     /// Writes all records into a file.
     fn records(
         &mut self,
         gathered: &mut Gathered<'_>,
         old: &OldTables,
-    ) -> Result<(NewFile, Combined, Parts), BakeError> {
+    ) -> Result<(NewFile, Combined, SortedParts), BakeError> {
         let context = self.context;
-        let mut parts = Parts {
+        let mut parts = SortedParts {
             kind: gathered.kind,
             base: old.base.as_ref().map(|base| base.table.clone()),
             tables: old.tables.iter().map(|old| old.table.clone()).collect(),
@@ -83,7 +100,7 @@ impl Finish<'_, '_> {
             gathered.rows_streamed = streamed.records.row_count;
             if parts.spilled.is_empty() && parts.last.is_none() {
                 refuse_duplicate(context, &gathered.tally, self.origins)?;
-                // All but the last rows were written while they were read.
+                // Most rows were written while they were read, so this stage has no rows.
                 self.end(Stage::Write, None, None);
                 return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
             }
@@ -97,7 +114,7 @@ impl Finish<'_, '_> {
             self.end(Stage::Merge, Some(rows), Some(len_bytes));
         }
         if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
-            // There may be another before it, of rows in different runs.
+            // Rows of different runs may have an earlier duplicate.
             each_row(&parts, context, &mut gathered.tally, |_, _| context.check_cancelled())?;
             refuse_duplicate(context, &gathered.tally, self.origins)?;
         }
@@ -111,7 +128,7 @@ impl Finish<'_, '_> {
 
     fn index(&mut self, file: &NewFile, combined: &Combined) -> Result<Layout, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
-        // The disk takes the records while the index is made.
+        // The disk writes the records while the index is built.
         let (layout, synced) = thread::scope(|scope| {
             let sync = scope.spawn(|| file.file().sync_data());
             let layout = index::build(file.file(), &combined.records, context.budget, &mut |done, total| {
@@ -119,21 +136,21 @@ impl Finish<'_, '_> {
             });
             (layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic)))
         });
-        let layout = layout.map_err(|error| BakeError::finish(self.output, error))?;
-        // What the disk could not take is told once, and not by the next sync again.
+        let layout = layout.map_err(|error| self.index_failed(error))?;
+        // A write error is reported here, because the next sync would not report it again.
         synced.map_err(|error| self.output_failed(error))?;
         let index_len_bytes = layout.file_len_bytes() - combined.records.records_len_bytes;
         self.end(Stage::Index, Some(combined.records.row_count), Some(index_len_bytes));
         Ok(layout)
     }
 
-    /// Reads the file back, and compares its rows with some parts. Gives how many keys were looked up.
+    /// Reads the file back, and compares its rows with `parts`. Returns the number of keys looked up.
     fn verify(
         &mut self,
         file: &NewFile,
         combined: &Combined,
         layout: &Layout,
-        parts: Option<Parts>,
+        parts: Option<SortedParts>,
     ) -> Result<u64, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
         let (rows_total, bytes_total) = (layout.dimensions.row_count, layout.file_len_bytes());
@@ -176,7 +193,7 @@ impl Finish<'_, '_> {
     ) -> Report {
         let (context, tally) = (self.context, &gathered.tally);
         let first_text_origin = gathered.first_text_origin.filter(|_| context.options.keys == Keys::Auto);
-        let first_text_key = first_text_origin.map(|origin| self.origins.of(origin));
+        let first_text_key = first_text_origin.map(|origin| self.origins.locate(origin));
         Report {
             inputs: gathered.inputs,
             base: old.base.as_ref().map(|base| base.facts.clone()),

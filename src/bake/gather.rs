@@ -1,9 +1,9 @@
-//! Inputs into sorted rows: cut, parsed, gathered, on several threads.
+//! Turns inputs into sorted rows, on several threads.
 //!
-//! The calling thread is the `feed`: it reads and cuts. Parsers take pieces in any order. One
-//! thread gathers their batches in the order of the input, and sends them to the
-//! file if they are sorted already, or makes runs of them. One more writes a run
-//! to disk while the next is gathered. Every queue is bounded: who is fast waits.
+//! The calling thread runs the `feed`, which reads and cuts the inputs. Parsers take pieces in any order. The gatherer
+//! takes their batches in the order of the input, and writes them to the file if they are sorted already, or makes runs
+//! of them. Another thread spills a run while the next is gathered. Every queue is bounded, so fast stages block on
+//! slow ones.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -15,43 +15,46 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use super::bad_rows::BadRowsFile;
 use super::context::Context;
-use super::feed::{Feed, Parsed, Parser, Pool, Work};
+use super::error::BakeError;
+use super::feed::{Feed, Parsed, Recycled, Work};
 use super::fill::Filler;
 use super::input::{Input, InputFacts};
+use super::keys::Keys;
 use super::origins::Origins;
+use super::parse::piece::Piece;
+use super::progress::Progress;
 use super::sort::batch::Batch;
-use super::sort::held::LINES_MAX;
-use super::sort::merge::Tally;
+use super::sort::held_row::LINES_MAX;
 use super::sort::run::{REF_LEN_BYTES, Run};
 use super::sort::spill::{SpillFile, SpilledRun};
-use super::stream::{Stream, Taken};
-use super::{BakeError, Keys, Progress};
+use super::sort::tally::Tally;
+use super::stream::{Offered, SortedStream};
 use crate::format::key::KeyKind;
 
 /// All rows of the inputs.
 pub(super) struct Gathered<'b> {
-    /// What the keys are.
+    /// The kind of the keys.
     pub(super) kind: KeyKind,
-    /// Of the first row whose key is not a number as it is usually written; not looked for among numbers.
+    /// The origin of the first row whose key is not a decimal without leading zeros. Only tracked for keys of bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// Rows that came sorted and are in the file already. If there are others as well, these were the first.
-    pub(super) stream: Option<Stream<'b>>,
+    /// The first rows, if they arrived sorted: they are in the file already.
+    pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
     pub(super) tally: Tally,
     pub(super) rows_read: u64,
     pub(super) bad_rows: u64,
-    /// Runs that were put on disk.
+    /// The number of runs that were spilled.
     pub(super) runs: usize,
-    /// How many times these were merged with each other.
+    /// The number of times that the spilled runs were merged with each other.
     pub(super) merge_passes: usize,
-    /// Rows of the stream.
+    /// The number of rows in the stream.
     pub(super) rows_streamed: u64,
     pub(super) inputs: Vec<InputFacts>,
 }
 
 impl Gathered<'_> {
-    /// No rows, whose keys are of some kind.
+    /// Returns no rows, with keys of this kind.
     pub(super) fn nothing(kind: KeyKind) -> Self {
         Gathered {
             kind,
@@ -75,48 +78,43 @@ pub(super) fn gather<'b>(
     inputs: Vec<Input<'_>>,
     context: &Context<'_>,
     origins: &mut Origins,
-    stream: Option<Stream<'b>>,
+    stream: Option<SortedStream<'b>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Gathered<'b>, BakeError> {
     let budget = context.budget;
     let (work, works) = sync_channel(budget.threads);
     let (parsed, batches) = sync_channel(budget.threads);
-    let (window, passes) = sync_channel(budget.pieces_under_way());
-    let (works, pool, rows_read) = (Arc::new(Mutex::new(works)), Pool::default(), AtomicU64::new(0));
-    let pool = &pool;
+    let (window, slots) = sync_channel(budget.pieces_in_flight());
+    let (works, recycled, rows_read) = (Arc::new(Mutex::new(works)), Recycled::default(), AtomicU64::new(0));
+    let recycled = &recycled;
     std::thread::scope(|scope| {
         for _ in 0..budget.threads {
             let (works, parsed) = (works.clone(), parsed.clone());
-            scope.spawn(move || parse(context, &works, &parsed, pool));
+            scope.spawn(move || parse(context, &works, &parsed, recycled));
         }
         drop(works);
         let rows_read = &rows_read;
-        let gatherer = Gatherer::new(context, pool, scope, stream, rows_read)?;
-        let gatherer = scope.spawn(move || gatherer.run(batches, passes));
-        let inputs = Feed::new(context, pool, window, work, parsed, rows_read).all(inputs, origins, progress);
+        let gatherer = Gatherer::new(context, recycled, scope, stream, rows_read)?;
+        let gatherer = scope.spawn(move || gatherer.run(batches, slots));
+        let inputs = Feed::new(context, recycled, window, work, parsed, rows_read).run(inputs, origins, progress);
         let gathered = gatherer.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         Ok(Gathered { inputs, ..gathered })
     })
 }
 
-/// Parses pieces as long as there are any.
-fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSender<Parsed>, pool: &Pool) {
-    let mut own: Option<(u64, Parser)> = None;
+/// Parses pieces until there are no more.
+fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSender<Parsed>, recycled: &Recycled) {
     loop {
-        // One at a time waits for work, the others for the lock.
+        // One parser waits for work, and the others for the lock.
         let Ok(work) = works.lock().expect("no panic").recv() else { return };
-        let Work { ticket, piece, input, may_be_header } = work;
-        let mut batch = pool.batch();
-        let first_line = piece.first_line();
-        batch.begin(context.options.keys.kind(), piece.len_bytes(), first_line, input.origin + first_line);
-        let mut filler = Filler::new(context.options, &input.name, &mut batch, may_be_header);
-        if own.as_ref().is_none_or(|(origin, _)| *origin != input.origin) {
-            own = Some((input.origin, input.parser.clone()));
-        }
-        let parser = own.as_mut().map(|(_, parser)| parser).expect("of this input");
-        let result = catch_unwind(AssertUnwindSafe(|| parser.parse(&piece, &mut filler)));
-        if let Some(text) = piece.into_text() {
-            pool.texts.lock().expect("no panic").push(text);
+        let Work { ticket, piece, input_name, input_origin } = work;
+        let Piece { first_line, len_bytes, may_be_header, mut rows, .. } = piece;
+        let mut batch = recycled.batch();
+        batch.begin(context.options.keys.kind(), len_bytes, first_line, input_origin + first_line);
+        let mut filler = Filler::new(context.options, &input_name, &mut batch, may_be_header);
+        let result = catch_unwind(AssertUnwindSafe(|| rows.parse(&mut filler)));
+        if let Some(buffer) = rows.into_buffer() {
+            recycled.buffers.lock().expect("no panic").push(buffer);
         }
         if parsed.send((ticket, result.map(|parsed| parsed.map(|()| batch)))).is_err() {
             return;
@@ -127,9 +125,9 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
 /// Makes runs of batches.
 struct Gatherer<'s, 'e, 'c, 'b> {
     context: &'c Context<'c>,
-    pool: &'c Pool,
+    recycled: &'c Recycled,
     scope: &'s Scope<'s, 'e>,
-    stream: Option<Stream<'b>>,
+    stream: Option<SortedStream<'b>>,
     /// Whether rows still go to the stream.
     is_streaming: bool,
     batches: Vec<Batch>,
@@ -143,7 +141,7 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     rows_read: &'c AtomicU64,
 }
 
-/// A run that was written.
+/// A spilled run.
 struct Spilled {
     file: SpillFile,
     run: SpilledRun,
@@ -153,14 +151,14 @@ struct Spilled {
 impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
     fn new(
         context: &'c Context<'c>,
-        pool: &'c Pool,
+        recycled: &'c Recycled,
         scope: &'s Scope<'s, 'e>,
-        stream: Option<Stream<'b>>,
+        stream: Option<SortedStream<'b>>,
         rows_read: &'c AtomicU64,
     ) -> Result<Self, BakeError> {
         Ok(Gatherer {
             context,
-            pool,
+            recycled,
             scope,
             is_streaming: stream.is_some(),
             stream,
@@ -176,15 +174,15 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         })
     }
 
-    /// Takes batches in the order of the input, whatever order they come in.
-    fn run(mut self, batches: Receiver<Parsed>, passes: Receiver<()>) -> Result<Gathered<'b>, BakeError> {
+    /// Takes batches in the order of the input, in whatever order they arrive.
+    fn run(mut self, batches: Receiver<Parsed>, slots: Receiver<()>) -> Result<Gathered<'b>, BakeError> {
         let (mut early, mut next) = (BTreeMap::new(), 0);
         for (ticket, batch) in batches {
-            early.insert(ticket.number, (ticket.passes, batch));
-            while let Some((room, batch)) = early.remove(&next) {
+            early.insert(ticket.number, (ticket.slots, batch));
+            while let Some((taken_slots, batch)) = early.remove(&next) {
                 next += 1;
-                // Every piece has taken its passes before it was sent.
-                passes.iter().take(room).for_each(|()| ());
+                // The feed took these slots before it sent the piece, so this does not block.
+                slots.iter().take(taken_slots).for_each(|()| ());
                 self.take(batch.unwrap_or_else(|panic| resume_unwind(panic))?)?;
             }
         }
@@ -199,12 +197,12 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         if self.is_streaming
             && let Some(stream) = &mut self.stream
         {
-            match stream.take(batch, &mut self.tally)? {
-                Taken::Yes(done) => {
-                    self.pool.batches.lock().expect("no panic").extend(done);
+            match stream.offer(batch, &mut self.tally)? {
+                Offered::Accepted(done) => {
+                    self.recycled.batches.lock().expect("no panic").extend(done);
                     return Ok(());
                 }
-                Taken::No(back) => {
+                Offered::Rejected(back) => {
                     self.is_streaming = false;
                     stream.flush()?;
                     batch = back;
@@ -214,10 +212,10 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         self.hold(batch)
     }
 
-    /// Adds a batch to the run that is being gathered.
+    /// Adds a batch to the current run.
     fn hold(&mut self, batch: Batch) -> Result<(), BakeError> {
         if batch.len() == 0 {
-            self.pool.batches.lock().expect("no panic").push(batch);
+            self.recycled.batches.lock().expect("no panic").push(batch);
             return Ok(());
         }
         let len_bytes = (batch.taken_bytes() + batch.len() * REF_LEN_BYTES) as u64;
@@ -239,7 +237,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
     }
 
-    /// Sends what was gathered to disk. Waits for the run before.
+    /// Spills the current run, after waiting for the previous run.
     fn spill(&mut self) -> Result<(), BakeError> {
         self.join_spilling()?;
         let folder = &self.context.budget.temp_dir;
@@ -250,18 +248,18 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         };
         let (batches, kind) = (mem::take(&mut self.batches), self.kind());
         self.held_bytes = 0;
-        let (context, pool) = (self.context, self.pool);
+        let (context, recycled) = (self.context, self.recycled);
         self.spilling = Some(self.scope.spawn(move || {
             let mut tally = Tally::default();
             let mut sorted = Run::sorted(batches, kind, context.pool);
-            sorted.settle(context.options.duplicates, &mut tally);
+            sorted.drop_duplicates(context.options.duplicates, &mut tally);
             let mut writer = file.begin(kind, sorted.first_origin());
             for index in 0..sorted.len() {
                 let (row, origin) = sorted.row(index);
                 writer.push(&row, origin).map_err(temporary)?;
             }
             let run = writer.finish().map_err(temporary)?;
-            pool.batches.lock().expect("no panic").extend(sorted.into_batches());
+            recycled.batches.lock().expect("no panic").extend(sorted.into_batches());
             Ok(Spilled { file, run, tally })
         }));
         Ok(())
@@ -286,7 +284,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
         let last = (!self.batches.is_empty()).then(|| {
             let mut last = Run::sorted(mem::take(&mut self.batches), kind, self.context.pool);
-            last.settle(self.context.options.duplicates, &mut self.tally);
+            last.drop_duplicates(self.context.options.duplicates, &mut self.tally);
             last
         });
         Ok(Gathered {
@@ -306,29 +304,40 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bake::Options;
     use crate::bake::budget::Budget;
-    use crate::bake::cut::TextPiece;
-    use crate::bake::feed::{InputSpec, Piece, Ticket};
-    use crate::bake::parse::delimited::{Delimited, Fields, ValueFields};
+    use crate::bake::feed::Ticket;
+    use crate::bake::options::Options;
+    use crate::bake::parse::piece::ParsePiece;
+
+    struct TestPiece {
+        panics: bool,
+    }
+
+    impl ParsePiece for TestPiece {
+        fn parse(&mut self, _: &mut Filler<'_>) -> Result<(), BakeError> {
+            assert!(!self.panics, "a panic of a parser");
+            Ok(())
+        }
+
+        fn into_buffer(self: Box<Self>) -> Option<Vec<u8>> {
+            None
+        }
+    }
 
     #[test]
-    fn a_panic_of_a_parser_stands_for_its_piece_so_that_nobody_waits_for_it() {
+    fn a_parser_that_panics_reports_its_piece() {
         let budget = Budget { memory_bytes: 1 << 20, threads: 1, temp_dir: std::env::temp_dir() };
         let options = Options::default();
         let context = Context { options: &options, budget: &budget, pool: &budget.thread_pool().unwrap() };
         let ((work, works), (parsed, batches)) = (sync_channel(2), sync_channel(2));
-        for (number, key) in [(0, 9), (1, 0)] {
-            // A field that no row of two has.
-            let fields = Fields { key, value: ValueFields::One(1), delete: None, count: 2, chosen: false };
-            let parser = Parser::Delimited(Delimited::new(b',', fields));
-            let input = Arc::new(InputSpec { name: "input".to_owned(), origin: number, parser });
-            let piece = Piece::Text(TextPiece { bytes: b"1,one\n".to_vec(), first_line: 1, has_quotes: false });
-            let ticket = Ticket { number, passes: 1 };
-            work.send(Work { ticket, piece, input, may_be_header: false }).unwrap();
+        for (number, panics) in [(0, true), (1, false)] {
+            let rows = Box::new(TestPiece { panics });
+            let piece = Piece { first_line: 1, last_line_max: 1, len_bytes: 1, may_be_header: false, rows };
+            let ticket = Ticket { number, slots: 1 };
+            work.send(Work { ticket, piece, input_name: "input".into(), input_origin: number }).unwrap();
         }
         drop(work);
-        parse(&context, &Mutex::new(works), &parsed, &Pool::default());
+        parse(&context, &Mutex::new(works), &parsed, &Recycled::default());
         drop(parsed);
         let ends: Vec<_> = batches.iter().map(|(ticket, batch)| (ticket.number, batch.is_err())).collect();
         assert_eq!(ends, [(0, true), (1, false)]);

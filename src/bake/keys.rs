@@ -1,23 +1,22 @@
-//! Keys out of fields.
+//! Parses keys.
 
-use super::RowFault;
+use super::row_fault::RowFault;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 
-/// What the keys of a table are to be.
+/// The kind of a table's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
-    /// Unsigned 64-bit numbers: the fields are their decimals.
+    /// Unsigned 64-bit numbers, from decimal fields.
     #[default]
     U64,
-    /// The bytes of the fields as they are.
+    /// The bytes of the fields, unchanged.
     Bytes,
-    /// Numbers if each field is a number as it is usually written, without zeros
-    /// in front; else bytes.
+    /// Numbers, if every field is a decimal without leading zeros; otherwise bytes.
     Auto,
 }
 
 impl Keys {
-    /// What keys are until all are known.
+    /// Returns the kind in which keys are held while the input is read.
     pub(super) fn kind(self) -> KeyKind {
         match self {
             Keys::U64 => KeyKind::U64,
@@ -35,8 +34,8 @@ impl From<KeyKind> for Keys {
     }
 }
 
-/// The key in a field.
-pub(super) fn key(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<Key<'_>, RowFault> {
+/// Parses the key in a field.
+pub(super) fn parse(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<Key<'_>, RowFault> {
     match kind {
         KeyKind::U64 => decimal(field).map(Key::U64).ok_or_else(|| RowFault::key(field, may_be_header)),
         KeyKind::Bytes if (1..=KEY_LEN_MAX_BYTES).contains(&field.len()) => Ok(Key::Bytes(field)),
@@ -44,12 +43,12 @@ pub(super) fn key(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<Ke
     }
 }
 
-/// The number that a key is, if it is one as it is usually written.
+/// Parses a decimal without leading zeros.
 pub(super) fn canonical_decimal(key: &[u8]) -> Option<u64> {
     decimal(key).filter(|_| key[0] != b'0' || key.len() == 1)
 }
 
-/// An unsigned 64-bit decimal: digits and nothing else.
+/// Parses an unsigned 64-bit decimal, which has only digits.
 fn decimal(field: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
     let (first, rest) = field.split_first()?;
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decimal_is_digits_that_fit() {
+    fn a_decimal_has_only_digits_and_fits_into_64_bits() {
         let cases: [(&str, Option<u64>); 12] = [
             ("0", Some(0)),
             ("007", Some(7)),

@@ -1,13 +1,11 @@
-//! Rows in, file out.
+//! Bakes rows into a table file.
 //!
-//! In: inputs in any of several formats, rows in memory, and tables that were baked before. Out: a
-//! baked file, put in place whole or not at all. The stages are apart: `input`
-//! gives bytes, `feed` cuts them at row ends (`cut`), `parse` makes rows of them,
-//! `fill` reads their keys, `gather` runs these on several threads and hands batches to
-//! `sort`, or, if they come in order, to `stream`; `combine` merges what is sorted,
-//! and the rows of an `old_table`, into records (`table`), `index` makes lookups of
-//! them, `verify` reads the file back, `place` gives it its name. `finish` has the
-//! order of the last of these.
+//! In: inputs in several formats, rows in memory, and tables that were baked before. Out: a file that is put in place
+//! as a whole, or not at all. The stages: `input` opens and decompresses inputs, `parse` cuts them into pieces and
+//! parses these into rows, `fill` parses keys, `feed` and `gather` run the stages before on several threads and pass
+//! batches to `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including those of an
+//! `old_table`, into records (`table`), `index` builds the index, `verify` reads the file back, and `place` renames it.
+//! `finish` calls the stages from `combine` on.
 
 mod bad_rows;
 mod budget;
@@ -15,7 +13,6 @@ mod cancel;
 mod columns;
 mod combine;
 mod context;
-mod cut;
 mod error;
 mod feed;
 mod fill;
@@ -23,13 +20,19 @@ mod finish;
 mod gather;
 mod index;
 mod input;
+mod input_format;
 mod keys;
+mod limits;
 mod old_table;
 mod options;
 mod origins;
 mod parse;
 mod place;
+mod progress;
+mod remedy;
 mod report;
+mod row;
+mod row_fault;
 mod section;
 mod shard;
 mod sort;
@@ -37,35 +40,39 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod value_lens;
 mod verify;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use bad_rows::BadRows;
-pub use budget::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 pub use cancel::Cancel;
-pub use columns::Column;
-pub use error::{BakeError, RowFault};
+pub use columns::{Column, Pack, ValueSpec};
+pub use error::BakeError;
+pub use input::row_piece::RowPiece;
 pub use input::{Compression, Input, InputFacts};
+pub use input_format::Format;
 pub use keys::Keys;
+pub use limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 pub use old_table::TableFacts;
-pub use options::{Duplicates, Format, Options, Progress, Verify};
-pub use parse::ValueSpec;
-pub use parse::pack::Pack;
-pub use parse::rows::RowPiece;
-pub use report::{Report, Stage, StageFacts, ValueLens};
+pub use options::{Duplicates, Options, Verify};
+pub use progress::{Progress, Stage, StageFacts};
+pub use remedy::Remedy;
+pub use report::Report;
+pub use row_fault::RowFault;
 pub use shard::{Shard, ShardFault};
+pub use value_lens::ValueLens;
 
 use budget::Budget;
 use context::Context;
 use finish::{Finish, OldTables};
 use gather::{Gathered, gather};
 use old_table::OldTable;
-use origins::{Origins, Unit};
+use origins::{Origins, RowUnit};
 use place::NewFile;
-use report::Clock;
-use stream::Stream;
+use progress::StageClock;
+use stream::SortedStream;
 
 use crate::format::key::Key;
 
@@ -96,10 +103,10 @@ pub fn bake_csv(
     bake(vec![Input::reader("input", input)], output, options, progress)
 }
 
-/// Bakes rows that are in memory, of any bytes, into `output`: [`bake`] with one [`Input::rows`].
+/// Bakes rows from memory into `output`: [`bake`] with one [`Input::rows`]. Keys and values may be any bytes.
 ///
 /// # Errors
-/// [`BakeError`]; messages call the input "rows", and count them from 1.
+/// [`BakeError`]; messages call the input "rows", and count the rows from 1.
 ///
 /// # Example
 /// ```
@@ -141,21 +148,20 @@ where
 
 /// Bakes the rows of all inputs, in their order, into one table at `output`.
 ///
-/// Rows may come in any order. What does not fit into the memory that the options
-/// allow is sorted in temporary files without a name. The same rows give the
-/// same file, whatever the memory, the threads and the order of the rows. The
-/// file is written without a name, read back, synced, and put in place by a
-/// rename: whatever fails, what was at `output` before is still there.
+/// Rows may come in any order. Rows that do not fit into the memory allowed are sorted in unnamed temporary files. The
+/// same rows give the same file, whatever the memory, the number of threads, and the order of the rows. The new file
+/// has no name until it has been read back and synced, and then replaces `output` by a rename. After any failure the
+/// old file is still there.
 ///
 /// # Errors
-/// [`BakeError`]; a bad row is named by its input and its line.
+/// [`BakeError`]; the message for a bad row names its input and its line.
 pub fn bake(
     inputs: Vec<Input<'_>>,
     output: &Path,
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
-    bake_within(Budget::of(options, output)?, inputs, output, options, progress)
+    bake_within(Budget::new(options, output)?, inputs, output, options, progress)
 }
 
 fn bake_within(
@@ -165,7 +171,7 @@ fn bake_within(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
-    let mut clock = Clock::start();
+    let mut clock = StageClock::start();
     let base = options.base.as_deref().map(|path| OldTable::open(path, 0, options.shard.as_ref())).transpose()?;
     let options = &Options { keys: keys_beside(options.keys, base.as_ref())?, ..options.clone() };
     check_shard(options)?;
@@ -173,11 +179,11 @@ fn bake_within(
     let context = Context { options, budget: &budget, pool: &pool };
     let mut origins = Origins::default();
 
-    // Whether there can be an output is known before the first row is read.
+    // Detects before the first row is read whether an output can be created.
     let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
-    // Numbers and text have different orders, and with Auto which of them the keys are is only known at the end.
+    // Numbers and text are sorted differently, and with Auto the kind of the keys is known only at the end.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
-    let stream = || Stream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
+    let stream = || SortedStream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
     let stream = can_stream.then(stream).transpose()?;
     let gathered = gather(inputs, &context, &mut origins, stream, progress)?;
     let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
@@ -186,14 +192,14 @@ fn bake_within(
         .all(gathered, OldTables { base, tables: Vec::new() })
 }
 
-/// Merges tables into one at `output`, which may be one of them.
+/// Merges tables into one table at `output`, which may be one of them.
 ///
-/// All must have keys of the same kind. Of the options, those that say how rows are read from text do not matter.
-/// Rows with the same key are dealt with as those of inputs in the order of the tables. With one table and
-/// [`Options::shard`], what comes out is a part of it. As in [`bake`], the same rows give the same file.
+/// All tables must have keys of the same kind. Options about text formats have no effect. Duplicates are resolved in
+/// the order of the tables. With one table and [`Options::shard`], the output is one shard of it. As in [`bake`], the
+/// same rows give the same file.
 ///
 /// # Errors
-/// [`BakeError`]; a damaged table is named with the block that is.
+/// [`BakeError`]; the message for a damaged table names the damaged block.
 ///
 /// # Example
 /// ```
@@ -221,7 +227,7 @@ pub fn merge(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
-    merge_within(Budget::of(options, output)?, tables, output, options, progress)
+    merge_within(Budget::new(options, output)?, tables, output, options, progress)
 }
 
 fn merge_within(
@@ -231,7 +237,7 @@ fn merge_within(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
-    let clock = Clock::start();
+    let clock = StageClock::start();
     if tables.len() > budget.fan_in() {
         return Err(BakeError::TooManyTables { tables: tables.len(), tables_max: budget.fan_in() });
     }
@@ -239,7 +245,7 @@ fn merge_within(
     let (mut origins, mut opened) = (Origins::default(), Vec::new());
     for path in tables {
         let rows_before = opened.last().map_or(0, |before: &OldTable| before.facts.rows);
-        let origin = origins.begin(&path.display().to_string(), Unit::TableRow, rows_before);
+        let origin = origins.begin(&path.display().to_string(), RowUnit::TableRow, rows_before);
         opened.push(OldTable::open(path, origin, options.shard.as_ref())?);
     }
     let mut all = base.iter().chain(&opened);
@@ -261,7 +267,7 @@ fn merge_within(
     finish.all(Gathered::nothing(kind), OldTables { base, tables: opened })
 }
 
-/// What the keys of the input are, beside a base.
+/// Returns the kind of the input's keys, given the base.
 fn keys_beside(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
     let Some(base) = base else { return Ok(keys) };
     let base_kind = base.table.kind;
@@ -271,7 +277,7 @@ fn keys_beside(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
     Ok(base_kind.into())
 }
 
-/// Whether it is clear which rows the shard has.
+/// Checks that the shard of every row is defined.
 fn check_shard(options: &Options) -> Result<(), BakeError> {
     let Some(shard) = &options.shard else { return Ok(()) };
     let keys = match options.keys {

@@ -1,9 +1,8 @@
-//! Tables that were baked before, as sorted rows.
+//! Reads the rows of a table that was baked before.
 //!
-//! In: a path. Out: the table's records, to be read front to back, each block
-//! held against its checksum before a byte of it is used. Nothing is mapped: what
-//! is held are the sums of the blocks, 8 bytes for each 16 KiB of records, and
-//! what a source reads at a time. It knows nothing of the index, which is made anew.
+//! In: a path. Out: the table's records, read front to back. Each block is verified against its checksum before its
+//! bytes are used. Nothing is mapped: memory holds the checksums of the blocks (8 bytes per 16 KiB of records) and one
+//! read buffer. The old index is not read; the bake builds a new one.
 
 use std::fs::File;
 use std::io;
@@ -14,9 +13,10 @@ use std::sync::Arc;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::sort::blocks::{Extent, Home};
-use super::sort::source::{RowOrigins, Source, Table};
-use super::{BakeError, Shard};
+use super::error::BakeError;
+use super::shard::Shard;
+use super::sort::blocks::{Extent, ExtentOwner};
+use super::sort::sorted_rows::{RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum, section_sum_of};
 use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, SectionKind, check_padding};
@@ -25,43 +25,43 @@ use crate::format::key::KeyKind;
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
 
-/// What is read at a time to find a table's first key and its last.
+/// The length of a read that finds a table's first or last key.
 const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
 
-/// A table whose rows were taken into the new one.
+/// A table whose rows were merged into the new table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableFacts {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
     /// The file's length.
     pub len_bytes: u64,
-    /// Its rows.
+    /// The number of rows.
     pub rows: u64,
-    /// The digest in its header: see [`Store::digest`](crate::Store::digest).
+    /// The digest in the header: see [`Store::digest`](crate::Store::digest).
     pub digest: u128,
 }
 
-/// A table that is open.
+/// An open table.
 pub(super) struct OldTable {
-    pub(super) table: Table,
+    pub(super) table: TableRecords,
     pub(super) facts: TableFacts,
 }
 
 impl OldTable {
-    /// Opens a table, of whose rows those of one shard are wanted. Row `n` has origin `first_origin + n`.
+    /// Opens a table for the rows of one shard, or all rows. Row `n` has the origin `first_origin + n`.
     pub(super) fn open(path: &Path, first_origin: u64, shard: Option<&Shard>) -> Result<OldTable, BakeError> {
         let reader = Reader::open(path)?;
         let layout = reader.layout()?;
         let dimensions = &layout.dimensions;
-        let mut table = Table {
+        let mut table = TableRecords {
             extent: Extent {
                 sums: reader.block_sums(&layout)?.into(),
                 file: reader.file.clone(),
                 offset_bytes: layout.records.offset_bytes,
                 len_bytes: layout.records.len_bytes,
                 block_len_bytes: BLOCK_LEN_BYTES,
-                home: reader.home.clone(),
+                owner: reader.owner.clone(),
             },
             kind: dimensions.key_kind,
             row_count: dimensions.row_count,
@@ -88,10 +88,10 @@ impl OldTable {
     }
 }
 
-/// Describes the table at a path. Returns `None` if there is none, or a damaged one, which a bake mends.
+/// Describes the table at a path. Returns `None` if there is no table, or a damaged one, which a bake may replace.
 ///
 /// # Errors
-/// If the system does not let it be read.
+/// If the system does not allow to read the file.
 pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     let layout = match Reader::open(path).and_then(|reader| reader.layout()) {
         Ok(layout) => layout,
@@ -104,36 +104,36 @@ pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     Ok(Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind }))
 }
 
-/// Whether an error says that no table is there: no file, a link that leads to itself, a file that is not regular, or one
-/// that is too short.
+/// Returns whether an error means that there is no table: no file, a link to itself, a file that is not regular, or a
+/// file that is too short.
 fn is_no_table(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ELOOP)
         || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
-/// Reads what stands around the records.
+/// Reads the header, the checksums, and the last fence.
 struct Reader {
     file: Arc<File>,
     len_bytes: u64,
-    home: Home,
+    owner: ExtentOwner,
 }
 
 impl Reader {
     fn open(path: &Path) -> Result<Reader, BakeError> {
-        let home = Home::Table(path.into());
-        let failed = |error| home.failed(error);
+        let owner = ExtentOwner::Table(path.into());
+        let failed = |error| owner.failed(error);
         let file = open_regular(path).map_err(failed)?;
         let len_bytes = file.metadata().map_err(failed)?.len();
-        Ok(Reader { file: Arc::new(file), len_bytes, home })
+        Ok(Reader { file: Arc::new(file), len_bytes, owner })
     }
 
     fn read(&self, bytes: &mut [u8], offset_bytes: u64) -> Result<(), BakeError> {
-        self.file.read_exact_at(bytes, offset_bytes).map_err(|error| self.home.failed(error))
+        self.file.read_exact_at(bytes, offset_bytes).map_err(|error| self.owner.failed(error))
     }
 
-    /// The header, and that zeros are between the sections.
+    /// Reads the header, and checks that the padding between sections is zero.
     fn layout(&self) -> Result<Layout, BakeError> {
-        let damaged = |error| self.home.damaged(error);
+        let damaged = |error| self.owner.damaged(error);
         let mut start = vec![0; self.len_bytes.min(HEADER_LEN_BYTES as u64) as usize];
         self.read(&mut start, 0)?;
         let layout = Layout::decode_start(&start, self.len_bytes).map_err(damaged)?;
@@ -146,7 +146,7 @@ impl Reader {
         Ok(layout)
     }
 
-    /// The sums of all blocks of the records.
+    /// Reads the checksums of all blocks of the records.
     fn block_sums(&self, layout: &Layout) -> Result<Vec<U64>, BakeError> {
         let section = layout.block_sums;
         let mut sums = vec![U64::new_zeroed(); section.len_bytes as usize / size_of::<U64>()];
@@ -157,24 +157,24 @@ impl Reader {
         ];
         for (section, expected, found) in found {
             if expected != found {
-                return Err(self.home.damaged(FormatError::SectionChecksum { section, expected, found }));
+                return Err(self.owner.damaged(FormatError::SectionChecksum { section, expected, found }));
             }
         }
         Ok(sums)
     }
 
-    /// The key of the last row, which the last fence leads to.
-    fn last_key(&self, table: &Table, layout: &Layout) -> Result<Vec<u8>, BakeError> {
+    /// Reads the key of the last row, starting at the last fence.
+    fn last_key(&self, table: &TableRecords, layout: &Layout) -> Result<Vec<u8>, BakeError> {
         let number = fence_count(table.row_count) - 1;
         let row = (number * FENCE_ROWS) as u64;
-        let astray = || self.home.damaged(FormatError::Row { row, what: "the fence does not lead to it" });
+        let astray = || self.owner.damaged(FormatError::Row { row, what: "the fence does not lead to it" });
         let mut fence = Fence::new_zeroed();
         self.read(fence.as_mut_bytes(), layout.fences.offset_bytes + (number * size_of::<Fence>()) as u64)?;
         let offset_bytes = fence.offset_bytes.get();
         if offset_bytes >= layout.records.len_bytes || !offset_bytes.is_multiple_of(table.align_bytes as u64) {
             return Err(astray());
         }
-        let mut source = Source::table_from(table, offset_bytes, 0, true, ENDS_BUFFER_LEN_BYTES)?;
+        let mut source = SortedRows::table_from(table, offset_bytes, 0, true, ENDS_BUFFER_LEN_BYTES)?;
         let (mut left, mut last) = (table.row_count - row, Vec::new());
         let mut head = source.begin(0)?;
         while head.is_some() {
@@ -188,8 +188,8 @@ impl Reader {
     }
 }
 
-fn first_key(table: &Table) -> Result<Vec<u8>, BakeError> {
-    let mut source = Source::table(table, 0, true, ENDS_BUFFER_LEN_BYTES)?;
+fn first_key(table: &TableRecords) -> Result<Vec<u8>, BakeError> {
+    let mut source = SortedRows::table(table, 0, true, ENDS_BUFFER_LEN_BYTES)?;
     let head = source.begin(0)?;
     Ok(head.and_then(|_| source.key().as_bytes().map(<[u8]>::to_vec)).unwrap_or_default())
 }

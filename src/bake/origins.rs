@@ -1,49 +1,56 @@
-//! Where rows come from: one number for a row says its input and its line.
+//! Origins: one number per row that identifies its input and its line.
 
-/// The inputs of a bake, in order. The lines of each follow those of the one before.
+/// The inputs of a bake, in order. Origins ascend from one input to the next.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    /// The origin of an input's line 0, which no row is on, and the input's name.
-    inputs: Vec<(u64, Unit, String)>,
+    inputs: Vec<InputOrigins>,
 }
 
-/// What rows of an input are counted by.
+#[derive(Debug)]
+struct InputOrigins {
+    /// The origin of line 0.
+    base: u64,
+    unit: RowUnit,
+    name: String,
+}
+
+/// What the rows of an input are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// From 1, as lines of text are.
+pub(super) enum RowUnit {
+    /// Lines of text, from 1.
     Line,
-    /// From 1, as rows of Parquet are.
+    /// Rows, from 1.
     Row,
-    /// From 0, as rows of a table are.
+    /// Rows of a table, from 0.
     TableRow,
 }
 
 impl Origins {
-    /// Adds an input, behind all that were added, the last of which ended on this line.
-    pub(super) fn begin(&mut self, name: &str, unit: Unit, lines_before: u64) -> u64 {
-        let base = self.inputs.last().map_or(0, |(base, ..)| base + lines_before + 1);
-        self.inputs.push((base, unit, name.to_owned()));
+    /// Adds an input and returns the origin of its line 0. `last_line_before` is the last line of the input added before.
+    pub(super) fn begin(&mut self, name: &str, unit: RowUnit, last_line_before: u64) -> u64 {
+        let base = self.inputs.last().map_or(0, |last| last.base + last_line_before + 1);
+        self.inputs.push(InputOrigins { base, unit, name: name.to_owned() });
         base
     }
 
-    /// The input of a row, what its rows are counted by, and which of them it is.
-    pub(super) fn of(&self, origin: u64) -> (&str, Unit, u64) {
-        let (base, unit, name) = self.input(origin);
-        (name, *unit, origin - base)
+    /// Returns a row's input, the unit of its rows, and the row's line or number.
+    pub(super) fn locate(&self, origin: u64) -> (&str, RowUnit, u64) {
+        let input = self.input(origin);
+        (&input.name, input.unit, origin - input.base)
     }
 
-    /// A row as a message about a row of another input names it.
-    pub(super) fn seen_from(&self, origin: u64, other: u64) -> String {
-        let (base, unit, name) = self.input(origin);
+    /// Describes a row in a message about `other`. Names the row's input only if `other` is in another input.
+    pub(super) fn describe(&self, origin: u64, other: u64) -> String {
+        let InputOrigins { base, unit, name } = self.input(origin);
         let place = match unit {
-            Unit::Line => format!("line {}", origin - base),
-            Unit::Row | Unit::TableRow => format!("row {}", origin - base),
+            RowUnit::Line => format!("line {}", origin - base),
+            RowUnit::Row | RowUnit::TableRow => format!("row {}", origin - base),
         };
-        if self.input(other).0 == *base { place } else { format!("{place} of {name}") }
+        if self.input(other).base == *base { place } else { format!("{place} of {name}") }
     }
 
-    fn input(&self, origin: u64) -> &(u64, Unit, String) {
-        &self.inputs[self.inputs.partition_point(|(base, ..)| *base <= origin).saturating_sub(1)]
+    fn input(&self, origin: u64) -> &InputOrigins {
+        &self.inputs[self.inputs.partition_point(|input| input.base <= origin).saturating_sub(1)]
     }
 }
 
@@ -52,15 +59,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_named_by_its_input_and_its_line() {
+    fn an_origin_leads_to_its_input_and_line() {
         let mut origins = Origins::default();
-        let a = origins.begin("a.csv", Unit::Line, 0);
-        let b = origins.begin("b.db", Unit::TableRow, 7);
-        let c = origins.begin("c.csv", Unit::Line, 0);
-        assert_eq!(origins.of(a + 7), ("a.csv", Unit::Line, 7));
-        assert_eq!(origins.of(c + 1), ("c.csv", Unit::Line, 1));
-        assert_eq!(origins.of(b), ("b.db", Unit::TableRow, 0));
-        assert_eq!(origins.seen_from(a + 3, a + 7), "line 3");
-        assert_eq!(origins.seen_from(b, c + 1), "row 0 of b.db");
+        let a = origins.begin("a.csv", RowUnit::Line, 0);
+        let b = origins.begin("b.db", RowUnit::TableRow, 7);
+        let c = origins.begin("c.csv", RowUnit::Line, 0);
+        assert_eq!(origins.locate(a + 7), ("a.csv", RowUnit::Line, 7));
+        assert_eq!(origins.locate(c + 1), ("c.csv", RowUnit::Line, 1));
+        assert_eq!(origins.locate(b), ("b.db", RowUnit::TableRow, 0));
+        assert_eq!(origins.describe(a + 3, a + 7), "line 3");
+        assert_eq!(origins.describe(b, c + 1), "row 0 of b.db");
     }
 }

@@ -1,4 +1,4 @@
-//! Giving a finished file its name, all at once, and removing what killed bakes left.
+//! Renames a finished file to its final name, and removes what killed bakes left.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,19 +9,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
 use rustix::io::Errno;
 
-use super::Cancel;
+use super::cancel::Cancel;
 
-/// A file that is being written beside the place it is for.
+/// A file that is being written in the folder of its final path.
 ///
-/// Where the file system can, it has no name until it is complete, so that
-/// nothing is left behind however the process ends. Elsewhere it has a hidden
-/// one, which is removed when the bake fails. As long as the file is open it is
-/// locked (`flock`): a hidden file that is not is nobody's any more.
+/// If the file system supports it, the file has no name until it is complete, so that nothing is left however the
+/// process ends. Otherwise the file has a hidden name, and is removed if the bake fails. An open file is locked
+/// (`flock`), so an unlocked hidden file belongs to no bake.
 pub(super) struct NewFile {
     file: File,
     folder: File,
     path: PathBuf,
-    /// The hidden name, while the file has it.
+    /// The hidden name, as long as the file has one.
     hidden: Option<PathBuf>,
     cancel: Cancel,
 }
@@ -36,13 +35,13 @@ impl NewFile {
         match fs::symlink_metadata(path) {
             Ok(found) if found.is_dir() => return Err(invalid("is a folder: name a file in it")),
             Ok(found) if !found.is_file() && !found.is_symlink() => {
-                return Err(invalid("is not a regular file, and will not be replaced"));
+                return Err(invalid("is not a regular file, so it is not replaced"));
             }
             _ => {}
         }
         let parent = folder_of(path);
         sweep(parent);
-        // Opened first: a folder that cannot be synced must be known before anything has a name in it.
+        // Opened first, so that a folder that cannot be synced is an error before a file is created in it.
         let folder = File::open(parent)?;
         match create_unnamed(parent) {
             Ok(file) => Ok(Self::new(file, folder, path, None, cancel)),
@@ -67,8 +66,8 @@ impl NewFile {
         &self.file
     }
 
-    /// Syncs the file, gives it its name in place of the file that had it before, and syncs the folder. After a power
-    /// loss at any moment the old file or this one has the name, and after a success this one.
+    /// Syncs the file, renames it to its final path, and syncs the folder. After a power loss at any moment, the path
+    /// has the old file or this one; after a success, this one.
     pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
         self.rename_synced().map_err(PlaceError::Unplaced)?;
         self.folder.sync_all().map_err(PlaceError::FolderSync)
@@ -103,35 +102,34 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
-            // Nothing more can be done about a file that cannot be removed; the bake has failed already.
+            // The bake has failed already, so an error here changes nothing.
             let _ = fs::remove_file(hidden);
             self.cancel.names().remove_hidden(hidden);
         }
     }
 }
 
-/// Why a file is not known to be in place for good.
+/// The reason why a file may not be in place permanently.
 #[derive(Debug)]
 pub(super) enum PlaceError {
-    /// The name still belongs to the file that had it before, if one had.
+    /// The path still has the old file, if there was one.
     Unplaced(io::Error),
-    /// The file has its name, which a power loss may take away again.
+    /// The file is in place, but a power loss may bring the old file back.
     FolderSync(io::Error),
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Takes the first hidden name beside `path` that is free. One that is not may
-/// belong to a process that was killed, or to one of another container: their
-/// process numbers do not tell them apart.
+/// Calls `take` with the first unused hidden name beside `path`. A name in use may belong to a process that was killed
+/// or runs in another container, because process numbers repeat.
 fn under_free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     const ATTEMPTS: usize = 1000;
     let mut attempt = 0;
     loop {
-        // Not made of the file's own name, which may be as long as a name can be.
+        // The hidden name does not contain the file's own name, which may already have the maximum length.
         let hidden = path.with_file_name(format!(".baker.{}.{attempt}.tmp", std::process::id()));
         attempt += 1;
         match take(&hidden) {
@@ -141,18 +139,18 @@ fn under_free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io:
     }
 }
 
-/// Creates a file without a name that can be given one later.
+/// Creates a file without a name that can be named later.
 fn create_unnamed(folder: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder)?;
-    // A name is given through /proc, which must be there.
+    // The file is named through /proc, so /proc must be mounted.
     fs::metadata(proc_path(&file))?;
-    // Where nothing can be locked, nothing is removed by others either.
+    // On a file system without locks, other bakes remove nothing either.
     let _ = lock(&file);
     Ok(file)
 }
 
-/// Creates and locks a file. Fails with `AlreadyExists` if another bake removes the file before it is locked.
+/// Creates and locks a file. Returns `AlreadyExists` if another bake removes the file before it is locked.
 fn create_locked(hidden: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(hidden)?;
     let is_locked_by_other = lock(&file) == Err(Errno::WOULDBLOCK);
@@ -170,7 +168,7 @@ fn lock(file: &File) -> Result<(), Errno> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Removes the hidden files of bakes that were killed. What cannot be removed stays, and is in nobody's way.
+/// Removes the hidden files of bakes that were killed. A file that cannot be removed does no harm.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(is_hidden_name) {
@@ -184,14 +182,14 @@ fn remove_left_behind(hidden: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(hidden)?;
     lock(&file)?;
     let (locked, named) = (file.metadata()?, fs::symlink_metadata(hidden)?);
-    // Its bake may have put it in place before it was locked here, and another may have the name now.
+    // The file's bake may have renamed it before it was locked here, and another file may have the name now.
     if locked.is_file() && (locked.dev(), locked.ino()) == (named.dev(), named.ino()) {
         fs::remove_file(hidden)?;
     }
     Ok(())
 }
 
-/// As [`under_free_name`] makes them.
+/// Returns whether [`under_free_name`] makes such names.
 fn is_hidden_name(name: &str) -> bool {
     let numbers = name.strip_prefix(".baker.").and_then(|name| name.strip_suffix(".tmp"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_file_that_nobody_works_on_is_removed_and_no_other() {
+    fn only_hidden_files_of_dead_bakes_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("storage.db");
         let others = [".baker.1.tmp", ".baker.x.0.tmp", ".baker.1.0.tmp.old", "baker.1.0.tmp", ".baker.1.2.3.tmp"];
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_hidden_name_is_put_in_place_beside_others_at_work() {
+    fn a_file_with_a_hidden_name_is_put_in_place_while_other_bakes_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("storage.db");
         let cancel = Cancel::default();

@@ -1,9 +1,7 @@
-//! Writing one section front to back, with the sums of its blocks.
+//! Writes one section of a file front to back, and computes the checksums of its blocks.
 //!
-//! In: bytes, in pieces of any length. Out: the bytes in the file, and what they
-//! were when they were handed over, as one sum for each block. Summing and
-//! writing can be left to a thread, which then does it while the next bytes
-//! are gathered. It knows nothing of what the bytes mean.
+//! In: bytes, in pieces of any length. Out: the bytes in the file, and one checksum per block of the bytes that were
+//! passed in. A thread can compute and write while the next bytes are gathered.
 
 use std::fs::File;
 use std::io;
@@ -17,89 +15,87 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// What is gathered before it is written: whole blocks, so that each is summed
-/// while it is at hand.
+/// The length of a write: whole blocks, few enough to be in the processor's cache when they are summed.
 pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
-/// Buffers that are full and wait for the thread.
+/// The number of full buffers that may wait for the thread.
 const WAITING_COUNT: usize = 2;
 
-/// One section, written front to back.
+/// Writes one section front to back.
 pub(super) struct SectionWriter {
     pending: Vec<u8>,
-    /// What was handed over before.
-    handed_len_bytes: u64,
-    sink: Sink,
+    /// The length of the bytes that were passed to the sink.
+    passed_len_bytes: u64,
+    sink: BlockSink,
 }
 
-enum Sink {
-    Here(Blocks),
+enum BlockSink {
+    Inline(BlockWriter),
     Thread(BlocksThread),
 }
 
 impl SectionWriter {
-    /// Writes from an offset of the file on; with more than one thread, on another
-    /// than the caller's, if the system gives one.
+    /// Returns a writer that starts at an offset of the file. With more than one thread, another thread writes, if the
+    /// system can start one.
     pub(super) fn new(file: &File, offset_bytes: u64, threads: usize) -> io::Result<SectionWriter> {
-        let blocks = || Ok::<_, io::Error>(Blocks { file: file.try_clone()?, offset_bytes, sums: Vec::new() });
+        let blocks = || Ok::<_, io::Error>(BlockWriter { file: file.try_clone()?, offset_bytes, sums: Vec::new() });
         let thread = if threads > 1 { BlocksThread::start(blocks()?).ok() } else { None };
         let sink = match thread {
-            Some(thread) => Sink::Thread(thread),
-            None => Sink::Here(blocks()?),
+            Some(thread) => BlockSink::Thread(thread),
+            None => BlockSink::Inline(blocks()?),
         };
-        Ok(SectionWriter { pending: Vec::with_capacity(WRITE_LEN_BYTES), handed_len_bytes: 0, sink })
+        Ok(SectionWriter { pending: Vec::with_capacity(WRITE_LEN_BYTES), passed_len_bytes: 0, sink })
     }
 
     pub(super) fn len_bytes(&self) -> u64 {
-        self.handed_len_bytes + self.pending.len() as u64
+        self.passed_len_bytes + self.pending.len() as u64
     }
 
-    /// Where so many bytes can be appended at once; `None` if they do not fit in
-    /// front of the next write.
+    /// Returns the buffer if `len_bytes` fit before the next write.
     #[inline(always)]
     pub(super) fn room(&mut self, len_bytes: usize) -> Option<&mut Vec<u8>> {
         (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)
     }
 
-    /// Appends some bytes. What the thread met is told here, or at the end.
+    /// Appends bytes. An error of the thread is returned by a later call.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while bytes.len() > WRITE_LEN_BYTES - self.pending.len() {
             let (fits, rest) = bytes.split_at(WRITE_LEN_BYTES - self.pending.len());
             self.pending.extend_from_slice(fits);
-            self.hand_over()?;
+            self.pass_on()?;
             bytes = rest;
         }
         self.pending.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// Writes what is left and gives the sums of all blocks.
+    /// Writes the rest, and returns the checksums of all blocks.
     pub(super) fn finish(mut self) -> io::Result<Vec<U64>> {
-        self.hand_over()?;
+        self.pass_on()?;
         match self.sink {
-            Sink::Here(blocks) => Ok(blocks.sums),
-            Sink::Thread(mut thread) => Ok(thread.end()?.sums),
+            BlockSink::Inline(blocks) => Ok(blocks.sums),
+            BlockSink::Thread(mut thread) => Ok(thread.end()?.sums),
         }
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
-        self.handed_len_bytes += self.pending.len() as u64;
+    fn pass_on(&mut self) -> io::Result<()> {
+        self.passed_len_bytes += self.pending.len() as u64;
         match &mut self.sink {
-            Sink::Here(blocks) => blocks.write(&self.pending)?,
-            Sink::Thread(thread) => self.pending = thread.hand_over(mem::take(&mut self.pending))?,
+            BlockSink::Inline(blocks) => blocks.write(&self.pending)?,
+            BlockSink::Thread(thread) => self.pending = thread.pass_on(mem::take(&mut self.pending))?,
         }
         self.pending.clear();
         Ok(())
     }
 }
 
-/// The blocks written so far.
-struct Blocks {
+/// Writes blocks and computes their checksums.
+struct BlockWriter {
     file: File,
     offset_bytes: u64,
     sums: Vec<U64>,
 }
 
-impl Blocks {
+impl BlockWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sums.extend(bytes.chunks(BLOCK_LEN_BYTES).map(block_sum));
         self.file.write_all_at(bytes, self.offset_bytes)?;
@@ -108,27 +104,27 @@ impl Blocks {
     }
 }
 
-/// A thread that sums and writes.
+/// A thread that runs a [`BlockWriter`].
 struct BlocksThread {
-    /// None when there is no more.
+    /// `None` once there is nothing more to write.
     full: Option<SyncSender<Vec<u8>>>,
-    /// Buffers to be filled again.
+    /// Empty buffers for reuse.
     empty: Receiver<Vec<u8>>,
-    thread: Option<JoinHandle<io::Result<Blocks>>>,
+    thread: Option<JoinHandle<io::Result<BlockWriter>>>,
 }
 
 impl BlocksThread {
-    fn start(mut blocks: Blocks) -> io::Result<BlocksThread> {
+    fn start(mut blocks: BlockWriter) -> io::Result<BlocksThread> {
         let (full, to_write) = sync_channel::<Vec<u8>>(WAITING_COUNT);
         let (written, empty) = sync_channel(WAITING_COUNT + 1);
         for _ in 0..=WAITING_COUNT {
-            // There is room for all of them.
+            // The channel has room for all of them.
             let _ = written.send(Vec::with_capacity(WRITE_LEN_BYTES));
         }
         let work = move || {
             for bytes in to_write {
                 blocks.write(&bytes)?;
-                // Nobody waits for it at the end.
+                // At the end nobody receives it.
                 let _ = written.send(bytes);
             }
             Ok(blocks)
@@ -137,18 +133,18 @@ impl BlocksThread {
         Ok(BlocksThread { full: Some(full), empty, thread: Some(thread) })
     }
 
-    /// Gives a buffer for the next bytes.
-    fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    /// Passes bytes to the thread and returns an empty buffer.
+    fn pass_on(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let sent = self.full.as_ref().is_some_and(|full| full.send(bytes).is_ok());
         match self.empty.recv() {
             Ok(buffer) if sent => Ok(buffer),
-            // The thread has ended, and it ends early only with an error.
+            // The thread ends early only with an error.
             _ => Err(self.end().err().unwrap_or_else(|| io::Error::other("the file is no longer written"))),
         }
     }
 
-    /// Waits until all is written.
-    fn end(&mut self) -> io::Result<Blocks> {
+    /// Waits until everything is written.
+    fn end(&mut self) -> io::Result<BlockWriter> {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(done)) => done,
@@ -159,7 +155,7 @@ impl BlocksThread {
 }
 
 impl Drop for BlocksThread {
-    /// Leaves no thread behind that writes into a file that was given up.
+    /// Joins the thread, so that it does not write to an abandoned file.
     fn drop(&mut self) {
         self.full = None;
         if let Some(thread) = self.thread.take() {
@@ -184,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_written_and_summed_the_same_on_any_thread() {
+    fn a_section_and_its_checksums_do_not_depend_on_threads() {
         let long: Vec<u8> = (0..9 * WRITE_LEN_BYTES as u32 + 5).map(|i| (i.wrapping_mul(40_503) >> 11) as u8).collect();
         let (mut pieces, mut at) = (Vec::new(), 0);
         for len in [0, 1, 7, WRITE_LEN_BYTES, WRITE_LEN_BYTES - 8, 3 * WRITE_LEN_BYTES + 1, 100_000].iter().cycle() {
@@ -203,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_an_error_of_a_push_or_of_the_end() {
+    fn a_write_error_is_returned_by_push_or_finish() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("read-only");
         std::fs::write(&path, b"").unwrap();

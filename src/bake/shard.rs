@@ -1,4 +1,4 @@
-//! Which rows belong to one shard of a table.
+//! Shards of a table.
 
 use std::fmt;
 
@@ -6,14 +6,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::key::{Key, KeyKind};
 
-/// One of the shards that a table is divided into.
+/// One shard of the rows.
 ///
-/// By default rows are divided by a hash of their keys: the XXH3-64, with seed 0,
-/// of the key's bytes, or of the 8 little-endian bytes of a number. Of `count`
-/// shards, counted from 1, a key belongs to number `1 + ((hash * count) >> 64)`,
-/// where the product is not cut off. With bounds, which ascend, shard 1 has the
-/// keys below the first bound, shard 2 those from it and below the second, and the
-/// last those from the last bound on.
+/// By default the hash of a key determines its shard: the XXH3-64, with seed 0, of the key's bytes or of the 8
+/// little-endian bytes of a number. Of `count` shards, counted from 1, a key belongs to shard `1 + ((hash * count) >>
+/// 64)`, computed with 128 bits. With ascending bounds, shard 1 has the keys below the first bound, shard 2 the keys
+/// from the first bound and below the second, and the last shard the keys from the last bound.
 ///
 /// # Example
 /// ```
@@ -46,29 +44,29 @@ impl Bound {
     }
 }
 
-/// Why there is no such shard.
+/// The reason why a shard is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardFault {
-    /// The number is not one of them.
+    /// The number is not between 1 and the number of shards.
     Number {
         /// The number given.
         number: u32,
-        /// How many shards there are.
+        /// The number of shards.
         count: u32,
     },
-    /// Bounds that do not ascend.
+    /// The bounds do not ascend.
     Order {
-        /// The first that is not above the one before, counted from 1.
+        /// The first bound that is not greater than the bound before, counted from 1.
         bound: usize,
     },
-    /// Bounds of which one is a number and another bytes.
+    /// Some bounds are numbers, and some are bytes.
     Kinds,
-    /// One bound fewer than shards is needed.
+    /// The number of bounds is not one less than the number of shards.
     Count {
-        /// Bounds given.
+        /// The number of bounds given.
         bounds: usize,
-        /// How many shards there are.
+        /// The number of shards.
         count: u32,
     },
 }
@@ -91,7 +89,7 @@ impl fmt::Display for ShardFault {
 impl std::error::Error for ShardFault {}
 
 impl Shard {
-    /// A shard by hash; numbers are counted from 1.
+    /// Returns shard `number` of `count` by hash, counted from 1.
     ///
     /// # Errors
     /// [`ShardFault::Number`].
@@ -102,10 +100,10 @@ impl Shard {
         Ok(Shard { number, count, bounds: Vec::new() })
     }
 
-    /// A shard by key range; numbers are counted from 1.
+    /// Returns shard `number` of `count` by key range, counted from 1.
     ///
     /// # Errors
-    /// [`ShardFault`], if there is no such shard or the bounds are not those of `count` shards.
+    /// [`ShardFault`], if the number or the bounds are invalid.
     pub fn by_range(number: u32, count: u32, bounds: &[Key<'_>]) -> Result<Shard, ShardFault> {
         let shard = Shard::by_hash(number, count)?;
         if bounds.len() + 1 != count as usize {
@@ -124,12 +122,12 @@ impl Shard {
         Ok(Shard { bounds: bounds.iter().map(owned).collect(), ..shard })
     }
 
-    /// What the bounds are, if there are any.
+    /// Returns the kind of the bounds, if there are any.
     pub(super) fn bounds_kind(&self) -> Option<KeyKind> {
         self.bounds.first().map(|bound| bound.key().kind())
     }
 
-    /// Whether a row with this key belongs to the shard.
+    /// Returns whether a row with this key belongs to the shard.
     pub fn has(&self, key: &Key<'_>) -> bool {
         let index = if self.bounds.is_empty() {
             let hash = match key {
@@ -163,9 +161,9 @@ mod tests {
         }
     }
 
-    /// The table in the document, by which other programs can be held to the rule.
+    /// The table in the document lets other programs check their implementation.
     #[test]
-    fn the_rule_is_the_one_that_is_documented() {
+    fn keys_belong_to_the_shards_in_the_document() {
         let document = include_str!("../../docs/OPERATIONS.md");
         let keys = [
             ("the number 42", Key::U64(42)),
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shard_is_refused() {
+    fn an_invalid_shard_is_rejected() {
         assert!(Shard::by_hash(0, 2).is_err());
         assert!(Shard::by_hash(3, 2).is_err());
         assert!(Shard::by_hash(1, 0).is_err());

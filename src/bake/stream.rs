@@ -1,7 +1,7 @@
-//! Rows that come sorted, on their way into the file without being held.
+//! Writes rows that arrive sorted to the file, without holding them in memory.
 //!
-//! If a row comes later that should have been before them, what was written so
-//! far is a sorted run like any other, and is merged with the rest into another file.
+//! If a later row belongs before the rows written so far, these become a sorted run, which is merged with the other
+//! runs into another file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,70 +9,48 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 
+use super::error::BakeError;
+use super::options::Duplicates;
 use super::place::NewFile;
 use super::sort::batch::Batch;
-use super::sort::blocks::Home;
-use super::sort::merge::{Duplicate, Tally};
+use super::sort::blocks::ExtentOwner;
+use super::sort::origin_jumps::OriginJumps;
 use super::sort::run::Run;
-use super::sort::source::{RowOrigins, Table};
+use super::sort::sorted_rows::{RowOrigins, TableRecords};
+use super::sort::tally::{Duplicate, Tally};
 use super::table::{RecordsWriter, WrittenRecords};
-use super::{BakeError, Duplicates};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
-/// Places where lines do not follow each other that are kept in memory, at most.
+/// The greatest number of origin jumps in memory.
 const JUMPS_MAX: usize = 1 << 18;
-/// What records take up at most where each is aligned to [`ALIGN_BYTES`].
+/// The greatest length of records aligned to [`ALIGN_BYTES`].
 const RECORDS_LEN_MAX_BYTES: u64 = (ALIGN_BYTES as u64) << 32;
 
-/// Which origin each row of a stream has. Most follow the one before, so only the others are noted.
-#[derive(Debug, Default)]
-pub(super) struct Jumps {
-    rows: u64,
-    /// A row, counted from 0, and its origin; those after it follow one by one.
-    jumps: Vec<(u64, u64)>,
-}
-
-impl Jumps {
-    fn push(&mut self, origin: u64) {
-        if self.jumps.last().is_none_or(|(row, first)| first + (self.rows - row) != origin) {
-            self.jumps.push((self.rows, origin));
-        }
-        self.rows += 1;
-    }
-
-    /// The origin of a row.
-    pub(super) fn origin(&self, row: u64) -> u64 {
-        let jump = self.jumps.partition_point(|(first, _)| *first <= row) - 1;
-        let (first, origin) = self.jumps[jump];
-        origin + (row - first)
-    }
-}
-
 /// Writes sorted rows into a file.
-pub(super) struct Stream<'b> {
+pub(super) struct SortedStream<'b> {
     pool: &'b ThreadPool,
     path: PathBuf,
     file: NewFile,
     writer: RecordsWriter,
     kind: KeyKind,
     duplicates: Duplicates,
-    jumps: Jumps,
-    /// Rows that are not written yet: the last of them may have to give way to the next.
+    jumps: OriginJumps,
+    /// Rows that are not written yet, because the next batch may replace the last of them.
     pending: Option<Run>,
     first_key: Vec<u8>,
 }
 
-/// What became of a batch.
-pub(super) enum Taken {
-    /// The stream has it, and gives batches that it is done with.
-    Yes(Vec<Batch>),
-    /// Its rows do not follow those before: they must be sorted.
-    No(Batch),
+/// The answer to an offered batch.
+pub(super) enum Offered {
+    /// The stream has taken the batch. The batches returned are written and can be reused.
+    Accepted(Vec<Batch>),
+    /// The batch does not continue the stream: its rows must be sorted.
+    Rejected(Batch),
 }
 
-impl<'b> Stream<'b> {
-    /// Begins a file for rows with keys of one kind.
+impl<'b> SortedStream<'b> {
+    /// Begins a file for rows with keys of this kind.
     pub(super) fn new(
         path: &Path,
         file: NewFile,
@@ -83,40 +61,42 @@ impl<'b> Stream<'b> {
     ) -> Result<Self, BakeError> {
         let writer = RecordsWriter::new(file.file(), kind, ALIGN_BYTES, threads);
         let writer = writer.map_err(|error| BakeError::output(path, error))?;
-        let (path, jumps) = (path.to_path_buf(), Jumps::default());
-        Ok(Stream { pool, path, file, writer, kind, duplicates, jumps, pending: None, first_key: Vec::new() })
+        let (path, jumps) = (path.to_path_buf(), OriginJumps::default());
+        Ok(SortedStream { pool, path, file, writer, kind, duplicates, jumps, pending: None, first_key: Vec::new() })
     }
 
-    /// Takes a batch if its rows are in order and follow those before.
-    pub(super) fn take(&mut self, batch: Batch, tally: &mut Tally) -> Result<Taken, BakeError> {
+    /// Takes a batch if its rows are sorted and follow the rows before.
+    pub(super) fn offer(&mut self, batch: Batch, tally: &mut Tally) -> Result<Offered, BakeError> {
         if batch.len() == 0 {
-            return Ok(Taken::Yes(vec![batch]));
+            return Ok(Offered::Accepted(vec![batch]));
         }
         let follows = |last: Key<'_>| batch.first_key().is_some_and(|first| last <= first);
-        let follows = self.pending.as_ref().and_then(Run::ends).is_none_or(|(_, last)| follows(last));
+        let follows = self.pending.as_ref().and_then(Run::first_and_last_key).is_none_or(|(_, last)| follows(last));
         let pending_len_bytes = self.pending.as_ref().map_or(0, Run::len_bytes) as u64;
         let len_bytes = self.writer.len_bytes() + pending_len_bytes + batch.len_bytes() as u64;
-        let fits = len_bytes <= RECORDS_LEN_MAX_BYTES && self.jumps.jumps.len() < JUMPS_MAX;
-        // A row that removes its key must meet all other rows with that key.
+        let fits = len_bytes <= RECORDS_LEN_MAX_BYTES && self.jumps.len() < JUMPS_MAX;
+        // A row that removes its key must be merged with all other rows that have the key.
         if !batch.is_ascending || batch.has_deleted || !follows || !fits {
-            return Ok(Taken::No(batch));
+            return Ok(Offered::Rejected(batch));
         }
         let mut run = Run::sorted(vec![batch], self.kind, self.pool);
-        run.settle(self.duplicates, tally);
-        self.part(&mut run, tally);
+        run.drop_duplicates(self.duplicates, tally);
+        self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
-            // Its only key is the last that is pending, which the next batch must follow as well.
-            return Ok(Taken::Yes(run.into_batches()));
+            // The batch had one key, which the last pending row has too. The next batch must follow that row.
+            return Ok(Offered::Accepted(run.into_batches()));
         }
         let done = self.flush()?;
         self.pending = Some(run);
-        Ok(Taken::Yes(done))
+        Ok(Offered::Accepted(done))
     }
 
-    /// Keeps one of two rows if the last that is pending and the first of a run have the same key.
-    fn part(&mut self, run: &mut Run, tally: &mut Tally) {
+    /// Drops one of two rows if the last pending row and the first row of `run` have the same key.
+    fn drop_boundary_duplicate(&mut self, run: &mut Run, tally: &mut Tally) {
         let Some(pending) = &mut self.pending else { return };
-        let (Some((_, last)), Some((first, _))) = (pending.ends(), run.ends()) else { return };
+        let (Some((_, last)), Some((first, _))) = (pending.first_and_last_key(), run.first_and_last_key()) else {
+            return;
+        };
         if last != first {
             return;
         }
@@ -131,11 +111,11 @@ impl<'b> Stream<'b> {
         }
     }
 
-    /// Writes what is pending. Gives the batches that had it.
+    /// Writes the pending rows. Returns their batches for reuse.
     pub(super) fn flush(&mut self) -> Result<Vec<Batch>, BakeError> {
         let Some(run) = self.pending.take() else { return Ok(Vec::new()) };
         if self.first_key.is_empty()
-            && let Some((Key::Bytes(first), _)) = run.ends()
+            && let Some((Key::Bytes(first), _)) = run.first_and_last_key()
         {
             self.first_key = first.to_vec();
         }
@@ -147,12 +127,12 @@ impl<'b> Stream<'b> {
         Ok(run.into_batches())
     }
 
-    /// Whether nothing was written.
+    /// Returns whether no row was written.
     pub(super) fn is_empty(&self) -> bool {
         self.writer.row_count() == 0
     }
 
-    /// Waits until all is in the file.
+    /// Waits until all rows are in the file.
     pub(super) fn finish(self) -> Result<Streamed, BakeError> {
         let path = self.path;
         let records = self.writer.finish().map_err(|error| BakeError::output(&path, error))?;
@@ -165,15 +145,15 @@ pub(super) struct Streamed {
     pub(super) file: NewFile,
     path: PathBuf,
     pub(super) records: WrittenRecords,
-    jumps: Jumps,
+    jumps: OriginJumps,
     first_key: Vec<u8>,
 }
 
 impl Streamed {
-    /// The rows as a sorted run, to be merged with others.
-    pub(super) fn into_table(self) -> io::Result<Table> {
+    /// Returns the rows as a sorted run, to be merged with other runs.
+    pub(super) fn into_table(self) -> io::Result<TableRecords> {
         let origins = RowOrigins::Jumps(Arc::new(self.jumps));
-        let home = Home::Output(self.path.into());
-        Table::written(self.file.file(), &self.records, origins, self.first_key, home)
+        let owner = ExtentOwner::Output(self.path.into());
+        TableRecords::written(self.file.file(), &self.records, origins, self.first_key, owner)
     }
 }

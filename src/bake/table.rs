@@ -1,8 +1,7 @@
-//! Writing the records section.
+//! Writes the records section.
 //!
-//! In: keys and values in key order, however many. Out: the section, and what
-//! must be known of it to index it: how many rows, what they take up, the sums
-//! of its blocks. It borrows no row longer than the call that hands it over.
+//! In: keys and values in key order. Out: the section, and what the index needs: the number of rows, their length, and
+//! the checksums of blocks. No row is borrowed beyond the call that passes it.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -12,17 +11,17 @@ use twox_hash::XxHash3_64;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::report::{LenCounts, ValueLens};
 use super::section::SectionWriter;
+use super::value_lens::{LenCounts, ValueLens};
 use crate::format::FormatError;
 use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes};
 use crate::protocol::native::ResponseHeader;
 
-/// Bits of the number that says where a record is.
+/// The number of bits of a place, which locates a record.
 pub(super) const PLACE_BITS: u32 = u32::BITS;
-/// Bytes of keys that are hashed together.
+/// The number of key bytes that are hashed together.
 const SEED_LEN_BYTES: usize = 16 << 10;
 
 /// Writes the records of a table into a file.
@@ -30,47 +29,47 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// As far as the bits of a place count in units of the alignment.
+    /// The greatest length that the bits of a place can count to, in units of the alignment.
     len_max_bytes: u64,
     place_bits: u32,
     row_count: u64,
     values_len_bytes: u64,
     value_lens: LenCounts,
-    /// What the records would take up at each smaller alignment.
+    /// The length of the records at each smaller alignment.
     at_smaller: Vec<(usize, u64)>,
     seed: XxHash3_64,
     /// Keys that are not hashed yet.
     seed_bytes: Vec<u8>,
-    /// Of a table of bytes, the first key and the last so far.
+    /// The first key and the last key so far, of a table of bytes.
     ends: Option<(Vec<u8>, Vec<u8>)>,
-    /// A record that does not fit in front of the next write.
-    apart: Vec<u8>,
+    /// The key and header of a record that does not fit before the next write.
+    split_head: Vec<u8>,
 }
 
-/// What is known of the records of a table when all are written.
+/// The facts about a table's records.
 #[derive(Clone, Debug)]
 pub(super) struct WrittenRecords {
     pub(super) key_kind: KeyKind,
     pub(super) row_count: u64,
-    /// The lengths of all values together.
+    /// The length of all values.
     pub(super) values_len_bytes: u64,
     pub(super) value_lens: ValueLens,
     pub(super) records_len_bytes: u64,
-    /// What the records are aligned to.
+    /// The alignment of the records.
     pub(super) record_align_bytes: usize,
-    /// What the format asks that they be aligned to; never more. Where it is less,
-    /// they must be written again.
+    /// The alignment that the format requires, which is never greater. If it is less, the records must be written
+    /// again.
     pub(super) wanted_align_bytes: usize,
-    /// How many bytes all keys begin with; 0 for numbers.
+    /// The length of the prefix that all keys share; 0 for numbers.
     pub(super) common_len_bytes: usize,
-    /// The hash of all keys, which the seeds follow from.
+    /// The hash of all keys, from which the hash seeds are derived.
     pub(super) first_seed: u64,
-    /// The sum of each block, from before it was written.
+    /// The checksum of each block, computed before it was written.
     pub(super) block_sums: Vec<U64>,
 }
 
 impl RecordsWriter {
-    /// Begins a table in a file, and forgets what was in it.
+    /// Begins a table in a file, and truncates the file.
     pub(super) fn new(file: &File, key_kind: KeyKind, record_align_bytes: usize, threads: usize) -> io::Result<Self> {
         assert!(record_align_bytes.is_power_of_two());
         assert!((ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes));
@@ -89,16 +88,16 @@ impl RecordsWriter {
             seed: XxHash3_64::new(),
             seed_bytes: Vec::with_capacity(SEED_LEN_BYTES),
             ends: None,
-            apart: Vec::new(),
+            split_head: Vec::new(),
         })
     }
 
-    /// As if places had fewer bits: nobody writes 32 GiB for a test.
+    /// Sets the number of bits of a place. Tests use fewer, because they cannot write 32 GiB.
     pub(super) fn with_place_bits(self, place_bits: u32) -> Self {
         RecordsWriter { len_max_bytes: (self.align_bytes as u64) << place_bits, place_bits, ..self }
     }
 
-    /// What the records take up so far.
+    /// Returns the length of the records so far.
     pub(super) fn len_bytes(&self) -> u64 {
         self.section.len_bytes()
     }
@@ -107,11 +106,10 @@ impl RecordsWriter {
         self.row_count
     }
 
-    /// Adds a row, whose key is of the table's kind and above all before it.
+    /// Adds a row, whose key must be of the table's kind and greater than all keys before it.
     ///
     /// # Errors
-    /// What the system says, now or of rows before; and what [`is_too_long`]
-    /// tells apart.
+    /// Write errors of this row or earlier rows, and an error that [`is_too_long`] recognizes.
     #[inline]
     pub(super) fn push(&mut self, key: Key<'_>, value: &[u8]) -> io::Result<()> {
         debug_assert_eq!(key.kind(), self.key_kind);
@@ -126,12 +124,12 @@ impl RecordsWriter {
         match self.section.room(len_bytes) {
             Some(room) => put_record(room, key, header, value, len_bytes),
             None => {
-                self.apart.clear();
-                put_record(&mut self.apart, key, header, &[], key.prefix_len_bytes() + size_of_val(&header));
-                self.section.push(&self.apart)?;
+                self.split_head.clear();
+                put_record(&mut self.split_head, key, header, &[], key.prefix_len_bytes() + size_of_val(&header));
+                self.section.push(&self.split_head)?;
                 self.section.push(value)?;
                 let zeros = [0; RECORD_ALIGN_MAX_BYTES];
-                self.section.push(&zeros[..len_bytes - self.apart.len() - value.len()])?;
+                self.section.push(&zeros[..len_bytes - self.split_head.len() - value.len()])?;
             }
         }
         self.row_count += 1;
@@ -167,8 +165,8 @@ impl RecordsWriter {
         })
     }
 
-    /// Notes what is wanted of the key when all are there: numbers are hashed as 8
-    /// bytes, keys of bytes behind their length, so that it is clear where each ends.
+    /// Remembers the key for [`WrittenRecords`]. A number is hashed as 8 bytes, a key of bytes with its length before
+    /// it, so that the hash depends on where each key ends.
     #[inline]
     fn note(&mut self, key: Key<'_>) {
         match key {
@@ -188,7 +186,7 @@ impl RecordsWriter {
     }
 }
 
-/// Appends a record, with zeros up to its length.
+/// Appends a record, padded with zeros.
 #[inline(always)]
 fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: &[u8], len_bytes: usize) {
     let end = bytes.len() + len_bytes;
@@ -198,8 +196,8 @@ fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: 
     bytes.resize(end, 0);
 }
 
-/// Whether 32 bits cannot count to the end of the records: with a larger
-/// alignment they can, up to [`RECORD_ALIGN_MAX_BYTES`].
+/// Returns whether the error means that 32 bits cannot count to the end of the records. A greater alignment, up to
+/// [`RECORD_ALIGN_MAX_BYTES`], avoids the error.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
     error.get_ref().and_then(|error| error.downcast_ref()) == Some(&FormatError::RecordsTooLong)
 }
@@ -264,12 +262,12 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         for align_bytes in [8, 16] {
             let mut records = RecordsWriter::new(&file, KeyKind::U64, align_bytes, 1).unwrap();
-            // As if 32 bits were fewer: nobody writes 32 GiB for a test.
+            // With a smaller limit, because a test cannot write 32 GiB.
             records.len_max_bytes = 24 * align_bytes as u64;
             let value = vec![0; 2 * align_bytes];
             let pushed = (0..100_u64).find_map(|key| records.push(Key::U64(key), &value).err()).unwrap();
             assert!(is_too_long(&pushed), "{pushed}");
-            // Key, header and value take up as many units as there are in all; the end may be counted to.
+            // The end of the last record may be counted to, so the records fill all units.
             assert_eq!(records.len_bytes(), records.row_count() * (16 + 2 * align_bytes as u64));
             assert_eq!(records.row_count(), if align_bytes == 8 { 6 } else { 8 });
         }

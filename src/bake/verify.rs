@@ -1,35 +1,35 @@
-//! Reading a file back before it gets its name.
+//! Reads a new file back before it is put in place.
 //!
-//! In: a file that is written, and what it must be. Out: the same, or what is
-//! wrong. It is checked as a reader checks it, on all threads, and in windows: of
-//! what was read little stays resident. Only where its memory cannot hold what
-//! leads to all keys, a sample of the keys is looked up.
+//! In: the file and its expected layout. Out: success or an error. All threads verify the file with the code that
+//! readers use, in windows, so that little of it stays resident. If the index does not fit into memory, only a sample
+//! of the keys is looked up.
 
 use std::fs::File;
 use std::path::Path;
 
 use super::budget::Budget;
-use super::combine::{Parts, each_row};
+use super::cancel::Cancel;
+use super::combine::{SortedParts, each_row};
 use super::context::Context;
-use super::sort::blocks::Home;
-use super::sort::merge::Tally;
-use super::sort::source::{RowOrigins, Source, Table};
+use super::error::BakeError;
+use super::progress::Progress;
+use super::sort::blocks::ExtentOwner;
+use super::sort::sorted_rows::{RowOrigins, SortedRows, TableRecords};
+use super::sort::tally::Tally;
 use super::table::WrittenRecords;
-use super::{BakeError, Cancel, Progress};
 use crate::format::FormatError;
 use crate::format::header::Layout;
 use crate::store::check::Plan;
 use crate::store::{Pace, Store, StoreError};
 
-/// Keys of a sample, spread evenly over the rows.
+/// The number of keys in a sample, evenly spread over the rows.
 const SAMPLE_KEYS: u64 = 100_000;
-/// Rows between two calls of the progress function.
+/// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 const BUFFER_LEN_BYTES: usize = 1 << 20;
 
-/// Checks that a file is the one with this layout, whole and right. `progress` is
-/// told how many rows are checked. Gives how many keys were looked up: all, if
-/// pilots and places take up no more than half of the budget's memory.
+/// Verifies that an intact file has this layout. Calls `progress` with the number of rows verified. Returns the number
+/// of keys looked up: all keys, if pilots and places take at most half of the budget's memory.
 pub(super) fn read_back(
     file: &File,
     path: &Path,
@@ -47,7 +47,7 @@ pub(super) fn read_back(
     if found_rows != expected_rows {
         return Err(BakeError::ReadBack { expected_rows, found_rows });
     }
-    // Through it, that every byte is the one that was meant to be written.
+    // The digest covers the checksums of all sections, so it proves that every byte is as it was written.
     let (expected, found) = (layout.digest(), found.digest());
     if found != expected {
         let error = FormatError::Digest { expected, found };
@@ -61,13 +61,14 @@ pub(super) fn compare(
     file: &File,
     path: &Path,
     records: &WrittenRecords,
-    parts: &Parts,
+    parts: &SortedParts,
     context: &Context<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BakeError> {
-    let table = Table::written(file, records, RowOrigins::Counted(0), Vec::new(), Home::Output(path.into()));
+    let table =
+        TableRecords::written(file, records, RowOrigins::Counted(0), Vec::new(), ExtentOwner::Output(path.into()));
     let table = table.map_err(|error| BakeError::output(path, error))?;
-    let mut written = Source::table(&table, 0, false, BUFFER_LEN_BYTES)?;
+    let mut written = SortedRows::table(&table, 0, false, BUFFER_LEN_BYTES)?;
     let mut found = written.begin(0)?;
     let mut row_number = 0;
     each_row(parts, context, &mut Tally::default(), |row, _| {
@@ -113,7 +114,7 @@ mod tests {
         Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
     }
 
-    /// A file of so many rows, in several windows, and what it is to be.
+    /// Returns a file with `row_count` rows, in several windows, and its expected layout.
     fn baked(row_count: u64) -> (File, Layout) {
         let file = tempfile::tempfile().unwrap();
         let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_file_is_found_good_by_any_number_of_threads_and_with_any_memory() {
+    fn an_intact_file_is_accepted_with_any_number_of_threads_and_any_memory() {
         for row_count in [0, 1, 17, 150_000] {
             let (file, layout) = baked(row_count);
             for threads in [1, 2, 5] {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_found_by_any_number_of_threads() {
+    fn damage_is_found_with_any_number_of_threads() {
         let (file, layout) = baked(100_000);
         for threads in [1, 2, 3] {
             for (_, section) in layout.sections() {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_than_was_meant_is_refused_however_good_it_is() {
+    fn an_intact_file_with_another_layout_is_rejected() {
         let ((file, _), (_, other)) = (baked(1000), baked(1001));
         let found = read_back(&file, Path::new("test"), &other, &budget(1 << 30, 1), &Cancel::default(), &mut |_| ());
         assert!(matches!(found, Err(BakeError::ReadBack { expected_rows: 1001, found_rows: 1000 })), "{found:?}");

@@ -1,18 +1,17 @@
-//! Ranges of keys, as questions take them.
+//! Ranges of keys.
 //!
-//! In: a range of whatever turns into a [`Key`]. Out: its two ends as keys. It
-//! knows no table, so not which kind of key an end must be.
+//! In: a range of values that convert to a [`Key`]. Out: its two bounds as keys. The kind of the table's keys is
+//! unknown here.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::key::Key;
 
-/// A range of keys: `..`, any other of the standard library's ranges of what
-/// turns into a [`Key`], or a pair of [`Bound`]s of it.
+/// A range of keys: `..`, any other range of the standard library over values that convert to a [`Key`], or a pair of
+/// [`Bound`]s of them.
 ///
-/// Not [`RangeBounds`], which a range of references has both for the references
-/// and for what they refer to: which is meant, the compiler could not tell.
-/// Other types cannot implement it; their ends make a pair.
+/// This is not [`RangeBounds`], because a range of references implements that trait both for the references and for
+/// their targets, which is ambiguous. Other types cannot implement this trait; convert their ends to a pair.
 ///
 /// # Example
 /// ```
@@ -39,7 +38,7 @@ use super::key::Key;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait KeyBounds<'k>: sealed::Sealed {
-    /// Its two ends.
+    /// Returns the two bounds.
     fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>);
 }
 

@@ -12,30 +12,29 @@ use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
 use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES};
 
-/// The first bytes of every file. The first is no text; the line ends show a
-/// copy in text mode.
+/// The first bytes of every file. The first byte is not text, and the line ends reveal a copy in text mode.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
-/// The version that this build writes and reads.
+/// The format version that this build writes and reads.
 pub const VERSION: u32 = 1;
-/// Length of the header.
+/// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
-/// Sections begin at a multiple of this, a cache line.
+/// Sections begin at a multiple of this, the length of a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
 const SECTION_COUNT: usize = 5;
 const SECTION_COUNT_MAX: usize = 6;
 
-/// What a section holds. The number is the one in the file.
+/// The contents of a section. The number is the number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// Keys and their answers, in key order.
+    /// Records: keys and their responses, in key order.
     Records = 1,
-    /// What stands for the key of every sixteenth row, and where the row is.
+    /// The head of every sixteenth key, and the offset of its record.
     Fences = 2,
-    /// What gives each key a slot of its own.
+    /// Pilots, which give each key its own slot.
     Pilots = 3,
-    /// Where the record of each slot's key is.
+    /// The place of the record of each slot's key.
     Places = 4,
     /// The checksum of each block of the records.
     BlockSums = 5,
@@ -92,14 +91,14 @@ const _: () = {
     assert!(SECTION_ALIGN_BYTES.is_multiple_of(ALIGN_BYTES as u64));
 };
 
-/// Where a section is, and its checksum.
+/// The position and checksum of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub offset_bytes: u64,
-    /// Its length.
+    /// The length.
     pub len_bytes: u64,
-    /// Its checksum: see [`super::checksum`].
+    /// The checksum: see [`super::checksum`].
     pub checksum: u64,
 }
 
@@ -109,57 +108,56 @@ impl Section {
     }
 }
 
-/// The numbers that a file's layout follows from.
+/// The numbers that determine a file's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimensions {
-    /// What keys are.
+    /// The kind of the keys.
     pub key_kind: KeyKind,
-    /// Rows of the table.
+    /// The number of rows.
     pub row_count: u64,
-    /// What keys are hashed with.
+    /// The seed of the keys' hashes.
     pub hash_seed: u64,
-    /// What records are aligned to.
+    /// The alignment of the records.
     pub record_align_bytes: usize,
-    /// What the records take up.
+    /// The length of all records.
     pub records_len_bytes: u64,
-    /// Pilots of each part of the table.
+    /// The number of pilots of each part.
     pub part_pilots: u64,
-    /// Slots of each part of the table.
+    /// The number of slots of each part.
     pub part_slots: u64,
 }
 
 impl Dimensions {
-    /// How pilots and slots are divided.
+    /// Returns the division of pilots and slots.
     pub fn parts(&self) -> Parts {
         Parts { count: Parts::count(self.row_count), pilots: self.part_pilots, slots: self.part_slots }
     }
 }
 
-/// The places of all sections.
+/// The layout of a file: the positions and checksums of all sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The numbers that it follows from.
+    /// The numbers that determine the layout.
     pub dimensions: Dimensions,
-    /// Keys and their answers, in key order.
+    /// Records: keys and their responses, in key order.
     pub records: Section,
-    /// What stands for the key of every sixteenth row, and where the row is.
+    /// The head of every sixteenth key, and the offset of its record.
     pub fences: Section,
-    /// What gives each key a slot of its own.
+    /// Pilots, which give each key its own slot.
     pub pilots: Section,
-    /// Where the record of each slot's key is.
+    /// The place of the record of each slot's key.
     pub places: Section,
     /// The checksum of each block of the records.
     pub block_sums: Section,
 }
 
 impl Layout {
-    /// Lays out a file; the checksums are zero until they are known.
+    /// Returns the layout of a file with these dimensions. The checksums are zero.
     ///
     /// # Errors
-    /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and
-    /// [`FormatError::HeaderField`] for an alignment, or a number of pilots or
-    /// slots, that no file has.
-    pub fn of(dimensions: Dimensions) -> Result<Layout, FormatError> {
+    /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and [`FormatError::HeaderField`] for an invalid
+    /// alignment, number of pilots, or number of slots.
+    pub fn new(dimensions: Dimensions) -> Result<Layout, FormatError> {
         let Dimensions { row_count, record_align_bytes, records_len_bytes, .. } = dimensions;
         if row_count > ROW_COUNT_MAX {
             return Err(FormatError::TooManyRows { rows: row_count });
@@ -196,18 +194,18 @@ impl Layout {
         })
     }
 
-    /// The sections in the order in which they stand in the file.
+    /// Returns the sections in the order of the file.
     pub fn sections(&self) -> [(SectionKind, Section); SECTION_COUNT] {
         let places = [self.records, self.fences, self.pilots, self.places, self.block_sums];
         std::array::from_fn(|i| (SectionKind::IN_ORDER[i], places[i]))
     }
 
-    /// The file's length.
+    /// Returns the file's length.
     pub fn file_len_bytes(&self) -> u64 {
         self.block_sums.end_bytes()
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN_BYTES] {
         let mut header = Header::new_zeroed();
         header.magic = MAGIC;
@@ -231,43 +229,37 @@ impl Layout {
         zerocopy::transmute!(header)
     }
 
-    /// Reads and checks the header at the start of `file`.
+    /// Parses and checks the header at the start of `file`.
     ///
-    /// After it, all sections lie inside the file, in order and without
-    /// overlap, with zeros between them. What they hold is not looked at.
+    /// In a valid layout, all sections are inside the file, in order and without overlap, and the padding between them
+    /// is zero. The contents of sections are not checked.
     ///
     /// # Errors
-    /// One of [`FormatError`] for each thing that can be wrong.
+    /// A variant of [`FormatError`] for each possible fault.
     pub fn decode(file: &[u8]) -> Result<Layout, FormatError> {
         let layout = Layout::decode_start(file, file.len() as u64)?;
         for padding in layout.paddings() {
-            // In bounds: check_sections has held these places against the file's length.
+            // In bounds: `check_sections` has compared these offsets with the file's length.
             check_padding(&file[padding.start as usize..padding.end as usize], padding.end)?;
         }
         Ok(layout)
     }
 
-    /// Like [`Layout::decode`], of a file of which only the start is at hand: its [`Layout::paddings`] are left to be
-    /// checked.
+    /// Like [`Layout::decode`], but only the start of the file is available. The caller must check the
+    /// [`Layout::paddings`].
     pub(crate) fn decode_start(start: &[u8], file_len_bytes: u64) -> Result<Layout, FormatError> {
         let (header, _) =
             Header::ref_from_prefix(start).map_err(|_| FormatError::TooShort { len_bytes: file_len_bytes })?;
         if header.magic != MAGIC {
             return Err(FormatError::Magic { found: header.magic });
         }
-        if header.version != VERSION {
-            return Err(FormatError::Version { found: header.version.get() });
+        match header.version.get() {
+            VERSION => header.decode(file_len_bytes),
+            found => Err(FormatError::Version { found }),
         }
-        if header.file_len_bytes != file_len_bytes {
-            let expected_bytes = header.file_len_bytes.get();
-            return Err(FormatError::FileLen { expected_bytes, found_bytes: file_len_bytes });
-        }
-        header.check_digest()?;
-        header.check_fields()?;
-        header.check_sections(header.key_kind()?)
     }
 
-    /// Where zeros are between sections, fewer than [`SECTION_ALIGN_BYTES`] each.
+    /// Returns the ranges of padding before sections, each shorter than [`SECTION_ALIGN_BYTES`].
     pub(crate) fn paddings(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end_bytes = HEADER_LEN_BYTES as u64;
         self.sections().into_iter().map(move |(_, section)| {
@@ -277,7 +269,7 @@ impl Layout {
         })
     }
 
-    /// Returns the digest in the header that [`Layout::encode`] writes and [`Layout::decode`] accepts. It detects
+    /// Returns the digest that [`Layout::encode`] writes into the header and [`Layout::decode`] verifies. It detects
     /// accidents, not forgery.
     pub fn digest(&self) -> u128 {
         let header: Header = zerocopy::transmute!(self.encode());
@@ -286,6 +278,17 @@ impl Layout {
 }
 
 impl Header {
+    /// Decodes a header of [`VERSION`].
+    fn decode(&self, file_len_bytes: u64) -> Result<Layout, FormatError> {
+        if self.file_len_bytes != file_len_bytes {
+            let expected_bytes = self.file_len_bytes.get();
+            return Err(FormatError::FileLen { expected_bytes, found_bytes: file_len_bytes });
+        }
+        self.check_digest()?;
+        self.check_fields()?;
+        self.check_sections(self.key_kind()?)
+    }
+
     fn check_digest(&self) -> Result<(), FormatError> {
         let mut undigested = *self;
         undigested.digest = U128::ZERO;
@@ -313,7 +316,7 @@ impl Header {
         KeyKind::from_code(code).ok_or_else(|| unexpected("the key kind", KeyKind::U64 as u64, code.into()))
     }
 
-    /// Every section lies inside the file, behind the one in front of it.
+    /// Checks that every section is inside the file and after the preceding section.
     fn check_bounds(&self) -> Result<(), FormatError> {
         let file_len_bytes = self.file_len_bytes.get();
         let mut previous_end_bytes = HEADER_LEN_BYTES as u64;
@@ -330,14 +333,15 @@ impl Header {
         Ok(())
     }
 
-    /// The layout that the dimensions ask for, with the checksums found: every
-    /// place in the table must be that of it.
+    /// Returns the layout for these dimensions with the checksums found. Every section must have the offset and length
+    /// of this layout.
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
         let [records, fences, pilots, places, block_sums, ..] = &self.sections;
-        // A length that is not of whole parts is found below, for the layout then asks for another.
+        // A length that is not divisible by the number of parts is detected below, because the layout then has another
+        // length.
         let part_count = Parts::count(self.row_count.get()).max(1);
-        let mut layout = Layout::of(Dimensions {
+        let mut layout = Layout::new(Dimensions {
             key_kind,
             row_count: self.row_count.get(),
             hash_seed: self.hash_seed.get(),
@@ -369,11 +373,12 @@ impl Header {
     }
 }
 
-/// Checks that the records can be those of the rows: code that finds a row's record relies on there being one.
+/// Checks that the length of the records is possible for the number of rows. Code that finds a row's record relies on
+/// it.
 fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
     let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
     let align_bytes = record_align_bytes as u64;
-    // Does not overflow: the layout limits both factors, to 2³² and 2¹².
+    // This does not overflow: the layout limits the factors to 2³² and 2¹².
     let len_min_bytes = row_count * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
     let is_possible = match row_count {
         0 => len_bytes == 0,
@@ -393,7 +398,7 @@ fn unexpected(what: &'static str, expected: u64, found: u64) -> FormatError {
     FormatError::HeaderField { what, expected, found }
 }
 
-/// Whether what is between two sections is zero.
+/// Checks that the padding between two sections is zero.
 pub(crate) fn check_padding(padding: &[u8], before_bytes: u64) -> Result<(), FormatError> {
     let is_zero = padding.iter().all(|byte| *byte == 0);
     if is_zero { Ok(()) } else { Err(FormatError::Padding { before_bytes }) }

@@ -1,126 +1,122 @@
-//! The index: pilots and places, which lead from a key to its record, and
-//! fences, which lead from a row's number to it.
+//! The index: pilots and places, which lead from a key to its record, and fences, which lead from a row number to its
+//! record.
 //!
-//! Pilots and places are a perfect hash table (the kind that PTHash, SIGIR 2021,
-//! and PtrHash, SEA 2025, describe). A few keys share a pilot, a byte
-//! chosen at the bake so that no two keys of the table get the same slot. Behind
-//! the slot stands the place of the one record that the key can have; the key
-//! itself stands in the record. So every lookup takes the same three steps, and
-//! none depends on how the keys are spread.
+//! Pilots and places are a perfect hash table (as in PTHash, SIGIR 2021, and PtrHash, SEA 2025). A few keys share a
+//! pilot: a byte that is chosen during the bake so that no two keys of the table get the same slot. A slot holds the
+//! place of the only record that can have the key, and the record holds the key itself. So every lookup takes the same
+//! three steps, whatever the distribution of keys.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A file holds at most this many rows, 2³².
+/// The maximum number of rows in a file, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// Rows of a part of the table, on average, from which its number of parts
-/// follows: few enough that a bake has a part's slots in the processor's cache.
+/// The average number of rows in a part of the table, which determines the number of parts. A bake can keep the slots
+/// of one part in the processor's cache.
 pub const PART_ROWS: u64 = 1 << 15;
-/// Rows from one fence to the next.
+/// The number of rows from one fence to the next.
 pub const FENCE_ROWS: usize = 16;
-/// Hash seeds that a baker tries before it gives up. One fails for about no table.
+/// The number of hash seeds that a bake tries before it fails. Almost every table succeeds with the first.
 pub const SEED_COUNT: u64 = 64;
 
 /// The first of [`FENCE_ROWS`] rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
-    /// What stands for its key: see [`Key::head`](super::key::Key::head).
+    /// The head of its key: see [`Key::head`](super::key::Key::head).
     pub head: U64,
-    /// Where its record begins in the records section.
+    /// The offset of its record in the records section.
     pub offset_bytes: U64,
 }
 
 const _: () = assert!(size_of::<Fence>() == 16);
 
-/// How pilots and slots are divided into parts. Keys of a part have their
-/// pilots and their slots in it.
+/// The division of pilots and slots into parts. The pilots and slots of a key are in the key's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Parts of the table.
+    /// The number of parts.
     pub count: u64,
-    /// Pilots of a part.
+    /// The number of pilots per part.
     pub pilots: u64,
-    /// Slots of a part, below 2³².
+    /// The number of slots per part, less than 2³².
     pub slots: u64,
 }
 
 impl Parts {
-    /// How many parts a table of so many rows has.
+    /// Returns the number of parts of a table with this number of rows.
     pub const fn count(row_count: u64) -> u64 {
         row_count.div_ceil(PART_ROWS)
     }
 }
 
-/// A key's hash, from which its part, its pilot and its slot follow.
+/// A key's hash, which determines its part, pilot, and slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(u64);
 
 impl Hash {
-    /// The hash of a number, in a file with this seed. Different numbers have
-    /// different hashes: each step can be undone.
+    /// Returns the hash of a number under a seed. Different numbers have different hashes, because each step is
+    /// reversible.
     #[inline(always)]
-    pub const fn of(key: u64, seed: u64) -> Hash {
+    pub const fn from_u64(key: u64, seed: u64) -> Hash {
         let mut hash = (key ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         hash ^= hash >> 32;
         hash = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93);
         Hash(hash ^ (hash >> 32))
     }
 
-    /// The hash of a key of bytes, in a file with this seed: its XXH3-64 with it.
+    /// Returns the hash of a key of bytes under a seed: its XXH3-64 with that seed.
     #[inline(always)]
-    pub fn of_bytes(key: &[u8], seed: u64) -> Hash {
+    pub fn from_bytes(key: &[u8], seed: u64) -> Hash {
         Hash(xxh3_64_with_seed(key, seed))
     }
 
-    /// Its number, by which hashes are ordered.
+    /// Returns the hash as a number, by which hashes are ordered.
     #[inline(always)]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The hash with this number.
+    /// Returns the hash with this number.
     #[inline(always)]
-    pub const fn of_number(number: u64) -> Hash {
+    pub const fn from_number(number: u64) -> Hash {
         Hash(number)
     }
 
-    /// The part that the key belongs to. Ascends with the hash.
+    /// Returns the part of the key. It ascends with the hash.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
-    /// The pilot that the key shares, counted over all parts. Ascends with the
-    /// hash, and lies in the key's part.
+    /// Returns the pilot of the key, counted over all parts. It ascends with the hash, and is in the key's part.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize
     }
 
-    /// The slot, within its part, that a pilot of this value gives the key.
+    /// Returns the slot, within its part, that a pilot value gives the key.
     #[inline(always)]
     pub const fn slot_in_part(self, pilot: u8, parts: &Parts) -> u64 {
         let turned = (self.0 ^ (pilot as u64).wrapping_mul(0xA076_1D64_78BD_642F)).wrapping_mul(0xE703_7ED1_A0B4_28DB);
-        // Does not overflow: both factors are below 2³².
+        // This does not overflow: both factors are less than 2³².
         ((turned >> 32) * parts.slots) >> 32
     }
 
-    /// The slot that a pilot of this value gives the key, counted over all parts.
+    /// Returns the slot that a pilot value gives the key, counted over all parts.
     #[inline(always)]
     pub const fn slot(self, pilot: u8, parts: &Parts) -> usize {
         (self.part(parts) * parts.slots + self.slot_in_part(pilot, parts)) as usize
     }
 }
 
-/// `hash * count / 2⁶⁴`: below the count.
+/// Returns `hash * count / 2⁶⁴`, which is less than the count.
 #[inline(always)]
 const fn scale(hash: u64, count: u64) -> u64 {
     ((hash as u128 * count as u128) >> 64) as u64
 }
 
-/// How many fences a table has.
+/// Returns the number of fences of a table.
 pub const fn fence_count(row_count: u64) -> usize {
     row_count.div_ceil(FENCE_ROWS as u64) as usize
 }
@@ -136,7 +132,7 @@ mod tests {
             Parts { count: 3, pilots: 7, slots: 11 },
             Parts { count: 1 << 17, pilots: 11_000, slots: u32::MAX.into() },
         ] {
-            let mut hashes: Vec<Hash> = (0..1000).map(|key| Hash::of(key, 0)).collect();
+            let mut hashes: Vec<Hash> = (0..1000).map(|key| Hash::from_u64(key, 0)).collect();
             hashes.extend([Hash(0), Hash(u64::MAX)]);
             hashes.sort_unstable();
             assert!(hashes.is_sorted_by_key(|hash| hash.pilot(&parts)));

@@ -1,4 +1,4 @@
-//! Keys: their kinds, their order, and how they stand in a record.
+//! Keys: their kinds, their order, and their encoding in a record.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
 pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
 
-/// What a record of bytes has in front of its key: the key's length.
+/// The length of the key's length, which precedes a key of bytes.
 const LEN_LEN_BYTES: usize = size_of::<u16>();
 
-/// What the keys of a table are. The number is the one in the file.
+/// The kind of a table's keys. The number is the number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum KeyKind {
@@ -21,7 +21,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// The kind with this number, if there is one.
+    /// Returns the kind with this number, if there is one.
     pub const fn from_code(code: u32) -> Option<KeyKind> {
         match code {
             1 => Some(KeyKind::U64),
@@ -42,9 +42,8 @@ impl fmt::Display for KeyKind {
 
 /// A key of either kind.
 ///
-/// Numbers are ordered as numbers, bytes as strings of bytes: each byte by its
-/// value, and a key before all that it is the beginning of. A table has keys of
-/// one kind only; where both meet, numbers come first.
+/// Numbers are ordered as numbers. Keys of bytes are ordered byte by byte, and a prefix precedes all longer keys. A
+/// table has keys of only one kind; in other contexts numbers precede bytes.
 ///
 /// # Example
 /// ```
@@ -65,7 +64,7 @@ pub enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The key's kind.
+    /// Returns the key's kind.
     #[inline(always)]
     pub const fn kind(&self) -> KeyKind {
         match self {
@@ -74,7 +73,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, or `None` for bytes.
     #[inline]
     pub const fn as_u64(&self) -> Option<u64> {
         match self {
@@ -83,7 +82,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The bytes, if they are bytes.
+    /// Returns the bytes, or `None` for a number.
     #[inline]
     pub const fn as_bytes(&self) -> Option<&'a [u8]> {
         match self {
@@ -92,10 +91,9 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Reads the key at the start of a record, and where its answer begins.
-    /// `None` if the record is cut short.
+    /// Returns the key at the start of a record, and the offset of its response. Returns `None` if the record is incomplete.
     #[inline(always)]
-    pub(crate) fn of_record(kind: KeyKind, record: &'a [u8]) -> Option<(Key<'a>, usize)> {
+    pub(crate) fn from_record(kind: KeyKind, record: &'a [u8]) -> Option<(Key<'a>, usize)> {
         match kind {
             KeyKind::U64 => {
                 Some((Key::U64(u64::from_le_bytes(*record.first_chunk()?)), Key::U64(0).prefix_len_bytes()))
@@ -108,7 +106,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// What the key takes up in front of an answer: a multiple of 8.
+    /// Returns the length of the encoded key, which is a multiple of 8 and precedes the response.
     #[inline(always)]
     pub const fn prefix_len_bytes(&self) -> usize {
         match self {
@@ -117,8 +115,8 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Writes the key as it stands in a record, into as many bytes as it takes up there. A key
-    /// of bytes must not be longer than [`KEY_LEN_MAX_BYTES`].
+    /// Encodes the key as in a record, into exactly [`Key::prefix_len_bytes`] bytes. A key of bytes must not be longer
+    /// than [`KEY_LEN_MAX_BYTES`].
     #[cfg(feature = "bake")]
     #[inline]
     pub(crate) fn write_into(&self, record: &mut [u8]) {
@@ -133,7 +131,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Appends the key as it stands in a record.
+    /// Appends the encoded key.
     #[cfg(feature = "bake")]
     pub(crate) fn write_to(&self, record: &mut Vec<u8>) {
         let start = record.len();
@@ -141,10 +139,9 @@ impl<'a> Key<'a> {
         self.write_into(&mut record[start..]);
     }
 
-    /// What fences have of the key: the number itself, or the 8 bytes behind the
-    /// first `common_len_bytes`, as a big-endian number, with zeros for those that
-    /// are not there. Never descends from a key to a greater one with the same
-    /// first bytes.
+    /// Returns the key's head, which fences hold: the number itself, or the 8 bytes after the first `common_len_bytes`,
+    /// as a big-endian number padded with zeros. Among keys with the same first `common_len_bytes`, a greater key never
+    /// has a smaller head.
     #[inline]
     pub fn head(&self, common_len_bytes: usize) -> u64 {
         match self {
@@ -159,15 +156,14 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// How many bytes two keys of bytes have in common at their beginnings; 0 for
-    /// numbers.
+    /// Returns the length of the prefix that two keys of bytes share; 0 for numbers.
     pub fn common_len_bytes(&self, other: &Key<'_>) -> usize {
         let bytes = |key: &Key<'a>| key.as_bytes().unwrap_or_default();
         bytes(self).iter().zip(other.as_bytes().unwrap_or_default()).take_while(|(a, b)| a == b).count()
     }
 }
 
-/// Numbers in decimal; bytes as text, with what is no UTF-8 replaced.
+/// Writes numbers in decimal, and bytes as text with invalid UTF-8 replaced.
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -243,16 +239,16 @@ impl PartialEq<&str> for Key<'_> {
     }
 }
 
-/// A key of a known kind, as lookups take it.
+/// A key of a known kind, for lookups.
 pub(crate) trait LookupKey: Copy {
-    /// Its kind.
+    /// The kind.
     const KIND: KeyKind;
-    /// Its hash, in a file with this seed.
+    /// Returns the hash under a seed.
     fn hash(self, seed: u64) -> Hash;
-    /// Where the answer begins in a record of this key. `None` if the record is
-    /// another key's, or cut short.
+    /// Returns the offset of the response in the record of this key. Returns `None` if the record has another key or is
+    /// incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
-    /// How much of a record decides whether it is this key's: at most so much.
+    /// Returns the greatest number of bytes at the start of a record that are compared.
     fn compared_len_bytes(self) -> usize;
 }
 
@@ -261,12 +257,12 @@ impl LookupKey for u64 {
 
     #[inline(always)]
     fn hash(self, seed: u64) -> Hash {
-        Hash::of(self, seed)
+        Hash::from_u64(self, seed)
     }
 
     #[inline(always)]
     fn answer_at(self, record: &[u8]) -> Option<usize> {
-        // With the response header, which every record has: so its length is looked at once.
+        // Every record has a response header, so one length check covers both.
         let head = record.first_chunk::<{ size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES }>()?;
         (u64::from_le_bytes(*head.first_chunk()?) == self).then_some(size_of::<u64>())
     }
@@ -282,13 +278,13 @@ impl LookupKey for &[u8] {
 
     #[inline(always)]
     fn hash(self, seed: u64) -> Hash {
-        Hash::of_bytes(self, seed)
+        Hash::from_bytes(self, seed)
     }
 
     #[inline(always)]
     fn answer_at(self, record: &[u8]) -> Option<usize> {
         let len_bytes = u16::from_le_bytes(*record.first_chunk()?) as usize;
-        // Not the slices themselves, for the length is known to be that of the key only behind this.
+        // The lengths are compared first, so that the slices below have the key's length.
         if len_bytes != self.len() {
             return None;
         }
@@ -333,7 +329,7 @@ mod tests {
             assert_eq!(record.len() % 8, 0);
             let answer_at_bytes = record.len();
             record.extend_from_slice(&[0; RESPONSE_HEADER_LEN_BYTES]);
-            assert_eq!(Key::of_record(key.kind(), &record), Some((key, answer_at_bytes)));
+            assert_eq!(Key::from_record(key.kind(), &record), Some((key, answer_at_bytes)));
             let answer_at = match key {
                 Key::U64(key) => key.answer_at(&record),
                 Key::Bytes(key) => key.answer_at(&record),

@@ -1,10 +1,10 @@
-//! The file's layout: widths, limits, encode, decode.
+//! The file format: lengths, limits, encoding, and decoding.
 //!
-//! In: bytes of a file, or what is to become one. Out: typed views and checked
-//! numbers. It knows no file handle, no mapping and no policy.
+//! In: bytes of a file, or the contents of a new file. Out: typed views and checked numbers. This module does not know
+//! file handles, mappings, or policies.
 //!
-//! `docs/FORMAT.md`, which follows, is the one description of the bytes; a test
-//! holds its example against what the baker writes.
+//! The only description of the bytes is `docs/FORMAT.md`, which follows. A test compares its example with what the
+//! baker writes.
 #![doc = include_str!("../../docs/FORMAT.md")]
 
 mod bounds;

@@ -1,10 +1,10 @@
-//! Keys in memory of their own.
+//! Owned keys.
 
 use std::fmt;
 
 use super::key::Key;
 
-/// A key in memory of its own: what clients and copied rows have.
+/// An owned key, which clients and copied rows use.
 ///
 /// # Example
 /// ```
@@ -23,11 +23,11 @@ pub enum OwnedKey {
     Bytes(Vec<u8>),
 }
 
-/// A key and its value in memory of their own.
+/// An owned key and its value.
 pub type Row = (OwnedKey, Vec<u8>);
 
 impl OwnedKey {
-    /// Borrows the key, which is what lookups take.
+    /// Borrows the key for a lookup.
     #[inline]
     pub fn as_key(&self) -> Key<'_> {
         match self {
@@ -52,7 +52,7 @@ impl<'a> From<&'a OwnedKey> for Key<'a> {
     }
 }
 
-/// Like [`Key`]'s.
+/// Formats the key like [`Key`].
 impl fmt::Display for OwnedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_key().fmt(f)

@@ -1,100 +1,111 @@
-//! Records: a key, and its value behind the response header that will precede
-//! it on the wire.
+//! Records: a key, and its value after the response header that precedes the value on the wire.
 
 use super::key::{Key, KeyKind};
 use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};
 
 pub use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
-/// Everything in the file is aligned to this; records may be to more.
+/// The alignment of everything in the file. Records may have a greater alignment.
 pub const ALIGN_BYTES: usize = 8;
-/// Length of the shortest record: a key of at most 8 bytes and an empty value.
+/// The length of the shortest record, which has a number as key and an empty value.
 pub(crate) const RECORD_LEN_MIN_BYTES: usize = record_len_bytes(Key::U64(0), 0, ALIGN_BYTES);
-/// The largest alignment of records.
+/// The greatest alignment of records.
 pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
-/// The records of one file may take up this much, 16 TiB.
+/// The greatest length of all records of a file, 16 TiB.
 pub const RECORDS_LEN_MAX_BYTES: u64 = (RECORD_ALIGN_MAX_BYTES as u64) << 32;
 
-// The header of a value, read as one big-endian number, is the value's length: its upper half is the status, and Ok
-// is zero.
+// The header of a value, read as one big-endian number, is the value's length, because its upper half is the status,
+// and Ok is zero.
 const _: () = assert!(Status::Ok as u32 == 0);
 const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 
-/// Bytes that a record takes up: key, header, value, and zeros up to the
-/// alignment.
+/// Returns the length of a record: key, header, value, and padding up to the alignment.
 #[inline]
 pub const fn record_len_bytes(key: Key<'_>, value_len_bytes: usize, align_bytes: usize) -> usize {
-    (key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES + value_len_bytes).next_multiple_of(align_bytes)
+    (value_offset_bytes(key) + value_len_bytes).next_multiple_of(align_bytes)
 }
 
-/// The alignment of records that take up so much: the smallest power of two by
-/// which 32 bits can count to their end. `None` beyond [`RECORDS_LEN_MAX_BYTES`].
+/// Returns the offset of the value in the record of a key.
+#[inline]
+pub const fn value_offset_bytes(key: Key<'_>) -> usize {
+    key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES
+}
+
+/// Returns the value of a response, and the value's offset in the records section.
+#[cfg(feature = "server")]
+#[inline]
+pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u64) {
+    let value = response.get(RESPONSE_HEADER_LEN_BYTES..).unwrap_or_default();
+    (value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64)
+}
+
+/// Returns the alignment of records: the smallest power of two at which 32 bits can address them all. Returns `None` if
+/// their length exceeds [`RECORDS_LEN_MAX_BYTES`].
 ///
-/// `records_len_bytes` gives their length at each alignment.
+/// `records_len_bytes` returns the length of all records at an alignment.
 pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Option<usize> {
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
     aligns.find(|align_bytes| records_len_bytes(*align_bytes) <= (*align_bytes as u64) << 32)
 }
 
-/// Response header and value at the start of some bytes, as they go out.
+/// Returns the response header and the value at the start of some bytes.
 ///
-/// `None` if they do not hold them whole, or the header is not that of a value:
-/// whatever a file holds, an answer taken from here keeps its stream in step.
+/// Returns `None` if they are incomplete, or the header is not the header of a value. So whatever a file holds, a
+/// response that is read here has the length that its header states.
 #[inline(always)]
 pub(crate) fn answer(bytes: &[u8]) -> Option<&[u8]> {
     let header = u64::from_be_bytes(*bytes.first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?);
-    // Wraps only where the header is not that of a value.
+    // Wraps only if the header is not the header of a value.
     let len_bytes = RESPONSE_HEADER_LEN_BYTES.wrapping_add(header as usize);
     let is_whole = header <= VALUE_LEN_MAX_BYTES as u64 && len_bytes <= bytes.len();
     is_whole.then(|| &bytes[..len_bytes])
 }
 
-/// A key and its answer, in the records section.
+/// A record of the records section: a key and its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     key: Key<'a>,
-    /// Key, response header and value.
+    /// Key, response header, and value.
     bytes: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record at an offset.
+    /// Returns the record at an offset.
     ///
-    /// `None` if it does not lie inside the section, or its header is not that of
-    /// a value.
+    /// Returns `None` if the record is not inside the section, or its header is not the header of a value.
     #[inline(always)]
     pub fn at(kind: KeyKind, records: &'a [u8], offset_bytes: u64) -> Option<Record<'a>> {
         let rest = records.get(offset_bytes as usize..)?;
-        let (key, answer_at_bytes) = Key::of_record(kind, rest)?;
+        let (key, answer_at_bytes) = Key::from_record(kind, rest)?;
         let answer = answer(rest.get(answer_at_bytes..)?)?;
         Some(Record { key, bytes: &rest[..answer_at_bytes + answer.len()] })
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> Key<'a> {
         self.key
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn value(&self) -> &'a [u8] {
-        &self.bytes[self.key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES..]
+        &self.bytes[value_offset_bytes(self.key)..]
     }
 
-    /// Response header and value, as they go out.
+    /// Returns the response header and the value.
     #[inline]
     pub fn answer(&self) -> &'a [u8] {
         &self.bytes[self.key.prefix_len_bytes()..]
     }
 
-    /// Key, response header and value.
+    /// Returns key, response header, and value.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What the record takes up, with the zeros behind it.
+    /// Returns the length of the record, including its padding.
     #[inline]
     pub fn len_bytes(&self, align_bytes: usize) -> usize {
         self.bytes.len().next_multiple_of(align_bytes)
@@ -106,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_lies() {
+    fn a_record_with_a_number_is_read_at_its_offset() {
         let mut records = vec![0; 40];
         records[0] = 7;
         records[15] = 5; // a five-byte value under 7, and an empty one under 0 at 24
@@ -118,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_bytes_is_read_as_it_lies() {
+    fn a_record_with_a_key_of_bytes_is_read_at_its_offset() {
         let mut records = vec![0; 40];
         records[..9].copy_from_slice(b"\x07\0seventh");
         records[23] = 1;
@@ -134,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_that_leads_astray_finds_no_record() {
+    fn a_wrong_offset_finds_no_record() {
         let mut records = vec![0; 40];
         let at = |records: &[u8], offset_bytes| Record::at(KeyKind::U64, records, offset_bytes).is_some();
         for offset_bytes in [25, 32, 40, 41, 1 << 40, u64::MAX] {
@@ -153,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_aligned_to_what_32_bits_can_count() {
+    fn records_are_aligned_so_that_32_bits_address_them_all() {
         let len = |rows: u64| move |align: usize| rows * record_len_bytes(Key::U64(0), 1, align) as u64;
         assert_eq!(record_align_bytes(len(0)), Some(8));
         assert_eq!(record_align_bytes(len((8 << 32) / 24)), Some(8));

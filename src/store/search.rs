@@ -75,7 +75,7 @@ impl<'a> Index<'a> {
         key_at: impl Fn(usize) -> K,
         mut found: impl FnMut(usize, Found<'a>) -> ControlFlow<()>,
     ) {
-        let mut hashes = [Hash::of(0, 0); WINDOW_KEYS];
+        let mut hashes = [Hash::from_u64(0, 0); WINDOW_KEYS];
         let mut slots = [0; WINDOW_KEYS];
         let mut offsets_bytes = [NOWHERE; WINDOW_KEYS];
         let group = |number: usize| (number * GROUP_KEYS).min(count)..((number + 1) * GROUP_KEYS).min(count);

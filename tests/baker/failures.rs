@@ -1,11 +1,11 @@
-//! What the program refuses, in which words, and that it leaves nothing then.
+//! What `baker` rejects, with which message, and that nothing is left then.
 
 use super::runs::{Ended, Folder};
 
 const DECIMAL: &str = "where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected";
-const REMEDY: &str = "correct the row, choose another column with --key, or take keys as text with --keys bytes";
+const REMEDY: &str = "correct the row, choose another key column, or take keys as bytes (--key, --keys bytes)";
 
-/// A folder with a table in it from before.
+/// Returns a folder with an old table in it.
 fn folder_with_a_table() -> (Folder, Vec<u8>) {
     let folder = Folder::new();
     folder.bake_text("1,from before\n", &[]).succeeds();
@@ -19,7 +19,7 @@ fn assert_untouched(folder: &Folder, before: &[u8], names: &[&str]) {
     assert_eq!(folder.names(), names, "nothing else is left");
 }
 
-/// The input is refused with this message, and nothing has changed.
+/// Asserts that the input is rejected with this message, and that nothing has changed.
 #[track_caller]
 fn assert_refused(text: impl AsRef<[u8]>, args: &[&str], message: &str) {
     let (folder, before) = folder_with_a_table();
@@ -31,13 +31,13 @@ fn assert_refused(text: impl AsRef<[u8]>, args: &[&str], message: &str) {
 }
 
 #[test]
-fn a_bad_key_is_named_with_its_line_and_a_remedy() {
+fn the_error_for_a_bad_key_names_its_line_and_a_remedy() {
     let cases: [(&[u8], &[&str], String); 10] = [
         (
             b"id,name\n1,a\n",
             &[],
             format!(
-                ":1: the key is \"id\" {DECIMAL}: if this row names the columns, pass --header; if keys are text, --keys bytes"
+                ":1: the key is \"id\" {DECIMAL}: if this row names the columns, read it as a header; if keys are text, take them as bytes (--header, --keys bytes)"
             ),
         ),
         (b"1,a\nx,b\n", &[], format!(":2: the key is \"x\" {DECIMAL}: {REMEDY}")),
@@ -59,9 +59,9 @@ fn a_bad_key_is_named_with_its_line_and_a_remedy() {
 }
 
 #[test]
-fn a_row_with_other_fields_than_expected_is_named() {
-    let unchosen = "quote the value, or choose columns with --key and --value";
-    let too_few = "give a key and a value, or say with --delimiter what is between them";
+fn the_error_for_a_wrong_number_of_fields_names_the_row() {
+    let unchosen = "quote the value, or choose the key and value columns (--key, --value)";
+    let too_few = "give a key and a value, or set the delimiter between them (--delimiter)";
     let chosen = "give every row as many fields as the first, and quote values that hold the delimiter";
     assert_refused("1,a,b\n", &[], &format!(":1: 3 fields where 2 were expected: {unchosen}"));
     assert_refused("1\n", &[], &format!(":1: 1 field where 2 were expected: {too_few}"));
@@ -72,46 +72,46 @@ fn a_row_with_other_fields_than_expected_is_named() {
 }
 
 #[test]
-fn columns_that_are_not_there_are_named() {
+fn the_error_for_a_missing_column_names_it() {
     let wide = "colour,id,note\nred,7,x\n";
-    assert_refused(wide, &["--key", "4"], ": --key 4 is not a column: the first row has 3");
-    assert_refused(wide, &["--key", "0"], ": --key 0 is not a column: the first row has 3");
+    assert_refused(wide, &["--key", "4"], ": the key column 4 does not exist: the first row has 3 fields (--key)");
+    assert_refused(wide, &["--key", "0"], ": the key column 0 does not exist: the first row has 3 fields (--key)");
     assert_refused(
         wide,
         &["--header", "--key", "ID", "--value", "note"],
-        ": --key \"ID\" is not a column: the header has colour, id, note",
+        ": the key column \"ID\" does not exist: the header has colour, id, note (--key)",
     );
     assert_refused(
         wide,
         &["--key", "id"],
-        ": --key \"id\" is a name, and no row names the columns: pass --header, or give a number",
+        ": the key column \"id\" is a name, and no row names the columns: read the first row as a header, or give a number (--header, --key)",
     );
     assert_refused(
         wide,
         &["--header", "--key", "id"],
-        ": --key is given, and rows have 3 fields: give --value as well",
+        ": rows have 3 fields: choose the value column as well (--value)",
     );
-    assert_refused(wide, &["--value", "1"], ": --value is given, and rows have 3 fields: give --key as well");
+    assert_refused(wide, &["--value", "1"], ": rows have 3 fields: choose the key column as well (--key)");
 }
 
 #[test]
-fn a_duplicate_is_refused_with_both_lines() {
+fn the_error_for_a_duplicate_names_both_lines() {
     let say = |line: u64, key: u64, first: u64| {
         format!(
             ":{line}: key {key} is already on line {first}: \
-             remove one, or choose with --duplicates first or --duplicates last"
+             remove one, or choose which row to keep (--duplicates first or --duplicates last)"
         )
     };
     assert_refused("5,a\n3,b\n5,c\n", &[], &say(3, 5, 1));
     assert_refused("k,v\n5,a\n3,b\n5,c\n", &["--header"], &say(4, 5, 2));
     assert_refused("1,\"x\r\ny\"\r\n\r\n2,\"3\n\n\"\r\n1,z\r\n", &[], &say(7, 1, 1));
     assert_refused("9,z\n1,\"x\ny\"\n2,b\n1,\"three\nmore\nlines\"", &[], &say(5, 1, 2));
-    // The one that comes first in the input, whatever its key.
+    // The duplicate that comes first in the input is reported, whatever its key.
     assert_refused("9,a\n1,b\n9,c\n1,d\n", &[], &say(3, 9, 1));
 }
 
 #[test]
-fn a_line_is_counted_right_through_a_long_input() {
+fn lines_are_counted_correctly_in_a_long_input() {
     let mut text = Vec::new();
     let mut line = 1;
     for key in 0..60_000 {
@@ -131,7 +131,7 @@ fn a_line_is_counted_right_through_a_long_input() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_named_with_the_line_of_its_row() {
+fn the_error_for_an_unclosed_quote_names_the_line_of_its_row() {
     let message = "a quoted field is not closed before the input ends: \
                    add the closing quote, and write a quote inside as two";
     for (text, line) in [
@@ -147,7 +147,7 @@ fn a_quote_that_is_not_closed_is_named_with_the_line_of_its_row() {
 }
 
 #[test]
-fn text_after_a_closing_quote_is_refused() {
+fn text_after_a_closing_quote_is_rejected() {
     let message = "text follows a closing quote: write a quote inside a quoted field as two";
     for (text, line) in
         [("1,\"a\"b\n", 1), ("1,\"a\"b,\"c\n", 1), ("1,a\n2,\"say \"so\"\"\n", 2), ("1,\"x\ny\"\n2,\"b\" \n", 3)]
@@ -157,7 +157,7 @@ fn text_after_a_closing_quote_is_refused() {
 }
 
 #[test]
-fn an_input_that_cannot_be_read_is_named_once() {
+fn the_error_for_an_unreadable_input_names_it_once() {
     let (folder, before) = folder_with_a_table();
     folder.bake(&["missing.csv"]).fails("missing.csv: No such file or directory (os error 2)");
     folder
@@ -167,7 +167,7 @@ fn an_input_that_cannot_be_read_is_named_once() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_named_once() {
+fn the_error_for_an_unwritable_output_names_it_once() {
     let (folder, before) = folder_with_a_table();
     std::fs::create_dir(folder.path("sub")).unwrap();
     let nothing = "nothing was put in place";
@@ -176,7 +176,7 @@ fn an_output_that_cannot_be_written_is_named_once() {
         ("storage.db/table.db", "Not a directory (os error 20)"),
         ("sub", "is a folder: name a file in it"),
         ("..", "is not the name of a file"),
-        ("/dev/null", "is not a regular file, and will not be replaced"),
+        ("/dev/null", "is not a regular file, so it is not replaced"),
     ] {
         folder.bake_text("1,a\n", &["-o", output]).fails(&format!("{output}: {why}: {nothing}"));
     }
@@ -193,8 +193,8 @@ fn a_wrong_command_line_ends_with_code_2_and_says_what_was_wanted() {
         (&["-", "--delimiter", ";;"], "one byte was expected, such as `;` or `\\t`"),
         (&["-", "--delimiter", ""], "one byte was expected"),
         (&["-", "--delimiter", "é"], "one byte was expected"),
-        (&["-", "--delimiter", "\""], "a quote or a line end cannot part fields"),
-        (&["-", "--delimiter", "\n"], "a quote or a line end cannot part fields"),
+        (&["-", "--delimiter", "\""], "a quote or a line end cannot separate fields"),
+        (&["-", "--delimiter", "\n"], "a quote or a line end cannot separate fields"),
         (&["-", "--duplicates", "some"], "possible values: error, first, last"),
     ] {
         let Ended { status, out, err, .. } = folder.bake(args);
@@ -205,7 +205,7 @@ fn a_wrong_command_line_ends_with_code_2_and_says_what_was_wanted() {
 }
 
 #[test]
-fn a_carriage_return_alone_is_no_line_end() {
+fn a_carriage_return_alone_does_not_end_a_line() {
     let message = "a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one";
     assert_refused("1,a\r2,b\r", &[], &format!(":1: {message}"));
     assert_refused("1,a\n2,one\rtwo\n", &[], &format!(":2: {message}"));

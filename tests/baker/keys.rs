@@ -1,11 +1,11 @@
-//! `--keys`: what keys may be, and what becomes of them.
+//! `--keys`: which keys are valid, and what they become.
 
 use zero_kv::KeyKind;
 
 use super::runs::Folder;
 use super::support::encoder::KEY_KIND;
 
-/// The rows of `storage.db`, whose keys are bytes.
+/// Returns the rows of `storage.db`, whose keys are bytes.
 fn byte_rows(folder: &Folder) -> Vec<(Vec<u8>, Vec<u8>)> {
     let store = folder.open("storage.db");
     assert_eq!(store.key_kind(), KeyKind::Bytes);
@@ -27,7 +27,7 @@ fn assert_refused(text: impl AsRef<[u8]>, args: &[&str], message: &str) {
     assert_eq!(folder.names(), [""; 0]);
 }
 
-/// The file that a bake with these keys gives.
+/// Returns the file that a bake with these keys writes.
 fn baked(text: &[u8], keys: &str) -> Vec<u8> {
     let folder = Folder::new();
     folder.bake_text(text, &["--keys", keys]).succeeds();
@@ -35,9 +35,9 @@ fn baked(text: &[u8], keys: &str) -> Vec<u8> {
 }
 
 #[test]
-fn keys_of_bytes_are_the_fields_as_they_are() {
+fn keys_of_bytes_are_the_unchanged_fields() {
     assert_bakes("b,2\na,1\n", &[], [(b"a", b"1"), (b"b", b"2")]);
-    // Numbers are text as well: neither trimmed nor read.
+    // Numbers are text too: they are not trimmed or parsed.
     assert_bakes(
         "10,a\n9,b\n010,c\n 9,d\n-1,e\n",
         &[],
@@ -63,7 +63,7 @@ fn keys_may_hold_quotes_delimiters_line_ends_and_any_byte() {
 }
 
 #[test]
-fn keys_of_bytes_stand_in_the_order_of_their_bytes() {
+fn keys_of_bytes_are_ordered_by_their_bytes() {
     let text = "b\na\nab\naa\n\u{e9}\nB\na \nzz\nz\n~\n".replace('\n', ",v\n");
     let folder = Folder::new();
     folder.bake_text(&text, &["--keys", "bytes"]).succeeds();
@@ -77,7 +77,7 @@ fn a_key_is_1_to_65535_bytes() {
     let folder = Folder::new();
     folder.bake_text(format!("{},long\nk,short\n", long(65_535)), &["--keys", "bytes"]).succeeds();
     assert_eq!(byte_rows(&folder), [(b"k".to_vec(), b"short".to_vec()), (long(65_535).into_bytes(), b"long".to_vec())]);
-    let allowed = "where 1 to 65535 are allowed: correct the row, or choose another column with --key";
+    let allowed = "where 1 to 65535 are allowed: correct the row, or choose another key column (--key)";
     for keys in ["bytes", "auto"] {
         let args = ["--keys", keys];
         assert_refused("a,1\n,2\n", &args, &format!(":2: a key of 0 bytes, {allowed}"));
@@ -90,17 +90,17 @@ fn a_key_is_1_to_65535_bytes() {
 }
 
 #[test]
-fn a_duplicate_key_of_bytes_is_refused_with_both_lines_or_one_is_kept() {
-    let remedy = "remove one, or choose with --duplicates first or --duplicates last";
+fn a_duplicate_key_of_bytes_is_an_error_that_names_both_lines_or_one_is_kept() {
+    let remedy = "remove one, or choose which row to keep (--duplicates first or --duplicates last)";
     let keys = ["--keys", "bytes"];
     assert_refused("e,a\nc,b\ne,c\n", &keys, &format!(":3: key \"e\" is already on line 1: {remedy}"));
-    // The one that comes first in the input, whatever its key; a zero more is another key.
+    // The duplicate that comes first in the input is reported, whatever its key; an additional zero makes another key.
     assert_refused(
         b"k,v\nz,a\na,b\na\0,b\nz,c\na,d\n",
         &["--keys", "bytes", "--header"],
         &format!(":5: key \"z\" is already on line 2: {remedy}"),
     );
-    // Alike in their first 60 bytes, more than a message shows.
+    // The keys share their first 60 bytes, more than a message shows.
     let long = "x".repeat(60);
     assert_refused(
         format!("{long}1,a\n{long}2,b\n{long}1,c\n"),
@@ -116,32 +116,32 @@ fn a_duplicate_key_of_bytes_is_refused_with_both_lines_or_one_is_kept() {
 }
 
 #[test]
-fn a_duplicate_is_named_in_one_line_whatever_bytes_it_has() {
-    let remedy = "remove one, or choose with --duplicates first or --duplicates last";
+fn the_error_for_a_duplicate_is_one_line_whatever_bytes_the_key_has() {
+    let remedy = "remove one, or choose which row to keep (--duplicates first or --duplicates last)";
     let message = format!(":4: key \"a\\nb \\\"\\u{{1b}}\u{fffd}\" is already on line 2: {remedy}");
     assert_refused(b"x,1\n\"a\nb \"\"\x1b\xff\",2\n\"a\nb \"\"\x1b\xff\",3\n", &["--keys", "bytes"], &message);
 }
 
 #[test]
-fn auto_takes_numbers_if_every_key_is_one_as_it_is_written() {
+fn auto_takes_numbers_if_every_key_is_a_decimal_without_leading_zeros() {
     let numbers = b"7,a\n18446744073709551615,b\n0,c\n10,d\n";
     assert!(baked(numbers, "auto") == baked(numbers, "u64"));
-    // One that reads as a number and is not written as one, one too great, a word, a sign, a space.
+    // A number with a leading zero, a number that is too great, a word, a sign, and a space.
     for other in ["007", "00", "18446744073709551616", "word", "+7", "-7", " 7", "7 ", "7.0", "0x7", "\u{0667}"] {
         for text in [format!("7,a\n{other},b\n9,c\n"), format!("{other},b\n7,a\n"), format!("{other},b\n")] {
             assert!(baked(text.as_bytes(), "auto") == baked(text.as_bytes(), "bytes"), "{text:?}");
         }
     }
     assert!(baked(b"", "auto") == baked(b"", "u64"), "no key is not a number");
-    // Lines are told right of either.
-    let remedy = "remove one, or choose with --duplicates first or --duplicates last";
+    // Lines are reported correctly in both cases.
+    let remedy = "remove one, or choose which row to keep (--duplicates first or --duplicates last)";
     let auto = ["--keys", "auto"];
     assert_refused("1,\"x\ny\"\n2,b\n1,c\n", &auto, &format!(":4: key 1 is already on line 1: {remedy}"));
     assert_refused("1,\"x\ny\"\nz,b\n1,c\n", &auto, &format!(":4: key \"1\" is already on line 1: {remedy}"));
 }
 
 #[test]
-fn auto_keeps_the_same_rows_of_a_key() {
+fn auto_keeps_the_same_row_of_a_duplicate_key() {
     let folder = Folder::new();
     folder.bake_text("5,a\n3,b\n5,c\n", &["--keys", "auto", "--duplicates", "last"]).succeeds();
     assert_eq!(folder.rows(), [(3, b"b".to_vec()), (5, b"c".to_vec())]);
@@ -151,7 +151,7 @@ fn auto_keeps_the_same_rows_of_a_key() {
 }
 
 #[test]
-fn keys_are_numbers_unless_told_otherwise_and_the_summary_tells() {
+fn keys_are_numbers_by_default_and_the_summary_says_what_they_are() {
     let folder = Folder::new();
     for (args, kind) in [
         (&[][..], "unsigned 64-bit numbers"),

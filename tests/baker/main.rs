@@ -1,4 +1,4 @@
-//! `baker` as a process: what it accepts, what it says, and what it leaves.
+//! `baker` as a process: its inputs, its messages, and its files.
 
 #![cfg(feature = "cli")]
 

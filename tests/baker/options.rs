@@ -1,4 +1,4 @@
-//! What the options of rows and inputs do.
+//! The options for rows and inputs.
 
 use super::runs::{Folder, rows};
 
@@ -15,13 +15,13 @@ fn several_files_and_patterns_are_one_table() {
     assert_eq!(folder.rows(), rows([(1, b"a"), (2, b"more"), (3, b"b")]));
     folder.bake(&["more.csv", "a.csv", "--duplicates", "first"]).succeeds();
     assert_eq!(folder.rows(), rows([(1, b"a"), (2, b"more")]));
-    let remedy = "remove one, or choose with --duplicates first or --duplicates last";
+    let remedy = "remove one, or choose which row to keep (--duplicates first or --duplicates last)";
     folder.bake(&["*.csv"]).fails(&format!("more.csv:1: key 2 is already on line 2 of a.csv: {remedy}"));
-    folder.bake(&["*.tsv"]).fails("*.tsv: is no file, and as a pattern matches none: check the path");
+    folder.bake(&["*.tsv"]).fails("*.tsv: is not a file, and matches no file as a pattern: check the path");
 }
 
 #[test]
-fn a_format_is_told_by_the_name_or_said() {
+fn the_format_follows_from_the_name_or_the_option() {
     let folder = Folder::new();
     let expected = rows([(1, b"one"), (2, b"two")]);
     let json = "{\"key\":2,\"value\":\"two\"}\n{\"key\":1,\"value\":\"one\"}\n";
@@ -34,7 +34,7 @@ fn a_format_is_told_by_the_name_or_said() {
     assert_eq!(folder.rows(), expected);
     folder.bake_text(json, &["--format", "jsonl"]).succeeds();
     assert_eq!(folder.rows(), expected);
-    // A delimiter that is given is that of TSV as well.
+    // A delimiter that is given applies to TSV too.
     folder.write("rows.tsv", "2|two\n1|one\n");
     folder.bake(&["rows.tsv", "--delimiter", "|"]).succeeds();
     assert_eq!(folder.rows(), expected);
@@ -57,7 +57,7 @@ fn columns_are_packed_with_their_names() {
 }
 
 #[test]
-fn a_row_that_removes_its_key_is_marked_by_its_value_or_in_a_column() {
+fn a_value_or_a_column_marks_rows_that_remove_their_key() {
     let folder = Folder::new();
     let last = ["--duplicates", "last"];
     folder.bake_text("1,a\n2,b\n1,GONE\n", &[&last[..], &["--delete-marker", "GONE"]].concat()).succeeds();
@@ -68,7 +68,7 @@ fn a_row_that_removes_its_key_is_marked_by_its_value_or_in_a_column() {
 }
 
 #[test]
-fn bad_rows_are_put_aside_with_line_and_reason_up_to_a_number() {
+fn bad_rows_are_skipped_with_line_and_reason_up_to_a_limit() {
     let folder = Folder::new();
     let text = "1,one\nx,two\n3\n4,four\n";
     let skip = ["--bad-rows", "skip", "--bad-rows-file", "bad.csv"];
@@ -85,18 +85,18 @@ fn bad_rows_are_put_aside_with_line_and_reason_up_to_a_number() {
     let before = std::fs::read(folder.path("storage.db")).unwrap();
     let ended = folder.bake_text(text, &[&skip[..], &["--max-bad-rows", "1"]].concat());
     assert_eq!(ended.status.code(), Some(1));
-    let message = ": this is bad row 2, and --max-bad-rows is 1: nothing was put in place\n";
+    let message = ": this is bad row 2, where at most 1 are allowed: nothing was put in place; correct the rows, or allow more bad rows (--max-bad-rows)\n";
     assert!(ended.err.starts_with("baker: standard input:3: ") && ended.err.ends_with(message), "{}", ended.err);
     assert!(std::fs::read(folder.path("storage.db")).unwrap() == before);
 
     assert_eq!(std::fs::read_to_string(folder.path("bad.csv")).unwrap(), bad, "for whoever looks what was bad");
     assert_eq!(folder.names(), ["bad.csv", "storage.db"]);
 
-    // A thousand unless told otherwise.
+    // The default is one thousand.
     let many = "x,bad\n".repeat(1000) + "1,one\n";
     folder.bake_text(&many, &["--bad-rows", "skip"]).succeeds();
     let ended = folder.bake_text("x,bad\n".to_owned() + &many, &["--bad-rows", "skip"]);
-    assert!(ended.err.contains("this is bad row 1001, and --max-bad-rows is 1000"), "{}", ended.err);
+    assert!(ended.err.contains("this is bad row 1001, where at most 1000 are allowed"), "{}", ended.err);
 }
 
 #[test]
@@ -122,15 +122,19 @@ fn every_row_belongs_to_one_shard() {
 }
 
 #[test]
-fn auto_says_which_key_made_them_text() {
+fn auto_reports_which_key_is_not_a_number() {
     let folder = Folder::new();
     let auto = ["--keys", "auto"];
     folder.write("a.csv", "7,a\n");
     folder.write("b.csv", "8,b\n\n\n09,c\nx,d\n");
     let ended = folder.bake(&["a.csv", "b.csv", "--keys", "auto"]);
-    assert!(ended.succeeds().out.ends_with("; keys are bytes, for that of b.csv:4 is no number\n"), "{}", ended.out);
+    assert!(
+        ended.succeeds().out.ends_with("; keys are bytes, because the key on b.csv:4 is not a number\n"),
+        "{}",
+        ended.out
+    );
     let ended = folder.bake_text("7,a\nx,b\n", &auto);
-    let end = "; keys are bytes, for that of standard input:2 is no number\n";
+    let end = "; keys are bytes, because the key on standard input:2 is not a number\n";
     assert!(ended.succeeds().out.ends_with(end), "{}", ended.out);
 }
 
@@ -150,6 +154,6 @@ fn memory_threads_and_the_folder_for_temporary_files_do_not_change_the_file() {
         assert!(std::fs::read(folder.path("storage.db")).unwrap() == expected, "{args:?}");
     }
     let ended = folder.bake_text(&text, &["--memory", "1MiB"]);
-    ended.fails("1048576 bytes of memory, where at least 16777216 are needed: give more with --memory");
+    ended.fails("1048576 bytes of memory, where at least 16777216 are needed: allow more memory (--memory)");
     assert_eq!(folder.names(), ["storage.db", "temp"]);
 }

@@ -1,4 +1,4 @@
-//! Where the file is put: whole, under its name, or not at all.
+//! A new file replaces the old one as a whole, or not at all.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use super::runs::{BAKER, Ended, Folder, rows};
 use super::support::{Random, csv_row};
 
-/// More than a megabyte of rows that do not compress into less than they are.
+/// Returns more than a megabyte of rows that do not compress well.
 fn large_text() -> Vec<u8> {
     let mut random = Random(1);
     (0..15_000_u64).flat_map(|key| csv_row(&key, &random.bytes(80))).collect()
@@ -20,13 +20,13 @@ fn folder_with_a_table() -> (Folder, Vec<u8>) {
     (folder, before)
 }
 
-/// Starts a bake that reads this and waits for more.
+/// Starts a bake that reads this text and waits for more.
 fn start_bake(folder: &Folder, text: &[u8]) -> Child {
     folder.start_bake(folder.command(BAKER).arg("-"), text)
 }
 
 #[test]
-fn the_output_is_storage_db_in_the_current_folder_unless_named() {
+fn the_default_output_is_storage_db_in_the_current_folder() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,one\n");
     assert!(folder.bake(&["rows.csv"]).succeeds().out.starts_with("storage.db: 1 rows, "));
@@ -42,7 +42,7 @@ fn the_output_is_storage_db_in_the_current_folder_unless_named() {
 }
 
 #[test]
-fn a_new_bake_leaves_readers_with_the_old_table() {
+fn readers_keep_the_old_table_after_a_new_bake() {
     let folder = Folder::new();
     folder.bake_text("1,old\n2,gone\n", &[]).succeeds();
     let old = folder.open("storage.db");
@@ -68,7 +68,7 @@ fn the_files_mode_follows_the_umask() {
 #[test]
 fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let (folder, before) = folder_with_a_table();
-    // A limit on the size of files: writes beyond it fail, and the signal does not kill.
+    // Writes beyond the limit on file sizes fail, and the signal does not kill.
     let script = "ulimit -f 8; exec \"$0\" -";
     let ended = folder.run(folder.command("sh").args(["-c", script, BAKER]), &large_text());
     ended.fails("storage.db: File too large (os error 27): nothing was put in place");
@@ -89,7 +89,7 @@ fn a_bake_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_bake_left_is_removed_by_the_next() {
+fn the_next_bake_removes_what_a_killed_bake_left() {
     let folder = Folder::new();
     for name in [".baker.1.0.tmp", ".baker.4000000.12.tmp", ".baker.tmp", ".baker.1.0.tmp.mine"] {
         folder.write(name, "left behind");
@@ -99,10 +99,10 @@ fn what_a_killed_bake_left_is_removed_by_the_next() {
 }
 
 #[test]
-fn what_another_bake_works_on_is_neither_removed_nor_in_the_way() {
+fn the_files_of_another_running_bake_are_not_removed_and_not_in_the_way() {
     let folder = Folder::new();
     let mut child = start_bake(&folder, b"1,one\n");
-    // In containers that share a folder, two bakes may have the same number.
+    // In containers that share a folder, two bakes may have the same process number.
     let at_work = format!(".baker.{}.0.tmp", child.id());
     folder.write("theirs", "at work");
     let theirs = fs::File::open(folder.path("theirs")).unwrap();
@@ -120,7 +120,7 @@ fn what_another_bake_works_on_is_neither_removed_nor_in_the_way() {
 }
 
 #[test]
-fn bakes_at_the_same_time_give_the_table_of_one_of_them() {
+fn concurrent_bakes_leave_the_table_of_one_of_them() {
     let folder = Folder::new();
     let children: Vec<_> = (0..4).map(|i| start_bake(&folder, format!("1,{i}\n").as_bytes())).collect();
     for mut child in children {
@@ -133,7 +133,7 @@ fn bakes_at_the_same_time_give_the_table_of_one_of_them() {
 }
 
 #[test]
-fn a_symbolic_link_is_replaced_and_what_it_leads_to_stays() {
+fn a_symbolic_link_is_replaced_and_its_target_stays() {
     let (folder, before) = folder_with_a_table();
     std::os::unix::fs::symlink("storage.db", folder.path("link.db")).unwrap();
     folder.bake_text("1,new\n", &["-o", "link.db"]).succeeds();
@@ -143,7 +143,7 @@ fn a_symbolic_link_is_replaced_and_what_it_leads_to_stays() {
 }
 
 #[test]
-fn a_summary_that_nobody_takes_does_not_fail_the_bake() {
+fn a_summary_that_cannot_be_printed_does_not_fail_the_bake() {
     let folder = Folder::new();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = folder.command(BAKER);
@@ -153,12 +153,12 @@ fn a_summary_that_nobody_takes_does_not_fail_the_bake() {
 }
 
 #[test]
-fn what_is_said_not_to_be_in_place_is_not() {
+fn a_file_that_is_reported_not_in_place_is_not_in_place() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
     let (folder, before) = folder_with_a_table();
     let root = fs::metadata(folder.path("")).unwrap().uid() == 0;
-    // A folder that may be written to and not be read cannot be synced.
+    // A folder that is writable but not readable cannot be synced.
     fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o333)).unwrap();
     let mut command = folder.command(BAKER);
     if root {
@@ -174,7 +174,7 @@ fn what_is_said_not_to_be_in_place_is_not() {
 }
 
 #[test]
-fn a_name_as_long_as_a_name_can_be_is_baked() {
+fn an_output_name_may_have_the_maximum_length() {
     let folder = Folder::new();
     let name = "n".repeat(255);
     folder.bake_text("1,a\n", &["-o", &name]).succeeds();

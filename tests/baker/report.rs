@@ -1,4 +1,4 @@
-//! `--report`, and what is told on the way.
+//! `--report`, and the progress on standard error.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,9 +12,9 @@ fn report(folder: &Folder, name: &str) -> Value {
 }
 
 #[test]
-fn the_report_says_what_was_read_what_was_baked_and_what_it_took() {
+fn the_report_describes_inputs_output_and_stages() {
     let folder = Folder::new();
-    // Values of 0 to 999 bytes, each length once, in two files; one row is bad, and one key is there twice.
+    // Values of 0 to 999 bytes, each length once, in two files; one row is bad, and one key is a duplicate.
     let rows =
         |keys: std::ops::Range<usize>| keys.map(|key| format!("{key},{}\n", "v".repeat(key))).collect::<String>();
     let (a, b) = (rows(500..1000) + "bad,row\n", rows(0..500) + "7,again\n");
@@ -82,7 +82,7 @@ fn the_report_says_what_was_read_what_was_baked_and_what_it_took() {
 }
 
 #[test]
-fn a_report_on_standard_output_is_alone_there() {
+fn standard_output_has_only_the_report() {
     let folder = Folder::new();
     let ended = folder.bake_text("1,one\n", &["--report", "-"]);
     let report: Value = serde_json::from_str(&ended.out).unwrap();
@@ -91,7 +91,7 @@ fn a_report_on_standard_output_is_alone_there() {
     let ended = folder.bake_text("1,one\n", &["--report", "-", "--quiet"]);
     assert!(serde_json::from_str::<Value>(&ended.succeeds().out).is_ok());
     assert!(ended.stages.is_empty());
-    // Nor does a file take the place of what is no file.
+    // The report does not replace a special file.
     let script = "\"$0\" - -q --report /dev/stdout | cat; test -c /dev/null";
     let ended = folder.run(folder.command("sh").args(["-c", script, BAKER]), b"1,one\n");
     assert!(serde_json::from_str::<Value>(&ended.succeeds().out).is_ok());
@@ -99,7 +99,7 @@ fn a_report_on_standard_output_is_alone_there() {
 }
 
 #[test]
-fn a_bake_that_fails_leaves_the_report_from_before() {
+fn a_bake_that_fails_leaves_the_old_report() {
     let folder = Folder::new();
     folder.write("report.json", "from before");
     let report = ["--report", "report.json"];
@@ -112,7 +112,7 @@ fn a_bake_that_fails_leaves_the_report_from_before() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_known_before_the_bake() {
+fn a_report_that_cannot_be_written_is_an_error_before_the_bake() {
     let folder = Folder::new();
     fs::create_dir(folder.path("sub")).unwrap();
     for (path, why) in [("none/report.json", "No such file or directory"), ("sub", "is a folder: name a file in it")] {
@@ -123,7 +123,7 @@ fn a_report_that_cannot_be_written_is_known_before_the_bake() {
 }
 
 #[test]
-fn each_stage_is_told_in_one_line_and_quiet_tells_none() {
+fn each_stage_is_printed_on_one_line_and_quiet_prints_none() {
     let folder = Folder::new();
     let ended = folder.bake_text("2,two\n1,one\n", &[]);
     let stages: Vec<Vec<&str>> = ended.succeeds().stages.iter().map(|line| line.split_whitespace().collect()).collect();

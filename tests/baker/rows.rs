@@ -1,4 +1,4 @@
-//! What the program accepts.
+//! Which rows `baker` accepts.
 
 use super::runs::{Folder, rows};
 
@@ -10,7 +10,7 @@ fn assert_bakes<const N: usize>(text: impl AsRef<[u8]>, args: &[&str], expected:
 }
 
 #[test]
-fn rows_end_with_any_line_end_or_none() {
+fn rows_end_with_any_line_end_or_with_the_input() {
     let expected: [(u64, &[u8]); 2] = [(1, b"one"), (2, b"two")];
     for text in ["2,two\n1,one\n", "2,two\n1,one", "2,two\r\n1,one\r\n", "2,two\r\n1,one", "\n2,two\n\n\r\n1,one\n\n"] {
         assert_bakes(text, &[], expected);
@@ -18,7 +18,7 @@ fn rows_end_with_any_line_end_or_none() {
 }
 
 #[test]
-fn a_byte_order_mark_is_left_out() {
+fn a_byte_order_mark_is_skipped() {
     assert_bakes(b"\xef\xbb\xbf1,one\n", &[], [(1, b"one")]);
     assert_bakes(b"\xef\xbb\xbf\"1\",one\n", &[], [(1, b"one")]);
     assert_bakes(b"\xef\xbb\xbfid,name\n1,one\n", &["--header", "--key", "id"], [(1, b"one")]);
@@ -45,7 +45,7 @@ fn values_need_not_be_text() {
 }
 
 #[test]
-fn keys_reach_from_end_to_end() {
+fn the_least_and_the_greatest_key_are_accepted() {
     let text = "18446744073709551615,greatest\n0,least\n007,leading zeros\n9223372036854775808,middle\n";
     let expected: [(u64, &[u8]); 4] =
         [(0, b"least"), (7, b"leading zeros"), (1 << 63, b"middle"), (u64::MAX, b"greatest")];
@@ -53,7 +53,7 @@ fn keys_reach_from_end_to_end() {
 }
 
 #[test]
-fn any_byte_but_a_quote_or_a_line_end_parts_fields() {
+fn any_byte_except_a_quote_or_a_line_end_can_be_the_delimiter() {
     for (delimiter, byte) in [(";", ';'), ("\\t", '\t'), ("\t", '\t'), ("|", '|'), (" ", ' ')] {
         let text = format!("1{byte}a,b\n2{byte}\"c{byte}d\"\n");
         let inner = format!("c{byte}d");
@@ -70,7 +70,7 @@ fn columns_are_chosen_by_number_or_by_name() {
     assert_bakes(wide, &["--header", "--key", "2", "--value", "1"], expected);
     assert_bakes("red,7,x\nblue,3,y\n", &["--key", "2", "--value", "1"], expected);
     assert_bakes(wide, &["--header", "--key", "4", "--value", "3"], [(98, b"y"), (99, b"x")]);
-    // Of two columns, one tells the other.
+    // Of two columns, the choice of one determines the other.
     assert_bakes("red,7\nblue,3\n", &["--key", "2"], expected);
     assert_bakes("red,7\nblue,3\n", &["--value", "1"], expected);
     assert_bakes("colour,id\nred,7\nblue,3\n", &["--header", "--value", "colour"], expected);
@@ -79,7 +79,7 @@ fn columns_are_chosen_by_number_or_by_name() {
 }
 
 #[test]
-fn of_duplicates_the_first_or_the_last_is_kept_and_the_rest_counted() {
+fn the_first_or_the_last_duplicate_is_kept_and_the_others_are_counted() {
     let text = "5,a\n3,b\n5,c\n5,d\n";
     for (policy, kept) in [("first", b"a"), ("last", b"d")] {
         let folder = Folder::new();
@@ -100,7 +100,7 @@ fn an_empty_input_gives_an_empty_table() {
 }
 
 #[test]
-fn the_summary_is_one_line_and_quiet_says_nothing() {
+fn the_summary_is_one_line_and_quiet_prints_nothing() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,one\n2,two\n");
     let ended = folder.bake(&["rows.csv", "-o", "table.db"]);
@@ -124,7 +124,7 @@ fn the_summary_is_one_line_and_quiet_says_nothing() {
 }
 
 #[test]
-fn help_and_version_are_told() {
+fn help_and_version_are_printed() {
     let folder = Folder::new();
     let version = folder.bake(&["-V"]);
     assert_eq!(version.succeeds().out, format!("baker {}\n", env!("CARGO_PKG_VERSION")));

@@ -1,4 +1,4 @@
-//! Running the program in a folder of its own.
+//! Runs the program in its own folder.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use zero_kv::Store;
 
 pub(crate) const BAKER: &str = env!("CARGO_BIN_EXE_baker");
 
-/// What a run ended with.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -37,7 +37,7 @@ impl Ended {
         self
     }
 
-    /// Ends with code 1 and exactly this message, and nothing else.
+    /// Asserts that the run ended with code 1, exactly this message, and no other output.
     #[track_caller]
     pub(crate) fn fails(&self, message: &str) {
         assert_eq!((&*self.err, &*self.out), (&*format!("baker: {message}\n"), ""));
@@ -68,7 +68,7 @@ impl Folder {
         fs::write(self.path(name), bytes).expect("room for a small file");
     }
 
-    /// All names in the folder, hidden ones too, in order.
+    /// Returns all names in the folder in order, including hidden names.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).expect("the folder");
         let mut names: Vec<_> =
@@ -77,7 +77,7 @@ impl Folder {
         names
     }
 
-    /// A command that runs in the folder and knows of no terminal.
+    /// Returns a command that runs in the folder without a terminal.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -89,12 +89,12 @@ impl Folder {
         self.run(self.command(BAKER).args(args), b"")
     }
 
-    /// Bakes this from standard input, with `-` and these arguments.
+    /// Bakes this text from standard input, with `-` and these arguments.
     pub(crate) fn bake_text(&self, text: impl AsRef<[u8]>, args: &[&str]) -> Ended {
         self.run(self.command(BAKER).arg("-").args(args), text.as_ref())
     }
 
-    /// Starts a bake of standard input that has read more than a pipe holds of this, and waits for more.
+    /// Starts a bake of standard input that has read more than a pipe holds of this text, and waits for more.
     pub(crate) fn start_bake(&self, command: &mut Command, text: &[u8]) -> Child {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
         child.stdin.as_mut().expect("a pipe").write_all(text).expect("a process that reads");
@@ -112,14 +112,14 @@ impl Folder {
         Store::open(self.path(name)).expect("a baked file")
     }
 
-    /// All rows of `storage.db`.
+    /// Returns all rows of `storage.db`.
     pub(crate) fn rows(&self) -> Vec<(u64, Vec<u8>)> {
         let store = self.open("storage.db");
         store.iter().map(|(key, value)| (key.as_u64().expect("a number"), value.to_vec())).collect()
     }
 }
 
-/// Rows as a table gives them.
+/// Rows as a table returns them.
 pub(crate) fn rows<const N: usize>(rows: [(u64, &[u8]); N]) -> Vec<(u64, Vec<u8>)> {
     rows.map(|(key, value)| (key, value.to_vec())).into()
 }

@@ -1,4 +1,4 @@
-//! What a signal does to a bake.
+//! The effect of signals on a bake.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::runs::{BAKER, Ended, Folder};
 
-/// More than a pipe holds.
+/// Returns more text than a pipe holds.
 fn text() -> Vec<u8> {
     (0..20_000_u64).rev().flat_map(|key| format!("{key},value of {key}\n").into_bytes()).collect()
 }
@@ -44,9 +44,9 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
 }
 
 #[test]
-fn a_signal_that_is_ignored_stays_so() {
+fn an_ignored_signal_stays_ignored() {
     let folder = Folder::new();
-    // As shells start what is to go on in the background, and nohup what is to outlive them.
+    // Shells ignore signals for background jobs, and nohup for jobs that outlive the shell.
     let script = "trap '' INT HUP; exec \"$0\" -";
     let mut child = folder.start_bake(folder.command("sh").args(["-c", script, BAKER]), &text());
     for signal in [Signal::INT, Signal::HUP] {

@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::runs::{Folder, rows};
 
 #[test]
-fn rows_of_the_input_replace_those_of_the_base_and_remove_them() {
+fn rows_of_the_input_replace_and_remove_rows_of_the_base() {
     let folder = Folder::new();
     folder.bake_text("1,one\n2,two\n3,three\n", &[]).succeeds();
-    // The base may be the output, which is storage.db unless named.
+    // The base may be the output, which is storage.db by default.
     let delta = ["--base", "storage.db", "--delete-marker", "GONE"];
     let ended =
         folder.bake_text("2,dos\n4,four\n3,GONE\n9,GONE\n", &[&delta[..], &["--report", "report.json"]].concat());
-    let counts = "storage.db: 3 rows (1 replaced, 1 removed, 1 to remove not there), ";
+    let counts = "storage.db: 3 rows (1 replaced, 1 removed, 1 not there to remove), ";
     assert!(ended.succeeds().out.starts_with(counts), "{}", ended.out);
     assert_eq!(folder.rows(), rows([(1, b"one"), (2, b"dos"), (4, b"four")]));
     let report: Value = serde_json::from_slice(&fs::read(folder.path("report.json")).unwrap()).unwrap();
@@ -30,7 +30,7 @@ fn rows_of_the_input_replace_those_of_the_base_and_remove_them() {
 }
 
 #[test]
-fn keys_are_those_of_the_base_unless_said() {
+fn the_base_determines_the_kind_of_keys_by_default() {
     let folder = Folder::new();
     folder.bake_text("a,one\n", &["--keys", "bytes"]).succeeds();
     folder.bake_text("b,two\n", &["--base", "storage.db"]).succeeds();
@@ -67,7 +67,7 @@ fn tables_are_merged_in_the_order_given() {
 }
 
 #[test]
-fn a_file_that_is_called_merge_is_named_by_its_folder() {
+fn an_input_called_merge_is_named_with_its_folder() {
     let folder = Folder::new();
     folder.write("merge", "1,one\n");
     folder.write("help", "2,two\n");

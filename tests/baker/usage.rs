@@ -1,4 +1,4 @@
-//! What does not go together is refused before anything is written.
+//! Conflicting arguments are rejected before anything is written.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ fn options_that_do_not_go_together_end_with_code_2() {
     let folder = Folder::new();
     for (args, part) in [
         (&["--value", "2", "--columns", "1,2"][..], "'--value <COLUMN>' cannot be used with '--columns"),
-        (&["--columns", "2,name,2"], "--columns names a column twice: a value has each once"),
+        (&["--columns", "2,name,2"], "--columns names a column twice: name it once"),
         (&["--pack", "json"], "--columns"),
         (&["--bad-rows-file", "bad.csv"], "--bad-rows-file is for --bad-rows skip: give both"),
         (&["--max-bad-rows", "5"], "--max-bad-rows is for --bad-rows skip: give both"),
@@ -35,23 +35,23 @@ fn options_that_do_not_go_together_end_with_code_2() {
 }
 
 #[test]
-fn options_in_front_of_merge_are_refused() {
+fn options_before_merge_are_rejected() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,a\n");
     folder.bake(&["rows.csv", "-o", "a.db"]).succeeds();
     let ended = folder.bake(&["--quiet", "merge", "a.db", "-o", "b.db"]);
     assert_eq!((ended.status.code(), &*ended.out), (Some(2), ""), "{}", ended.err);
-    assert!(ended.err.contains("options of merge stand behind it"), "{}", ended.err);
+    assert!(ended.err.contains("write the options of merge after it"), "{}", ended.err);
     assert_eq!(folder.names(), ["a.db", "rows.csv"]);
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_read() {
+fn an_unwritable_folder_is_an_error_before_anything_is_read() {
     let folder = Folder::new();
-    // Reading it would refuse it.
+    // Reading the input would fail.
     folder.write("bad.csv", "no row\n");
     folder.bake(&["bad.csv", "--temp-dir", "none"]).fails(
-        "temporary files in none: No such file or directory (os error 2): nothing was put in place; give another folder with --temp-dir",
+        "temporary files in none: No such file or directory (os error 2): nothing was put in place; choose another folder (--temp-dir)",
     );
     let ended = folder.bake(&["bad.csv", "--keys", "auto", "-o", "none/b.db"]);
     assert!(ended.err.contains("none/b.db: No such file or directory"), "{}", ended.err);
@@ -59,38 +59,42 @@ fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_read() {
 }
 
 #[test]
-fn what_is_no_text_is_told_by_its_first_bytes() {
+fn files_of_other_formats_are_detected_by_their_first_bytes() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,a\n");
     folder.bake(&["rows.csv", "-o", "a.db"]).succeeds();
     fs::write(folder.path("a.csv.xz"), b"\xfd7zXZ\0\0").unwrap();
     fs::write(folder.path("a.zip"), b"PK\x03\x04").unwrap();
     for (name, message) in [
-        ("a.db", "a.db: is a baked table: name it with --base, or merge tables with `baker merge`"),
+        ("a.db", "a.db: is a baked table: use it as the base, or merge tables (--base, or baker merge)"),
         ("a.csv.xz", "a.csv.xz: is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
         ("a.zip", "a.zip: is a zip archive, which baker does not read: unzip -p FILE | baker -"),
     ] {
         folder.bake(&[name, "-o", "b.db"]).fails(message);
     }
-    folder.bake(&["-", "-", "-o", "b.db"]).fails("standard input: is named twice, and can be read once: name it once");
+    folder
+        .bake(&["-", "-", "-o", "b.db"])
+        .fails("standard input: is named twice, but can be read only once: name it once");
 }
 
 #[test]
-fn a_name_that_several_columns_have_is_refused() {
+fn a_name_of_several_columns_is_rejected() {
     let folder = Folder::new();
     let rows = "id,name,name\n1,a,b\n";
-    for value in ["--value", "--columns"] {
-        let ended = folder.bake_text(rows, &["--header", "--key", "id", value, "name"]);
-        let message = format!("standard input: {value} \"name\" names several columns: give the number of one");
+    for (option, role) in [("--value", "value column"), ("--columns", "packed column")] {
+        let ended = folder.bake_text(rows, &["--header", "--key", "id", option, "name"]);
+        let message = format!(
+            "standard input: the {role} \"name\" is in the header several times: give the number of one ({option})"
+        );
         ended.fails(&message);
     }
     folder.bake_text(rows, &["--header", "--key", "id", "--value", "3"]).succeeds();
 }
 
 #[test]
-fn a_header_is_only_suggested_where_there_can_be_one() {
+fn a_header_is_suggested_only_where_there_can_be_one() {
     let folder = Folder::new();
-    let hint = "if this row names the columns, pass --header";
+    let hint = "if this row names the columns, read it as a header";
     folder.write("rows.jsonl", "{\"key\":\"id\",\"value\":1}\n");
     for (rows, args, hinted) in
         [("id,name\n", &[][..], true), ("key,value\nid,name\n", &["--header"], false), ("", &["rows.jsonl"], false)]
@@ -102,7 +106,7 @@ fn a_header_is_only_suggested_where_there_can_be_one() {
 }
 
 #[test]
-fn no_file_is_two_things_at_once() {
+fn no_file_has_two_roles() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,a\n");
     folder.write("other.csv", "2,b\n");
@@ -140,7 +144,7 @@ fn no_file_is_two_things_at_once() {
     let output = folder.command(super::runs::BAKER).args(["-", "-o", "rows.csv"]).stdin(stdin).output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(err, "baker: standard input: is also the output: name another file with -o\n");
-    // Read twice is what was asked for, and nobody else's file.
+    // Reading an input twice is allowed.
     folder.bake(&["rows.csv", "rows.csv", "--duplicates", "first"]).succeeds();
     folder
         .bake(&["rows.csv", "--report", "/dev/null", "--bad-rows", "skip", "--bad-rows-file", "/dev/null"])

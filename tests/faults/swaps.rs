@@ -306,7 +306,7 @@ fn bad_files(good: Vec<u8>) -> Vec<Bad> {
     vec![
         ("a flipped bit in the index", put(|bytes| *bytes.iter_mut().rev().nth(300).unwrap() ^= 4), "damaged"),
         ("a flipped bit in the header", put(|bytes| bytes[100] ^= 1), "damaged"),
-        ("half of it", put(|bytes| bytes.truncate(bytes.len() / 2)), "cut short"),
+        ("half of it", put(|bytes| bytes.truncate(bytes.len() / 2)), "truncated"),
         ("nothing in it", put(Vec::clear), "0 bytes"),
         ("another version", put(|bytes| bytes[8] = 77), "version"),
         ("text", put(|bytes| *bytes = b"key,value\n".repeat(1000)), "not a baked file"),

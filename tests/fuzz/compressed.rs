@@ -11,7 +11,7 @@ use zero_kv::bake::{self, BakeError, Format, Input, Keys, Options};
 use crate::source::Source;
 use crate::tamper;
 
-/// Bytes at the start by which the format is recognized.
+/// The number of first bytes by which the format is detected.
 const MAGIC_LEN_BYTES: usize = 4;
 
 /// Compresses text that the bytes describe, damages it, and bakes it.
@@ -21,7 +21,7 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
     let damage_len = if source.one_in(4) { 0 } else { 1 + source.below(12) };
     let damage = source.bytes(damage_len).to_vec();
     if source.one_in(8) {
-        // Anything that begins like a compressed input.
+        // Any bytes that begin like a compressed input.
         let magic: &[u8] = if is_gzip { &[0x1f, 0x8b, 8] } else { &[0x28, 0xb5, 0x2f, 0xfd] };
         let _ = baked(folder, &[magic, source.rest()].concat());
         return;
@@ -47,12 +47,13 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
     }
 }
 
-/// Whether the bytes begin with the first parts, whole, so that they are another intact input or one with bytes after it.
+/// Returns whether the bytes begin with complete parts, so that they are another intact input, possibly with trailing
+/// bytes.
 fn ends_with_a_part(parts: &[Vec<u8>], bytes: &[u8]) -> bool {
     bytes.starts_with(&parts[0])
 }
 
-/// Rows with keys of bytes, each once.
+/// Returns rows with unique keys of bytes.
 fn text(source: &mut Source<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for row in 0..1 + source.below(300) {
@@ -74,7 +75,7 @@ fn compressed(bytes: &[u8], is_gzip: bool) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The file that is baked from an input, or why not. Nothing is left behind.
+/// Returns the file that is baked from an input, or the error. Nothing else is left.
 fn baked(folder: &Path, bytes: &[u8]) -> Result<Vec<u8>, BakeError> {
     let output = folder.join("new.db");
     let mut options = Options::default();

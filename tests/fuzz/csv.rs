@@ -1,8 +1,7 @@
-//! What must hold of any bytes that are baked as text.
+//! Properties of a bake of any bytes as text.
 //!
-//! A bake of delimited text gives the rows that a second parser finds, one byte
-//! after the other, or tells the line of the first that is none. Whatever the
-//! format, the same rows give the same file, however the text was cut.
+//! A bake of delimited text gives the rows that a second, byte-by-byte parser finds, or an error with the line of the
+//! first malformed row. In every format, the same rows give the same file, however the text was cut into pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,11 +17,11 @@ use zero_kv::{Key, KeyKind, Store};
 
 use crate::source::Source;
 
-/// Bakes what the bytes describe, in a folder in which it is alone.
+/// Bakes what the bytes describe, in its own folder.
 pub(crate) fn check(folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let options = options(&mut source);
-    let machines = [(); 2].map(|()| Machine::of(&mut source));
+    let machines = [(); 2].map(|()| Machine::draw(&mut source));
     let texts = texts(&mut source);
     let output = folder.join("new.db");
     let baked = machines.each_ref().map(|machine| {
@@ -43,14 +42,14 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
-        if let Some(model) = Model::of(&options, &texts) {
+        if let Some(model) = Model::new(&options, &texts) {
             model.check(machine, &options, &output, baked.as_ref().map(|(report, _)| report));
         }
     }
     let _ = fs::remove_file(&output);
 }
 
-/// What a file says of itself is what its report says, and each row is found.
+/// Checks that the file agrees with the report, and that each row is found.
 fn check_file(path: &Path, report: &Report) {
     let store = Store::open(path).unwrap();
     assert_eq!((store.key_kind(), store.len() as u64), (report.key_kind, report.rows));
@@ -98,7 +97,7 @@ fn column(source: &mut Source<'_>) -> Column {
     }
 }
 
-/// One text or two, each with line ends put into it: a piece is cut where so many bytes were read.
+/// Returns one or two texts, with extra line ends: the reader cuts a piece after a certain number of bytes.
 fn texts(source: &mut Source<'_>) -> Vec<Vec<u8>> {
     let inserts = [(); 2].map(|()| match source.one_in(2) {
         true => (source.below(1 << 16), source.below(1 << 16)),
@@ -116,7 +115,7 @@ fn texts(source: &mut Source<'_>) -> Vec<Vec<u8>> {
     texts
 }
 
-/// What does not change the file.
+/// The options that do not change the file.
 struct Machine {
     threads: usize,
     memory_bytes: u64,
@@ -124,7 +123,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn of(source: &mut Source<'_>) -> Machine {
+    fn draw(source: &mut Source<'_>) -> Machine {
         let threads = 1 + source.below(3);
         let memory_bytes = MEMORY_MIN_BYTES << (4 * source.below(2));
         Machine { threads, memory_bytes, read_len_max_bytes: [1 << 20, 1 << 10, 7][source.below(3)] }
@@ -139,13 +138,13 @@ impl Machine {
         bake::bake(inputs.collect(), output, &options, &mut |_| ())
     }
 
-    /// A longer row may be refused.
+    /// A longer row may be rejected.
     fn row_len_max_bytes(&self) -> usize {
         self.memory_bytes as usize / 8
     }
 }
 
-/// Gives so many bytes at a time.
+/// Returns a limited number of bytes at a time.
 struct Chunks<'t> {
     text: &'t [u8],
     len_max: usize,
@@ -158,17 +157,17 @@ impl Read for Chunks<'_> {
     }
 }
 
-/// Where a row is: its input, and its line.
+/// The input and the line of a row.
 type Place = (String, u64);
 
-/// What is to come of a bake of delimited text.
+/// The expected result of a bake of delimited text.
 #[derive(Default)]
 struct Model {
     rows: Vec<Row>,
     bad_rows: u64,
-    /// The row, or the input, that is refused.
+    /// The row, or the input, that is rejected.
     refused: Option<Place>,
-    /// Rows that take up much.
+    /// Long rows.
     long: Vec<(Place, usize)>,
 }
 
@@ -182,7 +181,7 @@ struct Row {
 enum Value {
     Deleted,
     Is(Vec<u8>),
-    /// Packed, which is not modelled.
+    /// A packed value, which is not modeled.
     Any,
 }
 
@@ -193,7 +192,7 @@ struct Record {
     len_bytes: usize,
 }
 
-/// Where the parts of a row are.
+/// The positions of a row's parts.
 struct Fields {
     count: usize,
     key: usize,
@@ -202,8 +201,8 @@ struct Fields {
 }
 
 impl Model {
-    /// `None` for what has none: other formats, and bytes that do not separate fields.
-    fn of(options: &Options, texts: &[Vec<u8>]) -> Option<Model> {
+    /// Returns `None` for inputs without a model: other formats, and delimiters that do not separate fields.
+    fn new(options: &Options, texts: &[Vec<u8>]) -> Option<Model> {
         let delimiter = match options.format {
             Format::Delimited => options.delimiter.unwrap_or(b','),
             Format::Tsv => options.delimiter.unwrap_or(b'\t'),
@@ -211,7 +210,7 @@ impl Model {
         };
         let is_other = |text: &[u8]| {
             let magics: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x89ZKV", b"\xfd7zX", b"PK\x03\x04"];
-            // A frame of Zstandard that is skipped.
+            // A skippable Zstandard frame.
             magics.iter().any(|magic| text.starts_with(magic)) || text.get(1..4) == Some(b"\x2a\x4d\x18")
         };
         if b"\"\r\n".contains(&delimiter) || texts.iter().any(|text| is_other(text)) {
@@ -231,7 +230,7 @@ impl Model {
         None
     }
 
-    /// Takes the rows of an input. `None` if it is refused.
+    /// Adds the rows of an input. Returns `None` if the input is rejected.
     fn input(&mut self, options: &Options, name: &str, records: (Vec<Record>, Option<u64>)) -> Option<()> {
         let (records, unclosed) = records;
         let mut fields = None;
@@ -242,7 +241,7 @@ impl Model {
                 return self.refuse(name, record.line);
             }
             if is_first {
-                fields = Fields::of(options, &record.fields);
+                fields = Fields::new(options, &record.fields);
             }
             let Some(fields) = &fields else { return self.refuse(name, 0) };
             if is_first && options.header {
@@ -324,7 +323,7 @@ impl Model {
         assert!(is_expected, "{error}: where {:?} was to be refused", self.refused);
     }
 
-    /// The first row whose key was there before.
+    /// Returns the first row whose key an earlier row has.
     fn first_again(&self, options: &Options) -> Option<Place> {
         let mut seen = BTreeSet::new();
         let again = self.rows.iter().find(|row| !seen.insert(of_kind(options.keys, &row.key)));
@@ -333,7 +332,7 @@ impl Model {
 }
 
 impl Fields {
-    fn of(options: &Options, first: &[Vec<u8>]) -> Option<Fields> {
+    fn new(options: &Options, first: &[Vec<u8>]) -> Option<Fields> {
         let count = first.len();
         let position = |column: &Column| match column {
             Column::Number(number) => number.checked_sub(1).filter(|position| *position < count),
@@ -372,7 +371,7 @@ impl Fields {
     }
 }
 
-/// A row's key and value, if it is one.
+/// Returns a row's key and value, if it is a valid row.
 fn row(options: &Options, fields: &Fields, record: &Record) -> Option<(Vec<u8>, Value)> {
     if record.is_bad || record.fields.len() != fields.count {
         return None;
@@ -410,7 +409,7 @@ fn number(key: &[u8]) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// RFC 4180, byte by byte. All records, and the line of one at the end whose quote is not closed.
+/// Parses RFC 4180 byte by byte. Returns all records, and the line of a last record whose quote is not closed.
 fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let line_end = |at: usize| match &text[at..] {

@@ -69,13 +69,13 @@ fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: i
 }
 
 #[test]
-fn any_text_is_baked_as_its_rows_or_refused() {
+fn any_text_is_baked_as_its_rows_or_rejected() {
     let folder = tempfile::tempdir().unwrap();
     try_random(600, 22, ROWS, |data| csv::check(folder.path(), data));
 }
 
 #[test]
-fn a_merge_is_the_bake_of_what_a_map_has_in_the_end() {
+fn a_merge_is_the_bake_of_the_resulting_rows() {
     let folder = tempfile::tempdir().unwrap();
     try_random(150, 1000, &[], |data| merge::check(folder.path(), data));
 }
@@ -135,13 +135,13 @@ fn anything_a_server_passes_is_refused_or_can_be_looked_up_in() {
 }
 
 #[test]
-fn any_compressed_input_is_baked_as_its_text_or_refused() {
+fn any_compressed_input_is_baked_as_its_text_or_rejected() {
     let folder = tempfile::tempdir().unwrap();
     try_random(200, 200, &[], |data| compressed::check(folder.path(), data));
 }
 
 #[test]
-fn any_parquet_input_is_baked_as_its_rows_or_refused() {
+fn any_parquet_input_is_baked_as_its_rows_or_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = parquet_file::Inputs::write();
     (0..=u8::MAX).step_by(9).for_each(|input| parquet_file::check(&inputs, folder.path(), &[input]));

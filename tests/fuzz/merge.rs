@@ -1,6 +1,5 @@
-//! What must hold of tables that are merged, and of rows that are baked into a
-//! table: what comes out is the same file as a bake of the rows that a map has
-//! in the end.
+//! Properties of merged tables, and of rows that are baked into a base: the output is the file that a bake of the
+//! resulting rows gives.
 
 use std::fs;
 use std::num::NonZero;
@@ -14,18 +13,18 @@ use crate::source::Source;
 
 const MARKER: &[u8] = b"deleted";
 
-/// What is merged: tables, or rows of text, some of which remove their key.
+/// The inputs of a merge: tables, or rows of text. Some rows of text remove their key.
 struct Case {
     numbers: Numbers,
     base: Option<Rows>,
-    /// In the order in which they are given; of text, each row by itself.
+    /// In the order given; each row of text is listed separately.
     tables: Vec<Rows>,
     is_text: bool,
     duplicates: Duplicates,
     shard: Option<Shard>,
 }
 
-/// What is to come of it.
+/// The expected result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     rows: Rows,
@@ -35,7 +34,7 @@ struct Outcome {
     absent_removed: u64,
 }
 
-/// Merges what the bytes describe, in a folder in which it is alone.
+/// Merges what the bytes describe, in its own folder.
 pub(crate) fn check(folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let (threads, memory_bytes) = (1 + source.below(3), MEMORY_MIN_BYTES << (4 * source.below(2)));
@@ -44,7 +43,7 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
     options.replace = zero_kv::replace::ReplaceRules::any();
     (options.threads, options.memory_bytes) = (NonZero::new(threads), Some(memory_bytes));
     options.verify = [Verify::Sample, Verify::Full][source.below(2)];
-    let case = Case::of(&mut source);
+    let case = Case::draw(&mut source);
     (options.keys, options.duplicates, options.shard) = (case.numbers.keys(), case.duplicates, case.shard.clone());
 
     fs::read_dir(folder).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
@@ -53,7 +52,7 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
         case.numbers.bake(base, &folder.join("base.db"));
         options.base = Some(folder.join("base.db"));
     }
-    // It may take the place of what it was made from.
+    // The output may be one of the inputs.
     let output = match (is_in_place, case.is_text) {
         (true, true) if case.base.is_some() => folder.join("base.db"),
         (true, false) => named(0),
@@ -85,7 +84,7 @@ pub(crate) fn check(folder: &Path, data: &[u8]) {
 }
 
 impl Case {
-    fn of(source: &mut Source<'_>) -> Case {
+    fn draw(source: &mut Source<'_>) -> Case {
         let numbers = Numbers(source.one_in(2));
         let duplicates = [Duplicates::Last, Duplicates::First, Duplicates::Error][source.below(3)];
         let shard = match source.below(4) {
@@ -125,7 +124,7 @@ impl Case {
         self.shard.as_ref().is_none_or(|shard| shard.has(&self.numbers.key(key)))
     }
 
-    /// `None` if there is a duplicate that is refused.
+    /// Returns `None` if there is a duplicate that is an error.
     fn outcome(&self) -> Option<Outcome> {
         let mut outcome = Outcome::default();
         let mut kept = Rows::new();
@@ -173,14 +172,14 @@ impl Case {
         assert!(fs::read(output).unwrap() == fs::read(plain).unwrap(), "other bytes than those of a plain bake");
     }
 
-    /// Values hold line ends.
+    /// Values contain line ends.
     fn row_on(&self, line: u64) -> usize {
         let lines_of = |rows: &Rows| self.numbers.csv(rows).iter().filter(|byte| **byte == b'\n').count() as u64;
         let starts = self.tables.iter().scan(1, |next, rows| Some(std::mem::replace(next, *next + lines_of(rows))));
         starts.take_while(|start| *start != line).count()
     }
 
-    /// The row that is told is one whose key is in a table, or on a line, before it.
+    /// Checks that a table or line before the reported row has its key.
     fn check_refusal(&self, error: &BakeError, folder: &Path) {
         let (table, row, fault) = match error {
             BakeError::Row { line, fault, .. } if self.is_text => (self.row_on(*line), 0, fault),

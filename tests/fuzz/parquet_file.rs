@@ -16,7 +16,7 @@ use zero_kv::bake::{self, BadRows, Format, Input, Options};
 use crate::source::Source;
 use crate::tamper;
 
-/// Intact files, and how many rows each has.
+/// Intact files, and their numbers of rows.
 pub(crate) struct Inputs(Vec<(usize, Vec<u8>)>);
 
 impl Inputs {
@@ -34,7 +34,7 @@ impl Inputs {
     }
 }
 
-/// Keys 0, 1, 2, … and optional values of bytes, in row groups of 100.
+/// Returns a file with the keys 0, 1, 2, … and optional values of bytes, in row groups of 100.
 fn written(rows: usize, compression: Compression, has_dictionary: bool) -> Vec<u8> {
     let schema = Arc::new(parse_message_type("message rows { required int64 key; required binary value; }").unwrap());
     let properties = WriterProperties::builder()
@@ -70,7 +70,7 @@ pub(crate) fn check(inputs: &Inputs, folder: &Path, data: &[u8]) {
     }
     let mut bytes = intact.clone();
     if source.one_in(3) {
-        // Most of what tells where things are is at the end.
+        // Most of the file's structure is described at its end.
         let from = bytes.len().saturating_sub(700);
         let mut end = bytes.split_off(from);
         tamper::change(&mut source, &mut end);

@@ -1,6 +1,6 @@
-//! Small tables out of bytes.
+//! Makes small tables out of bytes.
 //!
-//! Keys are held as bytes, numbers as 8 of them, big-endian: their order is the same.
+//! Keys are held as bytes. Numbers are held as 8 big-endian bytes, which have the same order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::source::Source;
 /// Keys and values.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What keys are: numbers, or bytes.
+/// The kind of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers(pub(crate) bool);
 
@@ -29,7 +29,7 @@ impl Numbers {
         }
     }
 
-    /// A key, most often one of few.
+    /// Draws a key, usually one of few.
     pub(crate) fn draw_key(self, source: &mut Source<'_>) -> Vec<u8> {
         if self.0 {
             let number = match source.below(8) {
@@ -53,7 +53,7 @@ impl Numbers {
         (0..count).map(|_| (self.draw_key(source), draw_value(source))).collect()
     }
 
-    /// Rows as delimited text.
+    /// Returns the rows as delimited text.
     pub(crate) fn csv<'r>(self, rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<u8> {
         let mut text = Vec::new();
         for (key, value) in rows {
@@ -75,7 +75,7 @@ impl Numbers {
         bake::bake_csv(&self.csv(rows)[..], path, &options, &mut |_| ()).expect("good rows")
     }
 
-    /// The table's rows, in its order.
+    /// Returns the table's rows in its order.
     pub(crate) fn rows_of(self, store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
         let bytes = |key: Key<'_>| match key {
             Key::U64(number) => number.to_be_bytes().to_vec(),

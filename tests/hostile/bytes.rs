@@ -47,7 +47,7 @@ fn an_empty_key_is_refused() {
         file[records[9] + 2..][..14].fill(0);
     };
     assert_refused(21, empty, &row(9, "the key is empty"));
-    assert_eq!(row(9, "the key is empty").to_string(), "row 9: the key is empty: forged, or a fault of the baker");
+    assert_eq!(row(9, "the key is empty").to_string(), "row 9: the key is empty: forged, or a bug of the baker");
     assert_refused(1, |file, records| file[records[0]..][..16].fill(0), &row(0, "the key is empty"));
 }
 

@@ -37,7 +37,7 @@ fn records_out_of_order_are_refused() {
         let expected = row(wrong, "the key is not above the one before");
         assert_forgery_refused(|file, records| put(file, records[9], key), &expected);
     }
-    let message = "row 10: the key is not above the one before: forged, or a fault of the baker";
+    let message = "row 10: the key is not above the one before: forged, or a bug of the baker";
     assert_eq!(row(10, "the key is not above the one before").to_string(), message);
     // A key that keeps the order is one that the index does not lead to.
     let expected = row(9, LED_ASTRAY);
@@ -106,7 +106,7 @@ fn a_place_that_leads_elsewhere_is_refused() {
         let elsewhere = |file: &mut [u8], _: &[usize]| put_u32(file, place_at(file, &key(9)), wrong);
         assert_forgery_refused(elsewhere, &row(9, LED_ASTRAY));
     }
-    let message = "row 9: the index does not lead to it: forged, or a fault of the baker";
+    let message = "row 9: the index does not lead to it: forged, or a bug of the baker";
     assert_eq!(row(9, LED_ASTRAY).to_string(), message);
 }
 
@@ -152,7 +152,7 @@ fn an_unused_slot_that_leads_anywhere_is_refused() {
         file[records[20] + 24..][..8].fill(0);
         put_u32(&mut file, place_at(&good, &missing), lie);
         seal(&mut file);
-        let message = "21 places other than 0, where 20 were expected: forged, or a fault of the baker";
+        let message = "21 places other than 0, where 20 were expected: forged, or a bug of the baker";
         assert_refused(&scratch.refusal(&file), &FormatError::PlaceCount { expected: 20, found: 21 }, message);
     }
 }

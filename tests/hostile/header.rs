@@ -16,8 +16,7 @@ fn sections_that_overlap_are_refused() {
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(FENCES), 256));
     let expected =
         FormatError::SectionOverlap { section: SectionKind::Fences, offset_bytes: 256, previous_end_bytes: 880 };
-    let message =
-        "section fences is said to begin at offset 256, where what precedes it ends at 880: damaged or forged";
+    let message = "section fences begins at offset 256, where the preceding section ends at 880: damaged or forged";
     assert_refused(&refusal, &expected, message);
     // In the header itself.
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 128));
@@ -44,7 +43,7 @@ fn a_section_beyond_the_file_is_refused_and_no_sum_overflows() {
                 };
                 assert_eq!((found, found_len, file_len_bytes), (offset_bytes, len_bytes, len));
                 let ending = format!(
-                    " is said to take {len_bytes} bytes at offset {offset_bytes}, where the file has {len}: damaged or forged"
+                    " has {len_bytes} bytes at offset {offset_bytes}, where the file has {len}: damaged or forged"
                 );
                 assert!(refusal.to_string().ends_with(&ending), "{refusal}");
             }
@@ -73,8 +72,7 @@ fn a_section_elsewhere_than_the_header_asks_for_is_refused() {
         assert!(expected, "{at}: {refusal}");
     }
     let refusal = scratch.refusal(&forged(&scratch, 21, len_at(FENCES), 16));
-    let message =
-        "section fences is said to take 16 bytes at offset 896, where 32 bytes at 896 were expected: damaged or forged";
+    let message = "section fences has 16 bytes at offset 896, where 32 bytes at 896 were expected: damaged or forged";
     assert_eq!(refusal.to_string(), message);
 }
 
@@ -83,7 +81,7 @@ fn a_wrong_row_count_is_refused() {
     let scratch = Scratch::new();
     // As many fences either way: the records tell.
     let refusal = scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 20));
-    let message = "row 20: there are records beyond the last row: forged, or a fault of the baker";
+    let message = "row 20: there are records beyond the last row: forged, or a bug of the baker";
     assert_refused(&refusal, &row(20, "there are records beyond the last row"), message);
     assert_eq!(scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 22)), row(21, "the record does not fit"));
     for rows in [(1 << 32) + 1, u64::MAX] {

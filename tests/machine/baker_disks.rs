@@ -13,7 +13,7 @@ use crate::scene::{LEAST_MEMORY, Scene, rows_to_spill, shuffled_rows, sorted_row
 const FULL: &str = "No space left on device (os error 28)";
 const READ_ONLY: &str = "Read-only file system (os error 30)";
 const NOTHING: &str = "nothing was put in place";
-const ELSEWHERE: &str = "give another folder with --temp-dir";
+const ELSEWHERE: &str = "choose another folder (--temp-dir)";
 
 /// Runs `baker -q` with these arguments in the scene's folder, in which `disk` is a new file system that contains the old
 /// table. Asserts the exit status and that the disk contains the table alone afterwards. Returns the standard error.

@@ -142,8 +142,8 @@ fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
             println!("{rows} rows, {shared}");
             let keys: Vec<u64> = (0..rows + 50).map(|i| key_of_hash(hash(i))).collect();
             let of = |key: &u64| match shared {
-                "one slot" => Hash::of(*key, 0).slot_in_part(0, &parts),
-                _ => Hash::of(*key, 0).pilot(&parts) as u64,
+                "one slot" => Hash::from_u64(*key, 0).slot_in_part(0, &parts),
+                _ => Hash::from_u64(*key, 0).pilot(&parts) as u64,
             };
             assert!(keys.iter().all(|key| of(key) == of(&keys[0])), "they share {shared}");
             let (present, missing) = keys.split_at(rows as usize);

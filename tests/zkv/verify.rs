@@ -42,7 +42,7 @@ fn the_error_names_the_section_and_the_block() {
     fs::write(&db, &bytes).unwrap();
     assert_damaged(&verify(&db), "block 0 of the records");
     fs::write(&db, &bytes[..bytes.len() - 1]).unwrap();
-    assert_damaged(&verify(&db), "cut short");
+    assert_damaged(&verify(&db), "truncated");
     fs::write(&db, "7,seven\n").unwrap();
     assert_damaged(&verify(&db), "not a baked file");
 }

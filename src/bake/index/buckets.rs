@@ -1,9 +1,7 @@
-//! Rows gathered by parts of the table.
+//! Groups rows by parts of the table.
 //!
-//! In: each row's hash and place, in any order. Out: those of a bucket, which are
-//! the rows of some neighbouring parts, part by part. What does not fit into
-//! its share of memory waits in a temporary file without a name. It knows
-//! nothing of slots.
+//! In: each row's hash and place, in any order. Out: the rows of a bucket, which are the rows of some neighboring
+//! parts, part by part. Rows that do not fit into memory are spilled to an unnamed temporary file.
 
 use std::fs::File;
 use std::io;
@@ -18,31 +16,31 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// Buckets, as long as each is small enough: as many as rows can be dealt out to
-/// while the line that each is at stays in the nearest cache.
+/// The number of buckets, unless they would be too large. With this number, the cache lines being written fit into the
+/// processor's first-level cache.
 const BUCKET_COUNT: u64 = 512;
-/// Rows of a chunk: with those of all buckets still few, and long enough to read
-/// back one by one.
+/// The number of rows in a chunk: few enough that one chunk per bucket needs little memory, and enough that reading
+/// single chunks back is fast.
 const CHUNK_ROWS_MAX: u64 = 4096;
 const CHUNK_ROWS_MIN: u64 = 16;
 
-/// How rows are divided.
+/// The sizes of buckets and chunks.
 #[derive(Clone, Debug)]
 struct Shape {
-    /// Parts of a bucket, as a power of two.
+    /// The binary logarithm of the number of parts per bucket.
     bucket_parts_bits: u32,
     bucket_count: usize,
     chunk_rows: usize,
-    /// Chunks in memory; those behind are in the temporary file.
+    /// The number of chunks in memory; later chunks are in the temporary file.
     memory_chunks: usize,
 }
 
 impl Shape {
-    fn of(row_count: u64, budget: &Budget) -> Shape {
+    fn new(row_count: u64, budget: &Budget) -> Shape {
         let entry_len_bytes = size_of::<Entry>() as u64;
         let part_count = Parts::count(row_count);
         let mut bits = part_count.div_ceil(BUCKET_COUNT).next_power_of_two().trailing_zeros();
-        // A thread has the rows of a bucket.
+        // Each thread holds the rows of one bucket.
         let at_work_bytes = |bits: u32| ((budget.threads as u64) << bits) * PART_ROWS * entry_len_bytes;
         while bits > 0 && at_work_bytes(bits) > budget.memory_bytes / 4 {
             bits -= 1;
@@ -55,26 +53,26 @@ impl Shape {
             bucket_parts_bits: bits,
             bucket_count: bucket_count as usize,
             chunk_rows: chunk_rows as usize,
-            // No more than there can be.
+            // Limited to the number of chunks that can exist.
             memory_chunks: memory_chunks.min(row_count / chunk_rows) as usize,
         }
     }
 }
 
-/// Gathers rows.
-pub(super) struct Gatherer {
+/// Groups rows by bucket.
+pub(super) struct BucketsBuilder {
     buckets: Buckets,
 }
 
-/// All rows, gathered.
+/// All rows, grouped by bucket.
 pub(super) struct Buckets {
     shape: Shape,
-    /// Rows of each part.
+    /// The number of rows of each part.
     part_rows: Vec<u32>,
-    /// A chunk for each bucket, as far as it has come.
+    /// The last, incomplete chunk of each bucket.
     open: Vec<Entry>,
     open_rows: Vec<u32>,
-    /// The chunks of each bucket that are full, by number.
+    /// The numbers of the full chunks of each bucket.
     full: Vec<Vec<u32>>,
     full_count: usize,
     memory: Vec<Entry>,
@@ -82,9 +80,9 @@ pub(super) struct Buckets {
     temp_dir: PathBuf,
 }
 
-impl Gatherer {
-    pub(super) fn new(row_count: u64, budget: &Budget) -> io::Result<Gatherer> {
-        let shape = Shape::of(row_count, budget);
+impl BucketsBuilder {
+    pub(super) fn new(row_count: u64, budget: &Budget) -> io::Result<BucketsBuilder> {
+        let shape = Shape::new(row_count, budget);
         let mut memory = Vec::new();
         reserve(&mut memory, shape.memory_chunks * shape.chunk_rows)?;
         let mut open = Vec::new();
@@ -104,7 +102,7 @@ impl Gatherer {
             temp_dir: budget.temp_dir.clone(),
             shape,
         };
-        Ok(Gatherer { buckets })
+        Ok(BucketsBuilder { buckets })
     }
 
     #[inline(always)]
@@ -124,7 +122,7 @@ impl Gatherer {
 }
 
 impl Buckets {
-    /// Puts a chunk that is full into memory, or into the temporary file.
+    /// Moves a full chunk into memory, or into the temporary file.
     #[cold]
     fn put_away(&mut self, bucket: usize) -> Result<(), FinishError> {
         let chunk_rows = self.shape.chunk_rows;
@@ -150,7 +148,7 @@ impl Buckets {
         self.shape.bucket_count
     }
 
-    /// Rows of the part that has most.
+    /// Returns the number of rows of the largest part.
     pub(super) fn part_rows_max(&self) -> u64 {
         self.part_rows.iter().copied().max().unwrap_or(0).into()
     }
@@ -159,13 +157,13 @@ impl Buckets {
         self.part_rows[part as usize] as usize
     }
 
-    /// The parts of a bucket.
+    /// Returns the parts of a bucket.
     pub(super) fn parts(&self, bucket: usize) -> Range<u64> {
         let (bucket, bits) = (bucket as u64, self.shape.bucket_parts_bits);
         bucket << bits..((bucket + 1) << bits).min(self.part_rows.len() as u64)
     }
 
-    /// The rows of a bucket, part by part.
+    /// Returns the rows of a bucket, part by part.
     pub(super) fn rows(&self, bucket: usize, rows: &mut Vec<Entry>) -> Result<(), FinishError> {
         let parts = self.parts(bucket);
         let mut nexts: Vec<usize> = Vec::with_capacity((parts.end - parts.start) as usize);
@@ -205,7 +203,7 @@ impl Buckets {
     }
 }
 
-/// Room for as many more, or an error where there would be none.
+/// Reserves room for `count` items, and returns an error if there is no memory.
 fn reserve<T>(items: &mut Vec<T>, count: usize) -> io::Result<()> {
     items.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
@@ -215,16 +213,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_have_the_rows_of_their_parts_wherever_these_have_waited() {
+    fn buckets_have_the_rows_of_their_parts_in_memory_and_on_disk() {
         let row_count = 5 * PART_ROWS;
         let divided = Parts { count: 5, pilots: 1, slots: 1 };
-        let rows = || (0..row_count).map(|key| (Hash::of(key, 1), key as u32));
+        let rows = || (0..row_count).map(|key| (Hash::from_u64(key, 1), key as u32));
         let mut waited_in_temp = Vec::new();
         for memory_bytes in [0, 1 << 20, 1 << 30] {
             let budget = Budget { memory_bytes, threads: 2, temp_dir: std::env::temp_dir() };
-            let mut gatherer = Gatherer::new(row_count, &budget).unwrap();
-            rows().for_each(|(hash, place)| gatherer.push(hash.part(&divided), hash, place).unwrap());
-            let buckets = gatherer.finish();
+            let mut builder = BucketsBuilder::new(row_count, &budget).unwrap();
+            rows().for_each(|(hash, place)| builder.push(hash.part(&divided), hash, place).unwrap());
+            let buckets = builder.finish();
             waited_in_temp.push(buckets.temp.is_some());
             let (mut found, mut all) = (Vec::new(), Vec::new());
             for bucket in 0..buckets.count() {
@@ -244,14 +242,14 @@ mod tests {
         assert_eq!(waited_in_temp, [true, true, false]);
     }
 
-    /// Whatever the memory, for as many rows as a file can have.
+    /// For any memory, and for as many rows as a file can have.
     #[test]
-    fn what_is_in_memory_keeps_to_its_share() {
+    fn chunks_in_memory_stay_within_their_share() {
         for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {
             for memory_bytes in [64 << 20, 256 << 20, 1 << 30, 1 << 36] {
                 for threads in [1, 2, 16] {
                     let budget = Budget { memory_bytes, threads, temp_dir: PathBuf::new() };
-                    let shape = Shape::of(row_count, &budget);
+                    let shape = Shape::new(row_count, &budget);
                     let chunks = shape.memory_chunks + shape.bucket_count;
                     let share = memory_bytes / 2;
                     let held_bytes = (chunks * shape.chunk_rows * size_of::<Entry>()) as u64;

@@ -1,11 +1,9 @@
-//! The sections behind the records: fences, pilots, places and block sums, and
-//! the header.
+//! Writes the sections after the records (fences, pilots, places, and block sums) and the header.
 //!
-//! In: a file with its records, and what was noted when they were written. Out:
-//! the whole file. The records are read back once from front to back: what is
-//! indexed is what the file gives, and each block is held against the sum it
-//! was written with. Keys' hashes are gathered by parts of the table, in memory
-//! or in a temporary file, and then each part chooses its pilots.
+//! In: a file with its records, and the facts about them. Out: the complete file. The records are read back once, front
+//! to back, and each block is verified against its checksum, so the index describes what the file really holds. The
+//! hashes of keys are grouped by parts of the table, in memory or in a temporary file, and then each part chooses its
+//! pilots.
 
 mod buckets;
 mod slots;
@@ -32,27 +30,27 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum, section_s
 use crate::format::header::{Dimensions, HEADER_LEN_BYTES, Layout};
 use crate::format::index::{FENCE_ROWS, Fence, Hash, Parts};
 use crate::format::key::Key;
-use buckets::{Buckets, Gatherer};
-use slots::Choice;
+use buckets::{Buckets, BucketsBuilder};
+use slots::PilotChooser;
 use walk::Walk;
 
-/// Blocks that are read together.
+/// The length of a read: whole blocks.
 const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
-/// Pieces of the records that are read ahead.
+/// The number of pieces of the records that are read ahead.
 const AHEAD_COUNT: usize = 2;
 
-/// Why a table cannot be finished.
+/// The reason why a table cannot be completed.
 #[derive(Debug)]
 pub(super) enum FinishError {
-    /// No file holds it.
+    /// The table exceeds a limit of the format.
     Format(FormatError),
-    /// The file does not give back what was written.
+    /// The file holds other bytes than were written.
     ReadBack(FormatError),
     /// The file cannot be read or written.
     Io(io::Error),
-    /// The temporary file cannot.
+    /// The temporary file cannot be read or written.
     Temp {
-        /// The folder that it is in.
+        /// The folder of the temporary file.
         folder: PathBuf,
         error: io::Error,
     },
@@ -70,14 +68,13 @@ impl From<io::Error> for FinishError {
     }
 }
 
-/// Called with how much of the work is done, and how much there is.
+/// Receives the number of steps done, and the number of all steps.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Writes all that stands behind the records, and the header.
+/// Writes the sections after the records, and the header.
 ///
-/// Half of the budget's memory is for the rows' hashes, 12 bytes for each row; what
-/// does not fit is put into a temporary file. At most a quarter is for those
-/// that threads are at work on.
+/// Half of the budget's memory holds hashes, 12 bytes per row; the rest of the hashes is spilled to a temporary file.
+/// At most a quarter of the memory holds the hashes that threads are working on.
 pub(super) fn build(
     file: &File,
     records: &WrittenRecords,
@@ -87,8 +84,9 @@ pub(super) fn build(
     for hash_seed in slots::seeds(records.first_seed) {
         let scanned = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
-        let mut layout = Layout::of(dimensions(records, hash_seed, parts))?;
-        // What a seed has left that did not serve. Between sections, where nothing is written, are zeros.
+        let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
+        // Removes what a seed without a solution has left. Padding between sections is never written, so it must be
+        // zero here.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
             continue;
@@ -100,7 +98,7 @@ pub(super) fn build(
         layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
         file.write_all_at(records.block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
         file.write_all_at(&layout.encode(), 0)?;
-        // Where the last section is empty, the file ends with padding that nobody wrote.
+        // If the last section is empty, the file ends with padding, which is never written.
         file.set_len(layout.file_len_bytes())?;
         return Ok(layout);
     }
@@ -119,13 +117,13 @@ fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensi
     }
 }
 
-/// What a scan of the records gives.
+/// The result of a scan of the records.
 struct Scanned {
     buckets: Buckets,
     fence_sums: Vec<U64>,
 }
 
-/// Walks along the records, writes the fences and gathers the hashes.
+/// Scans the records, writes the fences, and groups the hashes.
 fn scan(
     file: &File,
     records: &WrittenRecords,
@@ -134,10 +132,10 @@ fn scan(
     progress: &mut Progress<'_>,
 ) -> Result<Scanned, FinishError> {
     let row_count = records.row_count;
-    // Where the fences are does not depend on how pilots and slots are divided.
-    let layout = Layout::of(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
+    // The position of the fences does not depend on how pilots and slots are divided.
+    let layout = Layout::new(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
     let parts = layout.dimensions.parts();
-    let mut gatherer = Gatherer::new(row_count, budget)?;
+    let mut builder = BucketsBuilder::new(row_count, budget)?;
     let mut fences = SectionWriter::new(file, layout.fences.offset_bytes, 1)?;
     let mut walk = Walk::new(records.key_kind, records.record_align_bytes, row_count, records.records_len_bytes);
     let align_bits = records.record_align_bytes.trailing_zeros();
@@ -149,21 +147,21 @@ fn scan(
                 fences.push(fence.as_bytes())?;
             }
             let hash = match passed.key {
-                Key::U64(key) => Hash::of(key, hash_seed),
-                Key::Bytes(key) => Hash::of_bytes(key, hash_seed),
+                Key::U64(key) => Hash::from_u64(key, hash_seed),
+                Key::Bytes(key) => Hash::from_bytes(key, hash_seed),
             };
             let place = (passed.offset_bytes >> align_bits) as u32;
-            gatherer.push(hash.part(&parts), hash, place)
+            builder.push(hash.part(&parts), hash, place)
         })?;
         progress(walk.row(), 2 * row_count);
         Ok(())
     })?;
     walk.finish()?;
-    Ok(Scanned { buckets: gatherer.finish(), fence_sums: fences.finish()? })
+    Ok(Scanned { buckets: builder.finish(), fence_sums: fences.finish()? })
 }
 
-/// Hands on the records as the file has them, piece by piece, each held against
-/// its sums. With more than one thread, the next are read meanwhile.
+/// Reads the records piece by piece, and verifies each block against its checksum. With more than one thread, another
+/// thread reads ahead.
 fn read_records(
     file: &File,
     records: &WrittenRecords,
@@ -212,7 +210,7 @@ fn read_records(
     })
 }
 
-/// Reads a piece of the records and holds its blocks against their sums.
+/// Reads a piece of the records, and verifies its blocks against their checksums.
 fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut Vec<u8>) -> Result<(), FinishError> {
     let len_bytes = (records.records_len_bytes - at_bytes).min(READ_LEN_BYTES as u64);
     piece.resize(len_bytes as usize, 0);
@@ -229,29 +227,29 @@ fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut 
     Ok(())
 }
 
-/// Pilots and places, written in order whoever chose them.
-struct Sections {
+/// The pilots and places sections, written in the order of the buckets.
+struct SlotSections {
     pilots: SectionWriter,
     places: SectionWriter,
-    /// The bucket whose turn it is.
+    /// The bucket to be written next.
     next_bucket: usize,
-    /// One has failed: all others end.
+    /// Whether a thread has failed; all other threads then end.
     has_failed: bool,
 }
 
-/// The work that threads share when slots are chosen.
-struct Choosing<'a> {
+/// The state that threads share while they choose pilots.
+struct SharedWork<'a> {
     buckets: &'a Buckets,
     parts: Parts,
-    /// The next bucket that nobody works on.
+    /// The next bucket that no thread works on.
     next_bucket: AtomicUsize,
     rows_done: AtomicU64,
-    sections: Mutex<Sections>,
+    sections: Mutex<SlotSections>,
     turn: Condvar,
 }
 
-/// Chooses pilots part by part, and writes them and the places. Gives the sums of
-/// both sections; `None` if the hashes are such that there are no slots for all.
+/// Chooses pilots part by part, and writes pilots and places. Returns the checksums of both sections, or `None` if the
+/// seed has no solution.
 #[expect(clippy::type_complexity, reason = "two lists of sums, if the seed serves")]
 fn write_slots(
     file: &File,
@@ -260,13 +258,13 @@ fn write_slots(
     budget: &Budget,
     progress: &mut Progress<'_>,
 ) -> Result<Option<(Vec<U64>, Vec<U64>)>, FinishError> {
-    let sections = Sections {
+    let sections = SlotSections {
         pilots: SectionWriter::new(file, layout.pilots.offset_bytes, 1)?,
         places: SectionWriter::new(file, layout.places.offset_bytes, 1)?,
         next_bucket: 0,
         has_failed: false,
     };
-    let choosing = Choosing {
+    let shared = SharedWork {
         buckets,
         parts: layout.dimensions.parts(),
         next_bucket: AtomicUsize::new(0),
@@ -276,11 +274,11 @@ fn write_slots(
     };
     let row_count = layout.dimensions.row_count;
     let served = thread::scope(|scope| {
-        // Whatever threads the system does not give, this one does their work.
+        // If the system starts fewer threads, this thread does their work.
         let helpers: Vec<_> = (1..budget.threads.min(buckets.count()))
-            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || choosing.work(&mut |_| ())).ok())
+            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || shared.work(&mut |_| ())).ok())
             .collect();
-        let mut served = choosing.work(&mut |rows| progress(row_count + rows, 2 * row_count));
+        let mut served = shared.work(&mut |rows| progress(row_count + rows, 2 * row_count));
         for helper in helpers {
             let helped = helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload));
             served = served.and_then(|served| Ok(served && helped?));
@@ -290,21 +288,21 @@ fn write_slots(
     if !served {
         return Ok(None);
     }
-    let sections = choosing.sections.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let sections = shared.sections.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Some((sections.pilots.finish()?, sections.places.finish()?)))
 }
 
-impl Choosing<'_> {
-    /// Takes bucket after bucket until there are no more. Gives whether the seed
-    /// served as far as is known here.
+impl SharedWork<'_> {
+    /// Processes buckets until there are no more. Returns false if a bucket of this thread has no solution under the
+    /// seed.
     fn work(&self, progress: &mut dyn FnMut(u64)) -> Result<bool, FinishError> {
-        let mut ended = Ended { choosing: self, well: false };
-        let mut choice = Choice::new(self.parts);
+        let mut guard = FailureGuard { shared: self, succeeded: false };
+        let mut choice = PilotChooser::new(self.parts);
         let (mut rows, mut pilots, mut places) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             let bucket = self.next_bucket.fetch_add(1, Ordering::Relaxed);
             if bucket >= self.buckets.count() {
-                ended.well = true;
+                guard.succeeded = true;
                 return Ok(true);
             }
             self.buckets.rows(bucket, &mut rows)?;
@@ -342,23 +340,22 @@ impl Choosing<'_> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sections> {
+    fn lock(&self) -> MutexGuard<'_, SlotSections> {
         self.sections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tells the others, who wait for their turn, if a thread ends before its time,
-/// even by a panic.
-struct Ended<'a> {
-    choosing: &'a Choosing<'a>,
-    well: bool,
+/// Wakes the threads that wait for their turn if a thread ends early, even by a panic.
+struct FailureGuard<'a> {
+    shared: &'a SharedWork<'a>,
+    succeeded: bool,
 }
 
-impl Drop for Ended<'_> {
+impl Drop for FailureGuard<'_> {
     fn drop(&mut self) {
-        if !self.well {
-            self.choosing.lock().has_failed = true;
-            self.choosing.turn.notify_all();
+        if !self.succeeded {
+            self.shared.lock().has_failed = true;
+            self.shared.turn.notify_all();
         }
     }
 }
@@ -376,7 +373,7 @@ mod tests {
         Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
     }
 
-    /// A file with these records, and no more.
+    /// Returns a file that has only these records.
     fn written<'k>(rows: impl Iterator<Item = (Key<'k>, usize)>, align_bytes: usize) -> (File, WrittenRecords) {
         let file = tempfile::tempfile().unwrap();
         let mut rows = rows.peekable();
@@ -403,7 +400,7 @@ mod tests {
         for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
             build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()).unwrap();
             let expected = bytes_of(&file);
-            // None in memory, some, and all; a bucket for each part.
+            // No rows, some rows, and all rows in memory; one bucket for each part.
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
                 build(&file, &records, &budget(memory_bytes, threads), &mut |done, all| calls.push((done, all)))
@@ -414,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Such alignments are for records of more than 32 GiB, which no test makes.
+    /// Greater alignments are for records of more than 32 GiB, which no test writes.
     #[test]
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {
@@ -430,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_not_given_back_as_it_was_written_is_an_error() {
+    fn a_block_that_differs_from_what_was_written_is_an_error() {
         let (file, records) = written(numbers(100_000), 8);
         for threads in [1, 2] {
             for block in [0, 1, 100, records.block_sums.len() - 1] {
@@ -468,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_takes_no_temporary_file_is_named() {
+    fn an_error_names_the_folder_that_rejects_temporary_files() {
         let (file, records) = written(numbers(1000), 8);
         let temp_dir = PathBuf::from("no/such/folder");
         let budget = Budget { memory_bytes: 0, threads: 1, temp_dir: temp_dir.clone() };

@@ -1,10 +1,9 @@
-//! Giving each key of a part a slot of its own.
+//! Gives each key of a part its own slot.
 //!
-//! In: hashes of a part's keys, and where their records are. Out: the part's
-//! pilots and places. Keys that share a pilot are a group. Large groups choose
-//! first: each takes the first pilot value that leads all its keys to free slots. A
-//! group for which there is none takes slots from others, the smaller the better,
-//! which then choose again (as in PtrHash, SEA 2025).
+//! In: the hashes of a part's keys, and the places of their records. Out: the part's pilots and places. Keys that share
+//! a pilot are a group. Large groups choose first: each takes the first pilot value that gives all its keys free slots.
+//! A group without such a value evicts other groups, preferably small ones, which then choose again (as in PtrHash, SEA
+//! 2025).
 
 use std::ops::Range;
 
@@ -13,16 +12,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::format::index::{Hash, Parts, SEED_COUNT};
 
-/// Keys of a group, on average.
+/// The average number of keys in a group.
 const GROUP_KEYS: u64 = 3;
-/// One slot more than keys for so many keys.
+/// A part has one spare slot per this many keys.
 const KEYS_PER_SPARE_SLOT: u64 = 16;
-/// Groups that chose last and are left alone, so that two do not evict each other forever.
+/// The number of groups that chose last and are not evicted, so that two groups do not evict each other forever.
 const SETTLED_COUNT: usize = 16;
-/// A group that has no slot, or the owner of a slot that is free.
+/// Marks a free slot.
 const NONE: u32 = u32::MAX;
 
-/// A row as the index sees it, as it can also lie in a temporary file.
+/// A row in the index. Rows may be spilled to a temporary file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Entry {
@@ -33,7 +32,7 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) const ZERO: Entry = Entry { hash: U64::ZERO, place: U32::ZERO };
 
-    /// `place` is where the row's record is, in units of the record alignment.
+    /// Returns the entry of a row whose record is at `place`, in units of the record alignment.
     #[inline(always)]
     pub(super) fn new(hash: Hash, place: u32) -> Entry {
         Entry { hash: hash.number().into(), place: place.into() }
@@ -41,17 +40,17 @@ impl Entry {
 
     #[inline(always)]
     pub(super) fn hash(&self) -> Hash {
-        Hash::of_number(self.hash.get())
+        Hash::from_number(self.hash.get())
     }
 }
 
-/// The seeds to try, in order. The first follows from the keys, so that nobody can
-/// choose keys that collide under a seed known beforehand.
+/// Returns the seeds to try, in order. The first seed is derived from the keys, so that nobody can choose keys that
+/// collide under a seed known in advance.
 pub(super) fn seeds(first: u64) -> impl Iterator<Item = u64> {
     (0..SEED_COUNT).map(move |number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// How a table is divided whose largest part has so many rows.
+/// Returns the division of a table whose largest part has `part_rows_max` rows.
 pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     Parts {
         count: Parts::count(row_count),
@@ -60,30 +59,30 @@ pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     }
 }
 
-/// The choice of one part's pilots after another's.
-pub(super) struct Choice {
+/// Chooses the pilots of one part after another.
+pub(super) struct PilotChooser {
     parts: Parts,
     /// The part's hashes in ascending order, and so group by group, and the places of their records.
     hashes: Vec<Hash>,
     places: Vec<U32>,
-    /// Where each group's keys begin.
+    /// The position of each group's first key.
     starts: Vec<u32>,
-    /// Which group has each slot.
+    /// The group that owns each slot.
     owners: Vec<u32>,
-    /// One bit for each slot that a group has: few enough lines to stay in the nearest cache.
+    /// One bit per slot, set if a group owns it: short enough for the processor's first-level cache.
     taken: Vec<u64>,
     by_size: Vec<u32>,
-    /// Groups that have lost their slots.
+    /// The groups that were evicted.
     evicted: Vec<u32>,
     eviction_count: usize,
     settled: [u32; SETTLED_COUNT],
-    /// The slots of the group that is choosing.
+    /// The slots of the choosing group.
     slots: Vec<u32>,
 }
 
-impl Choice {
+impl PilotChooser {
     pub(super) fn new(parts: Parts) -> Self {
-        Choice {
+        PilotChooser {
             parts,
             hashes: Vec::new(),
             places: Vec::new(),
@@ -98,9 +97,8 @@ impl Choice {
         }
     }
 
-    /// Chooses the pilots of a part with these rows, in whatever order, and puts
-    /// the rows' places into its slots. Both slices are the part's, and zero.
-    /// `None` if it does not come to an end.
+    /// Chooses the pilots of a part with these rows, in any order, and writes the rows' places into its slots. Both
+    /// slices must be zero and have the lengths of the part. Returns `None` if there is no solution.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);
@@ -138,7 +136,7 @@ impl Choice {
         Some(())
     }
 
-    /// Puts the rows in the order of their hashes, and the groups in that of their sizes.
+    /// Sorts the rows by hash, and the groups by size.
     fn begin(&mut self, part: u64, rows: &[Entry]) {
         let first_pilot = (part * self.parts.pilots) as usize;
         let group_of = |row: &Entry| row.hash().pilot(&self.parts) - first_pilot;
@@ -153,10 +151,10 @@ impl Choice {
             *start = end;
         }
         self.hashes.clear();
-        self.hashes.resize(rows.len(), Hash::of_number(0));
+        self.hashes.resize(rows.len(), Hash::from_number(0));
         self.places.clear();
         self.places.resize(rows.len(), U32::ZERO);
-        // From the end of each group to its start.
+        // Each group is filled from its end.
         for row in rows {
             let start = &mut self.starts[group_of(row)];
             *start -= 1;
@@ -175,7 +173,7 @@ impl Choice {
         (self.eviction_count, self.settled) = (0, [NONE; SETTLED_COUNT]);
     }
 
-    /// Sorts the rows of a group, which are few, by hash; those with one hash by place.
+    /// Sorts the few rows of a group by hash and place.
     fn sort_group(&mut self, group: u32) {
         let keys = self.keys(group);
         for first in keys.start + 1..keys.end {
@@ -192,7 +190,7 @@ impl Choice {
         (self.hashes[row], self.places[row].get())
     }
 
-    /// Large groups first, those of one size in their order: by counting.
+    /// Sorts groups from large to small by counting. Groups of one size keep their order.
     fn sort_groups(&mut self) {
         let group_count = self.parts.pilots as u32;
         let largest = (0..group_count).map(|group| self.keys(group).len()).max().unwrap_or(0);
@@ -216,7 +214,7 @@ impl Choice {
         self.starts[group as usize] as usize..self.starts[group as usize + 1] as usize
     }
 
-    /// The first pilot that leads these keys to slots that are free.
+    /// Returns the first pilot that gives these keys free slots.
     fn free_pilot(&mut self, keys: &[Hash]) -> Option<u8> {
         (0..=u8::MAX).find(|pilot| {
             self.slots.clear();
@@ -230,10 +228,10 @@ impl Choice {
         })
     }
 
-    /// The pilot that takes the fewest slots from others, and evicts these.
+    /// Returns the pilot that evicts the groups of the least cost, and evicts them.
     fn take_slots(&mut self, group: u32, hashes: &[Hash], pilots: &[u8]) -> Option<u8> {
         let keys = &hashes[self.keys(group)];
-        // Begins elsewhere each time, so that groups do not go round in circles.
+        // Starts with another pilot each time, to avoid cycles.
         let first = (self.eviction_count as u8).wrapping_mul(93);
         let all = (0..=u8::MAX).map(|pilot| pilot.wrapping_add(first));
         let (_, pilot) =
@@ -255,9 +253,8 @@ impl Choice {
         (self.eviction_count <= 16 + 4 * hashes.len()).then_some(pilot)
     }
 
-    /// How hard it will be for others if a group takes a pilot: large groups have
-    /// fewer pilots to choose from. `None` if two of its own keys collide, or a
-    /// group would be evicted that has just settled.
+    /// Returns the cost of the groups that a pilot evicts: large groups have fewer pilots to choose from. Returns
+    /// `None` if two keys of the choosing group collide, or if a group that has just settled would be evicted.
     fn cost(&mut self, keys: &[Hash], pilot: u8) -> Option<usize> {
         let mut cost = 0;
         self.slots.clear();
@@ -287,41 +284,41 @@ mod tests {
         place: u32,
     }
 
-    struct Slots {
+    struct AssignedSlots {
         hash_seed: u64,
         parts: Parts,
         pilots: Vec<u8>,
         places: Vec<U32>,
     }
 
-    fn assign(rows: &[Row]) -> Slots {
+    fn assign(rows: &[Row]) -> AssignedSlots {
         seeds(0xD1B5_4A32_D192_ED03).find_map(|seed| assign_with(rows, seed)).expect("a seed that serves")
     }
 
-    /// Slots for a whole table under one seed, if there are any.
-    fn assign_with(rows: &[Row], hash_seed: u64) -> Option<Slots> {
+    /// Chooses slots for a whole table under one seed, if there is a solution.
+    fn assign_with(rows: &[Row], hash_seed: u64) -> Option<AssignedSlots> {
         let mut by_part = vec![Vec::new(); Parts::count(rows.len() as u64) as usize];
         let divided = parts(rows.len() as u64, 1);
         for row in rows {
-            let hash = Hash::of(row.key, hash_seed);
+            let hash = Hash::from_u64(row.key, hash_seed);
             by_part[hash.part(&divided) as usize].push(Entry::new(hash, row.place));
         }
         let parts = parts(rows.len() as u64, by_part.iter().map(Vec::len).max().unwrap_or(0) as u64);
         let mut pilots = vec![0; (parts.count * parts.pilots) as usize];
         let mut places = vec![U32::ZERO; (parts.count * parts.slots) as usize];
-        let mut choice = Choice::new(parts);
+        let mut choice = PilotChooser::new(parts);
         let of_parts = pilots.chunks_mut(parts.pilots as usize).zip(places.chunks_mut(parts.slots as usize));
         for ((part, rows), (pilots, places)) in (0..).zip(&by_part).zip(of_parts) {
             choice.choose(part, rows, pilots, places)?;
         }
-        Some(Slots { hash_seed, parts, pilots, places })
+        Some(AssignedSlots { hash_seed, parts, pilots, places })
     }
 
-    /// Whether each row's key leads to a slot with its place, and each slot is one row's.
-    fn assert_each_has_its_own(rows: &[Row], slots: &Slots) {
+    /// Asserts that each row's key leads to a slot with its place, and that no two rows share a slot.
+    fn assert_each_has_its_own(rows: &[Row], slots: &AssignedSlots) {
         let mut taken = vec![false; slots.places.len()];
         for row in rows {
-            let hash = Hash::of(row.key, slots.hash_seed);
+            let hash = Hash::from_u64(row.key, slots.hash_seed);
             let slot = hash.slot(slots.pilots[hash.pilot(&slots.parts)], &slots.parts);
             assert_eq!(slots.places[slot], row.place, "key {}", row.key);
             assert!(!std::mem::replace(&mut taken[slot], true), "key {} has slot {slot} for itself", row.key);
@@ -333,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_slot_of_its_own_however_keys_are_spread() {
+    fn every_key_has_its_own_slot_for_any_distribution_of_keys() {
         for row_count in [0, 1, 2, 3, 4, 5, 16, 17, 100, 1000, 32_768, 32_769, 100_000] {
             let spreads = [
                 rows((0..).take(row_count)),
@@ -350,12 +347,12 @@ mod tests {
         }
     }
 
-    /// A table has a seed only if it serves each of its parts.
+    /// A table has a solution under a seed only if each of its parts has one.
     #[test]
-    fn every_seed_serves_a_part_that_is_full() {
+    fn every_seed_has_a_solution_for_a_full_part() {
         for row_count in [1000, 32_768] {
             let rows = rows(0..row_count);
-            // Seeds that differ in all bits: near ones only swap neighbouring keys.
+            // The seeds differ in all bits, because similar seeds only swap neighboring keys.
             for number in 1..=30_u64 {
                 let seed = number.wrapping_mul(0xD1B5_4A32_D192_ED03);
                 assert!(assign_with(&rows, seed).is_some(), "{row_count} rows, seed {seed}");
@@ -374,9 +371,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_made_to_share_one_pilot_under_a_seed_fail_there_and_are_hashed_with_another() {
+    fn keys_chosen_to_collide_under_one_seed_are_hashed_with_another() {
         let parts = Parts { count: 1, pilots: 1000, slots: 3188 };
-        let colliding = (0..).filter(|key| Hash::of(*key, 7).pilot(&parts) == 1).take(200);
+        let colliding = (0..).filter(|key| Hash::from_u64(*key, 7).pilot(&parts) == 1).take(200);
         let rows = rows(colliding.chain((0..2800).map(|i| u64::MAX - i)));
         assert!(assign_with(&rows, 7).is_none());
         let slots = assign(&rows);

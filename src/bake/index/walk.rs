@@ -1,9 +1,8 @@
-//! Walking along records that come in blocks.
+//! Walks over records that arrive in pieces.
 //!
-//! In: the bytes of a records section, in pieces of any length. Out: each row's
-//! key and where its record is. It holds every record to the format: that it
-//! fits, that its key is above the one before, that it is filled up with zeros.
-//! Values are passed over, so that none need fit into memory.
+//! In: the bytes of a records section, in pieces of any length. Out: each row's key and the offset of its record. The
+//! walk checks that every record fits, that its key is greater than the key before, and that its padding is zero.
+//! Values are skipped, so they need not fit into memory.
 
 use super::FinishError;
 use crate::format::FormatError;
@@ -11,32 +10,32 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::record_len_bytes;
 use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, VALUE_LEN_MAX_BYTES};
 
-/// A row, as the walk comes by.
-pub(super) struct Passed<'a> {
+/// A row that the walk has reached.
+pub(super) struct WalkedRow<'a> {
     /// Counted from 0.
     pub(super) row: u64,
     pub(super) key: Key<'a>,
-    /// Where its record begins in the section.
+    /// The record's offset in the section.
     pub(super) offset_bytes: u64,
 }
 
-/// How far the walk has come.
+/// The state of a walk.
 pub(super) struct Walk {
     key_kind: KeyKind,
     align_bytes: usize,
     row_count: u64,
     records_len_bytes: u64,
-    /// Rows passed.
+    /// The number of rows reached.
     row: u64,
-    /// Where the next record begins.
+    /// The offset of the next record.
     next_bytes: u64,
-    /// What is left of the value of the record before.
+    /// The rest of the last record's value.
     value_left_bytes: usize,
-    /// Zeros behind that value.
+    /// The padding after that value.
     zeros_left_bytes: usize,
-    /// Key and response header of a record that began in an earlier piece, as far as they have come.
+    /// The part of a key and response header that earlier pieces held.
     head: Vec<u8>,
-    /// A copy of the record's head before, if pieces have ended since.
+    /// A copy of the last record's key, if it was in an earlier piece.
     previous: Vec<u8>,
 }
 
@@ -56,21 +55,21 @@ impl Walk {
         }
     }
 
-    /// Goes along the next bytes of the section, until they end or `passed` fails.
+    /// Walks over the next bytes of the section, until they end or `passed` returns an error.
     pub(super) fn pass(
         &mut self,
         mut bytes: &[u8],
-        mut passed: impl FnMut(Passed<'_>) -> Result<(), FinishError>,
+        mut passed: impl FnMut(WalkedRow<'_>) -> Result<(), FinishError>,
     ) -> Result<(), FinishError> {
         let (mut head, mut stored) = (std::mem::take(&mut self.head), std::mem::take(&mut self.previous));
-        let mut previous = Key::of_record(self.key_kind, &stored).map(|(key, _)| key);
+        let mut previous = Key::from_record(self.key_kind, &stored).map(|(key, _)| key);
         loop {
             bytes = self.pass_value(bytes).map_err(FinishError::ReadBack)?;
             if bytes.is_empty() {
                 break;
             }
             if head.is_empty()
-                && let Some((key, header_at)) = Key::of_record(self.key_kind, bytes)
+                && let Some((key, header_at)) = Key::from_record(self.key_kind, bytes)
                 && let Some(rest) = bytes.get(header_at + RESPONSE_HEADER_LEN_BYTES..)
             {
                 let head = &bytes[..header_at + RESPONSE_HEADER_LEN_BYTES];
@@ -86,13 +85,13 @@ impl Walk {
             if head_len_bytes(self.key_kind, &head) > head.len() {
                 continue;
             }
-            let Some((key, header_at)) = Key::of_record(self.key_kind, &head) else {
+            let Some((key, header_at)) = Key::from_record(self.key_kind, &head) else {
                 unreachable!("a head as long as its key asks for")
             };
             passed(self.pass_head(&head, key, header_at, previous).map_err(FinishError::ReadBack)?)?;
             stored.clear();
             stored.append(&mut head);
-            previous = Key::of_record(self.key_kind, &stored).map(|(key, _)| key);
+            previous = Key::from_record(self.key_kind, &stored).map(|(key, _)| key);
         }
         let mut record = Vec::new();
         if let Some(key) = previous {
@@ -102,12 +101,12 @@ impl Walk {
         Ok(())
     }
 
-    /// Rows passed so far.
+    /// Returns the number of rows reached.
     pub(super) fn row(&self) -> u64 {
         self.row
     }
 
-    /// Whether the section has ended with the last row.
+    /// Checks that the section ended with the last row.
     pub(super) fn finish(self) -> Result<(), FinishError> {
         let is_whole = self.value_left_bytes == 0 && self.zeros_left_bytes == 0 && self.head.is_empty();
         match is_whole && self.row == self.row_count && self.next_bytes == self.records_len_bytes {
@@ -120,7 +119,7 @@ impl Walk {
         FormatError::Row { row: self.row, what }
     }
 
-    /// Passes what is left of a value, and the zeros behind it.
+    /// Skips the rest of a value and its padding.
     #[inline(always)]
     fn pass_value<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
         let (value, bytes) = bytes.split_at(self.value_left_bytes.min(bytes.len()));
@@ -134,7 +133,7 @@ impl Walk {
         Ok(bytes)
     }
 
-    /// Checks key and response header of the next record.
+    /// Checks the key and response header of the next record.
     #[inline(always)]
     fn pass_head<'a>(
         &mut self,
@@ -142,7 +141,7 @@ impl Walk {
         key: Key<'a>,
         header_at: usize,
         previous: Option<Key<'_>>,
-    ) -> Result<Passed<'a>, FormatError> {
+    ) -> Result<WalkedRow<'a>, FormatError> {
         if self.row == self.row_count {
             return Err(self.fault("there are records beyond the last row"));
         }
@@ -168,7 +167,7 @@ impl Walk {
         if head[key_end..header_at].iter().any(|byte| *byte != 0) {
             return Err(self.fault("the padding is not zero, or not there"));
         }
-        let passed = Passed { row: self.row, key, offset_bytes: self.next_bytes };
+        let passed = WalkedRow { row: self.row, key, offset_bytes: self.next_bytes };
         self.value_left_bytes = value_len_bytes;
         self.zeros_left_bytes = len_bytes - head.len() - value_len_bytes;
         self.next_bytes += len_bytes as u64;
@@ -177,8 +176,8 @@ impl Walk {
     }
 }
 
-/// What a key and its response header take up, as far as can be told from their
-/// first bytes: more than these until they are whole.
+/// Returns the length of a key and its response header, or a lower bound greater than `head` if `head` is too short to
+/// tell.
 fn head_len_bytes(kind: KeyKind, head: &[u8]) -> usize {
     match (kind, head.first_chunk()) {
         (KeyKind::U64, _) => size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES,
@@ -206,7 +205,7 @@ mod tests {
         bytes
     }
 
-    /// What a walk passes that is given so many bytes at a time.
+    /// Returns what a walk reports over pieces of `piece` bytes.
     fn walk(kind: KeyKind, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(u64, String, u64)>, FormatError> {
         let mut walk = Walk::new(kind, 8, rows, bytes.len() as u64);
         let mut all = Vec::new();
@@ -246,7 +245,7 @@ mod tests {
                 assert_eq!(walk(kind, 29, &bytes, piece), row(29, "there are records beyond the last row"));
                 assert_eq!(walk(kind, 31, &bytes, piece), row(30, "the record does not fit"));
                 assert_eq!(walk(kind, 30, &bytes[..bytes.len() - 8], piece), row(29, "the record does not fit"));
-                // The last byte of row 29 is a zero that fills it up.
+                // The last byte of row 29 is padding.
                 let mut damaged = bytes.clone();
                 *damaged.last_mut().unwrap() = 1;
                 assert_eq!(walk(kind, 30, &damaged, piece), row(29, "the padding is not zero, or not there"));
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_do_not_ascend_are_refused_wherever_pieces_end() {
+    fn keys_that_do_not_ascend_are_rejected_in_pieces_of_any_length() {
         for keys in [[Key::U64(5), Key::U64(5)], [Key::from("b"), Key::from("a")]] {
             for piece in [1, 8, 16, 24, 100] {
                 let refused = walk(keys[0].kind(), 2, &records(&keys), piece);

@@ -1,4 +1,4 @@
-//! Compressed bytes in, plain ones out, whatever the input's name says.
+//! Decompresses inputs, whatever their names say.
 
 use std::fmt;
 #[cfg(feature = "parquet")]
@@ -8,16 +8,16 @@ use std::io::{self, Read};
 use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder;
 
-use super::raw::Raw;
+use super::raw::RawInput;
 
-/// As many bytes of an input tell how it is compressed.
+/// The number of first bytes by which the compression is detected.
 const MAGIC_LEN_BYTES: usize = 4;
 
-/// How an input is compressed.
+/// The compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// gzip (RFC 1952), one member or several.
     Gzip,
@@ -36,60 +36,60 @@ impl fmt::Display for Compression {
 }
 
 impl Compression {
-    /// By the first bytes, which may be fewer than asked for if the input has no more.
-    fn of(head: &[u8]) -> Self {
+    /// Detects the compression by the input's first bytes. A short input has fewer than [`MAGIC_LEN_BYTES`].
+    fn detect(head: &[u8]) -> Self {
         match head {
-            // Method 8 is the only one there is.
+            // Method 8 is the only one that exists.
             [0x1f, 0x8b] | [0x1f, 0x8b, 8, ..] => Compression::Gzip,
-            // A frame, or one to be skipped, with which parallel compressors begin.
+            // A frame, or a skippable frame, which parallel compressors write first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
             _ => Compression::None,
         }
     }
 }
 
-/// An input's bytes, decompressed.
-pub(super) enum Stream<'a> {
-    Plain(Raw<'a>),
-    Gzip(Box<MultiGzDecoder<Raw<'a>>>),
-    Zstd(Decoder<'static, Raw<'a>>),
+/// Decompresses an input.
+pub(super) enum Decompressor<'a> {
+    Plain(RawInput<'a>),
+    Gzip(Box<MultiGzDecoder<RawInput<'a>>>),
+    Zstd(Decoder<'static, RawInput<'a>>),
 }
 
-impl<'a> Stream<'a> {
-    pub(super) fn new(mut raw: Raw<'a>) -> io::Result<Self> {
-        Ok(match Compression::of(raw.head(MAGIC_LEN_BYTES)?) {
-            Compression::None => Stream::Plain(raw),
-            Compression::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(raw))),
-            Compression::Zstd => Stream::Zstd(Decoder::with_buffer(raw)?),
+impl<'a> Decompressor<'a> {
+    pub(super) fn new(mut raw: RawInput<'a>) -> io::Result<Self> {
+        Ok(match Compression::detect(raw.head(MAGIC_LEN_BYTES)?) {
+            Compression::None => Decompressor::Plain(raw),
+            Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(raw))),
+            Compression::Zstd => Decompressor::Zstd(Decoder::with_buffer(raw)?),
         })
     }
 
     pub(super) fn compression(&self) -> Compression {
         match self {
-            Stream::Plain(_) => Compression::None,
-            Stream::Gzip(_) => Compression::Gzip,
-            Stream::Zstd(_) => Compression::Zstd,
+            Decompressor::Plain(_) => Compression::None,
+            Decompressor::Gzip(_) => Compression::Gzip,
+            Decompressor::Zstd(_) => Compression::Zstd,
         }
     }
 
-    pub(super) fn raw(&self) -> &Raw<'a> {
+    pub(super) fn raw(&self) -> &RawInput<'a> {
         match self {
-            Stream::Plain(raw) => raw,
-            Stream::Gzip(decoder) => decoder.get_ref(),
-            Stream::Zstd(decoder) => decoder.get_ref(),
+            Decompressor::Plain(raw) => raw,
+            Decompressor::Gzip(decoder) => decoder.get_ref(),
+            Decompressor::Zstd(decoder) => decoder.get_ref(),
         }
     }
 
+    /// Returns the input's file, if it is not compressed and is read from its start.
     #[cfg(feature = "parquet")]
-    /// The file, if its bytes are those of the stream.
     pub(super) fn plain_file(&self) -> Option<io::Result<File>> {
         match self {
-            Stream::Plain(raw) => raw.whole_file(),
-            Stream::Gzip(_) | Stream::Zstd(_) => None,
+            Decompressor::Plain(raw) => raw.whole_file(),
+            Decompressor::Gzip(_) | Decompressor::Zstd(_) => None,
         }
     }
 
-    /// What is wrong with compressed bytes.
+    /// Adds an explanation to a decoder's error.
     fn fault(&self, error: io::Error) -> io::Error {
         if self.raw().has_failed() {
             return error;
@@ -108,12 +108,12 @@ impl<'a> Stream<'a> {
     }
 }
 
-impl Read for Stream<'_> {
+impl Read for Decompressor<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
-            Stream::Plain(raw) => raw.read(buffer),
-            Stream::Gzip(decoder) => decoder.read(buffer),
-            Stream::Zstd(decoder) => decoder.read(buffer),
+            Decompressor::Plain(raw) => raw.read(buffer),
+            Decompressor::Gzip(decoder) => decoder.read(buffer),
+            Decompressor::Zstd(decoder) => decoder.read(buffer),
         };
         read.map_err(|error| self.fault(error))
     }

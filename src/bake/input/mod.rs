@@ -1,13 +1,13 @@
-//! Where rows come from: files, standard input, readers, and whoever has them in memory.
+//! Inputs: files, standard input, readers, and rows in memory.
 //!
-//! In: names, patterns, readers. Out: the bytes of each, decompressed, and then
-//! what was read: its length and its digest. A file that does not stay the same
-//! while it is read is an error, since nobody can say which rows were baked.
-//! What the bytes mean is not known here.
+//! In: names, patterns, and readers. Out: the decompressed bytes of each input, and finally its length and digest. A file
+//! that changes while it is read is an error, because nobody could tell which rows were baked. This module does not know
+//! the formats of inputs.
 
 mod decompress;
 mod patterns;
 mod raw;
+pub(super) mod row_piece;
 #[cfg(test)]
 mod tests;
 
@@ -19,25 +19,26 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use super::BakeError;
-use super::parse::rows::RowPiece;
-use decompress::Stream;
-use raw::Raw;
+use super::error::BakeError;
+use crate::format::header::MAGIC;
+use decompress::Decompressor;
+use raw::RawInput;
+use row_piece::RowPiece;
 
 pub use decompress::Compression;
 
 #[cfg(feature = "parquet")]
 const COPY_LEN_BYTES: usize = 256 << 10;
 
-/// One source of rows.
+/// An input of rows.
 ///
-/// Input that is compressed by gzip or Zstandard is recognised by its first bytes.
+/// An input that gzip or Zstandard compressed is detected by its first bytes.
 pub struct Input<'a> {
     name: String,
-    source: Source<'a>,
+    kind: InputKind<'a>,
 }
 
-enum Source<'a> {
+enum InputKind<'a> {
     File(PathBuf),
     Stdin,
     Reader(Box<dyn Read + Send + 'a>),
@@ -48,78 +49,83 @@ enum Source<'a> {
 pub(super) type FillRows<'a> = Box<dyn FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a>;
 
 impl<'a> Input<'a> {
-    /// The file at `path`, which must stay as it is until it is read.
+    /// Reads the file at `path`, which must not change until it has been read.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Input { name: path.display().to_string(), source: Source::File(path) }
+        Input { name: path.display().to_string(), kind: InputKind::File(path) }
     }
 
-    /// Standard input.
+    /// Reads standard input.
     pub fn stdin() -> Self {
-        Input { name: "standard input".to_owned(), source: Source::Stdin }
+        Input { name: "standard input".to_owned(), kind: InputKind::Stdin }
     }
 
-    /// A reader; messages call it `name`.
+    /// Reads from a reader. Messages call it `name`.
     pub fn reader(name: impl Into<String>, reader: impl Read + Send + 'a) -> Self {
-        Input { name: name.into(), source: Source::Reader(Box::new(reader)) }
+        Input { name: name.into(), kind: InputKind::Reader(Box::new(reader)) }
     }
 
-    /// Rows in memory; messages call them `name`. `fill` is called on the thread that bakes, with one empty piece
-    /// after the other, until it adds no row. It should stop adding when the piece is full.
+    /// Takes rows from memory. Messages call them `name`. The baking thread calls `fill` with one empty piece after
+    /// another until `fill` adds no row. `fill` should stop adding rows when the piece is full.
     ///
-    /// The options that say how rows are read from text do not matter; those that say what keys are do.
+    /// Options about text formats have no effect on these rows; [`Options::keys`](super::Options::keys) has.
     pub fn rows(name: impl Into<String>, fill: impl FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a) -> Self {
-        Input { name: name.into(), source: Source::Rows(Box::new(fill)) }
+        Input { name: name.into(), kind: InputKind::Rows(Box::new(fill)) }
     }
 
-    /// The files that `patterns` stand for, in the order of the patterns, and those of one
-    /// pattern in the order of their paths.
+    /// Returns the files that match `patterns`, in the order of the patterns. Files that match one pattern are sorted by
+    /// path.
     ///
-    /// In a pattern `*`, `?` and `[…]` stand for characters of a name as in a shell, and
-    /// `**` for folders. A path that exists is never a pattern. `-` is standard input.
+    /// In a pattern `*`, `?`, and `[…]` match characters of a name as in a shell, and
+    /// `**` matches folders. A path that exists is never a pattern. `-` is standard input.
     ///
     /// # Errors
-    /// [`BakeError::Input`] if there is no such file, or none that matches a pattern.
+    /// [`BakeError::Input`] if a file does not exist, or no file matches a pattern.
     pub fn expand(patterns: &[PathBuf]) -> Result<Vec<Self>, BakeError> {
         patterns::expand(patterns)
     }
 
-    /// What messages call it.
+    /// Returns the name that messages use.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The path, if it is a file that was named.
+    /// Returns the path of a file.
     pub fn path(&self) -> Option<&Path> {
-        match &self.source {
-            Source::File(path) => Some(path),
-            Source::Stdin | Source::Reader(_) | Source::Rows(_) => None,
+        match &self.kind {
+            InputKind::File(path) => Some(path),
+            InputKind::Stdin | InputKind::Reader(_) | InputKind::Rows(_) => None,
         }
     }
 
-    /// Begins to read.
+    /// Opens the input and reads its first bytes.
     pub(super) fn open(self) -> Result<Opened<'a>, BakeError> {
-        let Input { name, source } = self;
-        let raw = match source {
-            Source::File(path) => File::open(&path).and_then(|file| Raw::file(file, Some(path))),
-            Source::Stdin => {
-                io::stdin().as_fd().try_clone_to_owned().and_then(|stdin| Raw::file(File::from(stdin), None))
+        let Input { name, kind } = self;
+        let raw = match kind {
+            InputKind::File(path) => File::open(&path).and_then(|file| RawInput::file(file, Some(path))),
+            InputKind::Stdin => {
+                io::stdin().as_fd().try_clone_to_owned().and_then(|stdin| RawInput::file(File::from(stdin), None))
             }
-            Source::Reader(reader) => Ok(Raw::reader(reader)),
-            Source::Rows(fill) => return Ok(Opened::Rows(fill)),
+            InputKind::Reader(reader) => Ok(RawInput::reader(reader)),
+            InputKind::Rows(fill) => return Ok(Opened::Rows(fill)),
         };
         let opened = raw.and_then(|raw| {
-            let mut stream = Stream::new(raw)?;
-            let head = Head::read(&mut stream)?;
-            match head.is_other() {
-                Some(what) => Err(io::Error::new(io::ErrorKind::InvalidData, what)),
-                None => Ok((stream, head)),
-            }
+            let mut decompressor = Decompressor::new(raw)?;
+            let head = Head::read(&mut decompressor)?;
+            Ok((decompressor, head))
         });
-        match opened {
-            Ok((stream, head)) => Ok(Opened::Bytes(Box::new(OpenInput { name, head, stream }))),
-            Err(error) => Err(BakeError::Input { input: name, error }),
+        let (decompressor, head) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err(BakeError::Input { input: name, error }),
+        };
+        if head.bytes == MAGIC[..Head::LEN_BYTES] {
+            return Err(BakeError::InputIsTable { input: name });
         }
+        if let Some(message) = head.unsupported() {
+            let error = io::Error::new(io::ErrorKind::InvalidData, message);
+            return Err(BakeError::Input { input: name, error });
+        }
+        Ok(Opened::Bytes(Box::new(OpenInput { name, head, decompressor })))
     }
 }
 
@@ -129,13 +135,13 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
-/// An input that is about to be read.
+/// An open input.
 pub(super) enum Opened<'a> {
     Bytes(Box<OpenInput<'a>>),
     Rows(FillRows<'a>),
 }
 
-/// The first bytes of an input, which tell its format.
+/// The first decompressed bytes of an input, by which formats are detected.
 struct Head {
     bytes: [u8; Head::LEN_BYTES],
     len_bytes: usize,
@@ -155,10 +161,10 @@ impl Head {
         }
     }
 
-    /// What else it is, and what to do. As text it would be refused for a reason that tells nobody.
-    fn is_other(&self) -> Option<&'static str> {
+    /// Returns the fault of an input in a container format. Read as text, its first row would be rejected with a message
+    /// that explains nothing.
+    fn unsupported(&self) -> Option<&'static str> {
         match &self.bytes {
-            b"\x89ZKV" => Some("is a baked table: name it with --base, or merge tables with `baker merge`"),
             b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
             b"PK\x03\x04" => Some("is a zip archive, which baker does not read: unzip -p FILE | baker -"),
             _ => None,
@@ -174,76 +180,76 @@ impl Head {
     }
 }
 
-/// What was read from one input.
+/// The length and digest of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InputFacts {
-    /// What messages call it.
+    /// The name that messages use.
     pub name: String,
-    /// How many bytes it has, as they stand there: compressed ones, if they are. Of rows in memory, those of keys and values.
+    /// The input's length before decompression. For rows in memory, the length of all keys and values.
     pub len_bytes: u64,
-    /// XXH3-128 of these bytes. Of rows in memory, of each key and value behind its length in 8 bytes, little-endian.
+    /// The XXH3-128 of these bytes. For rows in memory, of the length (8 bytes, little-endian) and the bytes of each key
+    /// and value.
     pub digest: u128,
-    /// How they are compressed.
+    /// The compression.
     pub compression: Compression,
 }
 
-/// An input that is being read. Reading gives its bytes decompressed.
+/// An open input. Reading returns its decompressed bytes.
 pub(super) struct OpenInput<'a> {
     name: String,
     head: Head,
-    stream: Stream<'a>,
+    decompressor: Decompressor<'a>,
 }
 
 impl OpenInput<'_> {
-    /// How many bytes were read so far, as they stand there.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the number of bytes read so far, before decompression.
     pub(super) fn read_bytes(&self) -> u64 {
-        self.stream.raw().read_bytes()
+        self.decompressor.raw().read_bytes()
     }
 
-    /// Whether the input, decompressed, begins with these bytes.
-    pub(super) fn starts_with(&self, magic: [u8; Head::LEN_BYTES]) -> bool {
-        self.head.bytes[..self.head.len_bytes] == magic
+    /// Returns the first decompressed bytes.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head.bytes[..self.head.len_bytes]
     }
 
+    /// Returns a file with all bytes of an input of which nothing was read: the input's file, or an unnamed copy in
+    /// `temp_dir`. Reads the whole input.
     #[cfg(feature = "parquet")]
-    /// A file with all bytes of an input of which nothing was read yet: the file itself, or
-    /// an unnamed one in `temp_dir`. After this, all of the input has been read.
     pub(super) fn seekable(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
-        let seekable = match self.stream.plain_file() {
-            Some(file) => file.and_then(|file| {
-                io::copy(self, &mut io::sink())?;
-                Ok(file)
-            }),
-            None => self.copy_to(temp_dir),
-        };
-        seekable.map_err(|error| self.fault(error))
+        let Some(file) = self.decompressor.plain_file() else { return self.copy_to(temp_dir) };
+        let read = file.and_then(|file| {
+            io::copy(self, &mut io::sink())?;
+            Ok(file)
+        });
+        read.map_err(|error| self.fault(error))
     }
 
     #[cfg(feature = "parquet")]
-    fn copy_to(&mut self, temp_dir: &Path) -> io::Result<File> {
-        let not_written = |error: io::Error| {
-            let message = format!("must be copied to {}, which fails: {error}", temp_dir.display());
-            io::Error::new(error.kind(), format!("{message}: name another folder with --temp-dir"))
-        };
+    fn copy_to(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
+        let not_written = |error| BakeError::temporary(temp_dir, error);
         let mut file = tempfile::tempfile_in(temp_dir).map_err(not_written)?;
         let mut buffer = vec![0; COPY_LEN_BYTES];
         loop {
-            match self.read(&mut buffer)? {
+            match self.read(&mut buffer).map_err(|error| self.fault(error))? {
                 0 => return Ok(file),
                 read_bytes => file.write_all(&buffer[..read_bytes]).map_err(not_written)?,
             }
         }
     }
 
-    /// What was read, once all was.
+    /// Reads the rest of the input, and returns its length and digest.
     pub(super) fn finish(mut self) -> Result<InputFacts, BakeError> {
-        // A reader that stopped early must not give another digest.
-        let ended = io::copy(&mut self, &mut io::sink()).and_then(|_| self.stream.raw().check_unchanged());
+        // The digest must not depend on where the format's reader stopped.
+        let ended = io::copy(&mut self, &mut io::sink()).and_then(|_| self.decompressor.raw().check_unchanged());
         ended.map_err(|error| self.fault(error))?;
-        let raw = self.stream.raw();
+        let raw = self.decompressor.raw();
         let (len_bytes, digest) = (raw.read_bytes(), raw.digest());
-        Ok(InputFacts { len_bytes, digest, compression: self.stream.compression(), name: self.name })
+        Ok(InputFacts { len_bytes, digest, compression: self.decompressor.compression(), name: self.name })
     }
 
     fn fault(&self, error: io::Error) -> BakeError {
@@ -254,7 +260,7 @@ impl OpenInput<'_> {
 impl Read for OpenInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.head.take(buffer) {
-            0 => self.stream.read(buffer),
+            0 => self.decompressor.read(buffer),
             taken_bytes => Ok(taken_bytes),
         }
     }

@@ -1,4 +1,4 @@
-//! Files by patterns.
+//! Finds the files that match patterns.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use glob::MatchOptions;
 
 use super::Input;
-use crate::bake::BakeError;
+use crate::bake::error::BakeError;
 
-/// As shells match.
+/// The rules of shells.
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
@@ -17,7 +17,7 @@ pub(super) fn expand<'a>(patterns: &[PathBuf]) -> Result<Vec<Input<'a>>, BakeErr
     for pattern in patterns {
         match pattern.to_str() {
             Some("-") if patterns.iter().filter(|other| *other == pattern).count() > 1 => {
-                let message = "is named twice, and can be read once: name it once";
+                let message = "is named twice, but can be read only once: name it once";
                 let error = io::Error::new(io::ErrorKind::InvalidInput, message);
                 return Err(BakeError::Input { input: "standard input".to_owned(), error });
             }
@@ -45,7 +45,7 @@ fn files(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     if paths.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
-            "is no file, and as a pattern matches none: check the path",
+            "is not a file, and matches no file as a pattern: check the path",
         ));
     }
     paths.sort();

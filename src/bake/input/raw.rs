@@ -1,7 +1,6 @@
-//! The bytes of an input as they stand there, counted and digested as they pass.
+//! Reads an input before decompression, and counts and digests its bytes.
 //!
-//! Of a regular file it is noted what it was at the start; if it is something else at
-//! the end, that end is an error, so that nobody takes half a file for all of it.
+//! A regular file that changes while it is read is an error, so that half a file is not taken for a whole one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, Read, Seek};
@@ -10,13 +9,13 @@ use std::path::PathBuf;
 
 use twox_hash::XxHash3_128;
 
-/// Long enough that a system call costs little, short enough for the processor's cache.
+/// Long enough to make system calls cheap, short enough for the processor's cache.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 
-pub(super) struct Raw<'a> {
-    source: Source<'a>,
+pub(super) struct RawInput<'a> {
+    kind: RawKind<'a>,
     buffer: Box<[u8]>,
-    /// What of the buffer was read and not yet consumed.
+    /// The range of the buffer that was read and not consumed.
     start: usize,
     end: usize,
     read_bytes: u64,
@@ -25,32 +24,32 @@ pub(super) struct Raw<'a> {
     has_failed: bool,
 }
 
-enum Source<'a> {
+enum RawKind<'a> {
     Regular(Regular),
-    /// Pipes, terminals, readers: what they will give is not known before.
+    /// A pipe, terminal, or reader, whose length is unknown.
     Stream(Box<dyn Read + Send + 'a>),
 }
 
-/// A regular file, and what it was when it was opened.
+/// A regular file, and its metadata when it was opened.
 struct Regular {
     file: File,
     /// None for standard input.
     path: Option<PathBuf>,
     opened: Metadata,
-    /// Where reading begins; standard input may have been read before.
+    /// The offset of the first byte; standard input may have been read before.
     offset_bytes: u64,
 }
 
-/// Where bytes are read to.
+/// The destination of a read.
 enum Target<'b> {
     Buffer {
         at: usize,
     },
-    /// To be spared a copy.
-    Other(&'b mut [u8]),
+    /// The caller's buffer, which avoids a copy.
+    Caller(&'b mut [u8]),
 }
 
-impl<'a> Raw<'a> {
+impl<'a> RawInput<'a> {
     pub(super) fn file(mut file: File, path: Option<PathBuf>) -> io::Result<Self> {
         let opened = file.metadata()?;
         if opened.is_dir() {
@@ -61,16 +60,16 @@ impl<'a> Raw<'a> {
             return Ok(Self::reader(Box::new(file)));
         }
         let offset_bytes = file.stream_position()?;
-        Ok(Self::new(Source::Regular(Regular { file, path, opened, offset_bytes })))
+        Ok(Self::new(RawKind::Regular(Regular { file, path, opened, offset_bytes })))
     }
 
     pub(super) fn reader(reader: Box<dyn Read + Send + 'a>) -> Self {
-        Self::new(Source::Stream(reader))
+        Self::new(RawKind::Stream(reader))
     }
 
-    fn new(source: Source<'a>) -> Self {
-        Raw {
-            source,
+    fn new(kind: RawKind<'a>) -> Self {
+        RawInput {
+            kind,
             buffer: vec![0; BUFFER_LEN_BYTES].into(),
             start: 0,
             end: 0,
@@ -81,11 +80,11 @@ impl<'a> Raw<'a> {
         }
     }
 
+    /// Returns the regular file, if it is read from its start.
     #[cfg(feature = "parquet")]
-    /// The regular file, if it is read from its beginning.
     pub(super) fn whole_file(&self) -> Option<io::Result<File>> {
-        match &self.source {
-            Source::Regular(regular) if regular.offset_bytes == 0 => Some(regular.file.try_clone()),
+        match &self.kind {
+            RawKind::Regular(regular) if regular.offset_bytes == 0 => Some(regular.file.try_clone()),
             _ => None,
         }
     }
@@ -94,25 +93,25 @@ impl<'a> Raw<'a> {
         self.read_bytes
     }
 
-    /// XXH3-128 of what was read.
+    /// Returns the XXH3-128 of the bytes read.
     pub(super) fn digest(&self) -> u128 {
         self.hasher.finish_128()
     }
 
-    /// Whether reading has failed here, and not in what reads from here.
+    /// Returns whether a read failed here, rather than in the decoder that reads from here.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// An error if a regular file is not what it was when it was opened.
+    /// Returns an error if a regular file has changed since it was opened.
     pub(super) fn check_unchanged(&self) -> io::Result<()> {
-        match &self.source {
-            Source::Regular(regular) => regular.check_unchanged(),
-            Source::Stream(_) => Ok(()),
+        match &self.kind {
+            RawKind::Regular(regular) => regular.check_unchanged(),
+            RawKind::Stream(_) => Ok(()),
         }
     }
 
-    /// What comes next, at least so much of it if there is that much. Nothing may have been read before.
+    /// Returns at least `len_bytes` of the first bytes, or the whole input if it is shorter. Nothing may have been read before.
     pub(super) fn head(&mut self, len_bytes: usize) -> io::Result<&[u8]> {
         while self.end < len_bytes && !self.has_ended {
             self.end += self.read_through(Target::Buffer { at: self.end })?;
@@ -126,13 +125,13 @@ impl<'a> Raw<'a> {
         }
         let buffer = match into {
             Target::Buffer { at } => &mut self.buffer[at..],
-            Target::Other(buffer) => buffer,
+            Target::Caller(buffer) => buffer,
         };
-        let read = self.source.read(buffer).and_then(|read_bytes| {
+        let read = self.kind.read(buffer).and_then(|read_bytes| {
             self.hasher.write(&buffer[..read_bytes]);
             self.read_bytes += read_bytes as u64;
             self.has_ended = read_bytes == 0;
-            self.source.check_read(self.read_bytes, self.has_ended)?;
+            self.kind.check_read(self.read_bytes, self.has_ended)?;
             Ok(read_bytes)
         });
         self.has_failed = read.is_err();
@@ -140,10 +139,10 @@ impl<'a> Raw<'a> {
     }
 }
 
-impl Read for Raw<'_> {
+impl Read for RawInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.start == self.end && buffer.len() >= self.buffer.len() {
-            return self.read_through(Target::Other(buffer));
+            return self.read_through(Target::Caller(buffer));
         }
         let read_bytes = self.fill_buf()?.read(buffer)?;
         self.consume(read_bytes);
@@ -151,7 +150,7 @@ impl Read for Raw<'_> {
     }
 }
 
-impl BufRead for Raw<'_> {
+impl BufRead for RawInput<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
             let read_bytes = self.read_through(Target::Buffer { at: 0 })?;
@@ -165,12 +164,12 @@ impl BufRead for Raw<'_> {
     }
 }
 
-impl Source<'_> {
+impl RawKind<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = match self {
-                Source::Regular(regular) => regular.file.read(buffer),
-                Source::Stream(reader) => reader.read(buffer),
+                RawKind::Regular(regular) => regular.file.read(buffer),
+                RawKind::Stream(reader) => reader.read(buffer),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -179,9 +178,9 @@ impl Source<'_> {
         }
     }
 
-    /// A file that grows must not be read on, and one that shrank must not seem to end.
+    /// Detects a file that grew, which must not be read on, and a file that shrank, which would seem to end.
     fn check_read(&self, read_bytes: u64, has_ended: bool) -> io::Result<()> {
-        let Source::Regular(regular) = self else { return Ok(()) };
+        let RawKind::Regular(regular) = self else { return Ok(()) };
         let expected_bytes = regular.len_bytes();
         if read_bytes <= expected_bytes && !has_ended {
             return Ok(());
@@ -189,7 +188,7 @@ impl Source<'_> {
         regular.check_unchanged()?;
         match read_bytes == expected_bytes {
             true => Ok(()),
-            false => Err(changed(&format!("gave {read_bytes} bytes, where {expected_bytes} were expected"))),
+            false => Err(changed(&format!("returned {read_bytes} bytes, where {expected_bytes} were expected"))),
         }
     }
 }
@@ -201,7 +200,7 @@ impl Regular {
 
     fn check_unchanged(&self) -> io::Result<()> {
         let now = self.file.metadata()?;
-        // A here-document of a shell has no name from the beginning.
+        // A here-document of a shell never had a name.
         let mut is_removed = now.nlink() == 0 && self.opened.nlink() != 0;
         if let Some(path) = &self.path {
             match fs::metadata(path) {
@@ -229,5 +228,5 @@ impl Regular {
 }
 
 fn changed(what: &str) -> io::Error {
-    io::Error::other(format!("{what} while it was read: bake again from a file that stays as it is"))
+    io::Error::other(format!("{what} while it was read: bake again from a file that does not change"))
 }

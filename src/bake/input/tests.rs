@@ -1,4 +1,4 @@
-//! Promises of inputs.
+//! Tests of inputs.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use twox_hash::XxHash3_128;
 
 use super::*;
 
-/// Incompressible enough to be of several buffers also when it is compressed.
+/// Returns rows that fill several buffers even when they are compressed.
 fn rows() -> Vec<u8> {
     let rows = (0..30_000u64).map(|row| format!("{row},{:x}\n", row.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     rows.collect::<String>().into_bytes()
@@ -29,7 +29,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Begins to read an input of bytes.
+/// Opens an input of bytes.
 fn open(input: Input<'_>) -> Result<OpenInput<'_>, BakeError> {
     match input.open()? {
         Opened::Bytes(open) => Ok(*open),
@@ -45,7 +45,7 @@ fn read(input: Input<'_>) -> Result<(Vec<u8>, InputFacts), String> {
     Ok((bytes, facts))
 }
 
-/// Gives one byte at a time, as a slow pipe may.
+/// Returns one byte at a time, like a slow pipe.
 struct Slow<'a>(&'a [u8]);
 
 impl Read for Slow<'_> {
@@ -56,7 +56,7 @@ impl Read for Slow<'_> {
 }
 
 #[test]
-fn what_is_compressed_is_recognised_by_its_first_bytes_and_read_whole() {
+fn compression_is_detected_by_the_first_bytes_and_all_bytes_are_read() {
     let rows = rows();
     let (start, end) = rows.split_at(rows.len() / 2);
     let skippable = [0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
@@ -84,17 +84,17 @@ fn what_is_compressed_is_recognised_by_its_first_bytes_and_read_whole() {
 }
 
 #[test]
-fn short_inputs_are_read_as_they_are() {
+fn short_inputs_are_read_unchanged() {
     for raw in [b"".as_slice(), b"1", b"1,\n", b"PAR", b"PAR1", b"PAR12", b"\x28\xb5\x2f", b"\x1f", b"\x1f\x8b,1"] {
         let open = open(Input::reader("rows", raw)).unwrap();
-        assert_eq!(open.starts_with(*b"PAR1"), raw.starts_with(b"PAR1"), "{raw:?}");
+        assert_eq!(open.head(), &raw[..raw.len().min(4)], "{raw:?}");
         let (bytes, facts) = read(Input::reader("rows", raw)).unwrap();
         assert_eq!((bytes.as_slice(), facts.len_bytes, facts.compression), (raw, raw.len() as u64, Compression::None));
     }
 }
 
 #[test]
-fn what_was_read_so_far_is_known_in_bytes_of_the_file() {
+fn the_bytes_read_so_far_are_counted_before_decompression() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rows.csv.gz");
     let raw = gzip(&rows());
@@ -106,7 +106,7 @@ fn what_was_read_so_far_is_known_in_bytes_of_the_file() {
 }
 
 #[test]
-fn cut_compressed_input_is_an_error_that_says_where() {
+fn truncated_compressed_input_is_an_error_that_says_where() {
     let rows = rows();
     for (raw, what, part) in [(gzip(&rows), "gzip", "member"), (zstd(&rows), "zstd", "frame")] {
         let magic_len_bytes = if what == "gzip" { 2 } else { 4 };
@@ -144,7 +144,7 @@ fn a_folder_and_a_missing_file_are_named() {
     assert!(error.starts_with(&format!("{}: No such file", missing.display())), "{error}");
 }
 
-/// What reading a file gives to which something happens after half of it.
+/// Reads a file that changes after half of it was read.
 fn after_half(change: impl Fn(&Path)) -> String {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rows.csv");
@@ -179,7 +179,7 @@ fn a_file_that_changes_while_it_is_read_is_an_error() {
 }
 
 #[test]
-fn a_change_behind_the_last_byte_is_found_at_the_end() {
+fn a_change_after_the_last_byte_is_found_at_the_end() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     fs::write(&path, "1,one\n").unwrap();
@@ -196,7 +196,7 @@ fn names(patterns: &[PathBuf]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn patterns_stand_for_files_in_order() {
+fn patterns_match_files_in_order() {
     let folder = tempdir().unwrap();
     for name in ["b.csv", "a.csv", "c.tsv", ".d.csv", "what?.csv", "[1].csv"] {
         fs::write(folder.path().join(name), "").unwrap();
@@ -208,7 +208,7 @@ fn patterns_stand_for_files_in_order() {
     assert_eq!(names(&of(&["*"])).unwrap().len(), 5, "no hidden ones");
     assert_eq!(names(&["-".into()]).unwrap(), ["standard input"]);
     for (pattern, fault) in [
-        ("*.json", "is no file, and as a pattern matches none"),
+        ("*.json", "is not a file, and matches no file as a pattern"),
         ("no.csv", "No such file"),
         ("a[.csv", "Pattern syntax"),
     ] {
@@ -218,7 +218,7 @@ fn patterns_stand_for_files_in_order() {
 }
 
 #[test]
-fn a_seekable_copy_has_all_bytes_and_the_file_itself_is_its_own() {
+fn a_seekable_file_is_the_input_or_a_complete_copy() {
     let folder = tempdir().unwrap();
     let rows = rows();
     let (plain, packed) = (folder.path().join("rows"), folder.path().join("rows.gz"));
@@ -238,7 +238,7 @@ fn a_seekable_copy_has_all_bytes_and_the_file_itself_is_its_own() {
         assert_eq!(open.finish().unwrap().digest, XxHash3_128::oneshot(raw));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), files, "the copies have no names");
-    let error =
-        open(Input::reader("rows", rows.as_slice())).unwrap().seekable(&folder.path().join("none")).unwrap_err();
-    assert!(error.to_string().starts_with("rows: must be copied to "), "{error}");
+    let missing = folder.path().join("none");
+    let error = open(Input::reader("rows", rows.as_slice())).unwrap().seekable(&missing).unwrap_err();
+    assert!(matches!(&error, BakeError::Temporary { folder, .. } if *folder == missing), "{error}");
 }

@@ -1,9 +1,7 @@
-//! Rows out of JSON Lines: one object a line.
+//! JSON Lines: one object per line.
 //!
-//! The key is a field that is a string, of which the text is taken, or a number, as
-//! it stands. A value that is a string becomes its text; any other becomes
-//! its JSON text as it stands. Fields that nobody asked for are skipped; they must
-//! be JSON, and nothing else. Lines without an object are skipped if they are blank.
+//! A field that is a string becomes its text; any other field becomes its JSON text, unchanged. The key must be a string or
+//! a number. Other fields must be valid JSON and are skipped, and so are blank lines.
 
 use std::fmt;
 
@@ -11,25 +9,52 @@ use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::cut::TextPiece;
 use super::pack::{Cell, Packer};
-use super::{RawRow, RowSink, RowSpec, ValueSpec, is_deletion};
-use crate::bake::{BakeError, Column, RowFault};
+use super::text::{TextFormat, TextParser};
+use crate::bake::columns::{Column, ColumnsFault, RowSpec, ValueSpec};
+use crate::bake::error::BakeError;
+use crate::bake::remedy::Remedy;
+use crate::bake::row::{InputRow, RowSink, parse_deletion};
+use crate::bake::row_fault::RowFault;
 
-/// Parses lines. Each thread has its own.
+/// JSON Lines.
+pub(super) struct JsonLinesFormat {
+    pub(super) spec: RowSpec,
+}
+
+impl TextFormat for JsonLinesFormat {
+    type Parser = JsonLinesParser;
+
+    fn delimiter(&self) -> Option<u8> {
+        None
+    }
+
+    fn may_have_header(&self) -> bool {
+        false
+    }
+
+    fn parser(&self, input: &str, _: &mut TextPiece) -> Result<Option<JsonLinesParser>, BakeError> {
+        JsonLinesParser::new(&self.spec).map(Some).map_err(|fault| fault.in_input(input))
+    }
+}
+
+/// Parses the pieces of one input.
 #[derive(Clone)]
-pub(in crate::bake) struct JsonLines {
-    /// The names of all fields that are asked for, each once.
+pub(super) struct JsonLinesParser {
+    /// The names of all chosen fields, without duplicates.
     fields: Vec<String>,
-    /// Where in `fields` they are.
+    /// The key's position in `fields`.
     key: usize,
+    /// The positions of the value's fields.
     values: Vec<usize>,
     delete: Option<usize>,
-    /// If several fields are the value.
+    /// Packs the value, if several fields become the value.
     packer: Option<Packer>,
     texts: Texts,
 }
 
-/// Text of strings that do not stand in the line as they are, because of escapes.
+/// The text of strings that contain escapes.
 #[derive(Clone, Default)]
 struct Texts {
     key: String,
@@ -37,23 +62,19 @@ struct Texts {
     delete: String,
 }
 
-impl JsonLines {
+impl JsonLinesParser {
     /// Fields are called `key` and `value` if the spec names neither.
-    ///
-    /// # Errors
-    /// What is wrong with the spec.
-    pub(in crate::bake) fn new(spec: &RowSpec) -> Result<Self, String> {
+    pub(super) fn new(spec: &RowSpec) -> Result<Self, ColumnsFault> {
         let default = |name: &str| Column::Name(name.to_owned());
         let (key, values) = match (&spec.key, &spec.value) {
             (None, ValueSpec::Unnamed) => (default("key"), vec![default("value")]),
             (Some(_), ValueSpec::Unnamed) => {
-                return Err(
-                    "--key names a field of JSON Lines: name that of the value as well, with --value".to_owned()
-                );
+                let message = "the key field is chosen: choose the value field as well";
+                return Err(ColumnsFault::new(message, &[Remedy::ChooseValue]));
             }
             (None, _) => {
-                return Err("--value or --columns name fields of JSON Lines: name that of the key as well, with --key"
-                    .to_owned());
+                let message = "the value field is chosen: choose the key field as well";
+                return Err(ColumnsFault::new(message, &[Remedy::ChooseKey]));
             }
             (Some(key), ValueSpec::Column(value)) => (key.clone(), vec![value.clone()]),
             (Some(key), ValueSpec::Packed(columns, _)) => (key.clone(), columns.clone()),
@@ -73,18 +94,14 @@ impl JsonLines {
             ValueSpec::Packed(columns, pack) => Some(Packer::new(columns.iter().map(field_name), *pack)),
             ValueSpec::Unnamed | ValueSpec::Column(_) => None,
         };
-        Ok(JsonLines { fields, key, values, delete, packer, texts: Texts::default() })
+        Ok(JsonLinesParser { fields, key, values, delete, packer, texts: Texts::default() })
     }
+}
 
-    /// Parses whole lines, the first of which is `first_line` of the input.
-    pub(in crate::bake) fn parse(
-        &mut self,
-        piece: &[u8],
-        first_line: u64,
-        sink: &mut (impl RowSink + ?Sized),
-    ) -> Result<(), BakeError> {
+impl TextParser for JsonLinesParser {
+    fn parse(&mut self, piece: &TextPiece, sink: &mut impl RowSink) -> Result<(), BakeError> {
         let mut found = vec![None; self.fields.len()];
-        let (mut rest, mut line) = (piece, first_line);
+        let (mut rest, mut line) = (&piece.bytes[..], piece.first_line);
         while !rest.is_empty() {
             let (text, after) = match memchr(b'\n', rest) {
                 Some(end) => (&rest[..end], &rest[end + 1..]),
@@ -102,13 +119,15 @@ impl JsonLines {
         }
         Ok(())
     }
+}
 
+impl JsonLinesParser {
     fn row<'s, 'p: 's>(
         &'s mut self,
         line: u64,
         text: &'p [u8],
         found: &mut [Option<&'p RawValue>],
-    ) -> Result<RawRow<'s>, RowFault> {
+    ) -> Result<InputRow<'s>, RowFault> {
         found.fill(None);
         let mut twice = None;
         let object = Object { fields: &self.fields, found, twice: &mut twice };
@@ -137,16 +156,16 @@ impl JsonLines {
             }))?,
             None => match found[self.values[0]] {
                 Some(raw) => content(text, raw, value_text)?,
-                // Nobody gives a value to what is to be removed.
-                None if delete.and_then(is_deletion) == Some(true) => b"",
+                // A row that removes its key needs no value.
+                None if delete.and_then(parse_deletion) == Some(true) => b"",
                 None => return Err(missing(self.values[0])),
             },
         };
-        Ok(RawRow { line, key, value, delete, text })
+        Ok(InputRow { line, key, value, delete, text })
     }
 }
 
-/// Fields have names only; one may be made of digits.
+/// Returns a field's name. Fields have no numbers, so a number is a name made of digits.
 fn field_name(column: &Column) -> String {
     match column {
         Column::Number(number) => number.to_string(),
@@ -154,7 +173,7 @@ fn field_name(column: &Column) -> String {
     }
 }
 
-/// The text of a string, or the JSON text of anything else.
+/// Returns the text of a string, and the JSON text of any other type.
 fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&'t [u8], RowFault> {
     let json = raw.get();
     match json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) {
@@ -168,14 +187,14 @@ fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&
     }
 }
 
-/// If a line is some other JSON.
+/// Returns the fault of a line that is JSON but not an object.
 fn not_an_object(text: &[u8]) -> Option<RowFault> {
     let first = *text.trim_ascii().first()?;
     let is_json = || serde_json::from_slice::<IgnoredAny>(text).is_ok();
     (first != b'{' && is_json()).then(|| RowFault::NotObject { found: kind(first) })
 }
 
-/// What JSON text is by its first byte.
+/// Returns the type of JSON text with this first byte.
 fn kind(first: u8) -> &'static str {
     match first {
         b'{' => "an object",
@@ -187,7 +206,7 @@ fn kind(first: u8) -> &'static str {
     }
 }
 
-/// Picks the fields that are asked for out of an object.
+/// Deserializes the chosen fields of an object.
 struct Object<'f, 'de> {
     fields: &'f [String],
     found: &'f mut [Option<&'de RawValue>],
@@ -224,7 +243,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
     }
 }
 
-/// Which of the fields a name is, if it is one.
+/// Deserializes a field's name into its position among the chosen fields.
 struct Field<'f>(&'f [String]);
 
 impl<'de> DeserializeSeed<'de> for Field<'_> {
@@ -250,7 +269,7 @@ impl Visitor<'_> for Field<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bake::parse::pack::Pack;
+    use crate::bake::columns::Pack;
     use crate::bake::parse::tests::{Lines, name};
 
     fn spec() -> RowSpec {
@@ -259,7 +278,8 @@ mod tests {
 
     fn parsed(spec: &RowSpec, piece: impl AsRef<[u8]>) -> Vec<String> {
         let mut lines = Lines::default();
-        JsonLines::new(spec).unwrap().parse(piece.as_ref(), 7, &mut lines).unwrap();
+        let piece = TextPiece { bytes: piece.as_ref().to_vec(), first_line: 7, has_quotes: false };
+        JsonLinesParser::new(spec).unwrap().parse(&piece, &mut lines).unwrap();
         lines.0
     }
 
@@ -269,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_become_their_text_and_anything_else_its_json() {
+    fn strings_become_their_text_and_other_types_their_json() {
         let cases = [
             (r#"{"k":1,"v":"one"}"#, "7: 1 = one"),
             (r#" { "v" : "" , "x" : [{"k":2}] , "k" : "a" } "#, "7: a = "),
@@ -287,19 +307,18 @@ mod tests {
     }
 
     #[test]
-    fn each_line_has_its_number_and_blank_ones_no_row() {
+    fn lines_are_numbered_and_blank_lines_have_no_row() {
         let rows = parsed(&spec(), "{\"k\":1,\"v\":2}\r\n\n \t\r\n{\"v\":4,\"k\":3}\n{\"k\":5}\n{\"k\":6,\"v\":7}");
-        let missing =
-            r#"11: field "v" is missing: correct the row, or choose another field with --key or --value [{"k":5}]"#;
+        let missing = r#"11: field "v" is missing: correct the row, or choose another key or value field [{"k":5}]"#;
         assert_eq!(rows, ["7: 1 = 2", "10: 3 = 4", missing, "12: 6 = 7"]);
         assert!(parsed(&spec(), "").is_empty());
     }
 
     #[test]
-    fn faults_say_what_is_there_and_where() {
+    fn faults_name_the_value_found_and_its_position() {
         let cases = [
             (r#"{"v":1}"#, r#"7: field "k" is missing: "#),
-            (r#"{"k":1,"v":1,"k":1}"#, r#"7: field "k" is there twice: "#),
+            (r#"{"k":1,"v":1,"k":1}"#, r#"7: field "k" occurs twice: "#),
             (r#"{"k":null,"v":1}"#, r#"7: the key "k" is null, where a string or a number was expected"#),
             (r#"{"k":[1],"v":1}"#, r#"7: the key "k" is a list, "#),
             (r#"{"k":{},"v":1}"#, r#"7: the key "k" is an object, "#),
@@ -340,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_deletes_needs_no_value() {
+    fn a_row_that_removes_its_key_needs_no_value() {
         let spec = RowSpec { delete: Some(name("gone")), ..spec() };
         check(&spec, r#"{"k":1,"gone":true}"#, "7: 1 =  ! true");
         check(&spec, r#"{"k":1,"gone":"y\u0065s","v":"x"}"#, "7: 1 = x ! yes");
@@ -352,11 +371,15 @@ mod tests {
 
     #[test]
     fn key_and_value_are_named_both_or_neither() {
+        let remedies = |spec: &RowSpec| match JsonLinesParser::new(spec).err().unwrap().in_input("input") {
+            BakeError::Columns { remedies, .. } => remedies,
+            other => panic!("{other:?}"),
+        };
         check(&RowSpec::default(), r#"{"key":1,"value":2}"#, "7: 1 = 2");
         let only_key = RowSpec { value: ValueSpec::Unnamed, ..spec() };
-        assert!(JsonLines::new(&only_key).err().unwrap().contains("with --value"));
+        assert_eq!(remedies(&only_key), [Remedy::ChooseValue]);
         let only_value = RowSpec { key: None, ..spec() };
-        assert!(JsonLines::new(&only_value).err().unwrap().contains("with --key"));
+        assert_eq!(remedies(&only_value), [Remedy::ChooseKey]);
         let digits = RowSpec { key: Some(Column::Number(1)), ..spec() };
         check(&digits, r#"{"1":"one","v":2}"#, "7: one = 2");
     }

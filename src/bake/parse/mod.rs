@@ -1,73 +1,63 @@
-//! Formats: bytes of an input in, rows out.
+//! Input formats.
 //!
-//! Each format hands on its rows as [`RawRow`]s, with key and value as bytes. What
-//! a key must be, which rows are kept and where they go is not known here.
+//! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces and parses pieces:
+//! see [`piece`]. To add a format, add a variant to [`Format`], a module here, and a line to [`open`].
 
-pub(super) mod delimited;
-pub(super) mod json_lines;
-pub(super) mod pack;
+mod cut;
+mod delimited;
+mod json_lines;
+mod memory;
+mod pack;
 #[cfg(feature = "parquet")]
-pub(super) mod parquet;
-pub(super) mod rows;
+mod parquet;
+pub(super) mod piece;
+mod quoting;
 #[cfg(test)]
 mod tests;
+mod text;
 
-use super::{BakeError, Column, Options, RowFault};
-use pack::Pack;
+use super::context::Context;
+use super::error::BakeError;
+use super::input::{Input, OpenInput, Opened};
+use super::input_format::Format;
+use delimited::DelimitedFormat;
+use json_lines::JsonLinesFormat;
+use memory::MemoryReader;
+use piece::PieceReader;
+use text::TextReader;
 
-/// A row as it stands in the input.
-pub(super) struct RawRow<'a> {
-    /// The line on which it begins, or its number where there are no lines; from 1.
-    pub(super) line: u64,
-    pub(super) key: &'a [u8],
-    /// Empty if the row may be a deletion and has no value.
-    pub(super) value: &'a [u8],
-    /// What the delete column says, if one was asked for and is not null.
-    pub(super) delete: Option<&'a [u8]>,
-    /// The row as it stands there, without its line end. Empty if it is no text.
-    pub(super) text: &'a [u8],
+/// Opens an input and returns the reader of its format.
+pub(super) fn open<'i>(input: Input<'i>, context: &'i Context<'i>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
+    let (options, budget) = (context.options, context.budget);
+    let name = input.name().to_owned();
+    let opened = match input.open()? {
+        Opened::Bytes(opened) => *opened,
+        Opened::Rows(fill) => return Ok(Box::new(MemoryReader::new(name, fill, budget.piece_len_bytes()))),
+    };
+    let delimited = |opened, delimiter: u8| -> Box<dyn PieceReader + 'i> {
+        let format = DelimitedFormat { delimiter: options.delimiter.unwrap_or(delimiter), options };
+        Box::new(TextReader::new(opened, format, budget))
+    };
+    Ok(match options.format.detect(&name, opened.head()) {
+        Format::Auto | Format::Delimited => delimited(opened, b','),
+        Format::Tsv => delimited(opened, b'\t'),
+        Format::JsonLines => {
+            let format = JsonLinesFormat { spec: options.row_spec() };
+            Box::new(TextReader::new(opened, format, budget))
+        }
+        Format::Parquet => parquet_reader(opened, context)?,
+    })
 }
 
-/// What takes rows.
-pub(super) trait RowSink {
-    fn row(&mut self, row: &RawRow<'_>) -> Result<(), BakeError>;
-
-    /// Takes a row that is none; `text` as in [`RawRow`].
-    fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
+#[cfg(feature = "parquet")]
+fn parquet_reader<'i>(opened: OpenInput<'i>, context: &Context<'_>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
+    let reader = parquet::ParquetReader::open(opened, &context.options.row_spec(), &context.budget.temp_dir)?;
+    Ok(Box::new(reader))
 }
 
-/// Which columns, or fields of an object, become what.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RowSpec {
-    pub(super) key: Option<Column>,
-    pub(super) value: ValueSpec,
-    pub(super) delete: Option<Column>,
-}
-
-impl RowSpec {
-    pub(super) fn of(options: &Options) -> RowSpec {
-        RowSpec { key: options.key.clone(), value: options.value.clone(), delete: options.delete_column.clone() }
-    }
-}
-
-/// What becomes the value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ValueSpec {
-    /// The second of two columns; in JSON Lines the field `value`.
-    #[default]
-    Unnamed,
-    /// A column.
-    Column(Column),
-    /// Several columns, packed into one value with their names.
-    Packed(Vec<Column>, Pack),
-}
-
-/// Whether what a delete column says means yes; `None` if it means neither yes nor no.
-pub(super) fn is_deletion(text: &[u8]) -> Option<bool> {
-    let is_any = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
-    match text {
-        _ if is_any(&["1", "true", "t", "yes", "y"]) => Some(true),
-        _ if is_any(&["", "0", "false", "f", "no", "n"]) => Some(false),
-        _ => None,
-    }
+#[cfg(not(feature = "parquet"))]
+fn parquet_reader<'i>(opened: OpenInput<'i>, _: &Context<'_>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
+    use super::columns::ColumnsFault;
+    let message = "is Parquet, which this program was built without: build it with the feature parquet";
+    Err(ColumnsFault::new(message, &[]).in_input(opened.name()))
 }

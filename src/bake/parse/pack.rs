@@ -1,57 +1,48 @@
-//! Several columns packed into one value.
+//! Packs several columns into one value.
 //!
-//! The value is a JSON object or a MessagePack map with one entry a column, in the
-//! order in which they were asked for. What the entries are follows from the input:
+//! The value is a JSON object or a MessagePack map with one entry per column, in the order of the chosen columns. The
+//! type of an entry depends on the type in the input:
 //!
 //! | in the input | JSON | MessagePack |
 //! |---|---|---|
 //! | text; each field of CSV, which must be UTF-8 | string | str |
 //! | integer | number | the shortest integer |
 //! | 32-bit float | number, the shortest that reads back as it | float 32 |
-//! | 64-bit float; a JSON number that is no 64-bit integer | number, the shortest that reads back as it | float 64 |
-//! | a float that is no number, or infinite | a fault | float |
+//! | 64-bit float; a JSON number that is not a 64-bit integer | number, the shortest that reads back as it | float 64 |
+//! | NaN or an infinite float | a fault | float |
 //! | boolean | boolean | bool |
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
-//! | any value of a JSON object | its text as it stands | as above; lists as array, objects as map |
+//! | any value of a JSON object | its text, unchanged | as above; lists as array, objects as map |
 
 use std::fmt;
 use std::str;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::bake::RowFault;
+use crate::bake::columns::Pack;
+use crate::bake::row_fault::RowFault;
 
-/// How several columns become one value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pack {
-    /// A JSON object.
-    #[default]
-    Json,
-    /// A MessagePack map.
-    MessagePack,
-}
-
-/// What one column of one row has.
+/// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has columns of these types"))]
-pub(in crate::bake) enum Cell<'a> {
+pub(super) enum Cell<'a> {
     Null,
     Bool(bool),
     Int(i64),
     Uint(u64),
     F32(f32),
     F64(f64),
-    /// To be UTF-8.
+    /// Must be UTF-8.
     Text(&'a [u8]),
     Binary(&'a [u8]),
-    /// JSON text that has been parsed before.
+    /// JSON text that was parsed before.
     Json(&'a str),
 }
 
-/// Packs rows, one after the other.
+/// Packs one row after another.
 #[derive(Clone)]
-pub(in crate::bake) struct Packer {
+pub(super) struct Packer {
     pack: Pack,
     names: Vec<Name>,
     buffer: Vec<u8>,
@@ -60,12 +51,12 @@ pub(in crate::bake) struct Packer {
 #[derive(Clone)]
 struct Name {
     name: String,
-    /// What stands in front of the column's value.
+    /// The bytes before the column's value.
     encoded: Vec<u8>,
 }
 
 impl Packer {
-    pub(in crate::bake) fn new(names: impl IntoIterator<Item = String>, pack: Pack) -> Self {
+    pub(super) fn new(names: impl IntoIterator<Item = String>, pack: Pack) -> Self {
         let encoded = |(index, name): (usize, String)| {
             let mut encoded = Vec::new();
             match pack {
@@ -81,8 +72,8 @@ impl Packer {
         Packer { pack, names: names.into_iter().enumerate().map(encoded).collect(), buffer: Vec::new() }
     }
 
-    /// The value of a row with these cells, one for each name.
-    pub(in crate::bake) fn pack<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> Result<&[u8], RowFault> {
+    /// Returns the packed value of a row with these cells, one per name.
+    pub(super) fn pack<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> Result<&[u8], RowFault> {
         let buffer = &mut self.buffer;
         buffer.clear();
         if self.pack == Pack::MessagePack {
@@ -105,8 +96,8 @@ impl Packer {
 }
 
 impl<'a> Cell<'a> {
-    /// What it is by itself: text and binary as they are, anything else as JSON has it.
-    /// `None` if it is null.
+    /// Returns the cell as an unpacked key or value: text and binary unchanged, other types as JSON text. Returns
+    /// `None` for null.
     #[cfg(feature = "parquet")]
     pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
     where
@@ -211,12 +202,11 @@ fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
     written.expect("a vector takes what is written to it");
 }
 
-/// Writes what is parsed as MessagePack, without a tree in between.
+/// Deserializes JSON directly into MessagePack.
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Puts the header of a list or an object in front of its entries, since only
-    /// now it is known how many they are.
+    /// Inserts the header of a list or an object before its entries, after these were counted.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);
@@ -307,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_object_has_the_columns_as_asked_for() {
+    fn a_json_object_has_the_chosen_columns_in_order() {
         let cells = [
             ("z", Cell::Text("\"ü\"\n\0".as_bytes())),
             ("a", Cell::Int(-1)),
@@ -328,9 +318,9 @@ mod tests {
         assert_eq!(json(&[]), "{}");
     }
 
-    /// The bytes are those of the specification.
+    /// The bytes are from the specification.
     #[test]
-    fn a_message_pack_map_has_the_columns_as_asked_for() {
+    fn a_message_pack_map_has_the_chosen_columns_in_order() {
         let cells = [
             ("z", Cell::Text("ü".as_bytes())),
             ("a", Cell::Int(-33)),
@@ -381,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_packed_is_a_fault_that_names_the_column() {
+    fn the_fault_of_a_value_that_cannot_be_packed_names_the_column() {
         for pack in [Pack::Json, Pack::MessagePack] {
             let fault = packed(pack, &[("a", Cell::Null), ("b", Cell::Text(b"ab\xffc"))]).unwrap_err();
             assert_eq!(fault, RowFault::NotUtf8 { column: "b".to_owned(), at: 3 });

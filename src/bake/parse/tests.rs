@@ -1,17 +1,21 @@
-//! A sink for the tests of the formats, and texts cut anywhere.
+//! A sink for the tests of the formats, and tests that cut text at random places.
 
-use super::delimited::{Delimited, Fields, ValueFields};
-use super::json_lines::JsonLines;
-use super::*;
-use crate::bake::cut::{CutError, Cutter};
+use super::cut::{CutError, Cutter};
+use super::delimited::{DelimitedParser, Fields, ValueFields};
+use super::json_lines::JsonLinesParser;
+use super::text::TextParser;
+use crate::bake::columns::{Column, RowSpec};
+use crate::bake::error::BakeError;
+use crate::bake::row::{InputRow, RowSink};
+use crate::bake::row_fault::RowFault;
 
-/// Rows as text: `line: key = value`, with `! delete` if the delete column says something,
-/// and bad ones as `line: fault [text]`.
+/// Collects rows as text: `line: key = value`, followed by `! delete` if there is a delete column, and bad rows as
+/// `line: fault [text]`.
 #[derive(Default)]
 pub(super) struct Lines(pub(super) Vec<String>);
 
 impl RowSink for Lines {
-    fn row(&mut self, row: &RawRow<'_>) -> Result<(), BakeError> {
+    fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError> {
         let delete = row.delete.map(|delete| format!(" ! {}", delete.escape_ascii())).unwrap_or_default();
         let text = String::from_utf8_lossy(row.value);
         self.0.push(format!("{}: {} = {text}{delete}", row.line, row.key.escape_ascii()));
@@ -28,20 +32,7 @@ pub(super) fn name(name: &str) -> Column {
     Column::Name(name.to_owned())
 }
 
-#[test]
-fn a_delete_column_says_yes_or_no() {
-    for yes in ["1", "true", "TRUE", "t", "Yes", "y"] {
-        assert_eq!(is_deletion(yes.as_bytes()), Some(true), "{yes}");
-    }
-    for no in ["", "0", "False", "f", "no", "N"] {
-        assert_eq!(is_deletion(no.as_bytes()), Some(false), "{no}");
-    }
-    for neither in ["2", " ", "tru", "null", "-"] {
-        assert_eq!(is_deletion(neither.as_bytes()), None, "{neither}");
-    }
-}
-
-/// All that the pieces of a text have, told apart: its rows, what is wrong with others, and why it ends early.
+/// Returns what a text is parsed into when it is cut into pieces: its rows, the faults of bad rows, and the error that ends it.
 fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<String> {
     let mut cutter = Cutter::new(text, delimiter, piece_len_bytes, 1 << 20);
     let mut lines = Lines::default();
@@ -57,16 +48,17 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
         };
         let parsed = match delimiter {
             Some(delimiter) => {
-                let fields = Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, chosen: false };
-                Delimited::new(delimiter, fields).parse(&piece, &mut lines)
+                let fields =
+                    Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, columns_chosen: false };
+                DelimitedParser::new(delimiter, fields).parse(&piece, &mut lines)
             }
-            None => JsonLines::new(&RowSpec::default()).unwrap().parse(&piece.bytes, piece.first_line, &mut lines),
+            None => JsonLinesParser::new(&RowSpec::default()).unwrap().parse(&piece, &mut lines),
         };
         parsed.unwrap();
     }
 }
 
-/// The rows of two fields that the crate `csv` finds, each also without the carriage return that may be of its line end.
+/// Returns the rows of two fields that the crate `csv` finds, each with and without a carriage return at its end.
 fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
@@ -84,7 +76,7 @@ fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     rows
 }
 
-/// Texts of parts that mean something to a parser.
+/// Returns random texts made of parts that are significant to a parser.
 fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut seed = 0x5eed_u64;
     println!("seed {seed:#x}");
@@ -97,7 +89,7 @@ fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>>
 }
 
 #[test]
-fn where_delimited_text_is_cut_makes_no_difference_and_rows_are_those_of_the_standard() {
+fn delimited_text_cut_anywhere_gives_the_rows_that_the_csv_crate_gives() {
     let parts: [&[u8]; 14] = [
         b",",
         b",",
@@ -121,7 +113,7 @@ fn where_delimited_text_is_cut_makes_no_difference_and_rows_are_those_of_the_sta
             let cut = pieces_of(&text, Some(b','), piece_len_bytes);
             assert_eq!(cut, whole, "pieces of {piece_len_bytes} bytes of {:?}", text.escape_ascii().to_string());
         }
-        // What is told is left out; all else must be there, in its order.
+        // Bad rows are left out. All other rows must be found, in the same order.
         let mut by_csv = rows_by_csv(&text).into_iter();
         for row in whole.iter().filter_map(|row| row.split_once(": ")).map(|(_, row)| row) {
             if row.contains(" = ") {
@@ -138,7 +130,7 @@ fn where_delimited_text_is_cut_makes_no_difference_and_rows_are_those_of_the_sta
 }
 
 #[test]
-fn where_json_lines_are_cut_makes_no_difference() {
+fn json_lines_cut_anywhere_give_the_same_rows() {
     let parts: [&[u8]; 16] = [
         b"{",
         b"}\n",

@@ -1,32 +1,31 @@
 //! Memory for the rows of a batch.
 //!
-//! Rows are fetched from all over memory when they are written in key order, so
-//! it is in huge pages where the system has them: for 10 million rows of 100
-//! bytes, writing them is two and a half times as fast. It goes back to the system as soon as it is
-//! dropped, so that a bake takes what its budget says.
+//! Rows are read in random order when they are written in key order, so the memory uses huge pages if the system has
+//! them: writing 10 million rows of 100 bytes is then two and a half times as fast. The memory is returned to the
+//! system as soon as it is dropped, so that the bake stays within its budget.
 
 use memmap2::{Advice, MmapMut};
 
-/// Memory comes in multiples of this, the length of a huge page on x86-64.
+/// Large memory is allocated in multiples of this, the length of a huge page on x86-64.
 pub(in crate::bake) const PAGE_LEN_BYTES: usize = 2 << 20;
-/// As long as there is less, it comes in small pages.
+/// Small memory is allocated in multiples of this.
 const SMALL_LEN_BYTES: usize = 64 << 10;
 
-/// Bytes that are appended to.
+/// A growing array of bytes.
 #[derive(Default)]
 pub(in crate::bake) struct Arena {
     memory: Option<MmapMut>,
     len_bytes: usize,
-    /// The most that was appended: the system has given so much.
+    /// The greatest `len_bytes` so far, up to which the system has allocated pages.
     most_bytes: usize,
 }
 
-/// There is no memory.
+/// The memory cannot be allocated.
 #[derive(Debug)]
 pub(in crate::bake) struct Full;
 
 impl Arena {
-    /// Forgets what was appended. Memory is kept for so much, if it is not far more.
+    /// Empties the arena. The memory is kept, unless it is much larger than `wanted_bytes`.
     pub(in crate::bake) fn clear(&mut self, wanted_bytes: usize) {
         const FAR_MORE: usize = 2;
         if self.taken_bytes() > FAR_MORE * wanted_bytes + PAGE_LEN_BYTES {
@@ -39,7 +38,7 @@ impl Arena {
         self.len_bytes
     }
 
-    /// What the system has given.
+    /// Returns the memory that the system has allocated.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
         let page_len_bytes = if self.capacity_bytes() < PAGE_LEN_BYTES { 4096 } else { PAGE_LEN_BYTES };
         self.most_bytes.next_multiple_of(page_len_bytes)
@@ -53,7 +52,7 @@ impl Arena {
         self.memory.as_ref().map_or(0, |memory| memory.len())
     }
 
-    /// Has room for so many bytes in all. Memory that is not used costs nothing.
+    /// Reserves room for `wanted_bytes` in all. Memory that is never written costs nothing.
     pub(in crate::bake) fn reserve(&mut self, wanted_bytes: usize) -> Result<(), Full> {
         if wanted_bytes <= self.capacity_bytes() {
             return Ok(());
@@ -61,7 +60,7 @@ impl Arena {
         let unit = if wanted_bytes < PAGE_LEN_BYTES { SMALL_LEN_BYTES } else { PAGE_LEN_BYTES };
         let mut memory = MmapMut::map_anon(wanted_bytes.next_multiple_of(unit)).map_err(|_| Full)?;
         if unit == PAGE_LEN_BYTES {
-            // A system without huge pages refuses, and gives small ones.
+            // A system without huge pages returns an error, and provides small pages.
             let _ = memory.advise(Advice::HugePage);
         }
         memory[..self.len_bytes].copy_from_slice(self.bytes());
@@ -70,7 +69,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Appends so many bytes, which have any value.
+    /// Appends `len_bytes` bytes of any value, and returns them.
     #[inline]
     pub(in crate::bake) fn append(&mut self, len_bytes: usize) -> Result<&mut [u8], Full> {
         let (start, end) = (self.len_bytes, self.len_bytes + len_bytes);
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_appended_stays_when_memory_grows() {
+    fn appended_bytes_survive_growth() {
         let mut arena = Arena::default();
         for round in 0..2 {
             arena.clear(4_000_000);
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_used_counts_until_it_is_given_back() {
+    fn allocated_memory_counts_until_it_is_released() {
         let mut arena = Arena::default();
         arena.append(40 << 20).unwrap().fill(1);
         arena.clear(20 << 20);

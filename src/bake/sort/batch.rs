@@ -1,14 +1,14 @@
-//! The rows of one piece of the input, in its order.
+//! The rows of one piece of the input, in their order.
 
 use super::arena::Arena;
-use super::held::Held;
-use crate::bake::RowFault;
+use super::held_row::HeldRow;
 use crate::bake::keys::canonical_decimal;
+use crate::bake::row_fault::RowFault;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
 
-/// A row that a bake puts aside.
+/// A row that is skipped.
 pub(in crate::bake) struct BadRow {
     pub(in crate::bake) input: String,
     pub(in crate::bake) line: u64,
@@ -16,21 +16,21 @@ pub(in crate::bake) struct BadRow {
     pub(in crate::bake) text: Vec<u8>,
 }
 
-/// Rows of one input, and what was found beside them.
+/// Rows of one input, and the bad rows among them.
 pub(in crate::bake) struct Batch {
     kind: KeyKind,
     arena: Arena,
-    /// Where each row begins in the arena, in units of [`ALIGN_BYTES`].
+    /// The position of each row in the arena, in units of [`ALIGN_BYTES`].
     places: Vec<u32>,
-    /// The line of its input that rows count theirs from, and its origin.
+    /// The line that the lines of rows are relative to, and its origin.
     first_line: u64,
     origin: u64,
     last_line: u32,
-    /// The line of the first key so far that is not a number as it is usually written.
+    /// The line of the first key that is not a decimal without leading zeros.
     first_text_line: Option<u32>,
-    /// Whether no key so far is below the one before.
+    /// Whether no key is less than the key before.
     pub(in crate::bake) is_ascending: bool,
-    /// Whether some row removes its key.
+    /// Whether a row removes its key.
     pub(in crate::bake) has_deleted: bool,
     pub(in crate::bake) bad: Vec<BadRow>,
 }
@@ -51,10 +51,10 @@ impl Batch {
         }
     }
 
-    /// Empties the batch for the rows of so much text, from a line of an input on that has
-    /// this origin. Memory is kept.
+    /// Empties the batch for a piece whose text has `text_len_bytes`, and whose first line has this number and origin.
+    /// Keeps the memory.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, text_len_bytes: usize, first_line: u64, origin: u64) {
-        // A guess: rows of more memory than that are short. If there is none, a row will tell.
+        // An estimate, which only short rows exceed. If the memory cannot be reserved, `push` returns the error.
         let wanted_bytes = text_len_bytes * 2;
         self.arena.clear(wanted_bytes);
         let _ = self.arena.reserve(wanted_bytes);
@@ -64,7 +64,7 @@ impl Batch {
         (self.first_text_line, self.is_ascending, self.has_deleted) = (None, true, false);
     }
 
-    /// Adds a row, whose line is not before the batch's first.
+    /// Adds a row, whose line must not be before the first line.
     #[inline]
     pub(in crate::bake) fn push(
         &mut self,
@@ -77,7 +77,7 @@ impl Batch {
             return Err(RowFault::Value(FormatError::ValueTooLong { len_bytes: value.len() as u64 }));
         }
         let line = u32::try_from(line - self.first_line).map_err(|_| RowFault::OutOfMemory)?;
-        let row = Held { key, value, line, deleted };
+        let row = HeldRow { key, value, line, deleted };
         self.places.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
         let place = u32::try_from(self.arena.len_bytes() / ALIGN_BYTES).map_err(|_| RowFault::OutOfMemory)?;
         if self.first_text_line.is_none()
@@ -101,42 +101,42 @@ impl Batch {
         self.places.len()
     }
 
-    /// The key of the first row.
+    /// Returns the key of the first row.
     pub(in crate::bake) fn first_key(&self) -> Option<Key<'_>> {
         self.places.first().map(|place| self.key_at(*place))
     }
 
-    /// Where each row begins.
+    /// Returns the position of each row.
     pub(in crate::bake) fn places(&self) -> &[u32] {
         &self.places
     }
 
-    /// Memory that was taken for all rows, and for where they are.
+    /// Returns the memory allocated for rows and positions.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
         self.arena.taken_bytes() + self.places.capacity() * size_of::<u32>()
     }
 
-    /// What the rows take up.
+    /// Returns the length of all rows.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
         self.arena.len_bytes()
     }
 
-    /// The row at a place.
+    /// Returns the row at a position.
     #[inline]
-    pub(in crate::bake) fn at(&self, place: u32) -> Held<'_> {
+    pub(in crate::bake) fn at(&self, place: u32) -> HeldRow<'_> {
         let (row, _) =
-            Held::at(self.kind, self.arena.bytes(), place as usize * ALIGN_BYTES).expect("a row that push wrote");
+            HeldRow::at(self.kind, self.arena.bytes(), place as usize * ALIGN_BYTES).expect("a row that push wrote");
         row
     }
 
-    /// The key of the row at a place, as it is held.
+    /// Returns the key of the row at a position, in the kind in which keys are held.
     #[inline]
     pub(in crate::bake) fn key_at(&self, place: u32) -> Key<'_> {
         let at = place as usize * ALIGN_BYTES;
-        Key::of_record(self.kind, &self.arena.bytes()[at..]).expect("a row that push wrote").0
+        Key::from_record(self.kind, &self.arena.bytes()[at..]).expect("a row that push wrote").0
     }
 
-    /// Starts to load the row at a place.
+    /// Prefetches the row at a position.
     #[inline(always)]
     pub(in crate::bake) fn prefetch(&self, place: u32) {
         let at = place as usize * ALIGN_BYTES;
@@ -144,17 +144,17 @@ impl Batch {
         crate::store::prefetch(self.arena.bytes(), at + 64);
     }
 
-    /// The origin of the first row whose key is not a number as it is usually written.
+    /// Returns the origin of the first row whose key is not a decimal without leading zeros.
     pub(in crate::bake) fn first_text_origin(&self) -> Option<u64> {
         self.first_text_line.map(|line| self.origin + u64::from(line))
     }
 
-    /// The origin of its last row.
+    /// Returns the origin of the last row.
     pub(in crate::bake) fn last_origin(&self) -> u64 {
         self.origin + u64::from(self.last_line)
     }
 
-    /// The origin of its first line.
+    /// Returns the origin of the first line.
     pub(in crate::bake) fn origin(&self) -> u64 {
         self.origin
     }

@@ -1,4 +1,4 @@
-//! Reading back what was written in blocks, each held against its checksum.
+//! Reads blocks back, and verifies each against its checksum.
 
 use std::fs::File;
 use std::io;
@@ -10,30 +10,30 @@ use std::sync::Arc;
 use rustix::fs::{Advice, fadvise};
 use zerocopy::little_endian::U64;
 
-use crate::bake::BakeError;
+use crate::bake::error::BakeError;
 use crate::format::FormatError;
 use crate::format::checksum::block_sum;
 use crate::store::StoreError;
 
-/// Whose bytes an extent has, and how errors call it.
+/// The file that an extent belongs to, which errors name.
 #[derive(Clone, Debug)]
-pub(in crate::bake) enum Home {
+pub(in crate::bake) enum ExtentOwner {
     /// An unnamed file in this folder.
     Temporary(Arc<Path>),
-    /// The records of the table that is called so.
+    /// The records of the table at this path.
     Table(Arc<Path>),
-    /// Records that were written for this output.
+    /// New records for the output at this path.
     Output(Arc<Path>),
 }
 
-impl Home {
+impl ExtentOwner {
     pub(in crate::bake) fn failed(&self, error: io::Error) -> BakeError {
         match self {
-            Home::Temporary(folder) => BakeError::temporary(folder, error),
-            Home::Output(path) => BakeError::output(path, error),
-            Home::Table(path) => {
+            ExtentOwner::Temporary(folder) => BakeError::temporary(folder, error),
+            ExtentOwner::Output(path) => BakeError::output(path, error),
+            ExtentOwner::Table(path) => {
                 let error = match error.kind() {
-                    io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "has become shorter while it is read"),
+                    io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "was truncated while it was read"),
                     _ => error,
                 };
                 BakeError::OldTable(StoreError::Io { path: path.to_path_buf(), error })
@@ -43,15 +43,17 @@ impl Home {
 
     pub(in crate::bake) fn damaged(&self, error: FormatError) -> BakeError {
         match (self, error) {
-            (Home::Table(path), error) => BakeError::OldTable(StoreError::Format { path: path.to_path_buf(), error }),
-            (Home::Temporary(folder), FormatError::BlockChecksum { offset_bytes, .. }) => {
+            (ExtentOwner::Table(path), error) => {
+                BakeError::OldTable(StoreError::Format { path: path.to_path_buf(), error })
+            }
+            (ExtentOwner::Temporary(folder), FormatError::BlockChecksum { offset_bytes, .. }) => {
                 BakeError::TemporaryDamaged { folder: folder.to_path_buf(), offset_bytes }
             }
-            (Home::Output(path), FormatError::BlockChecksum { offset_bytes, .. }) => {
+            (ExtentOwner::Output(path), FormatError::BlockChecksum { offset_bytes, .. }) => {
                 BakeError::Damaged { path: path.to_path_buf(), offset_bytes }
             }
-            (Home::Output(path), error) => BakeError::output(path, io::Error::other(error)),
-            (Home::Temporary(folder), error) => BakeError::temporary(folder, io::Error::other(error)),
+            (ExtentOwner::Output(path), error) => BakeError::output(path, io::Error::other(error)),
+            (ExtentOwner::Temporary(folder), error) => BakeError::temporary(folder, io::Error::other(error)),
         }
     }
 }
@@ -63,15 +65,15 @@ pub(in crate::bake) struct Extent {
     pub(in crate::bake) offset_bytes: u64,
     pub(in crate::bake) len_bytes: u64,
     pub(in crate::bake) block_len_bytes: usize,
-    /// The sum of each block, the last as short as it is.
+    /// The checksum of each block. The last block may be shorter.
     pub(in crate::bake) sums: Arc<[U64]>,
-    pub(in crate::bake) home: Home,
+    pub(in crate::bake) owner: ExtentOwner,
 }
 
-/// Reads an extent, or the end of it, front to back.
+/// Reads an extent front to back.
 pub(in crate::bake) struct BlockReader {
     extent: Extent,
-    /// Blocks read at a time.
+    /// The number of blocks per read.
     step_blocks: usize,
     next_block: usize,
     buffer: Vec<u8>,
@@ -79,7 +81,7 @@ pub(in crate::bake) struct BlockReader {
 }
 
 impl BlockReader {
-    /// A reader from some byte of the extent on, which takes some memory for its buffer.
+    /// Returns a reader that starts at an offset of the extent, with a buffer of about this length.
     pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, BakeError> {
         let block_len_bytes = extent.block_len_bytes;
         let next_block = (from_bytes / block_len_bytes as u64) as usize;
@@ -93,7 +95,7 @@ impl BlockReader {
         Ok(reader)
     }
 
-    /// What was read and not consumed.
+    /// Returns the bytes that were read and not consumed.
     #[inline]
     pub(in crate::bake) fn rest(&self) -> &[u8] {
         &self.buffer[self.at..]
@@ -104,7 +106,7 @@ impl BlockReader {
         self.at += len_bytes;
     }
 
-    /// Reads on, behind what is left. Gives whether there was more.
+    /// Reads more blocks after the rest. Returns whether there were more.
     pub(in crate::bake) fn fill(&mut self) -> Result<bool, BakeError> {
         let blocks = self.step_blocks.min(self.extent.sums.len().saturating_sub(self.next_block));
         if blocks == 0 {
@@ -121,7 +123,7 @@ impl BlockReader {
         self.extent
             .file
             .read_exact_at(&mut self.buffer[start..], offset_bytes)
-            .map_err(|error| self.extent.home.failed(error))?;
+            .map_err(|error| self.extent.owner.failed(error))?;
         self.announce(to);
         let blocks_read = self.buffer[start..].chunks(block_len_bytes as usize);
         for (block, bytes) in (self.next_block..).zip(blocks_read) {
@@ -129,23 +131,23 @@ impl BlockReader {
             if expected != found {
                 let offset_bytes = self.extent.offset_bytes + block as u64 * block_len_bytes;
                 let error = FormatError::BlockChecksum { block, offset_bytes, expected, found };
-                return Err(self.extent.home.damaged(error));
+                return Err(self.extent.owner.damaged(error));
             }
         }
         self.next_block += blocks;
         Ok(true)
     }
 
-    pub(in crate::bake) fn home(&self) -> &Home {
-        &self.extent.home
+    pub(in crate::bake) fn owner(&self) -> &ExtentOwner {
+        &self.extent.owner
     }
 
-    /// Has the system read what comes next.
+    /// Asks the system to read the next blocks ahead.
     fn announce(&self, from_bytes: u64) {
         let len_bytes =
             (self.extent.len_bytes - from_bytes).min((self.step_blocks * self.extent.block_len_bytes) as u64);
         if let Some(len_bytes) = NonZeroU64::new(len_bytes) {
-            // A hint: what cannot be read ahead is read when it is asked for.
+            // This is a hint, so its errors do not matter.
             let _ =
                 fadvise(&*self.extent.file, self.extent.offset_bytes + from_bytes, Some(len_bytes), Advice::WillNeed);
         }

@@ -1,77 +1,29 @@
-//! One ascending stream of many, without a key twice.
+//! Merges sorted sources into one sequence without duplicate keys.
 //!
-//! A tournament of losers (Knuth, The Art of Computer Programming 3, 5.4.1): the
-//! next row of each source plays against one other on each level, and after a
-//! row is taken only its source plays again.
+//! The merge is a tournament of losers (Knuth, The Art of Computer Programming 3, 5.4.1): the next row of each source
+//! plays against one other row on each level, and after a row is taken only its source plays again.
 
-use super::held::Held;
-use super::source::Source;
-use crate::bake::BakeError;
-use crate::bake::error::named;
+use super::held_row::HeldRow;
+use super::sorted_rows::SortedRows;
+use super::tally::{Duplicate, Tally};
+use crate::bake::error::BakeError;
 use crate::format::key::Key;
 
-/// What was dropped on the way.
-#[derive(Debug, Default)]
-pub(in crate::bake) struct Tally {
-    /// Rows that another row of the input with the same key displaced.
-    pub(in crate::bake) duplicates_dropped: u64,
-    /// Rows of a base whose key the input has with another value.
-    pub(in crate::bake) base_replaced: u64,
-    /// Rows of a base whose key the input removes.
-    pub(in crate::bake) base_removed: u64,
-    /// Of all duplicates, the one whose later row comes first.
-    pub(in crate::bake) duplicate: Option<Duplicate>,
-}
-
-/// Two rows with the same key.
-#[derive(Debug)]
-pub(in crate::bake) struct Duplicate {
-    pub(in crate::bake) key: String,
-    pub(in crate::bake) first_origin: u64,
-    pub(in crate::bake) later_origin: u64,
-}
-
-impl Duplicate {
-    pub(in crate::bake) fn new(key: Key<'_>, one: u64, other: u64) -> Duplicate {
-        Duplicate { key: named(key), first_origin: one.min(other), later_origin: one.max(other) }
-    }
-}
-
-impl Tally {
-    /// Adds what another part of the bake has tallied.
-    pub(in crate::bake) fn add(&mut self, other: Tally) {
-        self.duplicates_dropped += other.duplicates_dropped;
-        self.base_replaced += other.base_replaced;
-        self.base_removed += other.base_removed;
-        if let Some(duplicate) = other.duplicate {
-            let later_origin = duplicate.later_origin;
-            self.note(|| duplicate, later_origin);
-        }
-    }
-
-    /// Notes a duplicate whose later row is here, if it is the first so far.
-    pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
-        if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
-            self.duplicate = Some(duplicate());
-        }
-    }
-}
-
-/// Which source is next.
+/// Determines the source of the next row.
 struct Tournament {
-    /// On each inner node, from 1, the source that lost there.
+    /// The source that lost at each inner node; nodes are counted from 1.
     losers: Vec<u32>,
     winner: u32,
-    /// The winner before.
+    /// The winner before the current one.
     won_last: u32,
-    /// What stands for the key of each source's next row. `None` if it has none.
+    /// The head of each source's next key, or `None` at its end.
     heads: Vec<Option<u64>>,
 }
 
 const NOBODY: u32 = u32::MAX;
 
 impl Tournament {
-    fn new(sources: &[Source<'_>], heads: Vec<Option<u64>>) -> Tournament {
+    fn new(sources: &[SortedRows<'_>], heads: Vec<Option<u64>>) -> Tournament {
         let mut tournament =
             Tournament { losers: vec![NOBODY; sources.len()], winner: NOBODY, won_last: NOBODY, heads };
         for source in 0..sources.len() {
@@ -80,8 +32,8 @@ impl Tournament {
         tournament
     }
 
-    /// Has a source play from its leaf up. While the tree fills, it waits on the first node where nobody is.
-    fn play(&mut self, sources: &[Source<'_>], source: u32) {
+    /// Plays a source from its leaf upward. While the tree fills, the source stops at the first empty node.
+    fn play(&mut self, sources: &[SortedRows<'_>], source: u32) {
         let mut winner = source;
         let mut node = (source as usize + sources.len()) / 2;
         while node > 0 {
@@ -99,14 +51,15 @@ impl Tournament {
         self.winner = winner;
     }
 
-    /// The source that has the next row. `None` if none has.
+    /// Returns the source of the next row, or `None` at the end of all sources.
     #[inline]
-    fn winner<'s, 'r>(&self, sources: &'s mut [Source<'r>]) -> Option<(u32, &'s mut Source<'r>)> {
+    fn winner<'s, 'r>(&self, sources: &'s mut [SortedRows<'r>]) -> Option<(u32, &'s mut SortedRows<'r>)> {
         let source = sources.get_mut(self.winner as usize)?;
         self.heads[self.winner as usize].map(|_| (self.winner, source))
     }
 
-    /// The least head of all sources but the winner: one that lost against it on its way up.
+    /// Returns the least head of all sources except the winner. That source lost against the winner on the winner's
+    /// path.
     fn least_of_others(&self, winner: u32) -> Option<u64> {
         let mut node = (winner as usize + self.losers.len()) / 2;
         let mut least = None;
@@ -119,7 +72,7 @@ impl Tournament {
     }
 
     #[inline]
-    fn precedes(&self, sources: &[Source<'_>], a: u32, b: u32) -> bool {
+    fn precedes(&self, sources: &[SortedRows<'_>], a: u32, b: u32) -> bool {
         let (a, b) = (a as usize, b as usize);
         match (self.heads[a], self.heads[b]) {
             (Some(head_a), Some(head_b)) if head_a != head_b => head_a < head_b,
@@ -129,9 +82,9 @@ impl Tournament {
     }
 }
 
-/// The key of the row that was kept last.
+/// The key of the last row that was kept.
 #[derive(Default)]
-struct Kept {
+struct LastKept {
     some: bool,
     number: u64,
     bytes: Vec<u8>,
@@ -139,7 +92,7 @@ struct Kept {
     deleted: bool,
 }
 
-impl Kept {
+impl LastKept {
     fn has(&self, key: Key<'_>) -> bool {
         self.some
             && match key {
@@ -148,7 +101,7 @@ impl Kept {
             }
     }
 
-    fn keep(&mut self, row: &Held<'_>, origin: u64) {
+    fn keep(&mut self, row: &HeldRow<'_>, origin: u64) {
         match row.key {
             Key::U64(number) => self.number = number,
             Key::Bytes(bytes) => {
@@ -160,17 +113,18 @@ impl Kept {
     }
 }
 
-/// Hands on the rows of all sources in key order. Of rows with the same key, the one of the source with the lowest rank is
-/// handed on, and the others are tallied; no source has a key twice. All keys must begin with the same `common_len_bytes`.
+/// Passes the rows of all sources to `take` in key order. Of rows with the same key, only the row of the source with
+/// the lowest rank is passed; the tally counts the others. No source may have a key twice, and all keys must share a
+/// prefix of `common_len_bytes`.
 pub(in crate::bake) fn merge(
-    sources: &mut [Source<'_>],
+    sources: &mut [SortedRows<'_>],
     common_len_bytes: usize,
     tally: &mut Tally,
-    mut take: impl FnMut(&Held<'_>, u64) -> Result<(), BakeError>,
+    mut take: impl FnMut(&HeldRow<'_>, u64) -> Result<(), BakeError>,
 ) -> Result<(), BakeError> {
     let heads = sources.iter_mut().map(|source| source.begin(common_len_bytes)).collect::<Result<Vec<_>, _>>()?;
     let mut tournament = Tournament::new(sources, heads);
-    let mut kept = Kept::default();
+    let mut kept = LastKept::default();
     while let Some((winner, source)) = tournament.winner(sources) {
         let (row, origin) = source.row();
         if !kept.has(row.key) {
@@ -185,8 +139,8 @@ pub(in crate::bake) fn merge(
             tally.base_replaced += 1;
         }
         let mut head = source.advance(common_len_bytes)?;
-        // Where one source has many rows before all others, as a large base has beside few new rows, each is below all
-        // that the others have, and none needs to play.
+        // A large base has many rows between two new rows. They are less than the rows of all other sources, so they
+        // need not play.
         if tournament.won_last == winner {
             let others = tournament.least_of_others(winner);
             while let Some(own) = head

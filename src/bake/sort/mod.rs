@@ -1,15 +1,17 @@
-//! Rows in any order into rows in key order, within a budget of memory.
+//! Sorts rows within a memory budget.
 //!
-//! In: batches of rows, in the order of the input. Out: one ascending stream
-//! without a key twice. `batch` holds rows in an `arena`, each as in `held`, `run` sorts and settles what fits
-//! into memory, `spill` keeps runs on disk, `source` reads rows back in order from wherever they are,
-//! `merge` makes one stream of many.
+//! In: batches of rows, in the order of the input. Out: one ascending sequence without duplicate keys. `batch` holds
+//! encoded rows (`held_row`) in an `arena`, `run` sorts the rows that fit into memory, `spill` writes runs to disk in
+//! checksummed `blocks`, `sorted_rows` reads sorted rows from memory or disk, `merge` merges them, and `tally` counts
+//! dropped rows.
 
 pub(super) mod arena;
 pub(super) mod batch;
 pub(super) mod blocks;
-pub(super) mod held;
+pub(super) mod held_row;
 pub(super) mod merge;
+pub(super) mod origin_jumps;
 pub(super) mod run;
-pub(super) mod source;
+pub(super) mod sorted_rows;
 pub(super) mod spill;
+pub(super) mod tally;

@@ -1,44 +1,44 @@
-//! Rows that fit into memory, sorted, and no key twice among them.
+//! Sorted rows in memory, without duplicate keys.
 
 use rayon::ThreadPool;
 use rayon::iter::ParallelIterator;
 use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
 use super::batch::Batch;
-use super::held::Held;
-use super::merge::{Duplicate, Tally};
-use crate::bake::Duplicates;
+use super::held_row::HeldRow;
+use super::tally::{Duplicate, Tally};
 use crate::bake::keys::canonical_decimal;
+use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// Rows with the same head that are sorted by their whole keys at once.
+/// The number of rows with the same head from which they are sorted by head again, and not by whole keys.
 const TIES_SMALL: usize = 32;
-/// Rows that are worth a thread of their own.
+/// The number of rows that one thread processes at once.
 const TIES_LARGE: usize = 1 << 14;
 
-/// What stands for a row's key, and where the row is. Batches and places ascend
-/// in the order of the input, so rows with the same key sort in that order.
+/// The head of a row's key, and the row's position. Batches and positions ascend in the order of the input, so rows
+/// with the same key are sorted in that order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// See [`Key::head`]; of keys of bytes, behind as many bytes as the row shares with its neighbours.
+    /// See [`Key::head`]. For keys of bytes, the head follows the prefix that the row shares with its neighbors.
     head: u64,
     batch: u32,
     place: u32,
 }
 
-/// What refs of this many rows take up, beside the rows.
+/// The memory per row in addition to the row itself.
 pub(in crate::bake) const REF_LEN_BYTES: usize = size_of::<RowRef>();
 
 /// A sorted run in memory.
 pub(in crate::bake) struct Run {
-    /// What the keys are: numbers also where they are held as the bytes of their decimals.
+    /// The kind of the keys. Numbers may be held as the bytes of their decimals.
     kind: KeyKind,
     batches: Vec<Batch>,
     refs: Vec<RowRef>,
 }
 
 impl Run {
-    /// Sorts the rows of some batches. Rows whose keys are held as decimals are sorted as numbers if `kind` says so.
+    /// Sorts the rows of some batches. If `kind` is numbers, keys that are held as decimals are sorted as numbers.
     pub(in crate::bake) fn sorted(batches: Vec<Batch>, kind: KeyKind, pool: &ThreadPool) -> Run {
         let mut refs = Vec::with_capacity(batches.iter().map(Batch::len).sum());
         let mut run = Run { kind, batches, refs: Vec::new() };
@@ -59,14 +59,15 @@ impl Run {
         run
     }
 
-    /// Sorts rows by the 8 bytes behind what the keys of all share, and where these are the same, again by what follows.
-    /// What is left to sort is kept in a list: keys that each begin with the one before would nest as deep as they are long.
+    /// Sorts rows by the 8 bytes after the prefix that all keys share, and rows with the same 8 bytes again by what
+    /// follows. A list holds the ranges that are left: recursion would be as deep as keys that are prefixes of each
+    /// other are long.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {
             let (start, refs) = (range.start, &mut refs[range]);
             let common_len_bytes = self.common_of(refs, known);
-            // Where no key goes on, all that is left to tell them apart is their length.
+            // If no key continues, only the lengths differ.
             if refs.len() <= TIES_SMALL || (known > 0 && common_len_bytes == known) {
                 refs.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
                 continue;
@@ -85,7 +86,7 @@ impl Run {
         }
     }
 
-    /// How many bytes the keys begin with together, of which `least` are known.
+    /// Returns the length of the prefix that all keys share, which is at least `least`.
     fn common_of(&self, refs: &[RowRef], least: usize) -> usize {
         let Some((first, rest)) = refs.split_first() else { return least };
         let first = self.held_key(*first).as_bytes().unwrap_or_default();
@@ -101,7 +102,7 @@ impl Run {
     }
 
     /// Keeps one of the rows with the same key.
-    pub(in crate::bake) fn settle(&mut self, duplicates: Duplicates, tally: &mut Tally) {
+    pub(in crate::bake) fn drop_duplicates(&mut self, duplicates: Duplicates, tally: &mut Tally) {
         let mut refs = std::mem::take(&mut self.refs);
         let rows_before = refs.len();
         if duplicates == Duplicates::Error {
@@ -121,8 +122,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Whether two neighbours have the same key. Rows with the same key have gone every step of the sort together, so
-    /// their heads are of the same bytes.
+    /// Returns whether two neighbors have the same key. Rows with the same key were sorted by the same steps, so their
+    /// heads are at the same offset.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }
@@ -150,22 +151,22 @@ impl Run {
         batch.origin() + u64::from(batch.at(row.place).line)
     }
 
-    /// The first key and the last.
-    pub(in crate::bake) fn ends(&self) -> Option<(Key<'_>, Key<'_>)> {
+    /// Returns the first and the last key.
+    pub(in crate::bake) fn first_and_last_key(&self) -> Option<(Key<'_>, Key<'_>)> {
         Some((self.key(*self.refs.first()?), self.key(*self.refs.last()?)))
     }
 
-    /// Memory for the rows themselves.
+    /// Returns the length of all rows.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
         self.batches.iter().map(Batch::len_bytes).sum()
     }
 
-    /// Leaves the first row out.
+    /// Drops the first row.
     pub(in crate::bake) fn drop_first(&mut self) {
         self.refs.remove(0);
     }
 
-    /// Leaves the last row out.
+    /// Drops the last row.
     pub(in crate::bake) fn drop_last(&mut self) {
         self.refs.pop();
     }
@@ -174,12 +175,12 @@ impl Run {
         self.refs.len()
     }
 
-    /// The origin that rows are not before.
+    /// Returns an origin that no row is before.
     pub(in crate::bake) fn first_origin(&self) -> u64 {
         self.batches.first().map_or(0, Batch::origin)
     }
 
-    /// What stands for the key of a row. `None` behind the last.
+    /// Returns the head of a row's key, or `None` after the last row.
     #[inline]
     pub(in crate::bake) fn head(&self, index: usize, common_len_bytes: usize) -> Option<u64> {
         let row = self.refs.get(index)?;
@@ -189,15 +190,15 @@ impl Run {
         })
     }
 
-    /// How many bytes all keys begin with, and one that does. Numbers have none.
+    /// Returns a key, and the length of the prefix that all keys share. Returns `None` for numbers.
     pub(in crate::bake) fn common(&self) -> Option<(&[u8], usize)> {
-        let (first, last) = self.ends()?;
+        let (first, last) = self.first_and_last_key()?;
         Some((first.as_bytes()?, first.common_len_bytes(&last)))
     }
 
-    /// A row by its place in key order, and its origin. Its neighbours ahead are fetched.
+    /// Returns a row by its position in key order, and its origin. Prefetches later rows.
     #[inline]
-    pub(in crate::bake) fn row(&self, index: usize) -> (Held<'_>, u64) {
+    pub(in crate::bake) fn row(&self, index: usize) -> (HeldRow<'_>, u64) {
         const AHEAD_ROWS: usize = 12;
         if let Some(ahead) = self.refs.get(index + AHEAD_ROWS) {
             self.batches[ahead.batch as usize].prefetch(ahead.place);
@@ -206,10 +207,10 @@ impl Run {
         let batch = &self.batches[row.batch as usize];
         let held = batch.at(row.place);
         let key = if self.kind == KeyKind::U64 { Key::U64(row.head) } else { held.key };
-        (Held { key, ..held }, batch.origin() + u64::from(held.line))
+        (HeldRow { key, ..held }, batch.origin() + u64::from(held.line))
     }
 
-    /// The batches, whose memory can be used again.
+    /// Returns the batches for reuse.
     pub(in crate::bake) fn into_batches(self) -> Vec<Batch> {
         self.batches
     }
@@ -221,15 +222,15 @@ mod tests {
 
     use super::*;
 
-    /// On a stack that a call for each step of 8 bytes would not fit.
+    /// The stack is too small for one call per 8 bytes of key.
     #[test]
-    fn keys_that_each_begin_with_the_one_before_are_sorted_on_a_small_stack() {
+    fn keys_that_are_prefixes_of_each_other_are_sorted_on_a_small_stack() {
         const LEN_MAX_BYTES: usize = 6000;
         let text = vec![b'a'; LEN_MAX_BYTES];
         let mut batch = Batch::new();
         batch.begin(KeyKind::Bytes, 0, 0, 0);
         for line in 0..LEN_MAX_BYTES {
-            // All lengths, none behind its neighbour.
+            // All lengths, in an order without neighbors.
             let len_bytes = (line * 1009) % LEN_MAX_BYTES + 1;
             batch.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
         }

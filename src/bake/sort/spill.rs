@@ -1,5 +1,4 @@
-//! Runs on disk, in files without a name: nothing is left of them, however the
-//! process ends.
+//! Spills runs to unnamed files, of which nothing is left however the process ends.
 
 use std::fs::File;
 use std::io;
@@ -9,16 +8,16 @@ use std::sync::Arc;
 
 use zerocopy::little_endian::U64;
 
-use super::blocks::{Extent, Home};
-use super::held::Held;
+use super::blocks::{Extent, ExtentOwner};
+use super::held_row::HeldRow;
 use crate::format::checksum::block_sum;
 use crate::format::key::{Key, KeyKind};
 
-/// What one checksum covers.
+/// The length of a block, which has one checksum.
 const BLOCK_LEN_BYTES: usize = 64 << 10;
-/// What is written at a time: whole blocks.
+/// The length of a write: whole blocks.
 const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
-/// The longest decimal of a number.
+/// The number of digits of the longest decimal.
 const DIGITS_MAX: usize = 20;
 
 /// A run on disk.
@@ -26,21 +25,21 @@ pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) extent: Extent,
     pub(in crate::bake) kind: KeyKind,
     pub(in crate::bake) row_count: u64,
-    /// What its longest row takes up.
+    /// The length of the longest row.
     pub(in crate::bake) row_len_max_bytes: usize,
-    /// The origin that rows count their lines from, and that of the last.
+    /// The origin that the lines of rows are relative to, and the origin of the last row.
     pub(in crate::bake) first_origin: u64,
     pub(in crate::bake) last_origin: u64,
-    /// How many bytes all keys begin with, of which `first_key` is one.
+    /// A key is `first_key`, and all keys share its first `common_len_bytes`.
     pub(in crate::bake) common_len_bytes: usize,
     pub(in crate::bake) first_key: Vec<u8>,
-    /// In a run of numbers, where those with so many digits and more begin.
+    /// In a run of numbers, the offset of the first number with at least `n` digits.
     pub(in crate::bake) digits_at: [u64; DIGITS_MAX + 1],
 }
 
 impl SpilledRun {
-    /// The ranges of its bytes in which rows ascend as keys of a kind: of numbers as text, those with the same number of
-    /// digits.
+    /// Returns the ranges in which rows ascend as keys of this kind. For numbers as text, these are the ranges of
+    /// numbers with the same number of digits.
     pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
         let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
         let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);
@@ -51,18 +50,18 @@ impl SpilledRun {
 /// Writes runs one after another into a file.
 pub(in crate::bake) struct SpillFile {
     file: Arc<File>,
-    home: Home,
+    owner: ExtentOwner,
     end_bytes: u64,
 }
 
 impl SpillFile {
     /// Creates an unnamed file in a folder.
     pub(in crate::bake) fn new(folder: &Path) -> io::Result<SpillFile> {
-        let home = Home::Temporary(folder.into());
-        Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), home, end_bytes: 0 })
+        let owner = ExtentOwner::Temporary(folder.into());
+        Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), owner, end_bytes: 0 })
     }
 
-    /// Begins a run of rows whose origins are at or behind this one.
+    /// Begins a run of rows whose origins are not before `first_origin`.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, first_origin: u64) -> RunWriter<'_> {
         let written_to_bytes = self.end_bytes;
         RunWriter {
@@ -83,7 +82,7 @@ impl SpillFile {
     }
 }
 
-/// Writes one run, in key order.
+/// Writes one run in key order.
 pub(in crate::bake) struct RunWriter<'s> {
     spill: &'s mut SpillFile,
     written_to_bytes: u64,
@@ -97,13 +96,14 @@ pub(in crate::bake) struct RunWriter<'s> {
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     digits_at: [u64; DIGITS_MAX + 1],
-    /// Digits of the last number.
+    /// The number of digits of the last number.
     digits: usize,
 }
 
 impl RunWriter<'_> {
-    /// Adds a row, whose origin is less than [`LINES_MAX`](super::held::LINES_MAX) behind the run's.
-    pub(in crate::bake) fn push(&mut self, row: &Held<'_>, origin: u64) -> io::Result<()> {
+    /// Adds a row, whose origin must be less than [`LINES_MAX`](super::held_row::LINES_MAX) after the run's first
+    /// origin.
+    pub(in crate::bake) fn push(&mut self, row: &HeldRow<'_>, origin: u64) -> io::Result<()> {
         let at = self.written_to_bytes - self.spill.end_bytes + self.pending.len() as u64;
         match row.key {
             Key::U64(number) => {
@@ -120,7 +120,7 @@ impl RunWriter<'_> {
             }
         }
         let line = u32::try_from(origin - self.first_origin).expect("a run spans fewer lines");
-        Held { line, ..*row }.write_to(&mut self.pending);
+        HeldRow { line, ..*row }.write_to(&mut self.pending);
         self.row_count += 1;
         self.row_len_max_bytes = self.row_len_max_bytes.max(row.len_bytes());
         self.last_origin = self.last_origin.max(origin);
@@ -139,7 +139,7 @@ impl RunWriter<'_> {
             len_bytes: self.written_to_bytes - self.spill.end_bytes,
             block_len_bytes: BLOCK_LEN_BYTES,
             sums: self.sums.into(),
-            home: self.spill.home.clone(),
+            owner: self.spill.owner.clone(),
         };
         self.spill.end_bytes = self.written_to_bytes;
         Ok(SpilledRun {

@@ -1,4 +1,4 @@
-//! Rows that are in memory.
+//! Tests of rows in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use super::{Bench, numbers, open, options, sorted};
 use crate::bake::{BakeError, Duplicates, Input, Keys, Options, Report, RowFault, bake_within};
 use crate::format::key::{Key, KeyKind};
 
-/// Bakes rows, a few to each piece.
+/// Bakes rows, with a few rows per piece.
 fn bake<'r>(
     bench: &Bench,
     rows: impl IntoIterator<Item = (Key<'r>, &'r [u8]), IntoIter: Send>,
@@ -28,7 +28,7 @@ fn rows_in_memory_give_the_file_that_text_gives() {
         let rows = numbers(0..5000, "from memory");
         for kind in [KeyKind::U64, KeyKind::Bytes] {
             let expected = bench.expected(kind, &rows);
-            // In the table's order, and in another: text's for numbers, that of numbers for text.
+            // In the table's order, and in the order of the other kind.
             for ordered_as in [KeyKind::U64, KeyKind::Bytes] {
                 let mut given = sorted(ordered_as, &rows);
                 if ordered_as != kind {
@@ -45,7 +45,7 @@ fn rows_in_memory_give_the_file_that_text_gives() {
 }
 
 #[test]
-fn keys_and_values_in_memory_are_any_bytes() {
+fn keys_and_values_in_memory_can_be_any_bytes() {
     let bench = Bench::tight(2);
     let mut rows = BTreeMap::new();
     for byte in 0..=u8::MAX {
@@ -84,7 +84,7 @@ fn bad_rows_in_memory_are_named_by_their_number() {
 }
 
 #[test]
-fn whoever_has_the_rows_can_fail_and_then_nothing_is_put_in_place() {
+fn an_error_of_the_caller_puts_nothing_in_place() {
     let bench = Bench::tight(1);
     let mut pieces = 0;
     let input = Input::rows("rows", |piece| {
@@ -98,9 +98,9 @@ fn whoever_has_the_rows_can_fail_and_then_nothing_is_put_in_place() {
     assert!(bench.names().is_empty());
 }
 
-/// Two inputs whose rows have the same lengths together have other digests.
+/// Two inputs with other boundaries between keys and values have other digests.
 #[test]
-fn the_digest_of_rows_tells_keys_from_values() {
+fn the_digest_of_rows_depends_on_where_keys_and_values_end() {
     let bench = Bench::tight(1);
     let digest = |key: &'static str, value: &'static str| {
         let report = bake(&bench, [(key.into(), value.as_bytes())], &options(Keys::Bytes)).unwrap();

@@ -1,5 +1,5 @@
-//! Whole bakes within budgets that options do not allow: so small that a few
-//! thousand rows are spilled, merged in passes, and leave a stream that was begun.
+//! Tests of whole bakes with smaller budgets than options allow: a few thousand rows are spilled, merged in several
+//! passes, and interrupt a stream.
 
 mod memory;
 mod model;
@@ -21,7 +21,7 @@ use crate::replace::ReplaceRules;
 /// Keys as text, and values.
 type Rows = BTreeMap<String, Vec<u8>>;
 
-/// Options of bakes that put tables of both kinds at one path.
+/// Returns options for bakes that replace a table of any kind.
 fn any_replacement() -> Options {
     Options { replace: ReplaceRules::any(), ..Options::default() }
 }
@@ -36,7 +36,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With so little memory that each piece of the input becomes a run, and two of them are merged at a time.
+    /// Every piece of the input becomes a run, and two runs are merged at a time.
     fn tight(threads: usize) -> Bench {
         Bench::new(64 << 10, threads)
     }
@@ -66,7 +66,7 @@ impl Bench {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Writes a table by hand, its records aligned to so much.
+    /// Writes a table directly, with this alignment of records.
     fn write_table(&self, name: &str, kind: KeyKind, rows: &Rows, align_bytes: usize) {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(self.path(name)).unwrap();
         let mut writer = RecordsWriter::new(&file, kind, align_bytes, 1).unwrap();
@@ -77,13 +77,13 @@ impl Bench {
         index::build(&file, &writer.finish().unwrap(), &budget, &mut |_, _| ()).unwrap();
     }
 
-    /// The file that holds these rows, whatever way they came.
+    /// Returns the file that any bake of these rows must produce.
     fn expected(&self, kind: KeyKind, rows: &Rows) -> Vec<u8> {
         self.write_table("expected.db", kind, rows, ALIGN_BYTES);
         self.bytes("expected.db")
     }
 
-    /// Nothing is left but these files.
+    /// Returns the names of all files in the folder.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -113,11 +113,34 @@ fn options(keys: Keys) -> Options {
     Options { keys, delete_marker: Some(DELETED.into()), replace: ReplaceRules::any(), ..Options::default() }
 }
 
-/// Rows with numbers for keys, whose values say where they are from.
+/// Returns rows with numbers as keys, and values that name their origin.
 fn numbers(keys: impl IntoIterator<Item = u64>, from: &str) -> Rows {
     keys.into_iter().map(|key| (key.to_string(), format!("{from} {key}").into_bytes())).collect()
 }
 
 fn open(path: &Path) -> crate::Store {
     crate::Store::open(path).unwrap()
+}
+
+/// Options have other names in other programs, so messages leave them to [`Remedy`](super::Remedy).
+#[test]
+fn no_message_names_a_command_line_option() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bake")];
+    let mut lines_checked = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            for line in fs::read_to_string(&path).unwrap().lines().filter(|line| line.contains('"')) {
+                let mut options =
+                    line.match_indices("--").filter(|(at, _)| line[at + 2..].starts_with(char::is_alphabetic));
+                assert!(options.next().is_none(), "{}: {line}", path.display());
+                lines_checked += 1;
+            }
+        }
+    }
+    assert!(lines_checked > 100, "{lines_checked} lines with text");
 }

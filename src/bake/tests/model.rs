@@ -1,4 +1,4 @@
-//! Random bakes against a map.
+//! Compares random bakes with a map.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +17,9 @@ struct Case {
     keys: Keys,
     /// Rows of all inputs.
     rows: Vec<(String, String)>,
-    /// What share of them comes in key order, at the beginning.
+    /// The share of the rows that are sorted, at the start.
     sorted_share: f64,
-    /// Where the inputs are parted, as shares of the rows.
+    /// The ends of the inputs, as shares of the rows.
     cuts: Vec<f64>,
     base: Option<Rows>,
     base_align_bytes: usize,
@@ -78,7 +78,7 @@ fn case() -> impl Strategy<Value = Case> {
                     let mut seen = BTreeSet::new();
                     rows.retain(|(key, _)| seen.insert(key.clone()));
                 }
-                // Which shard a key belongs to is only clear when its kind is.
+                // With Auto, the kind of the keys and therefore their shards are unknown.
                 let shard = shard.filter(|_| keys != Keys::Auto);
                 let base = base.filter(|_| keys != Keys::Auto);
                 Case {
@@ -98,7 +98,7 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// What a bake is to give.
+/// The expected result of a bake.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     rows: Rows,
@@ -135,7 +135,7 @@ impl Case {
         self.shard.map(|(number, count)| Shard::by_hash(number, count).unwrap())
     }
 
-    /// What is expected; or the input and the line of the first row whose key was there before.
+    /// Returns the expected result, or the input and line of the first row whose key is a duplicate.
     fn outcome(&self) -> Result<Outcome, (usize, u64)> {
         let (kind, shard) = (self.kind(), self.shard());
         let is_wanted = |text: &str| shard.as_ref().is_none_or(|shard| shard.has(&key(kind, text)));
@@ -174,7 +174,7 @@ impl Case {
     }
 }
 
-/// Counts bakes in which something has happened.
+/// Counts the bakes in which each case occurred.
 #[derive(Default)]
 struct Seen {
     baked: Cell<u32>,
@@ -198,7 +198,7 @@ fn check(case: &Case, seen: &Seen) {
     let csv_of = |rows: &Vec<(String, String)>| csv(rows.iter().map(|(key, value)| (&key[..], &value[..])));
     let texts: Vec<String> = inputs.iter().map(csv_of).collect();
     let mut options = Options { duplicates: case.duplicates, shard: case.shard(), ..options(case.keys) };
-    // Compares every row, and holds all of them until the end.
+    // Compares every row, and holds all rows until the end.
     options.verify = if case.threads == 4 { Verify::Full } else { Verify::Sample };
     if let Some(base) = &case.base {
         bench.write_table("base.db", kind, base, case.base_align_bytes);
@@ -239,7 +239,7 @@ fn check(case: &Case, seen: &Seen) {
 }
 
 #[test]
-fn a_bake_is_its_rows_whatever_way_they_take() {
+fn a_bake_gives_the_rows_of_the_model() {
     let config = Config {
         cases: 120,
         failure_persistence: None,
@@ -259,9 +259,9 @@ fn a_bake_is_its_rows_whatever_way_they_take() {
     assert!(ways.iter().all(|count| *count >= 3), "some way was hardly taken: {ways:?}");
 }
 
-/// Numbers of every length come first, so that runs of them must become text.
+/// Numbers of every length come first, so that runs of numbers must become text.
 #[test]
-fn runs_of_numbers_become_text_when_a_key_that_is_none_comes_last() {
+fn runs_of_numbers_become_text_if_the_last_key_is_not_a_number() {
     for threads in [1, 3] {
         let bench = Bench::tight(threads);
         let numbers = (0..64).flat_map(|bits| (0..40).map(move |less| (u64::MAX >> bits).saturating_sub(less)));

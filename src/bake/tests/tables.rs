@@ -1,15 +1,15 @@
-//! Bases, merges, shards.
+//! Tests of bases, merges, and shards.
 
 use std::fs;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
-use crate::bake::combine::{Parts, combine_counting, each_row};
+use crate::bake::combine::{SortedParts, combine_counting, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
 use crate::bake::place::NewFile;
-use crate::bake::sort::blocks::Home;
-use crate::bake::sort::merge::Tally;
-use crate::bake::sort::source::{RowOrigins, Table};
+use crate::bake::sort::blocks::ExtentOwner;
+use crate::bake::sort::sorted_rows::{RowOrigins, TableRecords};
+use crate::bake::sort::tally::Tally;
 use crate::bake::table::RecordsWriter;
 use crate::bake::{BakeError, Duplicates, Keys, Options, Shard, index};
 use crate::format::FormatError;
@@ -25,7 +25,7 @@ fn a_base_may_be_the_output() {
     let mut rows = numbers(0..5000, "old");
     bench.write_table("a.db", KeyKind::U64, &rows, ALIGN_BYTES);
     let base = Some(bench.path("a.db"));
-    // The base says what keys are if nothing else does.
+    // By default the base determines the kind of the keys.
     let options = Options { base, ..options(Keys::Auto) };
     let report =
         bench.bake(&[csv([("3", "new"), ("7", "-"), ("9000", "new"), ("9001", "-")])], "a.db", &options).unwrap();
@@ -37,28 +37,28 @@ fn a_base_may_be_the_output() {
 }
 
 #[test]
-fn a_base_with_other_keys_than_the_input_is_refused_with_both_kinds() {
+fn the_error_for_a_base_with_other_keys_names_both_kinds() {
     let bench = Bench::tight(1);
     bench.write_table("text.db", KeyKind::Bytes, &numbers(0..3, ""), ALIGN_BYTES);
     bench.write_table("numbers.db", KeyKind::U64, &numbers(0..3, ""), ALIGN_BYTES);
     let base = |name| Options { base: Some(bench.path(name)), ..Options::default() };
     let error = bench.bake(&["1,one\n".to_owned()], "new.db", &base("text.db")).unwrap_err().to_string();
-    assert!(error.contains("text.db are bytes, where those of the input are to be unsigned 64-bit numbers"), "{error}");
+    assert!(
+        error.contains("text.db are bytes, and the options say that keys of the input are unsigned 64-bit numbers"),
+        "{error}"
+    );
     let bytes = Options { keys: Keys::Bytes, ..base("numbers.db") };
     let error = bench.bake(&["1,one\n".to_owned()], "new.db", &bytes).unwrap_err().to_string();
     assert!(
-        error.contains("numbers.db are unsigned 64-bit numbers, where those of the input are to be bytes"),
+        error.contains("numbers.db are unsigned 64-bit numbers, and the options say that keys of the input are bytes"),
         "{error}"
     );
     let error = bench.merge(&["numbers.db", "text.db"], "new.db", &Options::default()).unwrap_err().to_string();
-    assert!(
-        error.contains("text.db are bytes, where those of") && error.contains("numbers.db are unsigned"),
-        "{error}"
-    );
+    assert!(error.contains("text.db are bytes, and keys of") && error.contains("numbers.db are unsigned"), "{error}");
     assert_eq!(bench.names(), ["numbers.db", "text.db"]);
 }
 
-/// Whatever byte is damaged, the base is named, and what was there stays.
+/// The message names the damaged base, and the old file stays, whichever byte is damaged.
 #[test]
 fn a_damaged_base_replaces_nothing() {
     let bench = Bench::tight(2);
@@ -87,7 +87,7 @@ fn a_damaged_base_replaces_nothing() {
             error => panic!("{error}"),
         }
     }
-    // Header, the last fence, the last of the block sums; a file that is cut short; none at all.
+    // The header, the last fence, the last block sum, a truncated file, and no file.
     for at in [20, 70, last_fence, whole.len() - 1] {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
@@ -103,9 +103,9 @@ fn a_damaged_base_replaces_nothing() {
     assert_eq!((bench.bytes("new.db"), bench.names()), (b"was there".to_vec(), vec!["new.db".to_owned()]));
 }
 
-/// Checksums can be right where rows are not.
+/// Checksums can be correct although rows are not.
 #[test]
-fn a_base_that_no_baker_has_written_is_refused() {
+fn a_base_with_invalid_rows_is_rejected() {
     let bench = Bench::tight(1);
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
@@ -114,10 +114,10 @@ fn a_base_that_no_baker_has_written_is_refused() {
         let file = tempfile::tempfile().unwrap();
         let mut writer = RecordsWriter::new(&file, keys[0].kind(), ALIGN_BYTES, 1).unwrap();
         keys.iter().for_each(|key| writer.push(*key, b"value").unwrap());
-        let (records, home) = (writer.finish().unwrap(), Home::Table(bench.path("base.db").into()));
-        let table = Table::written(&file, &records, RowOrigins::Counted(0), Vec::new(), home).unwrap();
-        let table = Table { row_count, common_len_bytes: 0, ..table };
-        let parts = Parts { kind: table.kind, base: Some(table), tables: vec![], spilled: vec![], last: None };
+        let (records, home) = (writer.finish().unwrap(), ExtentOwner::Table(bench.path("base.db").into()));
+        let table = TableRecords::written(&file, &records, RowOrigins::Counted(0), Vec::new(), home).unwrap();
+        let table = TableRecords { row_count, common_len_bytes: 0, ..table };
+        let parts = SortedParts { kind: table.kind, base: Some(table), tables: vec![], spilled: vec![], last: None };
         match each_row(&parts, &context, &mut Tally::default(), |_, _| Ok(())) {
             Ok(()) => None,
             Err(BakeError::OldTable(StoreError::Format { error: FormatError::Row { row, what }, .. })) => {
@@ -135,7 +135,7 @@ fn a_base_that_no_baker_has_written_is_refused() {
 }
 
 #[test]
-fn tables_are_merged_in_the_order_in_which_they_are_given() {
+fn tables_are_merged_in_the_order_given() {
     let bench = Bench::new(16 << 20, 2);
     let parts = [numbers(0..3000, "a"), numbers(1000..4000, "b"), numbers((0..9000).step_by(3), "c")];
     for (name, (rows, align_bytes)) in ["a.db", "b.db", "c.db"].into_iter().zip(parts.iter().zip([8, 16, 4096])) {
@@ -166,7 +166,7 @@ fn tables_are_merged_in_the_order_in_which_they_are_given() {
 }
 
 #[test]
-fn one_table_is_copied_and_none_is_refused() {
+fn one_table_is_copied_and_no_table_is_an_error() {
     let bench = Bench::tight(1);
     for (kind, align_bytes) in [(KeyKind::U64, 8), (KeyKind::Bytes, 64)] {
         for count in [0, 1, 16, 17, 4000] {
@@ -183,7 +183,7 @@ fn one_table_is_copied_and_none_is_refused() {
 }
 
 #[test]
-fn shards_together_are_the_table() {
+fn all_shards_together_have_all_rows() {
     let bench = Bench::new(16 << 20, 2);
     let rows: Rows = numbers((0..4000).map(|key| key * 7), "value");
     for (keys, bounds) in
@@ -203,7 +203,7 @@ fn shards_together_are_the_table() {
                 let report = bench.bake(std::slice::from_ref(&text), &format!("{number}.db"), &options).unwrap();
                 rows_of_shards += report.rows;
                 assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
-                // A shard of the table, and that of a base, are the same.
+                // A shard of the merged table equals the merge with a shard of the base.
                 bench.merge(&["whole.db"], "split.db", &options).unwrap();
                 assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
                 let options = Options { base: Some(bench.path("whole.db")), ..options };
@@ -218,7 +218,7 @@ fn shards_together_are_the_table() {
 }
 
 #[test]
-fn a_shard_that_no_key_can_be_told_to_belong_to_is_refused() {
+fn a_shard_without_a_known_kind_of_keys_is_rejected() {
     let bench = Bench::tight(1);
     let by_hash = Options { shard: Some(Shard::by_hash(1, 2).unwrap()), ..options(Keys::Auto) };
     assert!(matches!(bench.bake(&[], "new.db", &by_hash), Err(BakeError::ShardKeysUnknown)));
@@ -227,13 +227,13 @@ fn a_shard_that_no_key_can_be_told_to_belong_to_is_refused() {
     let error = bench.bake(&[], "new.db", &by_text).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the bounds of the shards are bytes, where the keys are unsigned 64-bit numbers: give bounds of the same kind"
+        "the bounds of the shards are bytes, and the keys are unsigned 64-bit numbers: give bounds of the same kind"
     );
 }
 
-/// As if places had fewer bits: at first all fits, then only at a larger alignment, and at last not at all.
+/// With fewer bits for places: everything fits, then only at a greater alignment, and finally not at all.
 #[test]
-fn records_that_places_cannot_count_to_are_aligned_to_more() {
+fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let bench = Bench::tight(1);
     let rows = numbers(0..1000, &"v".repeat(40));
     bench.write_table("base.db", KeyKind::U64, &rows, 128);
@@ -241,7 +241,7 @@ fn records_that_places_cannot_count_to_are_aligned_to_more() {
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
     let context = Context { options: &options, budget: &bench.budget, pool: &pool };
-    let parts = Parts { kind: base.kind, base: Some(base), tables: vec![], spilled: vec![], last: None };
+    let parts = SortedParts { kind: base.kind, base: Some(base), tables: vec![], spilled: vec![], last: None };
     let output = bench.path("new.db");
     let combine = |place_bits| {
         let file = NewFile::beside(&output, &options.cancel).unwrap();
@@ -251,7 +251,8 @@ fn records_that_places_cannot_count_to_are_aligned_to_more() {
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(combined.records.record_align_bytes)
     };
-    // A row takes 64 bytes, and 128 in the base: with 13 bits it looks as if 8 were too little, and is not.
+    // A row takes 64 bytes, and 128 in the base: the first estimate for 13 bits is a greater alignment than 8, which is
+    // wrong.
     for (place_bits, align_bytes) in [(32, 8), (14, 8), (13, 8), (12, 16), (11, 32), (10, 64)] {
         let found = combine(place_bits).unwrap();
         let len_bytes =
@@ -267,7 +268,7 @@ fn records_that_places_cannot_count_to_are_aligned_to_more() {
 }
 
 #[test]
-fn a_key_that_is_all_of_a_batch_stays_the_last_of_a_stream() {
+fn a_batch_of_duplicates_keeps_the_last_key_of_a_stream() {
     let texts = |last: &str| ["1,one\n7,first\n", "7,middle\n", last].map(str::to_owned);
     for duplicates in [Duplicates::First, Duplicates::Last] {
         let bench = Bench::tight(2);
@@ -282,10 +283,10 @@ fn a_key_that_is_all_of_a_batch_stays_the_last_of_a_stream() {
 }
 
 #[test]
-fn runs_of_long_rows_are_merged_a_few_at_a_time_for_each_has_a_row_in_memory() {
+fn runs_of_long_rows_are_merged_a_few_at_a_time() {
     let bench = Bench::new(8 << 20, 2);
     let value = |key: usize| format!("{key:0>9500}").repeat(100);
-    // Each key is below the one before, so that none is streamed.
+    // Each key is less than the key before, so that no row is streamed.
     let text: String = (0..21).rev().map(|key| format!("{key},{}\n", value(key))).collect();
     let report = bench.bake(&[text], "new.db", &Options::default()).unwrap();
     assert!(report.runs > 4 && report.runs + 1 < bench.budget.fan_in(), "{} runs", report.runs);

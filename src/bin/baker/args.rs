@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what makes sense together.
+//! The command line.
 
 use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
@@ -14,14 +14,13 @@ use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 use crate::replace_args::ReplaceArgs;
 use crate::size::parse_size;
 
-/// Bad rows that are put aside unless --max-bad-rows says how many.
+/// The default of --max-bad-rows.
 const BAD_ROWS_MAX: u64 = 1000;
 
-/// Compiles rows of `key,value` into an immutable file that kv_store serves.
+/// Compiles rows of `key,value` into an immutable file that kv_store serves
 ///
-/// Keys are unsigned 64-bit decimals, or any bytes with --keys bytes; values are
-/// any bytes; rows come in any order.
-/// The file is put in place whole: whatever fails, what was there before stays.
+/// Keys are unsigned 64-bit decimals, or any bytes with --keys bytes. Values are any bytes. Rows may come in any order.
+/// After any failure, the old file stays in place.
 #[derive(Parser)]
 #[command(
     name = "baker",
@@ -40,16 +39,16 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Merges tables of one kind of keys into one. An input that is called `merge` is `./merge`
+    /// Merges tables whose keys are of one kind. To bake a file called `merge`, name it `./merge`
     Merge(MergeArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct MergeArgs {
-    /// Baked files, in the order that --duplicates goes by
+    /// Baked files, in the order that --duplicates refers to
     #[arg(required = true, value_name = "TABLE", help_heading = "Input")]
     pub(crate) tables: Vec<PathBuf>,
-    /// What to do with a key that several tables have
+    /// Policy for keys that several tables have
     #[arg(long, value_name = "POLICY", default_value = "error", help_heading = "Rows")]
     duplicates: DuplicatesArg,
     #[command(flatten)]
@@ -77,20 +76,20 @@ pub(crate) struct BakeArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Files to read as one table, plain or compressed (gzip, Zstandard); `-` is standard input, and `*`, `?`, `[…]`
+    /// Files to read as one table, plain or compressed (gzip, Zstandard); `-` is standard input, and `*`, `?`, `[…]`,
     /// and `**` in quotes are patterns
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Table to start from: its rows are kept unless the inputs replace or remove them. May be the output
     #[arg(long, value_name = "TABLE")]
     pub(crate) base: Option<PathBuf>,
-    /// What the inputs are
+    /// Format of the inputs
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     format: FormatArg,
     /// One byte between fields; `\t` is a tab [default: a comma, and a tab in TSV]
     #[arg(short, long, value_name = "BYTE", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// The first row names the columns, and is not data
+    /// Read column names from the first row
     #[arg(long)]
     header: bool,
 }
@@ -104,31 +103,31 @@ struct RowArgs {
     /// Column that holds the value
     #[arg(long, value_name = "COLUMN", conflicts_with = "columns")]
     value: Option<Column>,
-    /// Columns that are packed into the value, with their names
+    /// Columns to pack into the value, with their names
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     columns: Vec<Column>,
-    /// How columns are packed
+    /// Encoding of packed columns
     #[arg(long, value_name = "PACKING", default_value = "json", requires = "columns")]
     pack: PackArg,
-    /// What the keys are [default: what those of --base are, else u64]
+    /// Kind of the keys [default: the kind of the keys of --base, otherwise u64]
     #[arg(long, value_name = "KIND")]
     keys: Option<KeysArg>,
-    /// What to do with rows that have the same key, in the order of the inputs
+    /// Policy for rows that have the same key, in the order of the inputs
     #[arg(long, value_name = "POLICY", default_value = "error")]
     duplicates: DuplicatesArg,
-    /// A row with this value removes its key
+    /// Remove the keys of rows with this value
     #[arg(long, value_name = "TEXT")]
     delete_marker: Option<OsString>,
-    /// A row in which this column is 1, true, t, yes or y removes its key
+    /// Remove the keys of rows in which this column is 1, true, t, yes, or y
     #[arg(long, value_name = "COLUMN")]
     delete_column: Option<Column>,
-    /// What to do with rows that cannot be baked
+    /// Policy for malformed rows
     #[arg(long, value_name = "POLICY", default_value = "error")]
     bad_rows: BadRowsArg,
-    /// File for the rows that are skipped, each with its input, line and reason
+    /// File for the skipped rows, with their input, line, and reason
     #[arg(long, value_name = "FILE")]
     bad_rows_file: Option<PathBuf>,
-    /// Rows that may be skipped; one more is an error [default: 1000]
+    /// Maximum number of skipped rows; one more is an error [default: 1000]
     #[arg(long, value_name = "COUNT")]
     max_bad_rows: Option<u64>,
 }
@@ -136,7 +135,7 @@ struct RowArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Rows")]
 struct ShardArgs {
-    /// Bake the rows of shard I of N alone, counted from 1; rows are divided by a hash of their keys
+    /// Bake only the rows of shard I of N, counted from 1; rows are divided by a hash of their keys
     #[arg(long, value_name = "I/N", value_parser = shard)]
     shard: Option<(u32, u32)>,
     /// Divide by key instead: the first keys of shards 2 to N
@@ -150,7 +149,7 @@ pub(crate) struct OutputArgs {
     /// File to write
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) output: PathBuf,
-    /// How the file is checked before it is put in place
+    /// Checks of the file before it is put in place
     #[arg(long, value_name = "HOW", default_value = "sample")]
     verify: VerifyArg,
     #[command(flatten)]
@@ -158,7 +157,7 @@ pub(crate) struct OutputArgs {
     /// File for a report in JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -167,27 +166,27 @@ pub(crate) struct OutputArgs {
 #[command(next_help_heading = "Resources")]
 struct ResourceArgs {
     /// Memory to use, such as 512MiB or 2GB; rows that do not fit are sorted in temporary files [default: half of the
-    /// machine's]
+    /// machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// Threads to use [default: one for each processor]
+    /// Number of threads [default: the number of processors]
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZero<usize>>,
-    /// Folder for temporary files [default: that of the output]
+    /// Folder for temporary files [default: the output's folder]
     #[arg(long, value_name = "FOLDER")]
     temp_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FormatArg {
-    /// Parquet by its first bytes; else by the name: .jsonl, .ndjson and .json are JSON Lines, .tsv is TSV, all
-    /// else CSV
+    /// Parquet by its first bytes; otherwise by name: .jsonl, .ndjson, and .json are JSON Lines, .tsv is TSV, and all
+    /// other names are CSV
     Auto,
     /// Delimited text, RFC 4180
     Csv,
-    /// The same with tabs
+    /// Delimited text with tabs
     Tsv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// Apache Parquet
     Parquet,
@@ -205,40 +204,40 @@ enum PackArg {
 enum KeysArg {
     /// Unsigned 64-bit decimals
     U64,
-    /// 1 to 65535 bytes, as they are
+    /// 1 to 65535 bytes
     Bytes,
-    /// Numbers if every key is one without zeros in front, else bytes
+    /// Numbers if every key is a decimal without leading zeros, otherwise bytes
     Auto,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum DuplicatesArg {
-    /// Refuse them, naming both
+    /// Reject the input, naming both rows
     Error,
-    /// Keep the first
+    /// Keep the first row
     First,
-    /// Keep the last
+    /// Keep the last row
     Last,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum BadRowsArg {
-    /// Refuse the input, naming the row
+    /// Reject the input, naming the row
     Error,
-    /// Leave them out, up to --max-bad-rows
+    /// Skip the rows, up to --max-bad-rows
     Skip,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum VerifyArg {
-    /// Read it back against its checksums, and look keys up
+    /// Verify the checksums of the file and look keys up
     Sample,
-    /// Compare every row as well
+    /// Also compare every row
     Full,
 }
 
 impl Args {
-    /// What is asked for goes together, or a message that says how it does.
+    /// Returns the options of a bake, or a usage error.
     pub(crate) fn options(&self, cancel: &Cancel) -> Result<Options, clap::Error> {
         let mut options = Options::default();
         options.cancel = cancel.clone();
@@ -263,7 +262,7 @@ impl Args {
     }
 }
 
-fn refused(message: &str) -> clap::Error {
+fn usage_error(message: &str) -> clap::Error {
     Args::command().error(ErrorKind::ArgumentConflict, message)
 }
 
@@ -271,13 +270,13 @@ impl BakeArgs {
     fn fill(&self, options: &mut Options) -> Result<(), clap::Error> {
         let (input, rows) = (&self.input, &self.rows);
         if input.inputs[0] == Path::new("merge") {
-            return Err(refused(
-                "options of merge stand behind it: baker merge TABLE… OPTIONS; a file of that name is ./merge",
+            return Err(usage_error(
+                "write the options of merge after it: baker merge TABLE… OPTIONS; an input called merge is ./merge",
             ));
         }
         let columns = &rows.columns;
         if (1..columns.len()).any(|later| columns[..later].contains(&columns[later])) {
-            return Err(refused("--columns names a column twice: a value has each once"));
+            return Err(usage_error("--columns names a column twice: name it once"));
         }
         options.format = match input.format {
             FormatArg::Auto => Format::Auto,
@@ -320,26 +319,30 @@ impl RowArgs {
         let (file, max) = (self.bad_rows_file.clone(), self.max_bad_rows);
         match self.bad_rows {
             BadRowsArg::Skip => Ok(BadRows::Skip { file, max: max.unwrap_or(BAD_ROWS_MAX) }),
-            BadRowsArg::Error if file.is_some() => Err(refused("--bad-rows-file is for --bad-rows skip: give both")),
-            BadRowsArg::Error if max.is_some() => Err(refused("--max-bad-rows is for --bad-rows skip: give both")),
+            BadRowsArg::Error if file.is_some() => {
+                Err(usage_error("--bad-rows-file is for --bad-rows skip: give both"))
+            }
+            BadRowsArg::Error if max.is_some() => Err(usage_error("--max-bad-rows is for --bad-rows skip: give both")),
             BadRowsArg::Error => Ok(BadRows::Refuse),
         }
     }
 }
 
 impl ShardArgs {
-    /// Keys that are not known yet are like those of a table.
+    /// Unknown keys are assumed to be of the same kind as the keys of `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {
             (Keys::U64, _) => KeyKind::U64,
             (Keys::Bytes, _) => KeyKind::Bytes,
-            // A table that cannot be opened is refused by the bake.
+            // The bake reports a table that cannot be opened.
             (Keys::Auto, Some(table)) => {
                 Unchecked::open(table).map_or(KeyKind::U64, |table| table.layout().dimensions.key_kind)
             }
             (Keys::Auto, None) => {
-                return Err(refused("with --shard, give --keys u64 or --keys bytes: shards follow from what keys are"));
+                return Err(usage_error(
+                    "with --shard, give --keys u64 or --keys bytes: the shard of a row depends on the kind of its key",
+                ));
             }
         };
         let bounds = self.shard_bounds.iter().map(|bound| bound_key(kind, bound)).collect::<Result<Vec<_>, _>>()?;
@@ -347,7 +350,7 @@ impl ShardArgs {
             true => Shard::by_hash(number, count),
             false => Shard::by_range(number, count, &bounds),
         };
-        options.shard = Some(shard.map_err(|fault| refused(&format!("--shard: {fault}")))?);
+        options.shard = Some(shard.map_err(|fault| usage_error(&format!("--shard: {fault}")))?);
         Ok(())
     }
 }
@@ -358,7 +361,7 @@ fn bound_key(kind: KeyKind, bound: &OsStr) -> Result<Key<'_>, clap::Error> {
         KeyKind::Bytes => Ok(Key::Bytes(bound.as_bytes())),
         KeyKind::U64 => number().map(Key::U64).ok_or_else(|| {
             let wanted = "where an unsigned 64-bit decimal was expected: correct it, or give --keys bytes";
-            refused(&format!("--shard-bounds has {:?}, {wanted}", bound.to_string_lossy()))
+            usage_error(&format!("--shard-bounds has {:?}, {wanted}", bound.to_string_lossy()))
         }),
     }
 }
@@ -413,7 +416,7 @@ impl From<DuplicatesArg> for Duplicates {
 fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
-        [b'"' | b'\n' | b'\r'] => Err("a quote or a line end cannot part fields".to_owned()),
+        [b'"' | b'\n' | b'\r'] => Err("a quote or a line end cannot separate fields".to_owned()),
         [byte] => Ok(*byte),
         _ => Err("one byte was expected, such as `;` or `\\t`".to_owned()),
     }

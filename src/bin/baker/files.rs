@@ -1,4 +1,4 @@
-//! Files that a command line names: none of them may be two things at once.
+//! Checks that no file on the command line has two roles.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-/// What a file is named for.
+/// The role of a file.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Role {
-    /// It is only read; one may be named twice.
+    /// A file that is only read. It may be named twice.
     Input,
-    /// Its place is taken by a new file while it can still be read, so it may be the output.
+    /// A table that is only read. It may be the output, because a rename replaces the output.
     Table,
     Output,
     BadRows,
@@ -19,11 +19,11 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// What it is, and how to name another.
+    /// Describes the role, and how to choose another file.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Role::Input => ("an input", "give another"),
-            Role::Table => ("a table to be read", "give another"),
+            Role::Table => ("an input table", "give another"),
             Role::Output => ("the output", "name another file with -o"),
             Role::BadRows => ("the file of bad rows", "name another with --bad-rows-file"),
             Role::Report => ("the report", "name another file with --report"),
@@ -31,58 +31,58 @@ impl Role {
     }
 }
 
-/// A file that is named.
-pub(crate) struct Named {
+/// A file on the command line.
+pub(crate) struct NamedFile {
     role: Role,
     name: String,
-    is: Is,
+    identity: FileIdentity,
 }
 
-/// What tells files apart.
+/// The identity of a file.
 #[derive(PartialEq)]
-enum Is {
+enum FileIdentity {
     File {
         device: u64,
         inode: u64,
     },
-    /// There is none yet: its folder, and its name there.
+    /// The file does not exist: its folder and its name.
     Absent(PathBuf),
-    /// A terminal or the like, which takes what it is given.
+    /// A terminal or another special file, which is never replaced.
     Other,
 }
 
-impl Named {
-    pub(crate) fn new(role: Role, path: &Path) -> Named {
-        let is = match fs::metadata(path) {
-            Ok(found) => Is::of(&found),
+impl NamedFile {
+    pub(crate) fn new(role: Role, path: &Path) -> NamedFile {
+        let identity = match fs::metadata(path) {
+            Ok(found) => FileIdentity::new(&found),
             Err(_) => match (path.parent(), path.file_name()) {
                 (Some(parent), Some(name)) => {
                     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-                    Is::Absent(fs::canonicalize(parent).unwrap_or_else(|_| parent.to_path_buf()).join(name))
+                    FileIdentity::Absent(fs::canonicalize(parent).unwrap_or_else(|_| parent.to_path_buf()).join(name))
                 }
-                _ => Is::Other,
+                _ => FileIdentity::Other,
             },
         };
-        Named { role, name: path.display().to_string(), is }
+        NamedFile { role, name: path.display().to_string(), identity }
     }
 
-    pub(crate) fn stdin() -> Named {
-        let is = fs::metadata("/dev/stdin").map_or(Is::Other, |found| Is::of(&found));
-        Named { role: Role::Input, name: "standard input".to_owned(), is }
+    pub(crate) fn stdin() -> NamedFile {
+        let identity = fs::metadata("/dev/stdin").map_or(FileIdentity::Other, |found| FileIdentity::new(&found));
+        NamedFile { role: Role::Input, name: "standard input".to_owned(), identity }
     }
 }
 
-impl Is {
-    fn of(found: &Metadata) -> Is {
+impl FileIdentity {
+    fn new(found: &Metadata) -> FileIdentity {
         match found.is_file() {
-            true => Is::File { device: found.dev(), inode: found.ino() },
-            false => Is::Other,
+            true => FileIdentity::File { device: found.dev(), inode: found.ino() },
+            false => FileIdentity::Other,
         }
     }
 }
 
-/// An error if two of them are the same file and may not be.
-pub(crate) fn check_apart(files: &[Named]) -> anyhow::Result<()> {
+/// Returns an error if two roles have the same file.
+pub(crate) fn check_apart(files: &[NamedFile]) -> anyhow::Result<()> {
     for (index, later) in files.iter().enumerate() {
         for first in &files[..index] {
             let only_read = [Role::Input, Role::Table];
@@ -90,7 +90,7 @@ pub(crate) fn check_apart(files: &[Named]) -> anyhow::Result<()> {
                 (Role::Table, Role::Output) => true,
                 (first, later) => first == later && only_read.contains(&later),
             };
-            if first.is == later.is && later.is != Is::Other && !may_be {
+            if first.identity == later.identity && later.identity != FileIdentity::Other && !may_be {
                 let (what, remedy) = later.role.words();
                 bail!("{}: is also {what}: {remedy}", first.name);
             }

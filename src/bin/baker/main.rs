@@ -5,6 +5,7 @@ mod files;
 #[path = "../../generate.rs"]
 mod generate;
 mod progress;
+mod remedies;
 #[path = "../../replace_args.rs"]
 mod replace_args;
 mod report;
@@ -27,11 +28,12 @@ use clap::{CommandFactory, Parser};
 use zero_kv::bake::{self, Cancel, Input, Options, Report};
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
-use files::{Named, Role};
+use files::{NamedFile, Role};
 use progress::Live;
+use remedies::explain;
 use signals::Signals;
 
-/// Standard output, where a file is asked for.
+/// The name of standard output where a file is expected.
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {
@@ -59,42 +61,44 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
         None => bake_rows(&args.rows, options, &live),
         Some(Command::Merge(merge)) => merge_tables(merge, options, &live),
     };
-    let came = signals.bake_ended();
+    let arrived = signals.bake_ended();
     live.clear();
-    let told = baked.and_then(|report| tell(output, &report, began.elapsed()));
-    let code = told.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
-    came.die();
+    let printed = baked.and_then(|report| print_report(output, &report, began.elapsed()));
+    let code = printed.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
+    arrived.die();
     Ok(code)
 }
 
 fn bake_rows(args: &BakeArgs, options: &Options, live: &Live) -> anyhow::Result<Report> {
-    let inputs = Input::expand(&args.input.inputs)?;
-    let named = |input: &Input<'_>| input.path().map_or_else(Named::stdin, |path| Named::new(Role::Input, path));
+    let inputs = Input::expand(&args.input.inputs).map_err(|error| explain(&error))?;
+    let named =
+        |input: &Input<'_>| input.path().map_or_else(NamedFile::stdin, |path| NamedFile::new(Role::Input, path));
     let mut files: Vec<_> = inputs.iter().map(named).collect();
-    files.extend(args.input.base.iter().map(|path| Named::new(Role::Table, path)));
-    files.extend(args.bad_rows_file().map(|path| Named::new(Role::BadRows, path)));
+    files.extend(args.input.base.iter().map(|path| NamedFile::new(Role::Table, path)));
+    files.extend(args.bad_rows_file().map(|path| NamedFile::new(Role::BadRows, path)));
     check(files, &args.output)?;
     let input_len_bytes = len_bytes(&inputs);
     let progress = &mut |progress| live.show(progress, input_len_bytes);
-    Ok(bake::bake(inputs, &args.output.output, options, progress)?)
+    bake::bake(inputs, &args.output.output, options, progress).map_err(|error| explain(&error))
 }
 
 fn merge_tables(args: &MergeArgs, options: &Options, live: &Live) -> anyhow::Result<Report> {
-    let files = args.tables.iter().map(|path| Named::new(Role::Table, path));
+    let files = args.tables.iter().map(|path| NamedFile::new(Role::Table, path));
     check(files.collect(), &args.output)?;
-    Ok(bake::merge(&args.tables, &args.output.output, options, &mut |progress| live.show(progress, None))?)
+    let progress = &mut |progress| live.show(progress, None);
+    bake::merge(&args.tables, &args.output.output, options, progress).map_err(|error| explain(&error))
 }
 
-/// An error if the output or the report is one of these files, or the report cannot be written.
-fn check(mut files: Vec<Named>, args: &OutputArgs) -> anyhow::Result<()> {
+/// Checks that the output and the report are not any of these files, and that the report can be written.
+fn check(mut files: Vec<NamedFile>, args: &OutputArgs) -> anyhow::Result<()> {
     let report = args.report.as_deref().filter(|path| *path != Path::new(STDOUT));
-    files.push(Named::new(Role::Output, &args.output));
-    files.extend(report.map(|path| Named::new(Role::Report, path)));
+    files.push(NamedFile::new(Role::Output, &args.output));
+    files.extend(report.map(|path| NamedFile::new(Role::Report, path)));
     files::check_apart(&files)?;
     report.map_or(Ok(()), whole_file::check_can_be_written)
 }
 
-/// What all inputs have together, if all are files.
+/// Returns the length of all inputs, if all are files.
 fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
     let len_bytes = |input: &Input<'_>| {
         let metadata = input.path().and_then(|path| fs::metadata(path).ok());
@@ -103,12 +107,13 @@ fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
     inputs.iter().map(len_bytes).sum()
 }
 
-/// Prints the summary and writes the report. The table is in place by now, so a summary that nobody reads is no error.
-fn tell(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()> {
+/// Prints the summary and writes the report. The table is in place already, so a summary that cannot be printed is not
+/// an error.
+fn print_report(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()> {
     let wants_stdout = args.report.as_deref() == Some(Path::new(STDOUT));
     if !args.quiet {
         let line = report::summary(&args.output, report, took);
-        // Whoever reads the report must not find anything else there.
+        // Standard output has only the report.
         let _ = if wants_stdout { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
     }
     let Some(path) = &args.report else { return Ok(()) };

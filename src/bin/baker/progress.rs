@@ -1,5 +1,4 @@
-//! What is told while a bake lasts, on standard error: on a terminal one live
-//! line, elsewhere one line a stage when it has ended.
+//! Progress of a bake on standard error: one live line on a terminal, otherwise one line per completed stage.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
@@ -7,26 +6,26 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
 
-/// A stage that goes by rows.
+/// The template of stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
-/// Clones show the same line.
+/// Clones share one line.
 #[derive(Clone)]
 pub(crate) struct Live {
     bar: ProgressBar,
-    /// Whether stages that have ended are told.
-    tells_stages: bool,
+    /// Whether completed stages are printed.
+    prints_stages: bool,
 }
 
 impl Live {
     pub(crate) fn new(quiet: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        Live { bar, tells_stages: !quiet && !is_terminal }
+        Live { bar, prints_stages: !quiet && !is_terminal }
     }
 
-    /// The inputs together have so many bytes, if that is known.
+    /// Shows progress. `input_len_bytes` is the length of all inputs, if known.
     pub(crate) fn show(&self, progress: Progress, input_len_bytes: Option<u64>) {
         match progress {
             Progress::Read { input_bytes, rows } => {
@@ -66,35 +65,35 @@ impl Live {
                 self.bar.set_position(rows);
             }
             Progress::Settle => self.stage(Stage::Settle, "{spinner} waiting for the disk", 0),
-            Progress::Ended(facts) => self.tell(&facts),
+            Progress::Ended(facts) => self.print_stage(&facts),
             _ => {}
         }
         self.bar.tick();
     }
 
-    /// Changes to another stage's line; its rate and time left begin anew.
+    /// Switches to the line of another stage, and restarts its rate and remaining time.
     fn stage(&self, stage: Stage, template: &str, len: u64) {
         if self.bar.prefix() == stage.name() && self.bar.length() == Some(len) {
             return;
         }
         let rows_per_sec = |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // What fails here is drawn again.
+            // The line is drawn again, so errors do not matter.
             let _ = write!(out, "{} rows/s", HumanCount(state.per_sec() as u64));
         };
         let template = format!("{:<7} {template}", stage.name());
         let style = ProgressStyle::with_template(&template).expect("a valid template");
-        // In this order: what follows the style may draw.
+        // The style must be set first, because the other calls may draw.
         self.bar.set_style(style.with_key("rows_per_sec", rows_per_sec));
         self.bar.reset_eta();
         self.bar.set_position(0);
         self.bar.set_length(len);
-        // Not shown: it tells the stage apart from the next.
+        // The prefix is not shown. It identifies the stage.
         self.bar.set_prefix(stage.name());
     }
 
-    fn tell(&self, facts: &StageFacts) {
-        if self.tells_stages {
-            // The bake goes on, whether anybody reads this or not.
+    fn print_stage(&self, facts: &StageFacts) {
+        if self.prints_stages {
+            // The bake continues even if nobody can read this.
             let _ = writeln!(io::stderr(), "{}", line(facts));
         }
     }
@@ -104,7 +103,7 @@ impl Live {
     }
 }
 
-/// What a stage took, in columns.
+/// Returns the facts of a stage in columns.
 fn line(facts: &StageFacts) -> String {
     let seconds = facts.took.as_secs_f64();
     let mut line = format!("{:<7}", facts.stage.name());
@@ -112,16 +111,16 @@ fn line(facts: &StageFacts) -> String {
         Some(rows) => write!(line, "{rows:>11} rows"),
         None => write!(line, "{:>16}", ""),
     }
-    .expect("a string takes all");
+    .expect("writing to a string does not fail");
     let mib = facts.len_bytes.map(|len_bytes| len_bytes as f64 / MIB);
     match mib {
         Some(mib) => write!(line, "{mib:>10.1} MiB"),
         None => write!(line, "{:>14}", ""),
     }
-    .expect("a string takes all");
-    write!(line, "{seconds:>8.2} s").expect("a string takes all");
+    .expect("writing to a string does not fail");
+    write!(line, "{seconds:>8.2} s").expect("writing to a string does not fail");
     if let Some(mib) = mib.filter(|_| seconds >= 0.01) {
-        write!(line, "{:>7.0} MiB/s", mib / seconds).expect("a string takes all");
+        write!(line, "{:>7.0} MiB/s", mib / seconds).expect("writing to a string does not fail");
     }
     line
 }

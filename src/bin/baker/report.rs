@@ -1,4 +1,4 @@
-//! What was baked and what it took: one line for people, one object for programs.
+//! The report of a bake: one line for people, one JSON object for programs.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +15,13 @@ pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String 
         (report.bad_rows, "bad rows skipped"),
         (report.base_replaced, "replaced"),
         (report.base_removed, "removed"),
-        (report.absent_removed, "to remove not there"),
+        (report.absent_removed, "not there to remove"),
     ];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
     let why = match &report.first_text_key {
-        Some((input, line)) => format!(", for that of {input}:{line} is no number"),
+        Some((input, line)) => format!(", because the key on {input}:{line} is not a number"),
         None => String::new(),
     };
     format!(
@@ -35,7 +35,7 @@ pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String 
     )
 }
 
-/// The report as it is described in docs/OPERATIONS.md.
+/// Returns the report that docs/OPERATIONS.md describes.
 pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
     let inputs = report.inputs.iter().map(|input| {
         json!({
@@ -114,12 +114,12 @@ fn value_len_bytes(report: &Report) -> Value {
     })
 }
 
-/// As one number, which is how `zkv inspect` shows it; the header has its bytes from the lowest on.
+/// Returns the digest as one number, like `zkv inspect`. The header stores it in little-endian order.
 fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The most memory that was resident at once, as the system counts it.
+/// Returns the peak of resident memory.
 fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;

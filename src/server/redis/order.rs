@@ -9,7 +9,8 @@ use super::Out;
 use super::stored::push_value;
 use super::text::{damaged, key, of_key};
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::native::{PAGE_LEN_MAX_BYTES, RESPONSE_HEADER_LEN_BYTES};
+use crate::format::record::value_offset_bytes;
+use crate::protocol::native::PAGE_LEN_MAX_BYTES;
 use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, Page, Span};
 use crate::store::{Rows, Store, prefix_end};
@@ -25,8 +26,7 @@ fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
     let (start, _) = rows.ends();
     let (key, value) = if backward { rows.next_back()? } else { rows.next()? };
     let record = if backward { rows.ends().1 } else { start };
-    let value_at_bytes = key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES;
-    Some((key, value, record.offset_bytes + value_at_bytes as u64))
+    Some((key, value, record.offset_bytes + value_offset_bytes(key) as u64))
 }
 
 fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {

@@ -5,8 +5,7 @@ use super::stored::push_value;
 use super::text::{damaged, key, number};
 use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
-use crate::format::record::record_len_bytes;
-use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
+use crate::format::record::{record_len_bytes, value_of_response};
 use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::answers::Answers;
 use crate::store::{Found, Store};
@@ -26,10 +25,7 @@ type Stored<'s> = (&'s [u8], u64);
 
 fn find<'s>(store: &'s Store, text: &[u8]) -> Result<Option<Stored<'s>>, String> {
     match store.find(key(store.key_kind(), text)?) {
-        Ok(Found::Answer(answer, offset_bytes)) => {
-            let value = answer.get(RESPONSE_HEADER_LEN_BYTES..).unwrap_or_default();
-            Ok(Some((value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64)))
-        }
+        Ok(Found::Answer(answer, offset_bytes)) => Ok(Some(value_of_response(answer, offset_bytes))),
         Ok(Found::Missing) => Ok(None),
         Ok(Found::Damaged) | Err(_) => Err(damaged()),
     }

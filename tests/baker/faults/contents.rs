@@ -1,4 +1,4 @@
-//! Bytes that are no text, and compressed inputs that are none or not whole.
+//! Bytes that are not text, and compressed inputs that are damaged or truncated.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use super::*;
 
 const DECIMAL: &str = "where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected";
-const REMEDY: &str = "correct the row, choose another column with --key, or take keys as text with --keys bytes";
+const REMEDY: &str = "correct the row, choose another key column, or take keys as bytes (--key, --keys bytes)";
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -21,7 +21,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_taken_as_they_are_where_text_is_not_needed() {
+fn bytes_that_are_not_text_are_accepted_where_text_is_not_required() {
     let scene = Scene::new();
     let text = b"1,\xff\xfe\n2,\xc3\n3,a\0b\n4,\0\n\"5\",\"\0\xed\xa0\x80,\"\n";
     scene.folder.run(&mut scene.baker(&["-"]), text).succeeds();
@@ -36,7 +36,7 @@ fn bytes_that_are_no_text_are_taken_as_they_are_where_text_is_not_needed() {
         (store.get(&b"\xff\0"[..]).unwrap(), store.get(&b"\0"[..]).unwrap()),
         (Some(&b"1"[..]), Some(&b"2"[..]))
     );
-    // Columns are found by their names as far as these are text; others are not in the way.
+    // Columns are found by name if their names are text; other columns do not matter.
     let header = b"\xff\xfe,id,\0,name\nx,1,y,one\n";
     let args = ["-", "--header", "--key", "id", "--value", "name", "--allow-key-kind-change"];
     scene.folder.run(&mut scene.baker(&args), header).succeeds();
@@ -44,7 +44,7 @@ fn bytes_that_are_no_text_are_taken_as_they_are_where_text_is_not_needed() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named_where_text_is_needed() {
+fn the_error_for_bytes_that_are_not_text_names_them_where_text_is_required() {
     let scene = Scene::new();
     let cases: [(&[u8], &[&str], String); 8] = [
         (b"1,a\n\xff2,b\n", &[], format!(":2: the key is \"\u{fffd}2\" {DECIMAL}: {REMEDY}")),
@@ -53,12 +53,12 @@ fn bytes_that_are_no_text_are_named_where_text_is_needed() {
         (
             b"\xff,b\nx,1\n",
             &["--header", "--key", "id"],
-            ": --key \"id\" is not a column: the header has \u{fffd}, b".to_owned(),
+            ": the key column \"id\" does not exist: the header has \u{fffd}, b (--key)".to_owned(),
         ),
         (
             b"id,note\n1,a\n2,x\xffy\n",
             &["--header", "--key", "id", "--columns", "note"],
-            ":3: \"note\" is not UTF-8 at byte 2: convert it, or leave it out of --columns".to_owned(),
+            ":3: \"note\" is not UTF-8 at byte 2: convert it, or leave it out of the packed columns (--columns)".to_owned(),
         ),
         (
             b"{\"key\": 1, \"value\": \"a\"}\n{\"key\": 2, \"value\": \"\xff\"}\n",
@@ -74,7 +74,7 @@ fn bytes_that_are_no_text_are_named_where_text_is_needed() {
         (
             b"\xff\xfe1\0,\0a\0\n\0",
             &[],
-            format!(":1: the key is \"\u{fffd}\u{fffd}1\\0\" {DECIMAL}: if this row names the columns, pass --header; if keys are text, --keys bytes"),
+            format!(":1: the key is \"\u{fffd}\u{fffd}1\\0\" {DECIMAL}: if this row names the columns, read it as a header; if keys are text, take them as bytes (--header, --keys bytes)"),
         ),
     ];
     for (text, args, message) in cases {
@@ -83,7 +83,7 @@ fn bytes_that_are_no_text_are_named_where_text_is_needed() {
 }
 
 #[test]
-fn names_of_files_need_not_be_text() {
+fn file_names_need_not_be_text() {
     let scene = Scene::new();
     let name = OsStr::from_bytes(b"r\xff.csv");
     let path = scene.folder.path("").join(name);
@@ -94,7 +94,7 @@ fn names_of_files_need_not_be_text() {
     assert_eq!(zero_kv::Store::open(scene.folder.path("").join(output)).unwrap().len(), 1);
     std::fs::write(&path, "x,one\n").unwrap();
     let message = "the key is \"x\" where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected";
-    let remedy = "if this row names the columns, pass --header; if keys are text, --keys bytes";
+    let remedy = "if this row names the columns, read it as a header; if keys are text, take them as bytes (--header, --keys bytes)";
     bake(output).fails(&format!("r\u{fffd}.csv:1: {message}: {remedy}"));
     bake(OsStr::from_bytes(b"temp/\xff/t.db"))
         .fails("temp/\u{fffd}/t.db: No such file or directory (os error 2): nothing was put in place");
@@ -103,7 +103,7 @@ fn names_of_files_need_not_be_text() {
 }
 
 #[test]
-fn a_compressed_input_that_is_cut_off_is_named_at_every_length() {
+fn a_compressed_input_truncated_at_any_length_is_an_error() {
     let scene = Scene::new();
     let text = sorted_rows(3000, 100);
     for (raw, what, part) in [(gzip(&text), "gzip", "member"), (zstd(&text), "zstd", "frame")] {
@@ -119,7 +119,7 @@ fn a_compressed_input_that_is_cut_off_is_named_at_every_length() {
 }
 
 #[test]
-fn what_follows_or_damages_compressed_rows_is_named() {
+fn damaged_and_trailing_bytes_of_compressed_inputs_are_errors() {
     let scene = Scene::new();
     let (text, garbage) = (b"1,one\n", b"and then no gzip");
     let advice = "copy or compress it again";
@@ -135,7 +135,7 @@ fn what_follows_or_damages_compressed_rows_is_named() {
         );
         scene.refuses(&["-"], &raw, &message);
     }
-    // Compressed twice: the rows of the inner bytes are none.
+    // Compressed twice: the inner bytes have no rows.
     let ended = scene.folder.run(&mut scene.baker(&["-"]), &gzip(&gzip(&sorted_rows(10, 10))));
     assert!(ended.err.starts_with("baker: standard input:1: "), "{ended:?}");
     scene.assert_untouched();

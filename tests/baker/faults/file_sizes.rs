@@ -1,10 +1,10 @@
-//! A limit on the size of files, which fails writes as a full disk does.
+//! A limit on the size of files, which fails writes like a full disk.
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::*;
 
-/// A bake from standard input that can write files of no more than a megabyte, and has not read anything.
+/// Starts a bake from standard input that can write files of at most one megabyte, and has not read anything.
 fn limited(scene: &Scene, args: &[&str]) -> Child {
     let child = scene.baker(args).arg("-").stdin(std::process::Stdio::piped()).spawn().unwrap();
     let limit = Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) };
@@ -13,7 +13,7 @@ fn limited(scene: &Scene, args: &[&str]) -> Child {
 }
 
 #[test]
-fn a_limit_of_file_sizes_is_told_as_an_error() {
+fn a_limit_on_file_sizes_is_reported_as_an_error() {
     let scene = Scene::new();
     let (too_large, nothing) = ("File too large (os error 27)", "nothing was put in place");
     let cases = [
@@ -21,7 +21,7 @@ fn a_limit_of_file_sizes_is_told_as_an_error() {
         (shuffled_rows(2000, 1000), format!("storage.db: {too_large}: {nothing}")),
         (
             rows_to_spill(),
-            format!("temporary files in temp: {too_large}: {nothing}; give another folder with --temp-dir"),
+            format!("temporary files in temp: {too_large}: {nothing}; choose another folder (--temp-dir)"),
         ),
     ];
     for (text, message) in cases {

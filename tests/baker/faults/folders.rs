@@ -1,4 +1,4 @@
-//! Outputs and folders that are not what they should be.
+//! Outputs and folders that cannot be used.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -8,10 +8,10 @@ use super::*;
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_folder_that_takes_no_file_is_named() {
+fn the_error_for_an_unusable_folder_names_it() {
     let scene = Scene::new();
     scene.folder.write("rows.csv", rows_to_spill());
-    // Not even root can make a file below /proc.
+    // Not even root can create a file below /proc.
     let why = "No such file or directory (os error 2)";
     scene.refuses(
         &["rows.csv", "-o", "/proc/table.db"],
@@ -26,14 +26,14 @@ fn a_folder_that_takes_no_file_is_named() {
     ] {
         let args = [&["rows.csv", "--temp-dir", temp_dir], &LEAST_MEMORY[..]].concat();
         let message = format!(
-            "temporary files in {temp_dir}: {why}: nothing was put in place; give another folder with --temp-dir"
+            "temporary files in {temp_dir}: {why}: nothing was put in place; choose another folder (--temp-dir)"
         );
         scene.refuses(&args, b"", &message);
     }
 }
 
 #[test]
-fn a_folder_that_the_user_may_not_write_to_is_named() {
+fn the_error_for_a_folder_without_write_permission_names_it() {
     let scene = Scene::new();
     scene.folder.write("rows.csv", rows_to_spill());
     let set_mode = |name, mode| {
@@ -54,8 +54,8 @@ fn a_folder_that_the_user_may_not_write_to_is_named() {
     let denied = "Permission denied (os error 13): nothing was put in place";
     refused(&["rows.csv"]).fails(&format!("storage.db: {denied}"));
     let args = [&["rows.csv", "-o", "temp/new.db", "--temp-dir", "."], &LEAST_MEMORY[..]].concat();
-    refused(&args).fails(&format!("temporary files in .: {denied}; give another folder with --temp-dir"));
-    // The folder says who may put a file in place of another, not the file.
+    refused(&args).fails(&format!("temporary files in .: {denied}; choose another folder (--temp-dir)"));
+    // The rights of the folder, not of the file, decide who may replace the file.
     let args = [&["rows.csv", "-o", "temp/old.db"], &LEAST_MEMORY[..]].concat();
     refused(&args).succeeds();
     assert_eq!(scene.folder.open("temp/old.db").len(), 4200);
@@ -67,7 +67,7 @@ fn a_folder_that_the_user_may_not_write_to_is_named() {
 
 /// Otherwise the rules for a replacement would be checked against no table.
 #[test]
-fn a_table_that_the_user_may_not_read_is_not_replaced() {
+fn a_table_without_read_permission_is_not_replaced() {
     let scene = Scene::new();
     let set_mode = |name, mode| {
         std::fs::set_permissions(scene.folder.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
@@ -85,15 +85,15 @@ fn a_table_that_the_user_may_not_read_is_not_replaced() {
 }
 
 #[test]
-fn an_output_that_is_no_file_is_not_replaced() {
+fn an_output_that_is_not_a_file_is_not_replaced() {
     let scene = Scene::new();
     make_fifo(&scene.folder, "fifo");
     let socket = std::os::unix::net::UnixListener::bind(scene.folder.path("socket")).unwrap();
     for output in ["fifo", "socket", "/dev/full", "/dev/stdout"] {
-        // Where standard output is: a pipe behind links.
+        // Standard output, a pipe, reached through links.
         let message = match output {
             "/dev/stdout" => continue,
-            _ => format!("{output}: is not a regular file, and will not be replaced: nothing was put in place"),
+            _ => format!("{output}: is not a regular file, so it is not replaced: nothing was put in place"),
         };
         scene.refuses(&["-", "-o", output], b"2,two\n", &message);
     }

@@ -1,4 +1,4 @@
-//! Inputs that do not stay what they were.
+//! Inputs that change while they are read.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -9,20 +9,20 @@ use std::time::SystemTime;
 
 use super::*;
 
-const ADVICE: &str = "while it was read: bake again from a file that stays as it is";
+const ADVICE: &str = "while it was read: bake again from a file that does not change";
 
-/// Bakes a file to which something happens when some of it was read, and not all.
+/// Bakes a file that `change` modifies after part of it was read.
 #[track_caller]
 fn assert_noticed(change: impl Fn(&Path), message: &str) {
     let scene = Scene::new();
     make_fifo(&scene.folder, "bad.csv");
-    // Rows to be put aside, more than a pipe holds: nobody takes them, so the bake waits, and reads on only as far as a
-    // bake reads ahead. Behind them are many times as many rows.
+    // More bad rows than a pipe holds. Nobody reads them, so the bake blocks, and reads only as far as a bake reads
+    // ahead. Many more rows follow.
     let bad: Vec<u8> = (0..300).flat_map(|_| [b"x,".to_vec(), vec![b'x'; 1000], b"\n".to_vec()].concat()).collect();
     let text = [bad, sorted_rows(4000, 1000)].concat();
     scene.folder.write("rows.csv", &text);
     let path = scene.folder.path("rows.csv");
-    // Long ago: a change is one also to a clock that ticks slowly.
+    // A long time ago, so that a change is visible even with a coarse clock.
     OpenOptions::new().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let args = ["rows.csv", "--bad-rows", "skip", "--bad-rows-file", "bad.csv", "--threads", "1"];
     let child = scene.baker(&[&args, &LEAST_MEMORY[..]].concat()).spawn().unwrap();
@@ -40,33 +40,33 @@ fn open(path: &Path) -> File {
 }
 
 #[test]
-fn an_input_that_grows_while_it_is_read_is_refused() {
+fn an_input_that_grows_while_it_is_read_is_rejected() {
     let len_bytes = 300 * 1003 + sorted_rows(4000, 1000).len();
     let append = |path: &Path| OpenOptions::new().append(true).open(path).unwrap().write_all(b"9,nine\n").unwrap();
     assert_noticed(append, &format!("grew from LEN to {} bytes", len_bytes + 7));
 }
 
 #[test]
-fn an_input_that_shrinks_while_it_is_read_is_refused() {
-    // Behind what was read, in front of it, and to nothing.
+fn an_input_that_shrinks_while_it_is_read_is_rejected() {
+    // After the bytes that were read, before them, and to nothing.
     for len_bytes in [4_000_000, 100, 0] {
         assert_noticed(|path| open(path).set_len(len_bytes).unwrap(), &format!("shrank from LEN to {len_bytes} bytes"));
     }
 }
 
 #[test]
-fn an_input_that_is_written_to_while_it_is_read_is_refused() {
+fn an_input_that_is_overwritten_while_it_is_read_is_rejected() {
     assert_noticed(|path| open(path).write_all(b"y").unwrap(), "was written to");
     let rewrite = |path: &Path| {
         let bytes = std::fs::read(path).unwrap();
-        // Not emptied first, which would be a file that shrinks.
+        // Not truncated first, which would be a file that shrinks.
         open(path).write_all(&bytes).unwrap();
     };
     assert_noticed(rewrite, "was written to");
 }
 
 #[test]
-fn an_input_that_is_removed_or_replaced_while_it_is_read_is_refused() {
+fn an_input_that_is_removed_or_replaced_while_it_is_read_is_rejected() {
     assert_noticed(|path| std::fs::remove_file(path).unwrap(), "was removed");
     let replace = |path: &Path| {
         let other = path.with_extension("new");
@@ -77,14 +77,14 @@ fn an_input_that_is_removed_or_replaced_while_it_is_read_is_refused() {
 }
 
 #[test]
-fn a_file_that_matched_and_is_gone_when_its_turn_comes_is_named() {
+fn the_error_for_a_matched_file_that_was_removed_names_it() {
     let scene = Scene::new();
     make_fifo(&scene.folder, "a.csv");
     scene.folder.write("b.csv", "2,two\n");
     for arg in ["b*", "./b.csv"] {
         scene.folder.write("b.csv", "2,two\n");
         let mut child = scene.baker(&["a.csv", arg]).stdin(Stdio::null()).spawn().unwrap();
-        // It can be opened when the bake has: by then patterns are names.
+        // By the time the first input can be opened, patterns are expanded.
         let mut pipe = eventually("the pipe is read", || {
             assert!(child.try_wait().unwrap().is_none(), "it ends early");
             let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;

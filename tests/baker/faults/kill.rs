@@ -10,7 +10,7 @@ use super::*;
 const KILLS: usize = 100;
 const SEED: u64 = 0x5eed_0911;
 
-/// A bake that tells its stages.
+/// Starts a bake that prints its stages.
 fn telling(scene: &Scene) -> Command {
     let mut command = scene.folder.command(BAKER);
     command.args(["rows.csv", "--temp-dir", "temp"]).args(LEAST_MEMORY);
@@ -21,7 +21,7 @@ fn told(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok)
 }
 
-/// The stages of a bake, and what each took.
+/// Returns the stages of a bake and their durations.
 fn stages(scene: &Scene) -> Vec<(String, Duration)> {
     let mut child = telling(scene).spawn().unwrap();
     let mut began = Instant::now();
@@ -36,7 +36,7 @@ fn stages(scene: &Scene) -> Vec<(String, Duration)> {
 }
 
 #[test]
-fn whenever_a_bake_is_killed_one_table_is_there_whole_and_the_next_bake_leaves_nothing_else() {
+fn a_bake_killed_at_any_moment_leaves_an_intact_table_and_the_next_bake_leaves_nothing_else() {
     let scene = Scene::new();
     let Scene { folder, before } = &scene;
     folder.write("rows.csv", rows_to_spill());
@@ -49,7 +49,7 @@ fn whenever_a_bake_is_killed_one_table_is_there_whole_and_the_next_bake_leaves_n
 
     println!("seed {SEED:#x}");
     let mut random = Random(SEED);
-    // One more for bakes that had ended.
+    // One more, for bakes that had ended.
     let mut killed_in = vec![0; stages.len() + 1];
     for kill in 0..KILLS {
         let wanted = kill % stages.len();

@@ -1,4 +1,4 @@
-//! Rows without end: they are refused by their line, in little memory.
+//! Rows without end are rejected with their line, in little memory.
 
 use flate2::write::GzEncoder;
 
@@ -10,11 +10,11 @@ const CHUNK_LEN_BYTES: usize = 1 << 20;
 /// One eighth of the memory.
 const ROW_LEN_MAX_BYTES: usize = 2 << 20;
 
-/// Bakes what a process is fed with, and expects that it is refused at this line as one row.
+/// Bakes what `feed` writes, and asserts that it is rejected at this line as one row.
 #[track_caller]
 fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut dyn Write) + Send) {
     let scene = Scene::new();
-    // Standard input, by a name that is long.
+    // Standard input, by a long name.
     std::os::unix::fs::symlink("/dev/stdin", scene.folder.path("rows")).unwrap();
     let name = long_name("rows");
     let mut command = scene.folder.command(BAKER);
@@ -23,14 +23,14 @@ fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut d
     println!("{what}: {} KiB at most", took.peak_bytes >> 10);
     let message = format!(
         "baker: {name}:{line}: a row of more than {ROW_LEN_MAX_BYTES} bytes begins here: close its quote, split the value, \
-         or, up to 1073741824 bytes, give eight times its length with --memory\n"
+         or, up to 1073741824 bytes, allow eight times its length as memory (--memory)\n"
     );
     assert_eq!(took.last_words.replace(&name, "NAME"), message.replace(&name, "NAME"), "{what}");
     assert!(took.peak_bytes <= REFUSAL_MAX_BYTES, "{what}: {} KiB", took.peak_bytes >> 10);
     scene.assert_untouched();
 }
 
-/// Some bytes, and then as many of one as make a GiB, for as long as the process takes them.
+/// Writes a start, and then a GiB of one byte, as long as the process reads.
 fn gib_of(start: &'static [u8], byte: u8) -> impl FnOnce(&mut dyn Write) + Send {
     move |stdin| {
         let chunk = vec![byte; CHUNK_LEN_BYTES];
@@ -40,7 +40,7 @@ fn gib_of(start: &'static [u8], byte: u8) -> impl FnOnce(&mut dyn Write) + Send 
 }
 
 #[test]
-fn a_line_of_a_gib_is_refused_by_its_number() {
+fn the_error_for_a_line_of_a_gib_names_its_number() {
     assert_endless("one value", 1, &[], gib_of(b"1,", b'x'));
     assert_endless("one value behind rows", 4, &[], gib_of(b"1,a\n2,\"b\nc\"\n3,", b'x'));
     assert_endless("one key", 1, &["--keys", "bytes"], gib_of(b"", b'x'));
@@ -59,10 +59,10 @@ fn a_line_of_a_gib_is_refused_by_its_number() {
 }
 
 #[test]
-fn an_input_without_end_is_refused() {
+fn an_input_without_end_is_rejected() {
     let scene = Scene::new();
     let message = "/dev/zero:1: a row of more than 2097152 bytes begins here: close its quote, split the value, \
-                   or, up to 1073741824 bytes, give eight times its length with --memory";
+                   or, up to 1073741824 bytes, allow eight times its length as memory (--memory)";
     scene.refuses(&[&["/dev/zero"], &LEAST_MEMORY[..]].concat(), b"", message);
 }
 
@@ -72,7 +72,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A GiB of one byte behind a start, compressed to a megabyte or less: the same member or frame again and again.
+/// Returns a start and a GiB of one byte, compressed to a megabyte or less by repeating one member or frame.
 fn bomb(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -> Vec<u8> {
     let part = compress(&vec![byte; 8 << 20]);
     let bomb = [compress(start), part.repeat(GIB / (8 << 20))].concat();
@@ -81,7 +81,7 @@ fn bomb(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -> Vec<u8> 
 }
 
 #[test]
-fn a_gib_that_was_compressed_to_a_megabyte_is_refused_in_little_memory() {
+fn a_gib_compressed_to_a_megabyte_is_rejected_in_little_memory() {
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 3).unwrap();
     for (what, start, byte) in [("zeros", &b""[..], 0), ("a quoted field", b"1,a\n2,\"", b'x')] {
         let line = if start.is_empty() { 1 } else { 2 };
@@ -94,7 +94,7 @@ fn a_gib_that_was_compressed_to_a_megabyte_is_refused_in_little_memory() {
 }
 
 #[test]
-fn a_zstd_window_that_is_larger_than_any_memory_is_refused() {
+fn a_zstd_window_larger_than_the_memory_is_rejected() {
     let scene = Scene::new();
     // A frame whose header asks for a window of 2 GiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (31 - 10) << 3];

@@ -1,4 +1,4 @@
-//! What a bake takes of memory, whatever it reads.
+//! The memory of a bake, whatever it reads.
 
 use std::io::{PipeReader, Read};
 use std::process::Stdio;
@@ -9,24 +9,24 @@ use rustix::pipe::fcntl_setpipe_size;
 use super::*;
 
 const MEMORY_BYTES: u64 = 16 << 20;
-/// The code of the program as far as it is in memory, and what its threads and decompressors take.
+/// The program's resident code, and the memory of threads and decompressors.
 const BASE_BYTES: u64 = 14 << 20;
 
-/// What a process took, in its own words of /proc.
+/// The memory of a process, according to /proc.
 pub(super) struct Took {
-    /// All of its pages at once, at most.
+    /// The peak of all pages.
     pub(super) peak_bytes: u64,
     pub(super) last_words: String,
 }
 
-/// A name of a file in the current folder that is nearly as long as a name can be. What is said of it does not fit
-/// into a pipe of one page.
+/// A file name in the current folder of nearly the maximum length. A message about it does not fit into a pipe of one
+/// page.
 pub(super) fn long_name(name: &str) -> String {
     format!("{}{name}", "./".repeat(2030))
 }
 
-/// Runs a bake that writes its last words to a pipe which does not hold them. When they begin, all else is done, and the
-/// process waits: that is when it is asked what it took.
+/// Runs a bake that writes its last message to a pipe which does not hold the whole message. At that moment all other
+/// work is done and the process blocks, so its memory can be read.
 pub(super) fn run(mut command: Command, last_words: LastWords, feed: impl FnOnce(&mut dyn Write) + Send) -> Took {
     let (mut words, writer) = std::io::pipe().unwrap();
     assert_eq!(fcntl_setpipe_size(&writer, 4096).unwrap(), 4096);
@@ -35,7 +35,7 @@ pub(super) fn run(mut command: Command, last_words: LastWords, feed: impl FnOnce
         LastWords::Error => command.stdout(Stdio::null()).stderr(writer).arg("-q"),
     };
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    // It has the other end of the pipe as well.
+    // The child has the other end of the pipe too.
     drop(command);
     let mut stdin = child.stdin.take().unwrap();
     thread::scope(|scope| {
@@ -51,7 +51,7 @@ pub(super) fn run(mut command: Command, last_words: LastWords, feed: impl FnOnce
     })
 }
 
-/// What a bake ends with.
+/// The result of a bake.
 #[derive(Clone, Copy)]
 pub(super) enum LastWords {
     Summary,
@@ -72,7 +72,7 @@ fn peak_bytes(process: u32) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Bakes rows in the least memory, and holds what that took against it.
+/// Bakes rows with the least memory, and checks the memory used.
 #[track_caller]
 fn assert_bounded(what: &str, args: &[&str], feed: impl FnOnce(&mut dyn Write) + Send) {
     let scene = Scene::new();
@@ -92,7 +92,7 @@ fn assert_bounded(what: &str, args: &[&str], feed: impl FnOnce(&mut dyn Write) +
     scene.assert_clean();
 }
 
-/// Writes rows of numbers: 0 to `count`, or each as often in another order.
+/// Writes rows of numbers from 0 to `count`, or every number several times in another order.
 fn rows_of(count: u64, step: u64, prefix: &'static str, value: Vec<u8>) -> impl FnOnce(&mut dyn Write) + Send {
     move |stdin| {
         let mut stdin = std::io::BufWriter::with_capacity(1 << 20, stdin);
@@ -108,7 +108,7 @@ fn rows_of(count: u64, step: u64, prefix: &'static str, value: Vec<u8>) -> impl 
 const BYTES: &[&str] = &["--keys", "bytes", "--allow-key-kind-change"];
 
 #[test]
-fn short_rows_are_baked_in_the_memory_that_was_given() {
+fn short_rows_are_baked_within_the_memory_allowed() {
     const COUNT: u64 = 800_011;
     const SHUFFLED: u64 = 123_457;
     assert_bounded("short rows, numbers, sorted", &[], rows_of(COUNT, 1, "", vec![]));
@@ -118,8 +118,8 @@ fn short_rows_are_baked_in_the_memory_that_was_given() {
 }
 
 #[test]
-fn long_rows_are_baked_in_the_memory_that_was_given() {
-    // As long in 16 MiB as 1 MB in 64.
+fn long_rows_are_baked_within_the_memory_allowed() {
+    // Relative to the memory, as long in 16 MiB as 1 MB in 64.
     const COUNT: u64 = 101;
     let value = || vec![b'v'; 250_000];
     assert_bounded("long rows, numbers, sorted", &[], rows_of(COUNT, 1, "", value()));
@@ -128,5 +128,5 @@ fn long_rows_are_baked_in_the_memory_that_was_given() {
     assert_bounded("long rows, bytes, shuffled", BYTES, rows_of(COUNT, 7, "key", value()));
 }
 
-/// The most that a bake may take that refuses what it reads.
+/// The most memory that a bake may use if it rejects its input.
 pub(super) const REFUSAL_MAX_BYTES: u64 = MEMORY_BYTES + BASE_BYTES;

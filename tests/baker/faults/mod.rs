@@ -1,6 +1,5 @@
-//! What goes wrong around a bake: processes that are killed, disks that are full,
-//! inputs that change, break off or never end. Each is told in one line, the
-//! table from before stays, and nothing else does.
+//! Failures around a bake: killed processes, full disks, and inputs that change, break off, or never end. Each is
+//! reported in one line, and only the old table is left.
 
 mod contents;
 mod file_sizes;
@@ -22,9 +21,9 @@ use super::runs::{BAKER, Folder, rows};
 use super::support::Random;
 use scene::*;
 
-/// How long a test waits for what must happen, on however slow a machine.
+/// The longest time that a test waits for something that must happen, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Waits until there is something, which must be within [`PATIENCE`].
+/// Waits until `find` returns something, which must happen within [`PATIENCE`].
 fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -36,7 +35,7 @@ fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The files of a process that have no name, as long as at least this.
+/// Returns the unnamed files of a process with at least this length.
 fn unnamed_files(child: &Child, len_min_bytes: u64) -> Vec<File> {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let paths = descriptors.filter_map(|entry| Some(entry.ok()?.path()));
@@ -45,14 +44,14 @@ fn unnamed_files(child: &Child, len_min_bytes: u64) -> Vec<File> {
     files.filter(|file| file.metadata().is_ok_and(|found| found.is_file() && found.len() >= len_min_bytes)).collect()
 }
 
-/// A pipe in the file system.
+/// Creates a named pipe.
 fn make_fifo(folder: &Folder, name: &str) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     mknodat(CWD, folder.path(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
-/// Writes to a process for as long as it reads.
+/// Writes to a process as long as it reads.
 fn feed(child: &mut Child, bytes: &[u8]) {
-    // One that fails does not read to the end.
+    // A process that fails does not read to the end.
     let _ = child.stdin.as_mut().expect("a pipe").write_all(bytes);
 }

@@ -1,4 +1,4 @@
-//! Pipes that break on either side.
+//! Pipes that break at either end.
 
 use super::*;
 
@@ -6,14 +6,14 @@ const UNCLOSED: &str =
     "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two";
 
 #[test]
-fn a_producer_that_dies_within_a_row_is_noticed_where_the_row_tells() {
+fn a_producer_that_dies_within_a_row_is_noticed_if_the_row_is_incomplete() {
     let scene = Scene::new();
     let cases = [
         ("1,a\\n2,\"b", format!("standard input:2: {UNCLOSED}")),
         ("1,a\\n\"2", format!("standard input:2: {UNCLOSED}")),
         (
             "1,a\\n2",
-            "standard input:2: 1 field where 2 were expected: give a key and a value, or say with --delimiter what is between them".to_owned(),
+            "standard input:2: 1 field where 2 were expected: give a key and a value, or set the delimiter between them (--delimiter)".to_owned(),
         ),
     ];
     for (text, message) in cases {
@@ -31,17 +31,17 @@ fn a_producer_that_dies_within_a_row_is_noticed_where_the_row_tells() {
 
 #[test]
 fn a_last_row_without_a_line_end_is_a_row() {
-    // A pipe does not tell a producer that has died from one that has ended.
+    // A pipe does not distinguish a producer that was killed from one that has ended.
     let scene = Scene::new();
     scene.folder.run(&mut scene.baker(&["-"]), b"1,a\n2,hal").succeeds();
     assert_eq!(scene.folder.rows(), rows([(1, b"a"), (2, b"hal")]));
 }
 
 #[test]
-fn a_bake_whose_output_nobody_reads_ends_as_it_would() {
+fn a_bake_whose_output_nobody_reads_ends_normally() {
     let scene = Scene::new();
     for redirection in [">&-", "2>&-", ">&- 2>&-", ">/dev/full 2>/dev/full", "| true", "2>&1 | true"] {
-        // The status of the bake itself, which is the first in a pipe.
+        // The exit status of the bake, which is the first command in a pipe.
         let script = |text: &str| format!("{{ printf '{text}' | \"$0\" -; echo $? >code; }} {redirection}; cat code");
         let ended = scene.folder.run(scene.folder.command("sh").args(["-c", &script("2,two\\n"), BAKER]), b"");
         assert!(ended.out.ends_with("0\n"), "{redirection}: {ended:?}");
@@ -55,7 +55,7 @@ fn a_bake_whose_output_nobody_reads_ends_as_it_would() {
 }
 
 #[test]
-fn a_closed_standard_input_is_an_empty_one() {
+fn a_closed_standard_input_is_empty() {
     let scene = Scene::new();
     let ended = scene.folder.run(scene.folder.command("sh").args(["-c", "\"$0\" -q --allow-empty - <&-", BAKER]), b"");
     ended.succeeds();

@@ -1,4 +1,4 @@
-//! A folder with a table in it, and rows to bake over that table.
+//! A folder with an old table, and rows to bake over that table.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -6,12 +6,12 @@ use std::process::{Child, Command};
 use crate::runs::{BAKER, Ended, Folder, rows};
 use crate::support::Random;
 
-/// The least that a bake takes: so it spills with the least rows.
+/// The least memory of a bake, which spills the fewest rows.
 pub(crate) const LEAST_MEMORY: [&str; 2] = ["--memory", "16MiB"];
-/// A run of a bake with [`LEAST_MEMORY`] is at most this long.
+/// The greatest length of a run with [`LEAST_MEMORY`].
 pub(crate) const RUN_LEN_BYTES: usize = 6 << 20;
 
-/// A folder with a table from before, and an empty folder `temp`.
+/// A folder with an old table, and an empty folder `temp`.
 pub(crate) struct Scene {
     pub(crate) folder: Folder,
     pub(crate) before: Vec<u8>,
@@ -26,14 +26,14 @@ impl Scene {
         Scene { folder, before }
     }
 
-    /// A bake that says nothing but errors.
+    /// Returns a bake that prints nothing but errors.
     pub(crate) fn baker(&self, args: &[&str]) -> Command {
         let mut command = self.folder.command(BAKER);
         command.arg("-q").args(args);
         command
     }
 
-    /// Fails with this message and leaves everything as it was.
+    /// Asserts that the bake fails with this message and changes nothing.
     #[track_caller]
     pub(crate) fn refuses(&self, args: &[&str], stdin: &[u8], message: &str) {
         let names = self.folder.names();
@@ -42,7 +42,7 @@ impl Scene {
         self.assert_untouched();
     }
 
-    /// The table from before is there and whole, and nothing temporary is.
+    /// Asserts that the old table is intact, and that no temporary file is left.
     #[track_caller]
     pub(crate) fn assert_untouched(&self) {
         assert!(fs::read(self.folder.path("storage.db")).unwrap() == self.before, "the table from before is as it was");
@@ -60,12 +60,12 @@ impl Scene {
     }
 }
 
-/// Rows with keys from 0 up, each with a value of so many bytes that need no quotes.
+/// Returns rows with keys from 0, whose values have this length and need no quotes.
 pub(crate) fn sorted_rows(count: u64, value_len_bytes: usize) -> Vec<u8> {
     (0..count).flat_map(|key| plain_row(key, value_len_bytes)).collect()
 }
 
-/// The same rows in another order.
+/// Returns the same rows in another order.
 pub(crate) fn shuffled_rows(count: u64, value_len_bytes: usize) -> Vec<u8> {
     let mut keys: Vec<u64> = (0..count).collect();
     Random(count).shuffle(&mut keys);
@@ -79,14 +79,14 @@ pub(crate) fn plain_row(key: u64, value_len_bytes: usize) -> Vec<u8> {
     row
 }
 
-/// Rows of which a bake with [`LEAST_MEMORY`] spills the most, and keeps some.
+/// Returns rows of which a bake with [`LEAST_MEMORY`] spills the most and keeps some.
 pub(crate) fn rows_to_spill() -> Vec<u8> {
     let text = shuffled_rows(4200, 1600);
     assert!(text.len() > RUN_LEN_BYTES);
     text
 }
 
-/// The end of a process whose standard input ends here.
+/// Waits for the end of a process, after closing its standard input.
 pub(crate) fn end_of(mut child: Child) -> Ended {
     drop(child.stdin.take());
     Ended::of(child)

@@ -1,18 +1,18 @@
-//! Temporary files that do not give back what they were given.
+//! Temporary files that return other bytes than were written.
 
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
 
 use super::*;
 
-/// A bake that has read these rows, and waits for more on standard input.
+/// Starts a bake that has read these rows, and waits for more on standard input.
 fn waiting(scene: &Scene, rows: &[u8], args: &[&str]) -> Child {
     scene.folder.write("rows.csv", rows);
     let args = [&["rows.csv", "-"], args, &LEAST_MEMORY[..]].concat();
     scene.baker(&args).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// Its file without a name, once so much is in it.
+/// Returns its unnamed file, once the file has this length.
 fn unnamed(child: &mut Child, len_min_bytes: u64) -> std::fs::File {
     eventually("a file without a name", || {
         assert!(child.try_wait().unwrap().is_none(), "it ends early");
@@ -26,7 +26,7 @@ fn flip_byte(file: &std::fs::File, at: u64) {
     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
 }
 
-const REMEDY: &str = "nothing was put in place; check the disk, or give another folder with --temp-dir";
+const REMEDY: &str = "nothing was put in place; check the disk, or choose another folder (--temp-dir)";
 
 #[test]
 fn spilled_rows_that_come_back_damaged_are_an_error() {
@@ -36,21 +36,22 @@ fn spilled_rows_that_come_back_damaged_are_an_error() {
         let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
         let spilled = unnamed(&mut child, at + 65_536);
         flip_byte(&spilled, at);
-        end_of(child)
-            .fails(&format!("temporary files in temp: byte {block} and on are not what was written: {REMEDY}"));
+        end_of(child).fails(&format!(
+            "temporary files in temp: the block at byte {block} differs from what was written: {REMEDY}"
+        ));
         scene.assert_untouched();
     }
 }
 
 #[test]
-fn spilled_rows_that_are_cut_off_are_an_error() {
+fn spilled_rows_that_are_truncated_are_an_error() {
     let scene = Scene::new();
     let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
     unnamed(&mut child, 5_000_000).set_len(100_000).unwrap();
     let ended = end_of(child);
-    // What is written after the cut leaves a hole in front of it.
-    let cut = "failed to fill whole buffer: nothing was put in place; give another folder with --temp-dir";
-    let hole = format!("byte 65536 and on are not what was written: {REMEDY}");
+    // What is written after the truncation leaves a hole before it.
+    let cut = "failed to fill whole buffer: nothing was put in place; choose another folder (--temp-dir)";
+    let hole = format!("the block at byte 65536 differs from what was written: {REMEDY}");
     let expected = [cut, &hole].map(|what| format!("baker: temporary files in temp: {what}\n"));
     assert!(expected.contains(&ended.err) && ended.status.code() == Some(1), "{ended:?}");
     scene.assert_untouched();
@@ -59,28 +60,28 @@ fn spilled_rows_that_are_cut_off_are_an_error() {
 #[test]
 fn records_that_come_back_damaged_are_an_error() {
     let scene = Scene::new();
-    // Sorted rows go into the new file at once.
+    // Sorted rows are written directly to the new file.
     let mut child = waiting(&scene, &sorted_rows(8000, 1000), &[]);
     let new = unnamed(&mut child, 4_500_000);
     flip_byte(&new, 4_100_000);
     let ended = end_of(child);
-    assert!(ended.err.starts_with("baker: reading back what was written: "), "{ended:?}");
+    assert!(ended.err.starts_with("baker: reading the new file back: "), "{ended:?}");
     assert!(ended.err.ends_with(": nothing was put in place; check disk and memory\n"), "{ended:?}");
     assert_eq!(ended.status.code(), Some(1));
     scene.assert_untouched();
 }
 
 #[test]
-fn a_temporary_folder_may_go_once_its_file_is_there_and_not_before() {
+fn a_temporary_folder_may_be_removed_only_after_its_file_was_created() {
     let scene = Scene::new();
     let mut child = waiting(&scene, b"", &["--temp-dir", "temp"]);
-    // It has begun: the new file has no name.
+    // The bake has begun: the new file has no name.
     unnamed(&mut child, 0);
     std::fs::remove_dir(scene.folder.path("temp")).unwrap();
     feed(&mut child, &rows_to_spill());
     let why = "No such file or directory (os error 2)";
     end_of(child).fails(&format!(
-        "temporary files in temp: {why}: nothing was put in place; give another folder with --temp-dir"
+        "temporary files in temp: {why}: nothing was put in place; choose another folder (--temp-dir)"
     ));
     scene.assert_untouched();
 
@@ -94,7 +95,7 @@ fn a_temporary_folder_may_go_once_its_file_is_there_and_not_before() {
 }
 
 #[test]
-fn an_output_folder_that_goes_while_rows_are_read_is_named() {
+fn the_error_for_a_removed_output_folder_names_it() {
     let scene = Scene::new();
     std::fs::create_dir(scene.folder.path("out")).unwrap();
     let mut child = waiting(&scene, b"", &["--temp-dir", "temp", "-o", "out/table.db"]);

@@ -6,13 +6,13 @@
 //! | string, enum, JSON | text |
 //! | binary of variable or fixed length | binary |
 //! | UUID | text, `550e8400-e29b-41d4-a716-446655440000` |
-//! | boolean, float, double | the same |
+//! | boolean, float, double | boolean, float, double |
 //! | decimal of up to 38 digits | text with all digits of its scale, `-12.50` |
 //! | date | text, `2026-11-21` |
 //! | time | text, `19:09:38.000` with as many digits as its unit has |
 //! | timestamp | text, `2026-11-21T19:09:38.000Z`; without `Z` if it is local, or of 96 bits |
 //!
-//! Everything else is refused.
+//! Other types are rejected.
 
 use std::fmt::Write;
 
@@ -23,26 +23,27 @@ use ::parquet::errors::ParquetError;
 use ::parquet::schema::types::ColumnDescriptor;
 use chrono::{DateTime, NaiveTime, SecondsFormat, Utc};
 
-use crate::bake::RowFault;
+use crate::bake::columns::{ColumnRole, ColumnsFault};
 use crate::bake::parse::pack::Cell;
+use crate::bake::row_fault::RowFault;
 
 const DECIMAL_DIGITS_MAX: i32 = 38;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// The day on which 1970 begins, counted as 96-bit timestamps do.
+/// 1970-01-01 in the day numbers of 96-bit timestamps.
 const JULIAN_DAY_1970: i64 = 2_440_588;
 
-/// A column, and what its values are.
+/// A column and its type.
 #[derive(Clone)]
 pub(super) struct ColumnType {
     leaf: usize,
     name: String,
-    meaning: Meaning,
-    /// The definition level of a value that is there.
+    value_type: ValueType,
+    /// The definition level of a value that is not null.
     max_def_level: i16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Meaning {
+enum ValueType {
     Bool,
     Int,
     Uint,
@@ -52,21 +53,21 @@ enum Meaning {
     Uuid,
     Decimal { scale: usize },
     Date,
-    Time(Unit),
-    Timestamp { unit: Unit, is_utc: bool },
+    Time(SubsecondUnit),
+    Timestamp { unit: SubsecondUnit, is_utc: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Unit {
+enum SubsecondUnit {
     Millis,
     Micros,
     Nanos,
 }
 
-/// The values of one column in a piece; nulls take up no place.
+/// The values of one column in a piece. Nulls are not stored.
 pub(super) struct Cells {
     values: Values,
-    /// Unless all are there.
+    /// `None` if no value is null.
     def_levels: Option<Vec<i16>>,
 }
 
@@ -83,21 +84,23 @@ enum Values {
 
 impl ColumnType {
     /// # Errors
-    /// Says of what type it is, if that is refused.
-    pub(super) fn new(leaf: usize, description: &ColumnDescriptor) -> Result<Self, String> {
+    /// If the type is not supported.
+    pub(super) fn new(leaf: usize, description: &ColumnDescriptor, role: ColumnRole) -> Result<Self, ColumnsFault> {
         let name = description.path().string();
-        let meaning = Meaning::of(description).ok_or_else(|| {
+        let value_type = ValueType::from_column(description).ok_or_else(|| {
             let physical = description.physical_type();
-            let logical = description.logical_type_ref().map_or_else(
-                || description.converted_type().to_string(),
-                |logical| format!("{logical:?}"),
+            let logical = description
+                .logical_type_ref()
+                .map_or_else(|| description.converted_type().to_string(), |logical| format!("{logical:?}"));
+            let problem = format!(
+                "is of type {physical} ({logical}), which is not supported: convert it, or choose another column"
             );
-            format!("{name:?} is of type {physical} ({logical}), which cannot be taken: convert it, or choose another column")
+            ColumnsFault::of_column(role, format_args!("{name:?}"), problem)
         })?;
-        Ok(ColumnType { leaf, name, meaning, max_def_level: description.max_def_level() })
+        Ok(ColumnType { leaf, name, value_type, max_def_level: description.max_def_level() })
     }
 
-    /// Which of the file's leaves it is.
+    /// Returns the column's position among the file's leaves.
     pub(super) fn leaf(&self) -> usize {
         self.leaf
     }
@@ -107,26 +110,25 @@ impl ColumnType {
     }
 
     /// # Errors
-    /// Says why it can be no key.
-    pub(super) fn check_key(&self) -> Result<(), String> {
-        match self.meaning {
-            Meaning::Int | Meaning::Uint | Meaning::Text | Meaning::Binary | Meaning::Uuid => Ok(()),
-            Meaning::Bool
-            | Meaning::Float
-            | Meaning::Decimal { .. }
-            | Meaning::Date
-            | Meaning::Time(_)
-            | Meaning::Timestamp { .. } => {
-                let found = self.meaning.name();
-                Err(format!(
-                    "--key {:?} has {found}, where integers, text or binary were expected: choose another column",
-                    self.name
-                ))
+    /// If a column of this type cannot hold keys.
+    pub(super) fn check_key(&self) -> Result<(), ColumnsFault> {
+        match self.value_type {
+            ValueType::Int | ValueType::Uint | ValueType::Text | ValueType::Binary | ValueType::Uuid => Ok(()),
+            ValueType::Bool
+            | ValueType::Float
+            | ValueType::Decimal { .. }
+            | ValueType::Date
+            | ValueType::Time(_)
+            | ValueType::Timestamp { .. } => {
+                let found = self.value_type.name();
+                let problem =
+                    format!("has {found}, where integers, text, or binary were expected: choose another column");
+                Err(ColumnsFault::of_column(ColumnRole::Key, format_args!("{:?}", self.name), problem))
             }
         }
     }
 
-    /// Decodes the next rows, of which there must be so many.
+    /// Decodes the next `rows` rows, which must exist.
     pub(super) fn read(&self, reader: &mut ColumnReader, rows: usize) -> Result<Cells, ParquetError> {
         use ColumnReader as R;
         match reader {
@@ -165,113 +167,114 @@ impl ColumnType {
     }
 }
 
-impl Meaning {
-    fn of(column: &ColumnDescriptor) -> Option<Meaning> {
+impl ValueType {
+    fn from_column(column: &ColumnDescriptor) -> Option<ValueType> {
         let physical = column.physical_type();
         let is_bytes = matches!(physical, Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY);
         let is_integer = matches!(physical, Type::INT32 | Type::INT64);
-        let meaning = match column.logical_type_ref() {
-            Some(logical) => Self::of_logical(logical, column)?,
-            None => Self::of_converted(column.converted_type(), column)?,
+        let value_type = match column.logical_type_ref() {
+            Some(logical) => Self::from_logical(logical, column)?,
+            None => Self::from_converted(column.converted_type(), column)?,
         };
-        let fits = match meaning {
-            Meaning::Bool => physical == Type::BOOLEAN,
-            Meaning::Float => matches!(physical, Type::FLOAT | Type::DOUBLE),
-            Meaning::Int | Meaning::Uint | Meaning::Time(_) => is_integer,
-            Meaning::Date => physical == Type::INT32,
-            Meaning::Timestamp { .. } => matches!(physical, Type::INT64 | Type::INT96),
-            Meaning::Text | Meaning::Binary => is_bytes,
-            Meaning::Uuid => physical == Type::FIXED_LEN_BYTE_ARRAY && column.type_length() == 16,
-            Meaning::Decimal { .. } => is_integer || is_bytes,
+        let fits = match value_type {
+            ValueType::Bool => physical == Type::BOOLEAN,
+            ValueType::Float => matches!(physical, Type::FLOAT | Type::DOUBLE),
+            ValueType::Int | ValueType::Uint | ValueType::Time(_) => is_integer,
+            ValueType::Date => physical == Type::INT32,
+            ValueType::Timestamp { .. } => matches!(physical, Type::INT64 | Type::INT96),
+            ValueType::Text | ValueType::Binary => is_bytes,
+            ValueType::Uuid => physical == Type::FIXED_LEN_BYTE_ARRAY && column.type_length() == 16,
+            ValueType::Decimal { .. } => is_integer || is_bytes,
         };
-        fits.then_some(meaning)
+        fits.then_some(value_type)
     }
 
-    fn of_logical(logical: &LogicalType, column: &ColumnDescriptor) -> Option<Meaning> {
+    fn from_logical(logical: &LogicalType, column: &ColumnDescriptor) -> Option<ValueType> {
         Some(match logical {
-            LogicalType::String | LogicalType::Enum | LogicalType::Json => Meaning::Text,
-            LogicalType::Bson | LogicalType::Geometry(_) | LogicalType::Geography(_) => Meaning::Binary,
-            LogicalType::Uuid => Meaning::Uuid,
-            LogicalType::Integer(integer) if integer.is_signed => Meaning::Int,
-            LogicalType::Integer(_) => Meaning::Uint,
+            LogicalType::String | LogicalType::Enum | LogicalType::Json => ValueType::Text,
+            LogicalType::Bson | LogicalType::Geometry(_) | LogicalType::Geography(_) => ValueType::Binary,
+            LogicalType::Uuid => ValueType::Uuid,
+            LogicalType::Integer(integer) if integer.is_signed => ValueType::Int,
+            LogicalType::Integer(_) => ValueType::Uint,
             LogicalType::Decimal(decimal) => Self::decimal(decimal.precision, decimal.scale)?,
-            LogicalType::Date => Meaning::Date,
-            LogicalType::Time(time) => Meaning::Time(time.unit.into()),
+            LogicalType::Date => ValueType::Date,
+            LogicalType::Time(time) => ValueType::Time(time.unit.into()),
             LogicalType::Timestamp(timestamp) => {
-                Meaning::Timestamp { unit: timestamp.unit.into(), is_utc: timestamp.is_adjusted_to_u_t_c }
+                ValueType::Timestamp { unit: timestamp.unit.into(), is_utc: timestamp.is_adjusted_to_u_t_c }
             }
-            // A column of nulls only.
-            LogicalType::Unknown => Self::of_converted(ConvertedType::NONE, column)?,
+            // A column that has only nulls.
+            LogicalType::Unknown => Self::from_converted(ConvertedType::NONE, column)?,
             _ => return None,
         })
     }
 
-    fn of_converted(converted: ConvertedType, column: &ColumnDescriptor) -> Option<Meaning> {
+    fn from_converted(converted: ConvertedType, column: &ColumnDescriptor) -> Option<ValueType> {
         use ConvertedType as C;
-        let timestamp = |unit| Meaning::Timestamp { unit, is_utc: true };
+        let timestamp = |unit| ValueType::Timestamp { unit, is_utc: true };
         Some(match converted {
             C::NONE => match column.physical_type() {
-                Type::BOOLEAN => Meaning::Bool,
-                Type::INT32 | Type::INT64 => Meaning::Int,
-                Type::INT96 => Meaning::Timestamp { unit: Unit::Nanos, is_utc: false },
-                Type::FLOAT | Type::DOUBLE => Meaning::Float,
-                Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => Meaning::Binary,
+                Type::BOOLEAN => ValueType::Bool,
+                Type::INT32 | Type::INT64 => ValueType::Int,
+                Type::INT96 => ValueType::Timestamp { unit: SubsecondUnit::Nanos, is_utc: false },
+                Type::FLOAT | Type::DOUBLE => ValueType::Float,
+                Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => ValueType::Binary,
             },
-            C::UTF8 | C::ENUM | C::JSON => Meaning::Text,
-            C::BSON => Meaning::Binary,
-            C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64 => Meaning::Int,
-            C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64 => Meaning::Uint,
+            C::UTF8 | C::ENUM | C::JSON => ValueType::Text,
+            C::BSON => ValueType::Binary,
+            C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64 => ValueType::Int,
+            C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64 => ValueType::Uint,
             C::DECIMAL => Self::decimal(column.type_precision(), column.type_scale())?,
-            C::DATE => Meaning::Date,
-            C::TIME_MILLIS => Meaning::Time(Unit::Millis),
-            C::TIME_MICROS => Meaning::Time(Unit::Micros),
-            C::TIMESTAMP_MILLIS => timestamp(Unit::Millis),
-            C::TIMESTAMP_MICROS => timestamp(Unit::Micros),
+            C::DATE => ValueType::Date,
+            C::TIME_MILLIS => ValueType::Time(SubsecondUnit::Millis),
+            C::TIME_MICROS => ValueType::Time(SubsecondUnit::Micros),
+            C::TIMESTAMP_MILLIS => timestamp(SubsecondUnit::Millis),
+            C::TIMESTAMP_MICROS => timestamp(SubsecondUnit::Micros),
             C::MAP | C::MAP_KEY_VALUE | C::LIST | C::INTERVAL => return None,
         })
     }
 
-    fn decimal(precision: i32, scale: i32) -> Option<Meaning> {
+    fn decimal(precision: i32, scale: i32) -> Option<ValueType> {
         let scale = usize::try_from(scale).ok()?;
-        (precision <= DECIMAL_DIGITS_MAX && scale <= DECIMAL_DIGITS_MAX as usize).then_some(Meaning::Decimal { scale })
+        (precision <= DECIMAL_DIGITS_MAX && scale <= DECIMAL_DIGITS_MAX as usize)
+            .then_some(ValueType::Decimal { scale })
     }
 
     fn name(self) -> &'static str {
         match self {
-            Meaning::Bool => "booleans",
-            Meaning::Int | Meaning::Uint => "integers",
-            Meaning::Float => "floats",
-            Meaning::Text => "text",
-            Meaning::Binary => "binary",
-            Meaning::Uuid => "UUIDs",
-            Meaning::Decimal { .. } => "decimals",
-            Meaning::Date => "dates",
-            Meaning::Time(_) => "times",
-            Meaning::Timestamp { .. } => "timestamps",
+            ValueType::Bool => "booleans",
+            ValueType::Int | ValueType::Uint => "integers",
+            ValueType::Float => "floats",
+            ValueType::Text => "text",
+            ValueType::Binary => "binary",
+            ValueType::Uuid => "UUIDs",
+            ValueType::Decimal { .. } => "decimals",
+            ValueType::Date => "dates",
+            ValueType::Time(_) => "times",
+            ValueType::Timestamp { .. } => "timestamps",
         }
     }
 }
 
-impl From<TimeUnit> for Unit {
+impl From<TimeUnit> for SubsecondUnit {
     fn from(unit: TimeUnit) -> Self {
         match unit {
-            TimeUnit::MILLIS => Unit::Millis,
-            TimeUnit::MICROS => Unit::Micros,
-            TimeUnit::NANOS => Unit::Nanos,
+            TimeUnit::MILLIS => SubsecondUnit::Millis,
+            TimeUnit::MICROS => SubsecondUnit::Micros,
+            TimeUnit::NANOS => SubsecondUnit::Nanos,
         }
     }
 }
 
-impl Unit {
+impl SubsecondUnit {
     fn per_second(self) -> i64 {
         match self {
-            Unit::Millis => 1_000,
-            Unit::Micros => 1_000_000,
-            Unit::Nanos => 1_000_000_000,
+            SubsecondUnit::Millis => 1_000,
+            SubsecondUnit::Micros => 1_000_000,
+            SubsecondUnit::Nanos => 1_000_000_000,
         }
     }
 
-    /// So many units as seconds and nanoseconds.
+    /// Splits a number of units into seconds and nanoseconds.
     fn split(self, units: i64) -> (i64, u32) {
         let per_second = self.per_second();
         let nanos = units.rem_euclid(per_second) * (1_000_000_000 / per_second);
@@ -279,15 +282,15 @@ impl Unit {
     }
 }
 
-/// Goes through the values of a column in a piece, row by row.
+/// Reads the values of a column in a piece, row by row.
 pub(super) struct Cursor<'p> {
     column: &'p ColumnType,
     cells: &'p Cells,
     next_row: usize,
     next_value: usize,
-    /// The value of the row, unless that is null.
+    /// The position of the row's value, or `None` if it is null.
     value: Option<usize>,
-    /// The value as text, if it is made.
+    /// The row's value as text, if its type requires a conversion.
     text: String,
 }
 
@@ -300,7 +303,7 @@ impl<'p> Cursor<'p> {
         &self.column.name
     }
 
-    /// Goes to the next row.
+    /// Moves to the next row.
     pub(super) fn advance(&mut self) -> Result<(), RowFault> {
         let levels = self.cells.def_levels.as_ref();
         let is_null = levels.is_some_and(|levels| levels[self.next_row] < self.column.max_def_level);
@@ -309,24 +312,25 @@ impl<'p> Cursor<'p> {
         self.next_value += usize::from(!is_null);
         let Some(value) = self.value else { return Ok(()) };
         if !self.write_text(value) {
-            let found = match self.column.meaning {
-                Meaning::Decimal { .. } => "a decimal of too many digits",
-                _ => "no date or time of a calendar",
+            let found = match self.column.value_type {
+                ValueType::Decimal { .. } => "a decimal of too many digits",
+                _ => "outside the calendar",
             };
             return Err(RowFault::OutOfRange { column: self.column.name.clone(), found });
         }
         Ok(())
     }
 
-    /// The value of the row.
+    /// Returns the row's value.
     pub(super) fn cell(&self) -> Cell<'_> {
         let Some(value) = self.value else { return Cell::Null };
-        let integer = |value: i64, bits: u32| match self.column.meaning {
-            // Unsigned ones are stored with their bits as signed ones.
-            Meaning::Uint => Cell::Uint(value as u64 & (u64::MAX >> (64 - bits))),
+        let integer = |value: i64, bits: u32| match self.column.value_type {
+            // Unsigned integers are stored in the bits of signed integers.
+            ValueType::Uint => Cell::Uint(value as u64 & (u64::MAX >> (64 - bits))),
             _ => Cell::Int(value),
         };
-        let bytes = |bytes| if self.column.meaning == Meaning::Text { Cell::Text(bytes) } else { Cell::Binary(bytes) };
+        let bytes =
+            |bytes| if self.column.value_type == ValueType::Text { Cell::Text(bytes) } else { Cell::Binary(bytes) };
         if !self.text.is_empty() {
             return Cell::Text(self.text.as_bytes());
         }
@@ -342,42 +346,47 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Makes the text of a value, if its type asks for one; `false` if it has none.
+    /// Converts a value to text, if its type requires that. Returns false if the value has no text.
     fn write_text(&mut self, value: usize) -> bool {
         self.text.clear();
         let values = &self.cells.values;
-        match self.column.meaning {
-            Meaning::Bool | Meaning::Int | Meaning::Uint | Meaning::Float | Meaning::Text | Meaning::Binary => true,
-            Meaning::Uuid => write_uuid(&mut self.text, values.bytes(value).unwrap_or_default()),
-            Meaning::Decimal { scale } => {
+        match self.column.value_type {
+            ValueType::Bool
+            | ValueType::Int
+            | ValueType::Uint
+            | ValueType::Float
+            | ValueType::Text
+            | ValueType::Binary => true,
+            ValueType::Uuid => write_uuid(&mut self.text, values.bytes(value).unwrap_or_default()),
+            ValueType::Decimal { scale } => {
                 let unscaled = values.integer(value).map(i128::from).or_else(|| from_be_bytes(values.bytes(value)?));
                 unscaled.is_some_and(|unscaled| write_decimal(&mut self.text, unscaled, scale))
             }
-            Meaning::Date => {
+            ValueType::Date => {
                 let days = values.integer(value).unwrap_or_default();
                 let date = DateTime::<Utc>::from_timestamp(days * SECONDS_PER_DAY, 0);
                 date.is_some_and(|date| write!(self.text, "{}", date.date_naive()).is_ok())
             }
-            Meaning::Time(unit) => {
+            ValueType::Time(unit) => {
                 let (seconds, nanos) = unit.split(values.integer(value).unwrap_or_default());
                 let seconds = u32::try_from(seconds).ok();
                 let time = seconds.and_then(|seconds| NaiveTime::from_num_seconds_from_midnight_opt(seconds, nanos));
                 let format = match unit {
-                    Unit::Millis => "%H:%M:%S%.3f",
-                    Unit::Micros => "%H:%M:%S%.6f",
-                    Unit::Nanos => "%H:%M:%S%.9f",
+                    SubsecondUnit::Millis => "%H:%M:%S%.3f",
+                    SubsecondUnit::Micros => "%H:%M:%S%.6f",
+                    SubsecondUnit::Nanos => "%H:%M:%S%.9f",
                 };
                 time.is_some_and(|time| write!(self.text, "{}", time.format(format)).is_ok())
             }
-            Meaning::Timestamp { unit, is_utc } => {
+            ValueType::Timestamp { unit, is_utc } => {
                 let (seconds, nanos) = match values {
                     Values::Int96(values) => split_96(&values[value]),
                     _ => unit.split(values.integer(value).unwrap_or_default()),
                 };
                 let format = match unit {
-                    Unit::Millis => SecondsFormat::Millis,
-                    Unit::Micros => SecondsFormat::Micros,
-                    Unit::Nanos => SecondsFormat::Nanos,
+                    SubsecondUnit::Millis => SecondsFormat::Millis,
+                    SubsecondUnit::Micros => SecondsFormat::Micros,
+                    SubsecondUnit::Nanos => SecondsFormat::Nanos,
                 };
                 DateTime::<Utc>::from_timestamp(seconds, nanos).is_some_and(|timestamp| {
                     self.text.push_str(timestamp.to_rfc3339_opts(format, true).trim_end_matches('Z'));
@@ -409,7 +418,7 @@ impl Values {
     }
 }
 
-/// A big-endian integer of two's complement, if it fits.
+/// Parses a big-endian two's complement integer, if it fits.
 pub(super) fn from_be_bytes(bytes: &[u8]) -> Option<i128> {
     let fill = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
     let (extra, kept) = bytes.split_at(bytes.len().saturating_sub(size_of::<i128>()));
@@ -434,7 +443,7 @@ fn write_uuid(text: &mut String, bytes: &[u8]) -> bool {
     })
 }
 
-/// A timestamp of nanoseconds in a day and a day as seconds and nanoseconds since 1970.
+/// Converts a 96-bit timestamp (nanoseconds of a day, and the day) to seconds and nanoseconds since 1970.
 fn split_96(timestamp: &Int96) -> (i64, u32) {
     let [low, high, day] = *timestamp.data() else { return (i64::MAX, 0) };
     let nanos = u64::from(high) << 32 | u64::from(low);

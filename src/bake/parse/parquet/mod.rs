@@ -1,20 +1,20 @@
-//! Rows out of Parquet.
+//! Parquet.
 //!
-//! In: a file. Out: rows, by way of pieces of it that are decoded one after the
-//! other and parsed on any thread. Only the columns that are asked for are read.
-//! A column is meant by its number from 1 or its name; one inside a group by its path,
-//! `group.name`. Lists and maps cannot be taken.
+//! Only the chosen columns are read. A column is chosen by its number, counted from 1, or by its name; a column inside a
+//! group by its path, `group.name`. Lists and maps are rejected.
 //!
-//! What `column` says of types holds for keys and values alike: integers become
-//! their decimals, and dates and times their text. Keys must be integers, text or binary.
+//! The types in `column` apply to keys and values: integers become their decimals, dates and times their text. Keys must be
+//! integers, text, or binary.
 
 mod column;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 
 use ::parquet::basic::Compression;
 use ::parquet::column::reader::ColumnReader;
@@ -24,86 +24,114 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use super::pack::Packer;
-use super::{RawRow, RowSink, RowSpec, ValueSpec, is_deletion};
-use crate::bake::{BakeError, Column, RowFault};
+use super::piece::{ParsePiece, Piece, PieceReader};
+use crate::bake::columns::{Column, ColumnRole, ColumnsFault, RowSpec, ValueSpec};
+use crate::bake::error::BakeError;
+use crate::bake::fill::Filler;
+use crate::bake::input::{InputFacts, OpenInput};
+use crate::bake::origins::RowUnit;
+use crate::bake::remedy::Remedy;
+use crate::bake::row::{InputRow, RowSink, parse_deletion};
+use crate::bake::row_fault::RowFault;
 use column::{Cells, ColumnType, Cursor};
 
-/// What a piece is to take up in memory, as far as the file's own sizes tell.
-pub(in crate::bake) const PIECE_LEN_BYTES: u64 = 4 << 20;
+/// The memory of a piece, according to the sizes in the file.
+const PIECE_LEN_BYTES: u64 = 4 << 20;
 const PIECE_ROWS_MAX: u64 = 16 << 10;
 
-/// Decodes a file piece by piece.
-pub(in crate::bake) struct ParquetPieces {
+/// Reads one Parquet input.
+pub(super) struct ParquetReader<'i> {
+    opened: OpenInput<'i>,
+    decoder: Decoder,
+}
+
+impl<'i> ParquetReader<'i> {
+    pub(super) fn open(mut opened: OpenInput<'i>, spec: &RowSpec, temp_dir: &Path) -> Result<Self, BakeError> {
+        let file = opened.seekable(temp_dir)?;
+        let decoder = Decoder::open(file, spec, opened.name())?;
+        Ok(ParquetReader { opened, decoder })
+    }
+}
+
+impl PieceReader for ParquetReader<'_> {
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Row
+    }
+
+    fn next_piece(&mut self, _: Vec<u8>) -> Result<Option<Piece>, BakeError> {
+        let Some(decoded) = self.decoder.next()? else { return Ok(None) };
+        Ok(Some(Piece {
+            first_line: decoded.first_row,
+            last_line_max: decoded.first_row + decoded.rows as u64,
+            len_bytes: PIECE_LEN_BYTES as usize,
+            may_be_header: false,
+            rows: Box::new(ParquetPiece { columns: self.decoder.columns.clone(), decoded }),
+        }))
+    }
+
+    fn read_bytes(&self) -> u64 {
+        self.opened.read_bytes()
+    }
+
+    fn finish(self: Box<Self>) -> Result<InputFacts, BakeError> {
+        self.opened.finish()
+    }
+}
+
+/// Decodes the chosen columns of a file, some rows at a time.
+struct Decoder {
     name: String,
     file: SerializedFileReader<File>,
     columns: Columns,
     next_group: usize,
     group: Option<Group>,
-    /// Rows in the pieces so far.
+    /// The number of rows decoded.
     rows: u64,
 }
 
-/// The columns that are asked for, each once, and which of them are what.
+/// The chosen columns, without duplicates, and their roles.
 #[derive(Clone)]
 struct Columns {
     columns: Vec<ColumnType>,
+    /// The key's position in `columns`.
     key: usize,
+    /// The positions of the value's columns.
     values: Vec<usize>,
     delete: Option<usize>,
-    /// If several columns are the value.
+    /// Packs the value, if several columns become the value.
     packer: Option<Packer>,
 }
 
-/// A row group that is being read.
+/// The current row group.
 struct Group {
     readers: Vec<ColumnReader>,
     rows_left: u64,
     piece_rows: u64,
 }
 
-/// Some rows, decoded.
-pub(in crate::bake) struct Piece {
+/// Consecutive decoded rows.
+struct DecodedRows {
     /// Counted from 1.
     first_row: u64,
     rows: usize,
-    /// In the order of [`Columns`].
+    /// In the order of [`Columns::columns`].
     columns: Vec<Cells>,
 }
 
-impl Piece {
-    pub(in crate::bake) fn first_row(&self) -> u64 {
-        self.first_row
-    }
-
-    pub(in crate::bake) fn rows(&self) -> usize {
-        self.rows
-    }
-}
-
-impl ParquetPieces {
-    pub(in crate::bake) fn open(file: File, spec: &RowSpec, name: &str) -> Result<Self, BakeError> {
-        let file = guarded(|| SerializedFileReader::new(file)).map_err(|error| unreadable(name, &error))?;
+impl Decoder {
+    fn open(file: File, spec: &RowSpec, name: &str) -> Result<Self, BakeError> {
+        let file = catch_panic(|| SerializedFileReader::new(file)).map_err(|error| unreadable(name, &error))?;
         let columns = Columns::find(file.metadata().file_metadata().schema_descr(), spec)
-            .map_err(|fault| BakeError::Columns { input: name.to_owned(), fault })?;
-        Ok(ParquetPieces { name: name.to_owned(), file, columns, next_group: 0, group: None, rows: 0 })
+            .map_err(|fault| fault.in_input(name))?;
+        Ok(Decoder { name: name.to_owned(), file, columns, next_group: 0, group: None, rows: 0 })
     }
 
-    /// What makes rows of the pieces; each thread has its own.
-    pub(in crate::bake) fn parser(&self) -> ParquetParser {
-        ParquetParser {
-            columns: self.columns.clone(),
-            key_text: Vec::new(),
-            value_text: Vec::new(),
-            delete_text: Vec::new(),
-        }
+    /// Returns the next rows, or `None` after the last row. Must not be called again after an error.
+    fn next(&mut self) -> Result<Option<DecodedRows>, BakeError> {
+        catch_panic(|| self.decode()).map_err(|error| unreadable(&self.name, &error))
     }
 
-    /// The next rows, or `None` after the last. Nothing can be read after an error.
-    pub(in crate::bake) fn next_piece(&mut self) -> Result<Option<Piece>, BakeError> {
-        guarded(|| self.read_piece()).map_err(|error| unreadable(&self.name, &error))
-    }
-
-    fn read_piece(&mut self) -> Result<Option<Piece>, ParquetError> {
+    fn decode(&mut self) -> Result<Option<DecodedRows>, ParquetError> {
         let group = loop {
             match &mut self.group {
                 Some(group) if group.rows_left > 0 => break group,
@@ -120,7 +148,7 @@ impl ParquetPieces {
         let first_row = self.rows + 1;
         group.rows_left -= rows as u64;
         self.rows += rows as u64;
-        Ok(Some(Piece { first_row, rows, columns }))
+        Ok(Some(DecodedRows { first_row, rows, columns }))
     }
 }
 
@@ -151,91 +179,94 @@ impl Group {
     }
 }
 
-/// Makes rows of pieces.
-#[derive(Clone)]
-pub(in crate::bake) struct ParquetParser {
+/// Decoded rows, to be parsed.
+struct ParquetPiece {
     columns: Columns,
-    key_text: Vec<u8>,
-    value_text: Vec<u8>,
-    delete_text: Vec<u8>,
+    decoded: DecodedRows,
 }
 
-impl ParquetParser {
-    pub(in crate::bake) fn parse(
-        &mut self,
-        piece: &Piece,
-        sink: &mut (impl RowSink + ?Sized),
-    ) -> Result<(), BakeError> {
-        let columns = self.columns.columns.clone();
+impl ParsePiece for ParquetPiece {
+    fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError> {
+        self.parse_into(filler)
+    }
+
+    fn into_buffer(self: Box<Self>) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl ParquetPiece {
+    fn parse_into(&mut self, sink: &mut impl RowSink) -> Result<(), BakeError> {
+        let (columns, mut texts) = (self.columns.columns.clone(), Texts::default());
         let mut cursors: Vec<_> =
-            columns.iter().zip(&piece.columns).map(|(column, cells)| Cursor::new(column, cells)).collect();
-        for row in 0..piece.rows {
-            // All go on together, also if one of them has a fault.
+            columns.iter().zip(&self.decoded.columns).map(|(column, cells)| Cursor::new(column, cells)).collect();
+        for row in 0..self.decoded.rows {
+            // Every cursor advances, even if another cursor has a fault.
             let next = cursors.iter_mut().map(Cursor::advance).fold(Ok(()), Result::and);
-            let line = piece.first_row + row as u64;
-            match next.and_then(|()| self.row(line, &cursors)) {
+            let line = self.decoded.first_row + row as u64;
+            match next.and_then(|()| self.columns.row(line, &cursors, &mut texts)) {
                 Ok(row) => sink.row(&row)?,
                 Err(fault) => sink.bad(line, fault, b"")?,
             }
         }
         Ok(())
     }
+}
 
-    fn row<'s>(&'s mut self, line: u64, cursors: &'s [Cursor<'_>]) -> Result<RawRow<'s>, RowFault> {
-        let Columns { key, values, delete, packer, .. } = &mut self.columns;
-        let null = |cursor: &Cursor<'_>| RowFault::Null { column: cursor.name().to_owned() };
-        let key = &cursors[*key];
-        let key = key.cell().content(&mut self.key_text).ok_or_else(|| null(key))?;
-        let delete = delete.and_then(|delete| cursors[delete].cell().content(&mut self.delete_text));
-        let value = match packer {
-            Some(packer) => packer.pack(values.iter().map(|value| cursors[*value].cell()))?,
-            None => match cursors[values[0]].cell().content(&mut self.value_text) {
-                Some(value) => value,
-                // Nobody gives a value to what is to be removed.
-                None if delete.and_then(is_deletion) == Some(true) => b"",
-                None => return Err(null(&cursors[values[0]])),
-            },
-        };
-        Ok(RawRow { line, key, value, delete, text: b"" })
-    }
+/// The text of cells that are not stored as text.
+#[derive(Default)]
+struct Texts {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    delete: Vec<u8>,
 }
 
 impl Columns {
-    fn find(schema: &SchemaDescriptor, spec: &RowSpec) -> Result<Columns, String> {
+    fn row<'s>(
+        &'s mut self,
+        line: u64,
+        cursors: &'s [Cursor<'_>],
+        texts: &'s mut Texts,
+    ) -> Result<InputRow<'s>, RowFault> {
+        let null = |cursor: &Cursor<'_>| RowFault::Null { column: cursor.name().to_owned() };
+        let key = &cursors[self.key];
+        let key = key.cell().content(&mut texts.key).ok_or_else(|| null(key))?;
+        let delete = self.delete.and_then(|delete| cursors[delete].cell().content(&mut texts.delete));
+        let value = match &mut self.packer {
+            Some(packer) => packer.pack(self.values.iter().map(|value| cursors[*value].cell()))?,
+            None => match cursors[self.values[0]].cell().content(&mut texts.value) {
+                Some(value) => value,
+                // A row that removes its key needs no value.
+                None if delete.and_then(parse_deletion) == Some(true) => b"",
+                None => return Err(null(&cursors[self.values[0]])),
+            },
+        };
+        Ok(InputRow { line, key, value, delete, text: b"" })
+    }
+
+    fn find(schema: &SchemaDescriptor, spec: &RowSpec) -> Result<Columns, ColumnsFault> {
         let (key, values) = match (&spec.key, &spec.value) {
             (Some(key), ValueSpec::Column(value)) => (key.clone(), vec![value.clone()]),
             (Some(key), ValueSpec::Packed(values, _)) => (key.clone(), values.clone()),
             (key, value) => {
-                let count = schema.root_schema().get_fields().len();
-                let given = match (key, value) {
-                    (Some(column), _) | (None, ValueSpec::Column(column)) => Some(column),
-                    (None, ValueSpec::Unnamed | ValueSpec::Packed(..)) => None,
-                };
-                if count != 2 || matches!(value, ValueSpec::Packed(..)) {
-                    return Err(format!("rows have {count} columns: choose with --key and with --value or --columns"));
-                }
-                match given {
-                    None => (Column::Number(1), vec![Column::Number(2)]),
-                    Some(given) => {
-                        let other = Column::Number(2 - root_of(schema, given, "--key or --value")?);
-                        if key.is_some() { (given.clone(), vec![other]) } else { (other, vec![given.clone()]) }
-                    }
-                }
+                let (key, value) = complete(schema, key.as_ref(), value)?;
+                (key, vec![value])
             }
         };
         let mut columns: Vec<ColumnType> = Vec::new();
-        let mut position = |option: &str, column: &Column| {
-            let (leaf, description) = leaf_of(schema, column, option)?;
-            Ok::<_, String>(columns.iter().position(|column| column.leaf() == leaf).unwrap_or({
-                columns.push(ColumnType::new(leaf, &description).map_err(|fault| format!("{option} {fault}"))?);
-                columns.len() - 1
-            }))
+        let mut position = |role: ColumnRole, column: &Column| {
+            let (leaf, description) = leaf_of(schema, column, role)?;
+            if let Some(position) = columns.iter().position(|column| column.leaf() == leaf) {
+                return Ok(position);
+            }
+            columns.push(ColumnType::new(leaf, &description, role)?);
+            Ok::<_, ColumnsFault>(columns.len() - 1)
         };
         let is_packed = matches!(spec.value, ValueSpec::Packed(..));
-        let key = position("--key", &key)?;
-        let option = if is_packed { "--columns" } else { "--value" };
-        let values = values.iter().map(|value| position(option, value)).collect::<Result<Vec<_>, _>>()?;
-        let delete = spec.delete.as_ref().map(|delete| position("--delete-column", delete)).transpose()?;
+        let key = position(ColumnRole::Key, &key)?;
+        let value_role = if is_packed { ColumnRole::Packed } else { ColumnRole::Value };
+        let values = values.iter().map(|value| position(value_role, value)).collect::<Result<Vec<_>, _>>()?;
+        let delete = spec.delete.as_ref().map(|delete| position(ColumnRole::Delete, delete)).transpose()?;
         columns[key].check_key()?;
         let packer = match &spec.value {
             ValueSpec::Packed(_, pack) => {
@@ -247,49 +278,68 @@ impl Columns {
     }
 }
 
-/// Where among the columns of the schema, counted from 0, the one is that has this column.
-fn root_of(schema: &SchemaDescriptor, column: &Column, option: &str) -> Result<usize, String> {
-    leaf_of(schema, column, option).map(|(leaf, _)| schema.get_column_root_idx(leaf))
+/// Returns the key and value columns where the options choose at most one of them: the other is the other of two columns.
+fn complete(
+    schema: &SchemaDescriptor,
+    key: Option<&Column>,
+    value: &ValueSpec,
+) -> Result<(Column, Column), ColumnsFault> {
+    let count = schema.root_schema().get_fields().len();
+    if count != 2 || matches!(value, ValueSpec::Packed(..)) {
+        let message =
+            format!("rows have {count} columns: choose the key column and the value column or packed columns");
+        return Err(ColumnsFault::new(message, &[Remedy::ChooseKey, Remedy::ChooseValue, Remedy::ChooseColumns]));
+    }
+    let other_than = |column: &Column, role| {
+        let (leaf, _) = leaf_of(schema, column, role)?;
+        Ok::<_, ColumnsFault>(Column::Number(2 - schema.get_column_root_idx(leaf)))
+    };
+    match (key, value) {
+        (Some(key), _) => Ok((key.clone(), other_than(key, ColumnRole::Key)?)),
+        (None, ValueSpec::Column(value)) => Ok((other_than(value, ColumnRole::Value)?, value.clone())),
+        (None, _) => Ok((Column::Number(1), Column::Number(2))),
+    }
 }
 
-/// The leaf that a column is, which must hold one value a row.
-fn leaf_of(schema: &SchemaDescriptor, column: &Column, option: &str) -> Result<(usize, ColumnDescPtr), String> {
+/// Returns a column's leaf, which must hold one value per row.
+fn leaf_of(
+    schema: &SchemaDescriptor,
+    column: &Column,
+    role: ColumnRole,
+) -> Result<(usize, ColumnDescPtr), ColumnsFault> {
     let root = schema.root_schema().get_fields();
+    let fault = |problem: &dyn Display| Err(ColumnsFault::of_column(role, column, problem));
     let name = match column {
         Column::Name(name) => name.clone(),
         Column::Number(number) => match number.checked_sub(1).and_then(|position| root.get(position)) {
             Some(field) => field.name().to_owned(),
-            None => return Err(format!("{option} {number} is not a column: rows have {}", root.len())),
+            None => return fault(&format_args!("does not exist: rows have {} columns", root.len())),
         },
     };
     match schema.columns().iter().position(|leaf| leaf.path().string() == name) {
         Some(leaf) if schema.column(leaf).max_rep_level() == 0 => Ok((leaf, schema.column(leaf))),
-        Some(_) => {
-            Err(format!("{option} {name:?} is a list, of which a row may have many values: choose another column"))
-        }
+        Some(_) => fault(&"is a list, of which a row may have many values: choose another column"),
         None if root.iter().any(|field| field.name() == name) => {
             let inside =
                 schema.columns().iter().find(|leaf| leaf.path().parts()[0] == name && leaf.max_rep_level() == 0);
-            Err(match inside {
+            match inside {
                 Some(leaf) => {
                     let example = leaf.path().string();
-                    format!("{option} {name:?} is a group: name a column inside, as in {example:?}")
+                    fault(&format_args!("is a group: choose a column inside, such as {example:?}"))
                 }
-                None => format!(
-                    "{option} {name:?} is a list or a map, of which a row may have many values: choose another column"
-                ),
-            })
+                None => fault(&"is a list or a map, of which a row may have many values: choose another column"),
+            }
         }
         None => {
             let names: Vec<_> = root.iter().map(|field| field.name()).collect();
-            Err(format!("{option} {name:?} is not a column: rows have {}", names.join(", ")))
+            fault(&format_args!("does not exist: rows have {}", names.join(", ")))
         }
     }
 }
 
-/// The parquet crate panics at some damaged files; to whoever bakes that is an error like others.
-/// What it was reading is not used again, so that no state in between is seen.
-fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+/// Turns a panic into an error: the crate `parquet` panics on some damaged files. Its reader must not be used after an error,
+/// so its inconsistent state is never observed.
+fn catch_panic<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     panic::catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(ParquetError::General("it is damaged".to_owned())))
 }

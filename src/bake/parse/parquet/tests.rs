@@ -1,4 +1,4 @@
-//! Files that the tests write, read back.
+//! Tests that write Parquet files and read them.
 
 use std::io::{Seek, Write};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 
 use super::*;
-use crate::bake::parse::pack::Pack;
+use crate::bake::columns::Pack;
 use crate::bake::parse::tests::{Lines, name};
 
 type GroupWriter<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 
-/// The next column of a row group; all values are there unless levels say which are.
+/// Writes the next column of a row group. Definition levels say which values are present; by default all are.
 macro_rules! write_column {
     ($group:expr, $type:ty, $values:expr $(, $levels:expr)?) => {{
         let levels: Option<&[i16]> = None $(.or(Some($levels)))?;
@@ -28,7 +28,7 @@ macro_rules! write_column {
     }};
 }
 
-/// A file of several row groups, each written by a call.
+/// Returns a file of several row groups, each written by one call of `write`.
 fn written(
     schema: &str,
     compression: Compression,
@@ -50,7 +50,7 @@ fn written(
     writer.into_inner().unwrap()
 }
 
-/// A file with one column of integers inside a list, and one beside it.
+/// Returns a file with a column of integers and a list of integers.
 fn with_a_list() -> Vec<u8> {
     let schema = "message lists { required int32 id; required group tags (LIST) { repeated group list { required int32 element; } } }";
     written(schema, Compression::UNCOMPRESSED, 1, |_, group| {
@@ -61,19 +61,18 @@ fn with_a_list() -> Vec<u8> {
     })
 }
 
-fn open(bytes: &[u8], spec: &RowSpec) -> Result<ParquetPieces, BakeError> {
+fn open(bytes: &[u8], spec: &RowSpec) -> Result<Decoder, BakeError> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
-    ParquetPieces::open(file, spec, "t.parquet")
+    Decoder::open(file, spec, "t.parquet")
 }
 
 fn rows(bytes: &[u8], spec: &RowSpec) -> Result<Vec<String>, BakeError> {
-    let mut pieces = open(bytes, spec)?;
-    let mut parser = pieces.parser();
+    let mut decoder = open(bytes, spec)?;
     let mut lines = Lines::default();
-    while let Some(piece) = pieces.next_piece()? {
-        parser.parse(&piece, &mut lines)?;
+    while let Some(decoded) = decoder.next()? {
+        ParquetPiece { columns: decoder.columns.clone(), decoded }.parse_into(&mut lines)?;
     }
     Ok(lines.0)
 }
@@ -91,7 +90,7 @@ fn text(text: &str) -> ByteArray {
     ByteArray::from(text.as_bytes().to_vec())
 }
 
-/// A column of each type, with one row.
+/// Returns a file with one row and a column of each type.
 fn all_types() -> Vec<u8> {
     let schema = "message all {
         required int32 i8 (INTEGER(8, true));
@@ -189,8 +188,9 @@ fn keys_are_integers_text_or_binary() {
     }
     for (column, found) in [("bool", "booleans"), ("double", "floats"), ("date", "dates"), ("small", "decimals")] {
         let error = rows(&file, &spec(column, "i8")).unwrap_err().to_string();
-        let expected =
-            format!("t.parquet: --key \"{column}\" has {found}, where integers, text or binary were expected");
+        let expected = format!(
+            "t.parquet: the key column \"{column}\" has {found}, where integers, text, or binary were expected"
+        );
         assert!(error.starts_with(&expected), "{error}");
     }
 }
@@ -206,30 +206,30 @@ fn packed_values_keep_their_types() {
     );
     assert_eq!(json, [expected]);
     let error = rows(&file, &packed("i8", &["bytes"], Pack::Json)).unwrap();
-    assert!(error[0].starts_with("1: \"bytes\" is binary, which JSON has no way to write"), "{error:?}");
+    assert!(error[0].starts_with("1: \"bytes\" is binary, which JSON cannot represent"), "{error:?}");
     let map = rows(&file, &packed("i8", &["bytes"], Pack::MessagePack)).unwrap();
     assert_eq!(map, ["1: -5 = \u{fffd}\u{fffd}bytes\u{fffd}\u{2}\u{fffd}\0"]);
 }
 
 #[test]
-fn what_cannot_be_taken_is_named() {
+fn an_unsuitable_column_is_named() {
     let file = all_types();
     let cases = [
-        (spec("i8", "none"), "--value \"none\" is not a column: rows have i8, u32, "),
-        (spec("i8", "inner"), "--value \"inner\" is a group: name a column inside, as in \"inner.a\""),
-        (spec("i8", "list"), "--value \"list\" is a list, of which a row may have many values"),
+        (spec("i8", "none"), "the value column \"none\" does not exist: rows have i8, u32, "),
+        (spec("i8", "inner"), "the value column \"inner\" is a group: choose a column inside, such as \"inner.a\""),
+        (spec("i8", "list"), "the value column \"list\" is a list, of which a row may have many values"),
         (
             spec("interval", "i8"),
-            "--key \"interval\" is of type FIXED_LEN_BYTE_ARRAY (INTERVAL), which cannot be taken",
+            "the key column \"interval\" is of type FIXED_LEN_BYTE_ARRAY (INTERVAL), which is not supported",
         ),
-        (RowSpec { key: Some(Column::Number(22)), ..spec("i8", "i8") }, "--key 22 is not a column: rows have 21"),
-        (RowSpec { key: Some(Column::Number(0)), ..spec("i8", "i8") }, "--key 0 is not a column"),
-        (RowSpec { value: ValueSpec::Unnamed, ..spec("i8", "i8") }, "rows have 21 columns: choose with --key and with"),
         (
-            RowSpec { key: None, ..packed("i8", &["i8"], Pack::Json) },
-            "rows have 21 columns: choose with --key and with",
+            RowSpec { key: Some(Column::Number(22)), ..spec("i8", "i8") },
+            "the key column 22 does not exist: rows have 21",
         ),
-        (RowSpec { delete: Some(name("gone")), ..spec("i8", "i8") }, "--delete-column \"gone\" is not a column"),
+        (RowSpec { key: Some(Column::Number(0)), ..spec("i8", "i8") }, "the key column 0 does not exist"),
+        (RowSpec { value: ValueSpec::Unnamed, ..spec("i8", "i8") }, "rows have 21 columns: choose the key column and"),
+        (RowSpec { key: None, ..packed("i8", &["i8"], Pack::Json) }, "rows have 21 columns: choose the key column and"),
+        (RowSpec { delete: Some(name("gone")), ..spec("i8", "i8") }, "the delete column \"gone\" does not exist"),
     ];
     for (spec, expected) in cases {
         let error = rows(&file, &spec).unwrap_err().to_string();
@@ -237,7 +237,7 @@ fn what_cannot_be_taken_is_named() {
     }
     for column in ["tags", "tags.list.element"] {
         let error = rows(&with_a_list(), &spec("id", column)).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("t.parquet: --value {column:?} is a list")), "{error}");
+        assert!(error.starts_with(&format!("t.parquet: the value column {column:?} is a list")), "{error}");
     }
 }
 
@@ -282,9 +282,9 @@ fn pieces_are_bounded_by_the_length_of_their_rows() {
         let values: Vec<_> = (0..100).map(|row| text(&format!("{row}{value}"))).collect();
         write_column!(writer, ByteArrayType, &values, &[1; 100]);
     });
-    let mut pieces = open(&file, &RowSpec::default()).unwrap();
+    let mut decoder = open(&file, &RowSpec::default()).unwrap();
     let mut rows = 0;
-    while let Some(piece) = pieces.next_piece().unwrap() {
+    while let Some(piece) = decoder.next().unwrap() {
         assert_eq!(piece.first_row, rows + 1);
         assert!(piece.rows as u64 * 100_000 <= PIECE_LEN_BYTES, "{}", piece.rows);
         rows += piece.rows as u64;
@@ -293,7 +293,7 @@ fn pieces_are_bounded_by_the_length_of_their_rows() {
 }
 
 #[test]
-fn columns_are_named_by_number_too_and_the_other_of_two_is_meant() {
+fn columns_are_chosen_by_number_or_name_and_one_choice_implies_the_other_of_two() {
     let file = written(TWO, Compression::UNCOMPRESSED, 1, |_, writer| {
         write_column!(writer, Int64Type, &[1, 2]);
         write_column!(writer, ByteArrayType, &[text("one")], &[1, 0]);
@@ -311,7 +311,7 @@ fn columns_are_named_by_number_too_and_the_other_of_two_is_meant() {
 }
 
 #[test]
-fn a_row_that_deletes_needs_no_value() {
+fn a_row_that_removes_its_key_needs_no_value() {
     let schema = "message three { required int64 id; optional binary name (UTF8); optional boolean gone; }";
     let file = written(schema, Compression::SNAPPY, 1, |_, writer| {
         write_column!(writer, Int64Type, &[1, 2, 3]);
@@ -331,11 +331,11 @@ fn dates_beyond_the_calendar_are_faults() {
         write_column!(writer, Int32Type, &[1, 2]);
     });
     let found = rows(&file, &spec("id", "stamp")).unwrap();
-    assert_eq!(found[0], "1: \"stamp\" is no date or time of a calendar: correct it, or take another column []");
+    assert_eq!(found[0], "1: \"stamp\" is outside the calendar: correct it, or choose another column []");
     assert_eq!(found[1], "2: 2 = 1970-01-01T00:00:00.000Z");
 }
 
-/// A cut or changed file is an error, or rows; it is never a panic.
+/// A truncated or damaged file gives an error or rows, and never a panic.
 #[test]
 fn damaged_files_do_not_panic() {
     let file = written(TWO, Compression::SNAPPY, 2, |_, writer| {
@@ -361,7 +361,7 @@ fn damaged_files_do_not_panic() {
 }
 
 #[test]
-fn integers_of_any_length_are_read_if_they_fit() {
+fn integers_of_any_length_are_parsed_if_they_fit() {
     assert_eq!(column::from_be_bytes(&[]), None);
     assert_eq!(column::from_be_bytes(&[0x80]), Some(-128));
     assert_eq!(column::from_be_bytes(&[0, 0x80]), Some(128));

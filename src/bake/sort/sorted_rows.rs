@@ -1,116 +1,117 @@
-//! Rows in key order, one after another, from wherever they are.
+//! Reads sorted rows from memory or from disk.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use super::blocks::{BlockReader, Extent, Home};
-use super::held::Held;
+use super::blocks::{BlockReader, Extent, ExtentOwner};
+use super::held_row::HeldRow;
+use super::origin_jumps::OriginJumps;
 use super::run::Run;
 use super::spill::SpilledRun;
-use crate::bake::stream::Jumps;
+use crate::bake::error::BakeError;
+use crate::bake::shard::Shard;
 use crate::bake::table::WrittenRecords;
-use crate::bake::{BakeError, Shard};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
-/// Sorted rows, and the one that is next.
-pub(in crate::bake) struct Source<'r> {
-    rows: Rows<'r>,
-    /// Of sources with the same key, that with the lowest rank comes first.
+/// Sorted rows, from the next row on.
+pub(in crate::bake) struct SortedRows<'r> {
+    storage: Storage<'r>,
+    /// Of rows with the same key, the row with the lowest rank comes first.
     pub(in crate::bake) rank: u32,
-    /// Its rows are older than the input: any row of the input takes their place.
+    /// Whether rows of the input replace these rows.
     pub(in crate::bake) is_base: bool,
 }
 
-enum Rows<'r> {
+enum Storage<'r> {
     Memory { run: &'r Run, next: usize },
-    Blocks(Box<Stored>),
+    Blocks(Box<BlockRows>),
 }
 
 /// Rows in blocks on disk.
-struct Stored {
+struct BlockRows {
     reader: BlockReader,
     kind: KeyKind,
-    /// Bytes of the extent from the next row to the end.
+    /// The length from the next row to the end of the extent.
     left_bytes: u64,
     next: Option<Next>,
     origins: RowOrigins,
-    /// Rows read.
+    /// The number of rows read.
     row: u64,
     align_bytes: usize,
-    /// Numbers are handed on as the bytes of their decimals.
+    /// Whether numbers are returned as the bytes of their decimals.
     as_text: bool,
     text: Vec<u8>,
-    /// Of a table that this bake has not written: what its rows must be.
-    table: Option<Expected>,
+    /// The checks of a table that this bake has not written.
+    table: Option<TableChecks>,
 }
 
-/// What is expected of the rows of a table that was baked before. Its blocks are what their checksums say; but whoever
-/// made them may not have been a baker.
-struct Expected {
-    /// Unless it is read from the middle.
+/// The checks of a table that was baked before. Checksums prove that its blocks are unchanged, but not that a baker
+/// wrote them.
+struct TableChecks {
+    /// `None` if reading starts in the middle.
     row_count: Option<u64>,
-    /// What all keys begin with.
+    /// The prefix that all keys share.
     common: Vec<u8>,
     last_head: Option<u64>,
-    /// Rows of other shards are left out.
+    /// Skips rows of other shards.
     shard: Option<Shard>,
 }
 
-/// The row at the reader's beginning.
+/// The row at the start of the reader's rest.
 struct Next {
     len_bytes: usize,
     origin: u64,
 }
 
-/// How the origin of a row is known.
+/// The source of a row's origin.
 #[derive(Clone)]
 pub(in crate::bake) enum RowOrigins {
-    /// The row has it, counted from here.
-    Held(u64),
-    /// Row `n` has this and `n`.
+    /// The row holds its line, relative to this origin.
+    InRow(u64),
+    /// Row `n` has this origin plus `n`.
     Counted(u64),
-    /// They were noted.
-    Jumps(Arc<Jumps>),
+    /// The origins are stored.
+    Jumps(Arc<OriginJumps>),
 }
 
-/// A table's records, ready to be read as a source.
+/// A table's records, ready to be read.
 #[derive(Clone)]
-pub(in crate::bake) struct Table {
+pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) extent: Extent,
     pub(in crate::bake) kind: KeyKind,
     pub(in crate::bake) row_count: u64,
     pub(in crate::bake) align_bytes: usize,
     pub(in crate::bake) origins: RowOrigins,
-    /// How many bytes all keys begin with, of which `first_key` is one.
+    /// A key, whose first `common_len_bytes` are the prefix that all keys share.
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
-    /// The rows to take, if not all.
+    /// The shard to read. `None` reads all rows.
     pub(in crate::bake) shard: Option<Shard>,
 }
 
-impl Table {
-    /// The records that were written into a file, which has nothing else yet.
+impl TableRecords {
+    /// Returns the records in a file that has no other section yet.
     pub(in crate::bake) fn written(
         file: &File,
         records: &WrittenRecords,
         origins: RowOrigins,
         first_key: Vec<u8>,
-        home: Home,
-    ) -> io::Result<Table> {
+        owner: ExtentOwner,
+    ) -> io::Result<TableRecords> {
         let extent = Extent {
             file: Arc::new(file.try_clone()?),
             offset_bytes: HEADER_LEN_BYTES as u64,
             len_bytes: records.records_len_bytes,
             block_len_bytes: BLOCK_LEN_BYTES,
             sums: records.block_sums.as_slice().into(),
-            home,
+            owner,
         };
-        Ok(Table {
+        Ok(TableRecords {
             extent,
             kind: records.key_kind,
             row_count: records.row_count,
@@ -123,14 +124,14 @@ impl Table {
     }
 }
 
-impl<'r> Source<'r> {
-    /// The rows of a run in memory.
+impl<'r> SortedRows<'r> {
+    /// Reads the rows of a run in memory.
     pub(in crate::bake) fn memory(run: &'r Run, rank: u32) -> Self {
-        Source { rows: Rows::Memory { run, next: 0 }, rank, is_base: false }
+        SortedRows { storage: Storage::Memory { run, next: 0 }, rank, is_base: false }
     }
 
-    /// The rows of a run on disk, as keys of a kind. A run of numbers becomes several sources of text: in each, all have
-    /// the same number of digits, and so the same order as text.
+    /// Reads the rows of a run on disk, with keys of this kind. A run of numbers becomes several sources of text keys:
+    /// in each of them all numbers have the same number of digits, so text order is number order.
     pub(in crate::bake) fn spilled(
         run: &SpilledRun,
         kind: KeyKind,
@@ -140,48 +141,48 @@ impl<'r> Source<'r> {
         let as_text = run.kind != kind;
         let sources = run.ranges(kind).map(|(from, to)| {
             let reader = BlockReader::new(run.extent.clone(), from, buffer_len_bytes)?;
-            let stored = Stored {
+            let stored = BlockRows {
                 reader,
                 kind: run.kind,
                 left_bytes: to - from,
                 next: None,
-                origins: RowOrigins::Held(run.first_origin),
+                origins: RowOrigins::InRow(run.first_origin),
                 row: 0,
                 align_bytes: ALIGN_BYTES,
                 as_text,
                 text: Vec::new(),
                 table: None,
             };
-            Ok(Source { rows: Rows::Blocks(Box::new(stored)), rank, is_base: false })
+            Ok(SortedRows { storage: Storage::Blocks(Box::new(stored)), rank, is_base: false })
         });
         sources.collect()
     }
 
-    /// The rows of a table.
+    /// Reads the rows of a table.
     pub(in crate::bake) fn table(
-        table: &Table,
+        table: &TableRecords,
         rank: u32,
         is_base: bool,
         buffer_len_bytes: usize,
     ) -> Result<Self, BakeError> {
-        Source::table_from(table, 0, rank, is_base, buffer_len_bytes)
+        SortedRows::table_from(table, 0, rank, is_base, buffer_len_bytes)
     }
 
-    /// The rows of a table from the one that is at some offset of its records.
+    /// Reads the rows of a table from an offset of its records.
     pub(in crate::bake) fn table_from(
-        table: &Table,
+        table: &TableRecords,
         from_bytes: u64,
         rank: u32,
         is_base: bool,
         buffer_len_bytes: usize,
     ) -> Result<Self, BakeError> {
-        let expected = matches!(table.extent.home, Home::Table(_)).then(|| Expected {
+        let expected = matches!(table.extent.owner, ExtentOwner::Table(_)).then(|| TableChecks {
             row_count: (from_bytes == 0).then_some(table.row_count),
             common: table.first_key.get(..table.common_len_bytes).unwrap_or_default().to_vec(),
             last_head: None,
             shard: table.shard.clone(),
         });
-        let stored = Stored {
+        let stored = BlockRows {
             reader: BlockReader::new(table.extent.clone(), from_bytes, buffer_len_bytes)?,
             kind: table.kind,
             left_bytes: table.extent.len_bytes - from_bytes,
@@ -193,26 +194,26 @@ impl<'r> Source<'r> {
             text: Vec::new(),
             table: expected,
         };
-        Ok(Source { rows: Rows::Blocks(Box::new(stored)), rank, is_base })
+        Ok(SortedRows { storage: Storage::Blocks(Box::new(stored)), rank, is_base })
     }
 
-    /// Goes to the first row, and gives what stands for its key: see [`Key::head`]. `None` if there is none.
+    /// Moves to the first row and returns the head of its key: see [`Key::head`]. Returns `None` if there is no row.
     pub(in crate::bake) fn begin(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
-        match &mut self.rows {
-            Rows::Memory { run, next } => Ok(run.head(*next, common_len_bytes)),
-            Rows::Blocks(stored) => stored.read_next(common_len_bytes),
+        match &mut self.storage {
+            Storage::Memory { run, next } => Ok(run.head(*next, common_len_bytes)),
+            Storage::Blocks(stored) => stored.read_next(common_len_bytes),
         }
     }
 
-    /// Goes to the next row.
+    /// Moves to the next row and returns the head of its key.
     #[inline]
     pub(in crate::bake) fn advance(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
-        match &mut self.rows {
-            Rows::Memory { run, next } => {
+        match &mut self.storage {
+            Storage::Memory { run, next } => {
                 *next += 1;
                 Ok(run.head(*next, common_len_bytes))
             }
-            Rows::Blocks(stored) => {
+            Storage::Blocks(stored) => {
                 if let Some(next) = stored.next.take() {
                     stored.consume(next.len_bytes);
                 }
@@ -221,30 +222,30 @@ impl<'r> Source<'r> {
         }
     }
 
-    /// The next row's key. There must be one.
+    /// Returns the next row's key. There must be a next row.
     #[inline]
     pub(in crate::bake) fn key(&self) -> Key<'_> {
         self.row().0.key
     }
 
-    /// The next row and its origin. There must be one.
+    /// Returns the next row and its origin. There must be a next row.
     #[inline]
-    pub(in crate::bake) fn row(&self) -> (Held<'_>, u64) {
-        match &self.rows {
-            Rows::Memory { run, next } => run.row(*next),
-            Rows::Blocks(stored) => stored.row(),
+    pub(in crate::bake) fn row(&self) -> (HeldRow<'_>, u64) {
+        match &self.storage {
+            Storage::Memory { run, next } => run.row(*next),
+            Storage::Blocks(stored) => stored.row(),
         }
     }
 }
 
-impl Stored {
+impl BlockRows {
     #[inline]
     fn consume(&mut self, len_bytes: usize) {
         self.reader.consume(len_bytes);
         self.left_bytes -= len_bytes as u64;
     }
 
-    /// Finds the next row to hand on, and gives its head.
+    /// Moves to the next row that is not skipped, and returns the head of its key.
     #[inline]
     fn read_next(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
         while self.left_bytes > 0 {
@@ -263,10 +264,10 @@ impl Stored {
             let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
             let head = key.head(common_len_bytes);
             if let Some(expected) = &mut self.table {
-                expected.check(&row, self.row, head).map_err(|error| self.reader.home().damaged(error))?;
+                expected.check(&row, self.row, head).map_err(|error| self.reader.owner().damaged(error))?;
             }
             let (line, is_left_out) = (row.line, self.table.as_ref().is_some_and(|table| table.leaves_out(&row.key)));
-            let origin = self.origins.of(self.row, line);
+            let origin = self.origins.origin_of(self.row, line);
             self.row += 1;
             if is_left_out {
                 self.consume(len_bytes);
@@ -276,7 +277,7 @@ impl Stored {
             return Ok(Some(head));
         }
         match &self.table {
-            Some(Expected { row_count: Some(row_count), .. }) if self.row < *row_count => {
+            Some(TableChecks { row_count: Some(row_count), .. }) if self.row < *row_count => {
                 Err(self.fault("the record does not fit"))
             }
             _ => Ok(None),
@@ -285,42 +286,43 @@ impl Stored {
 
     #[cold]
     fn fault(&self, what: &'static str) -> BakeError {
-        self.reader.home().damaged(FormatError::Row { row: self.row, what })
+        self.reader.owner().damaged(FormatError::Row { row: self.row, what })
     }
 
     #[inline]
-    fn row(&self) -> (Held<'_>, u64) {
-        let (row, _) = Held::at(self.kind, self.reader.rest(), 0).expect("a row that read_next has seen");
+    fn row(&self) -> (HeldRow<'_>, u64) {
+        let (row, _) = HeldRow::at(self.kind, self.reader.rest(), 0).expect("a row that read_next has seen");
         let origin = self.next.as_ref().map_or(0, |next| next.origin);
         let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
-        (Held { key, ..row }, origin)
+        (HeldRow { key, ..row }, origin)
     }
 }
 
-/// The row at the beginning of some bytes, of which so many are left, and what it takes up. `None` if it is not there
-/// whole.
+/// Reads the row at the start of `rest`, of an extent with `left_bytes` left, and returns its length too. Returns
+/// `None` if the row is incomplete.
 #[inline]
-fn whole_row(kind: KeyKind, rest: &[u8], align_bytes: usize, left_bytes: u64) -> Option<(Held<'_>, usize)> {
-    let (row, len_bytes) = Held::at(kind, rest, 0)?;
+fn whole_row(kind: KeyKind, rest: &[u8], align_bytes: usize, left_bytes: u64) -> Option<(HeldRow<'_>, usize)> {
+    let (row, len_bytes) = HeldRow::at(kind, rest, 0)?;
     let len_bytes = len_bytes.next_multiple_of(align_bytes);
     (len_bytes <= rest.len() && len_bytes as u64 <= left_bytes).then_some((row, len_bytes))
 }
 
 impl RowOrigins {
     #[inline]
-    fn of(&self, row: u64, line: u32) -> u64 {
+    fn origin_of(&self, row: u64, line: u32) -> u64 {
         match self {
-            RowOrigins::Held(first) => first + u64::from(line),
+            RowOrigins::InRow(first) => first + u64::from(line),
             RowOrigins::Counted(first) => first + row,
             RowOrigins::Jumps(jumps) => jumps.origin(row),
         }
     }
 }
 
-impl Expected {
-    /// Keys of bytes with the same head are compared when the new records are indexed.
+impl TableChecks {
+    /// Checks a row's key and position. Keys of bytes with the same head are compared later, when the new records are
+    /// indexed.
     #[inline]
-    fn check(&mut self, row: &Held<'_>, number: u64, head: u64) -> Result<(), FormatError> {
+    fn check(&mut self, row: &HeldRow<'_>, number: u64, head: u64) -> Result<(), FormatError> {
         let fault = |what| Err(FormatError::Row { row: number, what });
         let is_above = match row.key {
             Key::U64(_) => self.last_head.is_none_or(|last| last < head),

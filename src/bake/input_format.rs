@@ -1,0 +1,42 @@
+//! The formats of inputs, and how the format of an input is detected.
+
+/// The format of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// Detects the format: Parquet by the input's first bytes, other formats by the end of the input's name without `.gz`
+    /// or `.zst`: `.jsonl`, `.ndjson`, and `.json` are JSON Lines, `.tsv` is TSV, and all other names are delimited text.
+    #[default]
+    Auto,
+    /// Delimited text, RFC 4180.
+    Delimited,
+    /// Delimited text with tabs, unless [`Options::delimiter`](super::Options::delimiter) is set.
+    Tsv,
+    /// JSON Lines: one object per line.
+    JsonLines,
+    /// Apache Parquet. Requires the feature `parquet`.
+    Parquet,
+}
+
+/// The first bytes of formats that have a magic number.
+const MAGICS: [(&[u8], Format); 1] = [(b"PAR1", Format::Parquet)];
+/// The ends of the names of other formats.
+const NAME_ENDS: [(&str, Format); 4] = [
+    (".jsonl", Format::JsonLines),
+    (".ndjson", Format::JsonLines),
+    (".json", Format::JsonLines),
+    (".tsv", Format::Tsv),
+];
+
+impl Format {
+    /// Returns the format of an input with this name and these first bytes.
+    pub(super) fn detect(self, name: &str, head: &[u8]) -> Format {
+        if self != Format::Auto {
+            return self;
+        }
+        let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
+        let by_magic = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, format)| *format);
+        let by_name = || NAME_ENDS.iter().find(|(end, _)| plain.ends_with(end)).map(|(_, format)| *format);
+        by_magic.or_else(by_name).unwrap_or(Format::Delimited)
+    }
+}

@@ -1,0 +1,260 @@
+//! Delimited text (RFC 4180).
+//!
+//! In a piece without quotes, fields are the bytes between delimiters. Pieces with quotes are parsed by `quoting`.
+
+mod columns;
+
+use std::ops::{ControlFlow, Range};
+
+use super::cut::TextPiece;
+use super::pack::{Cell, Packer};
+use super::quoting::QuotedRecords;
+use super::text::{TextFormat, TextParser};
+use crate::bake::error::BakeError;
+use crate::bake::options::Options;
+use crate::bake::row::{InputRow, RowSink};
+use crate::bake::row_fault::RowFault;
+
+/// Delimited text with one delimiter.
+pub(super) struct DelimitedFormat<'o> {
+    pub(super) delimiter: u8,
+    pub(super) options: &'o Options,
+}
+
+impl TextFormat for DelimitedFormat<'_> {
+    type Parser = DelimitedParser;
+
+    fn delimiter(&self) -> Option<u8> {
+        Some(self.delimiter)
+    }
+
+    fn may_have_header(&self) -> bool {
+        !self.options.header
+    }
+
+    fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<DelimitedParser>, BakeError> {
+        let mut found = None;
+        Records::new(self.delimiter).each(first, |mut record| {
+            found = Some(match record.fault.take() {
+                Some(fault) => Err(BakeError::Row { input: input.to_owned(), line: record.line, fault }),
+                None => columns::find(self.options, input, &record).map(|fields| (fields, record.end)),
+            });
+            Ok(ControlFlow::Break(()))
+        })?;
+        let Some((fields, end)) = found.transpose()? else { return Ok(None) };
+        if self.options.header {
+            first.first_line += memchr::memchr_iter(b'\n', &first.bytes[..end]).count() as u64;
+            first.bytes.drain(..end);
+        }
+        Ok(Some(DelimitedParser::new(self.delimiter, fields)))
+    }
+}
+
+/// The positions of a row's parts, and the number of fields that every row must have.
+#[derive(Clone)]
+pub(super) struct Fields {
+    pub(super) key: usize,
+    pub(super) value: ValueFields,
+    pub(super) delete: Option<usize>,
+    pub(super) count: usize,
+    /// Whether the options choose columns, which changes the advice for a row with another number of fields.
+    pub(super) columns_chosen: bool,
+}
+
+/// The fields that become the value.
+#[derive(Clone)]
+pub(super) enum ValueFields {
+    One(usize),
+    Packed(Vec<usize>, Packer),
+}
+
+/// Parses the pieces of one input.
+#[derive(Clone)]
+pub(super) struct DelimitedParser {
+    records: Records,
+    fields: Fields,
+}
+
+impl DelimitedParser {
+    pub(super) fn new(delimiter: u8, fields: Fields) -> Self {
+        DelimitedParser { records: Records::new(delimiter), fields }
+    }
+}
+
+impl TextParser for DelimitedParser {
+    fn parse(&mut self, piece: &TextPiece, sink: &mut impl RowSink) -> Result<(), BakeError> {
+        let Fields { key, value, delete, count, columns_chosen } = &mut self.fields;
+        self.records.each(piece, |record| {
+            let Record { line, text, .. } = record;
+            if let Some(fault) = record.fault {
+                sink.bad(line, fault, text)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            if record.ranges.len() != *count {
+                let (expected, found, columns_chosen) = (*count, record.ranges.len(), *columns_chosen);
+                sink.bad(line, RowFault::FieldCount { expected, found, columns_chosen }, text)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            let packed = match value {
+                ValueFields::One(value) => Ok(record.field(*value)),
+                ValueFields::Packed(fields, packer) => {
+                    packer.pack(fields.iter().map(|field| Cell::Text(record.field(*field))))
+                }
+            };
+            let (key, delete) = (record.field(*key), delete.map(|column| record.field(column)));
+            match packed {
+                Ok(value) => sink.row(&InputRow { line, key, value, delete, text })?,
+                Err(fault) => sink.bad(line, fault, text)?,
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+}
+
+/// A record of a piece.
+struct Record<'a> {
+    line: u64,
+    /// The record's text in the piece, without its line end.
+    text: &'a [u8],
+    /// The record's end in the piece, including its line end.
+    end: usize,
+    fault: Option<RowFault>,
+    buffer: &'a [u8],
+    ranges: &'a [Range<usize>],
+}
+
+impl<'a> Record<'a> {
+    fn fields(&self) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.ranges.iter().map(|range| &self.buffer[range.clone()])
+    }
+
+    #[inline]
+    fn field(&self, index: usize) -> &'a [u8] {
+        &self.buffer[self.ranges[index].clone()]
+    }
+}
+
+/// Finds the records of pieces.
+#[derive(Clone)]
+struct Records {
+    delimiter: u8,
+    ranges: Vec<Range<usize>>,
+}
+
+/// Whether to go on to the next record.
+type Flow = Result<ControlFlow<()>, BakeError>;
+
+impl Records {
+    fn new(delimiter: u8) -> Self {
+        Records { delimiter, ranges: Vec::new() }
+    }
+
+    fn each(&mut self, piece: &TextPiece, take: impl FnMut(Record<'_>) -> Flow) -> Result<(), BakeError> {
+        match piece.has_quotes {
+            false => self.each_plain(piece, take),
+            true => self.each_quoted(piece, take),
+        }
+    }
+
+    fn each_plain(&mut self, piece: &TextPiece, mut take: impl FnMut(Record<'_>) -> Flow) -> Result<(), BakeError> {
+        let bytes = &piece.bytes[..];
+        let has_returns = memchr::memchr(b'\r', bytes).is_some();
+        let (mut line, mut end) = (piece.first_line, 0);
+        while end < bytes.len() {
+            let start = end;
+            let mut text_end = bytes.len();
+            end = text_end;
+            if let Some(newline) = memchr::memchr(b'\n', &bytes[start..]) {
+                text_end = start + newline;
+                end = text_end + 1;
+                if has_returns && text_end > start && bytes[text_end - 1] == b'\r' {
+                    text_end -= 1;
+                }
+            }
+            line += 1;
+            let text = &bytes[start..text_end];
+            if text.is_empty() {
+                continue;
+            }
+            let fault = (has_returns && memchr::memchr(b'\r', text).is_some()).then_some(RowFault::BareReturn);
+            self.ranges.clear();
+            let mut field = start;
+            for found in memchr::memchr_iter(self.delimiter, text) {
+                self.ranges.push(field..start + found);
+                field = start + found + 1;
+            }
+            self.ranges.push(field..text_end);
+            let record = Record { line: line - 1, text, end, fault, buffer: bytes, ranges: &self.ranges };
+            if take(record)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn each_quoted(&mut self, piece: &TextPiece, mut take: impl FnMut(Record<'_>) -> Flow) -> Result<(), BakeError> {
+        let mut records = QuotedRecords::new(&piece.bytes, piece.first_line, self.delimiter);
+        while let Some(record) = records.next(&mut self.ranges) {
+            let (line, text, end, fault) = (record.line, record.text, record.end, record.fault);
+            let record = Record { line, text, end, fault, buffer: records.buffer(), ranges: &self.ranges };
+            if take(record)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Seen(Vec<String>);
+
+    impl RowSink for Seen {
+        fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError> {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            self.0.push(format!("{} {}={}", row.line, text(row.key), text(row.value)));
+            Ok(())
+        }
+
+        fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError> {
+            self.0.push(format!("{line} {fault:?} {}", String::from_utf8_lossy(text)));
+            Ok(())
+        }
+    }
+
+    fn seen(text: &str, has_quotes: bool) -> Vec<String> {
+        let piece = TextPiece { bytes: text.as_bytes().to_vec(), first_line: 10, has_quotes };
+        let fields = Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, columns_chosen: false };
+        let mut sink = Seen(Vec::new());
+        DelimitedParser::new(b',', fields).parse(&piece, &mut sink).unwrap();
+        sink.0
+    }
+
+    #[test]
+    fn both_parsers_find_the_same_rows_in_text_without_quotes() {
+        let parts = ["1,one", "", "a,b,c", ",", "x", "2,two\r", "y,\r,z", "\r", "é,ü"];
+        let mut seed = 0x5eed_u64;
+        println!("seed {seed:#x}");
+        for _ in 0..2000 {
+            let mut text = String::new();
+            for _ in 0..seed % 7 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                text += parts[(seed >> 33) as usize % parts.len()];
+                text += if seed >> 60 == 0 { "" } else { "\n" };
+            }
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            assert_eq!(seen(&text, false), seen(&text, true), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rows_with_quotes_are_parsed_or_reported() {
+        let text = "\n\"a\",\"1\n2\"\r\nb,\"x\"\"y\"\nc,\"x\"y\nd,5\" pipe\n\"e\",f\rg\nh,i\n";
+        let expected = ["11 a=1\n2", "13 b=x\"y", "14 TextAfterQuote c,\"x\"y", "15 d=5\" pipe"];
+        assert_eq!(seen(text, true)[..4], expected);
+        assert!(seen(text, true).iter().any(|row| row.contains("BareReturn")));
+        assert_eq!(seen(text, true).last().unwrap(), "17 h=i");
+    }
+}

@@ -1,0 +1,172 @@
+//! Quoting in delimited text (RFC 4180): the ends of rows, malformed quotes, and the records of text with quotes.
+//!
+//! A quote opens a field if the field begins with it. Inside an open field, two quotes are one quote of the text, and a
+//! single quote closes the field.
+
+use std::io::{Chain, Read};
+use std::iter::Peekable;
+use std::ops::Range;
+use std::vec;
+
+use csv::{ByteRecord, ReaderBuilder, Terminator};
+
+use crate::bake::row_fault::RowFault;
+
+/// Returns whether a quote at `at` opens a field.
+fn opens_field(bytes: &[u8], at: usize, delimiter: u8) -> bool {
+    let before = at.checked_sub(1).map_or(b'\n', |before| bytes[before]);
+    before == delimiter || before == b'\n'
+}
+
+/// The last row end in bytes that begin with a row. More bytes can be appended between two calls of [`RowEnds::scan`].
+#[derive(Default)]
+pub(super) struct RowEnds {
+    scanned_bytes: usize,
+    /// The end of the last line end outside quotes.
+    pub(super) end: usize,
+    /// Whether the bytes end inside quotes.
+    pub(super) is_open: bool,
+    pub(super) has_quotes: bool,
+}
+
+impl RowEnds {
+    /// Scans the bytes that were appended. Without a delimiter, fields cannot be quoted.
+    pub(super) fn scan(&mut self, bytes: &[u8], delimiter: Option<u8>, at_end: bool) {
+        let Some(delimiter) = delimiter else {
+            self.find_line_end(bytes, bytes.len());
+            return;
+        };
+        let mut at = self.scanned_bytes;
+        while let Some(found) = memchr::memchr(b'"', &bytes[at..]) {
+            let quote = at + found;
+            match self.is_open {
+                false => {
+                    self.find_line_end(bytes, quote);
+                    if opens_field(bytes, quote, delimiter) {
+                        self.is_open = true;
+                        self.has_quotes = true;
+                    }
+                    at = quote + 1;
+                }
+                true => match bytes.get(quote + 1) {
+                    Some(b'"') => at = quote + 2,
+                    // The next byte decides whether the quote closes the field, so the quote is scanned again.
+                    None if !at_end => {
+                        self.scanned_bytes = quote;
+                        return;
+                    }
+                    _ => {
+                        self.is_open = false;
+                        at = quote + 1;
+                    }
+                },
+            }
+            self.scanned_bytes = at;
+        }
+        if !self.is_open {
+            self.find_line_end(bytes, bytes.len());
+        }
+        self.scanned_bytes = bytes.len();
+    }
+
+    /// Finds the last line end before `to` in bytes that are not quoted.
+    fn find_line_end(&mut self, bytes: &[u8], to: usize) {
+        if let Some(found) = memchr::memrchr(b'\n', &bytes[self.scanned_bytes..to]) {
+            self.end = self.scanned_bytes + found + 1;
+        }
+        self.scanned_bytes = to;
+    }
+}
+
+/// Returns the offsets of malformed quotes and line ends, which the crate `csv` accepts.
+pub(super) fn quote_faults(bytes: &[u8], delimiter: u8) -> Vec<(usize, RowFault)> {
+    let mut faults = Vec::new();
+    let (mut is_open, mut skipped) = (false, None);
+    for at in memchr::memchr2_iter(b'\r', b'"', bytes) {
+        let next = bytes.get(at + 1);
+        match (bytes[at], is_open) {
+            (b'\r', false) if next != Some(&b'\n') => faults.push((at, RowFault::BareReturn)),
+            (b'\r', _) => {}
+            _ if skipped == Some(at) => {}
+            (_, false) => is_open = opens_field(bytes, at, delimiter),
+            (_, true) if next == Some(&b'"') => skipped = Some(at + 1),
+            (_, true) => {
+                is_open = false;
+                if next.is_some_and(|next| *next != delimiter && !matches!(next, b'\n' | b'\r')) {
+                    faults.push((at, RowFault::TextAfterQuote));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// The records of text with quotes.
+pub(super) struct QuotedRecords<'p> {
+    bytes: &'p [u8],
+    faults: Peekable<vec::IntoIter<(usize, RowFault)>>,
+    reader: csv::Reader<Chain<&'static [u8], &'p [u8]>>,
+    record: ByteRecord,
+    next_line: u64,
+    end: usize,
+}
+
+/// A record of text with quotes.
+pub(super) struct QuotedRecord<'p> {
+    pub(super) line: u64,
+    /// The record's text, without its line end.
+    pub(super) text: &'p [u8],
+    /// The record's end in the bytes, including its line end.
+    pub(super) end: usize,
+    pub(super) fault: Option<RowFault>,
+}
+
+impl<'p> QuotedRecords<'p> {
+    pub(super) fn new(bytes: &'p [u8], first_line: u64, delimiter: u8) -> Self {
+        // The reader treats a carriage return like any other byte: alone it does not end a row, and `next` removes it from
+        // the last field if a line feed follows. The reader would also remove a byte order mark at the start of every
+        // piece, though only the start of an input can have one. A line end before the bytes, which is not a row, prevents that.
+        let reader = ReaderBuilder::new()
+            .delimiter(delimiter)
+            .terminator(Terminator::Any(b'\n'))
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(b"\n".chain(bytes));
+        let faults = quote_faults(bytes, delimiter).into_iter().peekable();
+        QuotedRecords { bytes, faults, reader, record: ByteRecord::new(), next_line: first_line, end: 0 }
+    }
+
+    /// Returns the next record and puts the ranges of its fields in [`QuotedRecords::buffer`] into `ranges`.
+    pub(super) fn next(&mut self, ranges: &mut Vec<Range<usize>>) -> Option<QuotedRecord<'p>> {
+        // Reading from memory does not fail.
+        while self.reader.read_byte_record(&mut self.record).unwrap_or(false) {
+            let read_to = self.reader.position().byte() as usize - 1;
+            let blank_lines = self.bytes[self.end..read_to].iter().take_while(|byte| **byte == b'\n').count();
+            let line = self.next_line + blank_lines as u64;
+            let whole = &self.bytes[self.end + blank_lines..read_to];
+            let with_return = whole.strip_suffix(b"\r\n");
+            let text = with_return.or(whole.strip_suffix(b"\n")).unwrap_or(whole);
+            self.end = read_to;
+            self.next_line = line + memchr::memchr_iter(b'\n', whole).count() as u64;
+            let mut fault = None;
+            while let Some((_, found)) = self.faults.next_if(|(at, _)| *at < read_to) {
+                fault.get_or_insert(found);
+            }
+            let record = &self.record;
+            ranges.clear();
+            ranges.extend((0..record.len()).map(|field| record.range(field).expect("a field of the record")));
+            if let (Some(last), Some(_)) = (ranges.last_mut(), with_return) {
+                last.end -= 1;
+            }
+            if !text.is_empty() {
+                return Some(QuotedRecord { line, text, end: read_to, fault });
+            }
+        }
+        None
+    }
+
+    /// Returns the unquoted fields of the last record.
+    pub(super) fn buffer(&self) -> &[u8] {
+        self.record.as_slice()
+    }
+}

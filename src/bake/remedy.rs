@@ -1,0 +1,55 @@
+//! The options that avoid a failure.
+
+/// An option of a bake that a caller can change to avoid a failure.
+///
+/// Messages of errors name no option, because a field of [`Options`](super::Options), a command-line flag, and a keyword
+/// argument are written differently. Each program appends its own names for
+/// [`BakeError::remedies`](super::BakeError::remedies).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Choose another key column ([`Options::key`](super::Options::key)).
+    ChooseKey,
+    /// Choose another value column ([`Options::value`](super::Options::value)).
+    ChooseValue,
+    /// Choose other columns to pack into the value ([`ValueSpec::Packed`](super::ValueSpec::Packed)).
+    ChooseColumns,
+    /// Pack columns as MessagePack ([`Pack::MessagePack`](super::Pack::MessagePack)).
+    PackAsMessagePack,
+    /// Choose another delete column ([`Options::delete_column`](super::Options::delete_column)).
+    ChooseDeleteColumn,
+    /// Read column names from the first row ([`Options::header`](super::Options::header)).
+    ReadHeader,
+    /// Set the byte between fields ([`Options::delimiter`](super::Options::delimiter)).
+    SetDelimiter,
+    /// State what keys are: numbers or bytes ([`Options::keys`](super::Options::keys)).
+    ChooseKeyKind,
+    /// Take keys as bytes ([`Keys::Bytes`](super::Keys::Bytes)).
+    TakeKeysAsBytes,
+    /// Take keys as the base has them ([`Keys::Auto`](super::Keys::Auto)).
+    TakeKeysAsBase,
+    /// Keep one of the rows that have the same key ([`Options::duplicates`](super::Options::duplicates)).
+    KeepOneDuplicate,
+    /// Allow more bad rows ([`BadRows::Skip`](super::BadRows::Skip)).
+    AllowMoreBadRows,
+    /// Use the file as the base ([`Options::base`](super::Options::base)).
+    UseAsBase,
+    /// Bake one shard of the rows at a time ([`Options::shard`](super::Options::shard)).
+    BakeShards,
+    /// Allow more memory ([`Options::memory_bytes`](super::Options::memory_bytes)).
+    AllowMoreMemory,
+    /// Use fewer threads ([`Options::threads`](super::Options::threads)).
+    UseFewerThreads,
+    /// Choose another folder for temporary files ([`Options::temp_dir`](super::Options::temp_dir)).
+    ChooseTempDir,
+    /// Lower the minimum number of rows ([`ReplaceRules::rows_min`](crate::replace::ReplaceRules::rows_min)).
+    LowerRowsMin,
+    /// Allow the loss of more rows
+    /// ([`ReplaceRules::shrink_max_percent`](crate::replace::ReplaceRules::shrink_max_percent)).
+    AllowShrinking,
+    /// Allow a table without rows ([`ReplaceRules::allow_empty`](crate::replace::ReplaceRules::allow_empty)).
+    AllowEmpty,
+    /// Allow keys of the other kind
+    /// ([`ReplaceRules::allow_key_kind_change`](crate::replace::ReplaceRules::allow_key_kind_change)).
+    AllowKeyKindChange,
+}

@@ -1,0 +1,53 @@
+//! A row of an input, as parsers pass it on.
+
+use super::error::BakeError;
+use super::row_fault::RowFault;
+
+/// A row of an input: its fields, before the key is parsed.
+pub(super) struct InputRow<'a> {
+    /// The line on which the row begins, or the row's number in formats without lines. Counted from 1.
+    pub(super) line: u64,
+    pub(super) key: &'a [u8],
+    /// Empty if the row may be a deletion and has no value.
+    pub(super) value: &'a [u8],
+    /// The field in the delete column, if one was chosen and the field is not null.
+    pub(super) delete: Option<&'a [u8]>,
+    /// The row's text, without its line end. Empty in formats that are not text.
+    pub(super) text: &'a [u8],
+}
+
+/// Receives the rows that a parser finds.
+pub(super) trait RowSink {
+    fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError>;
+
+    /// Receives a malformed row; `text` as in [`InputRow`].
+    fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
+}
+
+/// Parses the field of a delete column. Returns `None` if the field means neither yes nor no.
+pub(super) fn parse_deletion(text: &[u8]) -> Option<bool> {
+    let is_any = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+    match text {
+        _ if is_any(&["1", "true", "t", "yes", "y"]) => Some(true),
+        _ if is_any(&["", "0", "false", "f", "no", "n"]) => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delete_column_says_yes_or_no() {
+        for yes in ["1", "true", "TRUE", "t", "Yes", "y"] {
+            assert_eq!(parse_deletion(yes.as_bytes()), Some(true), "{yes}");
+        }
+        for no in ["", "0", "False", "f", "no", "N"] {
+            assert_eq!(parse_deletion(no.as_bytes()), Some(false), "{no}");
+        }
+        for neither in ["2", " ", "tru", "null", "-"] {
+            assert_eq!(parse_deletion(neither.as_bytes()), None, "{neither}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The reasons to reject a row.
+
+use thiserror::Error;
+
+use super::remedy::Remedy;
+use crate::format::FormatError;
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
+use crate::format::record::VALUE_LEN_MAX_BYTES;
+
+/// The reason why a row is rejected.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowFault {
+    /// The row has another number of fields than all rows must have.
+    #[error(
+        "{found} field{} where {expected} {} expected: {}",
+        if *found == 1 { "" } else { "s" },
+        if *expected == 1 { "was" } else { "were" },
+        field_count_advice(*expected, *found, *columns_chosen)
+    )]
+    FieldCount {
+        /// The fields that a row must have.
+        expected: usize,
+        /// The fields that the row has.
+        found: usize,
+        /// Whether the options choose columns.
+        columns_chosen: bool,
+    },
+    /// The key is not a number.
+    #[error(
+        "the key is {found:?} where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected: {}",
+        key_advice(*has_spaces, *may_be_header)
+    )]
+    Key {
+        /// The key field, shortened.
+        found: String,
+        /// Whether spaces surround the key.
+        has_spaces: bool,
+        /// Whether the row may be a header: the first row of an input without one.
+        may_be_header: bool,
+    },
+    /// The key has no bytes, or too many.
+    #[error(
+        "a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed: correct the row, or choose another key column"
+    )]
+    KeyLen {
+        /// The key's length.
+        len_bytes: usize,
+    },
+    /// The delete column holds neither yes nor no.
+    #[error(
+        "the delete column is {found:?}, where true or 1, or false, 0, or nothing was expected: correct the row, or choose another delete column"
+    )]
+    Deletion {
+        /// The field, shortened.
+        found: String,
+    },
+    /// An earlier row has the same key.
+    #[error("key {key} is already on {first}: remove one, or choose which row to keep")]
+    Duplicate {
+        /// The key. A key of bytes is shortened and quoted.
+        key: String,
+        /// The place of the first row with this key.
+        first: String,
+    },
+    /// A quoted field is not closed.
+    #[error(
+        "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two"
+    )]
+    UnclosedQuote,
+    /// Text follows a closing quote.
+    #[error("text follows a closing quote: write a quote inside a quoted field as two")]
+    TextAfterQuote,
+    /// A carriage return does not end a line.
+    #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one")]
+    BareReturn,
+    /// The row is longer than a row may be.
+    #[error(
+        "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, up to {VALUE_LEN_MAX_BYTES} bytes, allow eight times its length as memory"
+    )]
+    Endless {
+        /// The greatest length of a row within the memory allowed.
+        len_max_bytes: usize,
+    },
+    /// A line of JSON Lines is not JSON.
+    #[error("invalid JSON at byte {at}: {fault}: one object was expected on each line")]
+    Json {
+        /// The position in the line, counted from 1.
+        at: usize,
+        /// The parser's message.
+        fault: String,
+    },
+    /// A line of JSON Lines is JSON, but not an object.
+    #[error("the line is {found}, where an object was expected: write one object a line")]
+    NotObject {
+        /// The type found.
+        found: &'static str,
+    },
+    /// An object lacks a field.
+    #[error("field {field:?} is missing: correct the row, or choose another key or value field")]
+    MissingField {
+        /// The field.
+        field: String,
+    },
+    /// An object has a field more than once.
+    #[error("field {field:?} occurs twice: remove one")]
+    FieldTwice {
+        /// The field.
+        field: String,
+    },
+    /// The key column holds a type that cannot be a key.
+    #[error("the key {column:?} is {found}, where a string or a number was expected: choose another key column")]
+    KeyType {
+        /// The field or column.
+        column: String,
+        /// The type found.
+        found: &'static str,
+    },
+    /// The key or the value is null.
+    #[error(
+        "{column:?} is null: give every row a key and a value, or pack the column into the value, which may hold null"
+    )]
+    Null {
+        /// The field or column.
+        column: String,
+    },
+    /// A column to pack into the value is not text.
+    #[error("{column:?} is not UTF-8 at byte {at}: convert it, or leave it out of the packed columns")]
+    NotUtf8 {
+        /// The column.
+        column: String,
+        /// The position in the field, counted from 1.
+        at: usize,
+    },
+    /// JSON cannot represent a value to be packed.
+    #[error(
+        "{column:?} is {found}, which JSON cannot represent: pack as MessagePack, or leave it out of the packed columns"
+    )]
+    NotInJson {
+        /// The column.
+        column: String,
+        /// The type found.
+        found: &'static str,
+    },
+    /// A date or time is outside the calendar, or a decimal has too many digits.
+    #[error("{column:?} is {found}: correct it, or choose another column")]
+    OutOfRange {
+        /// The column.
+        column: String,
+        /// The value found.
+        found: &'static str,
+    },
+    /// The value is too long.
+    #[error(transparent)]
+    Value(FormatError),
+    /// The rows do not fit into memory.
+    #[error("the rows up to here fill the memory: bake on a larger machine, or split the table")]
+    OutOfMemory,
+}
+
+fn field_count_advice(expected: usize, found: usize, columns_chosen: bool) -> &'static str {
+    match (columns_chosen, found < expected) {
+        (true, _) => "give every row as many fields as the first, and quote values that hold the delimiter",
+        (false, true) => "give a key and a value, or set the delimiter between them",
+        (false, false) => "quote the value, or choose the key and value columns",
+    }
+}
+
+fn key_advice(has_spaces: bool, may_be_header: bool) -> &'static str {
+    match (has_spaces, may_be_header) {
+        (true, _) => "remove the spaces around it",
+        (false, true) => "if this row names the columns, read it as a header; if keys are text, take them as bytes",
+        (false, false) => "correct the row, choose another key column, or take keys as bytes",
+    }
+}
+
+impl RowFault {
+    /// Returns the options that avoid the fault.
+    pub fn remedies(&self) -> &'static [Remedy] {
+        match self {
+            RowFault::FieldCount { columns_chosen: true, .. } => &[],
+            RowFault::FieldCount { expected, found, .. } if found < expected => &[Remedy::SetDelimiter],
+            RowFault::FieldCount { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue],
+            RowFault::Key { has_spaces: true, .. } => &[],
+            RowFault::Key { may_be_header: true, .. } => &[Remedy::ReadHeader, Remedy::TakeKeysAsBytes],
+            RowFault::Key { .. } => &[Remedy::ChooseKey, Remedy::TakeKeysAsBytes],
+            RowFault::KeyLen { .. } | RowFault::KeyType { .. } => &[Remedy::ChooseKey],
+            RowFault::Deletion { .. } => &[Remedy::ChooseDeleteColumn],
+            RowFault::Duplicate { .. } => &[Remedy::KeepOneDuplicate],
+            RowFault::Endless { .. } => &[Remedy::AllowMoreMemory],
+            RowFault::MissingField { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue],
+            RowFault::Null { .. } | RowFault::NotUtf8 { .. } => &[Remedy::ChooseColumns],
+            RowFault::NotInJson { .. } => &[Remedy::PackAsMessagePack, Remedy::ChooseColumns],
+            RowFault::UnclosedQuote
+            | RowFault::TextAfterQuote
+            | RowFault::BareReturn
+            | RowFault::Json { .. }
+            | RowFault::NotObject { .. }
+            | RowFault::FieldTwice { .. }
+            | RowFault::OutOfRange { .. }
+            | RowFault::Value(_)
+            | RowFault::OutOfMemory => &[],
+        }
+    }
+
+    pub(super) fn key(field: &[u8], may_be_header: bool) -> Self {
+        let has_spaces = field.trim_ascii().len() < field.len();
+        RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header }
+    }
+
+    /// Returns the fault of a part of a line that begins `part_at` bytes after the line's start.
+    pub(super) fn json(error: &serde_json::Error, part_at: usize) -> Self {
+        let fault = error.to_string();
+        // The message ends with a position in the part, which the position in the line replaces.
+        let end = fault.rfind(" at line ").unwrap_or(fault.len());
+        RowFault::Json { at: part_at + error.column(), fault: fault[..end].to_owned() }
+    }
+
+    pub(super) fn deletion(field: &[u8]) -> Self {
+        RowFault::Deletion { found: shorten(Key::Bytes(field)) }
+    }
+}
+
+/// Returns a key for a message: a number, or shortened text in quotes with control characters escaped.
+pub(super) fn display_key(key: Key<'_>) -> String {
+    match key {
+        Key::U64(_) => key.to_string(),
+        Key::Bytes(_) => format!("{:?}", shorten(key)),
+    }
+}
+
+fn shorten(key: Key<'_>) -> String {
+    const SHOWN_CHARS: usize = 40;
+    let text = key.to_string();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,51 @@
+//! Counts the rows that a bake drops.
+
+use crate::bake::row_fault::display_key;
+use crate::format::key::Key;
+
+/// Counts dropped rows.
+#[derive(Debug, Default)]
+pub(in crate::bake) struct Tally {
+    /// Rows of the input that were dropped because another row with the same key was kept.
+    pub(in crate::bake) duplicates_dropped: u64,
+    /// Rows of the base that the input replaces.
+    pub(in crate::bake) base_replaced: u64,
+    /// Rows of the base that the input removes.
+    pub(in crate::bake) base_removed: u64,
+    /// The duplicate whose later row comes first, for the message.
+    pub(in crate::bake) duplicate: Option<Duplicate>,
+}
+
+/// Two rows with the same key.
+#[derive(Debug)]
+pub(in crate::bake) struct Duplicate {
+    pub(in crate::bake) key: String,
+    pub(in crate::bake) first_origin: u64,
+    pub(in crate::bake) later_origin: u64,
+}
+
+impl Duplicate {
+    pub(in crate::bake) fn new(key: Key<'_>, one: u64, other: u64) -> Duplicate {
+        Duplicate { key: display_key(key), first_origin: one.min(other), later_origin: one.max(other) }
+    }
+}
+
+impl Tally {
+    /// Adds the counts of another part of the bake.
+    pub(in crate::bake) fn add(&mut self, other: Tally) {
+        self.duplicates_dropped += other.duplicates_dropped;
+        self.base_replaced += other.base_replaced;
+        self.base_removed += other.base_removed;
+        if let Some(duplicate) = other.duplicate {
+            let later_origin = duplicate.later_origin;
+            self.note(|| duplicate, later_origin);
+        }
+    }
+
+    /// Keeps a duplicate whose later row is at `later_origin`, if that row is before those of all duplicates so far.
+    pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
+        if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
+            self.duplicate = Some(duplicate());
+        }
+    }
+}

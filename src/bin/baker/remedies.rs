@@ -1,0 +1,39 @@
+//! The command-line options that avoid a failure of a bake.
+
+use zero_kv::bake::{BakeError, Remedy};
+
+/// Returns the error's message, followed by the options that it suggests.
+pub(crate) fn explain(error: &BakeError) -> anyhow::Error {
+    let flags: Vec<_> = error.remedies().iter().filter_map(|remedy| flag(*remedy)).collect();
+    match flags.is_empty() {
+        true => anyhow::anyhow!("{error}"),
+        false => anyhow::anyhow!("{error} ({})", flags.join(", ")),
+    }
+}
+
+fn flag(remedy: Remedy) -> Option<&'static str> {
+    Some(match remedy {
+        Remedy::ChooseKey => "--key",
+        Remedy::ChooseValue => "--value",
+        Remedy::ChooseColumns => "--columns",
+        Remedy::PackAsMessagePack => "--pack msgpack",
+        Remedy::ChooseDeleteColumn => "--delete-column",
+        Remedy::ReadHeader => "--header",
+        Remedy::SetDelimiter => "--delimiter",
+        Remedy::ChooseKeyKind => "--keys u64 or --keys bytes",
+        Remedy::TakeKeysAsBytes => "--keys bytes",
+        Remedy::TakeKeysAsBase => "--keys auto",
+        Remedy::KeepOneDuplicate => "--duplicates first or --duplicates last",
+        Remedy::AllowMoreBadRows => "--max-bad-rows",
+        Remedy::UseAsBase => "--base, or baker merge",
+        Remedy::BakeShards => "--shard",
+        Remedy::AllowMoreMemory => "--memory",
+        Remedy::UseFewerThreads => "--threads",
+        Remedy::ChooseTempDir => "--temp-dir",
+        Remedy::LowerRowsMin => "--min-rows",
+        Remedy::AllowShrinking => "--max-shrink",
+        Remedy::AllowEmpty => "--allow-empty",
+        Remedy::AllowKeyKindChange => "--allow-key-kind-change",
+        _ => return None,
+    })
+}
