@@ -1,0 +1,108 @@
+//! Links and quotations in the documents refer to things that exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FOLDERS: [&str; 10] =
+    ["", "benches/peers", "datasets", "docs", "docs/cookbook", "examples", "fuzz", "models", "python", "tests/vectors"];
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the files in a folder, and in all folders below it, whose names end in `extension`.
+fn files_below(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_below(&path, extension, files);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+}
+
+fn documents() -> Vec<PathBuf> {
+    let files = FOLDERS.iter().flat_map(|folder| fs::read_dir(repository().join(folder)).unwrap());
+    files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|found| found == "md")).collect()
+}
+
+/// Returns the lines of a document outside fenced blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// Returns the anchors that GitHub gives to the headings of a document.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let is_kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+    headings
+        .map(|heading| heading.to_lowercase().chars().filter(is_kept).collect::<String>().replace(' ', "-"))
+        .collect()
+}
+
+/// Returns the targets of the links of a document.
+fn links(text: &str) -> Vec<&str> {
+    let parts = prose(text).flat_map(|line| line.split("](").skip(1));
+    parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target).collect()
+}
+
+#[test]
+fn documents_link_to_files_and_headings_that_exist() {
+    let mut checked = 0;
+    for document in documents() {
+        let text = read(&document);
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { document.clone() } else { document.parent().unwrap().join(path) };
+            assert!(target.exists(), "{}: no file for the link {link}", document.display());
+            let has_anchor = anchor.is_empty() || anchors(&read(&target)).contains(anchor);
+            assert!(has_anchor, "{}: no heading for the link {link}", document.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked} links");
+}
+
+/// Returns the sources, with string literals that continue on the next line joined.
+fn sources() -> String {
+    let mut files = Vec::new();
+    files_below(&repository().join("src"), "rs", &mut files);
+    let mut joined = String::new();
+    for file in files {
+        for line in read(&file).lines() {
+            match line.strip_suffix('\\') {
+                Some(continued) => joined.push_str(continued.trim_start()),
+                None => joined.extend([line.trim_start(), "\n"]),
+            }
+        }
+    }
+    joined
+}
+
+/// A symptom that is nothing but a quotation is a message of a program; `…` stands for what differs.
+#[test]
+fn the_troubleshooting_table_quotes_messages_that_exist() {
+    let text = read(&repository().join("docs/FAQ.md"));
+    let (_, section) = text.split_once("## Troubleshooting").unwrap();
+    let sources = sources();
+    let symptoms =
+        section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | ")).map(|(quote, _)| quote);
+    let quotes: Vec<&str> = symptoms.filter(|symptom| !symptom.contains('`')).collect();
+    for quote in &quotes {
+        for part in quote.split('…').map(str::trim).filter(|part| !part.is_empty()) {
+            assert!(sources.contains(part), "docs/FAQ.md: no message contains {part:?} of {quote:?}");
+        }
+    }
+    assert!(quotes.len() > 20, "{} messages", quotes.len());
+}
