@@ -1,11 +1,10 @@
-//! One whole command, borrowed from the bytes that it came in.
+//! A complete command, borrowed from the bytes of the connection.
 //!
-//! In: bytes that [`parse`](super::parse) has told to be a whole command. Out:
-//! its arguments, one after the other. It knows no command's name.
+//! In: bytes that [`parse`](super::parse) has returned as a command. Out: the command's arguments in order.
 
 use std::fmt;
 
-/// A whole command in RESP's array form, the name first among its arguments.
+/// A complete command in RESP's array form. Its name is the first argument.
 #[derive(Clone, Copy)]
 pub struct Command<'a> {
     bytes: &'a [u8],
@@ -14,40 +13,38 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// The command that is `bytes`, which [`parse`](super::parse) has told to
-    /// be whole: what it gave for an inline command, or a copy of
-    /// [`Command::bytes`]. Of other bytes the arguments end at the first that
-    /// is none.
+    /// Creates a command from the bytes of one that [`parse`](super::parse) returned: an inline command, or a copy of
+    /// [`Command::bytes`]. In other bytes, the arguments end before the first malformed one.
     pub fn new(bytes: &'a [u8]) -> Self {
         let (arg_count, header_len) = count(bytes).unwrap_or((0, bytes.len()));
         Command { bytes, arg_count, first_arg_at: header_len }
     }
 
-    /// How many arguments there are, with the name.
+    /// Returns the number of arguments, including the name.
     #[inline]
     pub fn arg_count(&self) -> usize {
         self.arg_count
     }
 
-    /// The command as it came.
+    /// Returns the command's bytes as received.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The name, in the case in which it came.
+    /// Returns the name in its original case.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.args().next().unwrap_or_default()
     }
 
-    /// All arguments, the name first.
+    /// Returns all arguments, the name first.
     #[inline]
     pub fn args(&self) -> Args<'a> {
         self.args_from(self.first_arg_at)
     }
 
-    /// The arguments from `offset_bytes` on, which [`Args::offset_bytes`] told.
+    /// Returns the arguments from an offset on that [`Args::offset_bytes`] returned.
     #[inline]
     pub fn args_from(&self, offset_bytes: usize) -> Args<'a> {
         Args { bytes: self.bytes, at: offset_bytes }
@@ -60,7 +57,7 @@ impl fmt::Debug for Command<'_> {
     }
 }
 
-/// The arguments of a command that are still to come.
+/// An iterator over the arguments of a command.
 #[derive(Clone, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -68,8 +65,7 @@ pub struct Args<'a> {
 }
 
 impl Args<'_> {
-    /// Where the next argument begins within the command, for
-    /// [`Command::args_from`].
+    /// Returns the offset of the next argument within the command, for [`Command::args_from`].
     #[inline]
     pub fn offset_bytes(&self) -> usize {
         self.at
@@ -89,7 +85,7 @@ impl<'a> Iterator for Args<'a> {
     }
 }
 
-/// The number in a line like `$3\r\n`, and the line's length.
+/// Returns the number in a line such as `$3\r\n`, and the length of the line.
 #[inline]
 fn count(line: &[u8]) -> Option<(usize, usize)> {
     let mut number = 0_usize;
@@ -110,14 +106,14 @@ mod tests {
     const MGET: &[u8] = b"*4\r\n$4\r\nMGet\r\n$0\r\n\r\n$2\r\n\r\n\r\n$10\r\n0123456789\r\n";
 
     #[test]
-    fn arguments_come_in_order() {
+    fn arguments_are_in_order() {
         let command = Command::new(MGET);
         assert_eq!((command.arg_count(), command.name()), (4, &b"MGet"[..]));
         assert!(command.args().eq([&b"MGet"[..], b"", b"\r\n", b"0123456789"]));
     }
 
     #[test]
-    fn arguments_go_on_where_they_were_left() {
+    fn iteration_continues_at_an_offset() {
         let command = Command::new(MGET);
         let mut args = command.args();
         for taken in 0..=4 {
@@ -127,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_command_do_not_panic() {
+    fn malformed_bytes_cause_no_panic() {
         for bytes in
             [&b""[..], b"*", b"*1", b"*1\r\n", b"*9\r\n$99999999999999999999999\r\nx", b"$$$$", b"*1\r\n$5\r\nabc"]
         {

@@ -1,20 +1,19 @@
-//! The most frequent command, recognised at a glance.
+//! A fast path for GET, the most frequent command.
 
-/// What precedes the length of the key, in two parts.
+/// The bytes before the length of the key, in two parts.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
 const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
-/// Takes the case off the name, and leaves out what follows.
+/// Clears the case bits of the name and the bytes after it.
 const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);
-/// Where the length of the key begins.
+/// Offset of the length of the key.
 const LEN_AT: usize = 14;
-/// The longest key has a length of five digits.
+/// Maximum number of digits in the length of a key.
 const LEN_DIGITS_MAX: usize = 5;
 
-/// The key of a whole `GET` at the head of `input`, and the command's length.
+/// Returns the key of a complete `GET` at the start of `input`, and the length of the command.
 ///
-/// `None` is no verdict: whatever is not exactly an array of `GET`, in any
-/// case, and a key of 1 to 99,999 bytes goes to [`parse`](super::parse), and so
-/// does what has not come whole.
+/// Returns `None` for all other input, complete or not, which [`parse`](super::parse) handles. The fast path accepts only an
+/// array of `GET`, in any case, and a key of 1 to 99,999 bytes.
 #[inline(always)]
 pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
     let head: &[u8; LEN_AT + 2] = input.first_chunk()?;
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_get_is_recognised_in_any_case_and_with_any_key() {
+    fn a_get_is_accepted_in_any_case_and_with_any_key() {
         for name in ["GET", "get", "Get", "gEt", "geT"] {
             for len in [1, 2, 9, 10, 11, 99, 100, 999, 1000, 9999, 10_000, 65_535, 99_999] {
                 let key: Vec<u8> = (0..len).map(|at| (at % 256) as u8).collect();
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_come_whole_is_not_recognised() {
+    fn an_incomplete_get_is_not_accepted() {
         for key in [&b"k"[..], b"key:000000012345"] {
             let input = command("GET", key);
             for end in 0..input.len() {
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_any_byte_is_another_get_or_none() {
+    fn a_get_with_any_byte_changed_is_another_get_or_not_accepted() {
         let input = command("GET", b"key:000000012345");
         for at in 0..input.len() {
             for byte in 0..=255 {
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_none_are_not_recognised() {
+    fn malformed_lengths_are_not_accepted() {
         for len in ["", "0", "00", "01", "-1", "+1", "1x", "100000", "99999999999999999999"] {
             let mut input = format!("*2\r\n$3\r\nGET\r\n${len}\r\n").into_bytes();
             input.resize(input.len() + 200_000, b'\n');

@@ -1,43 +1,39 @@
-//! Patterns as `SCAN … MATCH` and `KEYS` take them.
+//! Patterns of `SCAN … MATCH` and `KEYS`.
 //!
-//! In: a pattern and a key, both bytes. Out: whether they match, and with what
-//! bytes every match begins.
+//! In: a pattern and a key, both bytes. Out: whether the key matches, and the common prefix of all matches.
 //!
-//! `?` is any byte and `*` any bytes; `[a-z\]]` is a byte of those listed and
-//! `[^…]` one of all others; `\` takes the next byte literally. Redis defines the
-//! odd cases: an unterminated class ends with the pattern, `]` is never a member
-//! unless escaped, and a range may be written backwards. Bytes above 127 sort
-//! above all others, where Redis follows the C compiler.
+//! `?` matches any byte, and `*` any number of bytes. `[a-z\]]` matches one of the listed bytes, `[^…]` one of the others, and
+//! `\` the next byte literally. The special cases follow Redis: an unterminated class ends with the pattern, `]` is a member
+//! only if escaped, and a range may be reversed. Bytes above 127 are greater than all others; in Redis that depends on the C
+//! compiler.
 //!
-//! A pattern is compiled into segments, the parts between its stars. Every other
-//! element takes exactly one byte, so a segment matches at a fixed length, and the
-//! leftmost match of each segment is always the right one: a search never goes
-//! back. Short segments are compared at each position. Long ones are found with
-//! one bit per element (Shift-And), 64 elements at a time. So a match takes time
-//! linear in the key: at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one
-//! operation per 64 elements, for each of its bytes.
+//! A pattern is compiled into segments, the parts between its stars. All other elements match exactly one byte, so a segment
+//! has a fixed length, and the leftmost match of each segment is always the right one: a search never backtracks. Short
+//! segments are compared at each position. Long ones are searched with one bit per element (Shift-And), 64 elements at a
+//! time. The time of a match is therefore linear in the key: at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation
+//! per 64 elements, for each byte.
 
-/// The longest segment that is searched for by comparing it at each position.
+/// Maximum length of a segment that is compared at each position.
 const SHORT_SEGMENT_LEN_MAX: usize = 8;
 
-/// Operations to allocate a segment.
+/// Number of operations that an allocation of a segment counts as.
 const SEGMENT_OPS: usize = 64;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    /// The parts between stars: one more than there are stars.
+    /// The parts between stars, one more than the number of stars.
     segments: Vec<Segment>,
     literal_prefix: Vec<u8>,
 }
 
 impl Glob {
-    /// Compiles a pattern; every sequence of bytes is one.
+    /// Compiles a pattern. Every sequence of bytes is a valid pattern.
     pub fn new(pattern: &[u8]) -> Self {
         let (mut segments, mut elements) = (Vec::new(), Vec::new());
         let (mut literal_prefix, mut is_prefix) = (Vec::new(), true);
         let mut rest = pattern;
-        while let Some((element, behind)) = next_element(rest) {
+        while let Some((element, after)) = next_element(rest) {
             match element {
                 Element::Literal(byte) if is_prefix => literal_prefix.push(byte),
                 _ => is_prefix = false,
@@ -47,7 +43,7 @@ impl Glob {
                 Element::Literal(byte) => elements.push(ByteSet::EMPTY.with(byte, byte)),
                 Element::Class(set) => elements.push(set),
             }
-            rest = behind;
+            rest = after;
         }
         segments.push(elements);
         let last = segments.len() - 1;
@@ -56,7 +52,7 @@ impl Glob {
         Glob { segments: segments.collect(), literal_prefix }
     }
 
-    /// The number of operations that compiling took.
+    /// Returns the number of operations of the compilation.
     pub fn compile_ops(&self) -> usize {
         let ops = |segment: &Segment| match segment.masks.is_empty() {
             true => SEGMENT_OPS + segment.elements.len(),
@@ -70,12 +66,12 @@ impl Glob {
         self.matches_in(text, &mut 0)
     }
 
-    /// The bytes that every match begins with: those before the pattern's first special character.
+    /// Returns the common prefix of all matches: the bytes before the pattern's first special character.
     pub fn literal_prefix(&self) -> &[u8] {
         &self.literal_prefix
     }
 
-    /// [`Glob::matches`], which adds the number of operations that it took to `ops`.
+    /// Does [`Glob::matches`], and adds the number of its operations to `ops`.
     pub fn matches_in(&self, text: &[u8], ops: &mut usize) -> bool {
         *ops += 1;
         let (first, rest) = self.segments.split_first().expect("a pattern has a segment");
@@ -104,8 +100,8 @@ impl Glob {
 #[derive(Clone, Debug)]
 struct Segment {
     elements: Vec<ByteSet>,
-    /// For each byte, the bits of the elements that take it, in [`Segment::words`] words. Empty unless the segment is
-    /// searched for and long.
+    /// For each byte, the bits of the elements that match it, in [`Segment::words`] words. Empty unless the segment is long
+    /// and must be searched.
     masks: Vec<u64>,
 }
 
@@ -128,7 +124,7 @@ impl Segment {
         self.elements.len().div_ceil(64)
     }
 
-    /// Returns whether the first bytes of `text`, which is no shorter, match.
+    /// Returns whether the first bytes of `text`, which is at least as long, match.
     fn matches_start(&self, text: &[u8], ops: &mut usize) -> bool {
         self.elements.iter().zip(text).all(|(element, byte)| {
             *ops += 1;
@@ -136,7 +132,7 @@ impl Segment {
         })
     }
 
-    /// Returns where the first match in `text` ends.
+    /// Returns the end of the first match in `text`.
     fn find_end(&self, text: &[u8], ops: &mut usize) -> Option<usize> {
         let len = self.elements.len();
         if self.masks.is_empty() {
@@ -147,7 +143,7 @@ impl Segment {
             return start.map(|start| start + len);
         }
         let words = self.words();
-        // A bit is set if the elements up to its own match the bytes up to the current one.
+        // A bit is set if the elements up to the bit match the bytes up to the current one.
         let mut matching = vec![0_u64; words];
         for (at, byte) in text.iter().enumerate() {
             let masks = &self.masks[usize::from(*byte) * words..][..words];
@@ -179,7 +175,7 @@ impl ByteSet {
         self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
     }
 
-    /// The set with the bytes from `first` to `last` added.
+    /// Returns the set with the bytes from `first` to `last` added.
     fn with(mut self, first: u8, last: u8) -> ByteSet {
         for (number, word) in (0..).zip(&mut self.0) {
             let (low, high) = (first.max(number * 64), last.min(number * 64 + 63));
@@ -195,7 +191,7 @@ impl ByteSet {
     }
 }
 
-/// What a pattern is made of.
+/// An element of a pattern.
 enum Element {
     Star,
     Literal(u8),
@@ -206,38 +202,38 @@ enum Element {
 fn next_element(pattern: &[u8]) -> Option<(Element, &[u8])> {
     Some(match pattern {
         [] => return None,
-        [b'*', behind @ ..] => (Element::Star, behind),
-        [b'?', behind @ ..] => (Element::Class(ByteSet::FULL), behind),
+        [b'*', after @ ..] => (Element::Star, after),
+        [b'?', after @ ..] => (Element::Class(ByteSet::FULL), after),
         [b'[', b'^', class @ ..] => {
-            let (members, behind) = class_members(class);
-            (Element::Class(members.complement()), behind)
+            let (members, after) = class_members(class);
+            (Element::Class(members.complement()), after)
         }
         [b'[', class @ ..] => {
-            let (members, behind) = class_members(class);
-            (Element::Class(members), behind)
+            let (members, after) = class_members(class);
+            (Element::Class(members), after)
         }
-        [b'\\', byte, behind @ ..] | [byte, behind @ ..] => (Element::Literal(*byte), behind),
+        [b'\\', byte, after @ ..] | [byte, after @ ..] => (Element::Literal(*byte), after),
     })
 }
 
-/// Returns the members of a class, which begins after its bracket, and the pattern after it.
+/// Returns the members of a class, given the pattern after its opening bracket, and the pattern after the class.
 fn class_members(mut class: &[u8]) -> (ByteSet, &[u8]) {
     let mut members = ByteSet::EMPTY;
     loop {
         match class {
             [] => return (members, class),
-            [b']', behind @ ..] => return (members, behind),
-            [b'\\', one, behind @ ..] => {
+            [b']', after @ ..] => return (members, after),
+            [b'\\', one, after @ ..] => {
                 members = members.with(*one, *one);
-                class = behind;
+                class = after;
             }
-            [one, b'-', other, behind @ ..] => {
+            [one, b'-', other, after @ ..] => {
                 members = members.with(*one.min(other), *one.max(other));
-                class = behind;
+                class = after;
             }
-            [one, behind @ ..] => {
+            [one, after @ ..] => {
                 members = members.with(*one, *one);
-                class = behind;
+                class = after;
             }
         }
     }
@@ -293,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bytes() {
+    fn any_byte_can_be_in_a_pattern_or_key() {
         assert!(Glob::new(b"[\x7f-\x81]\xff").matches(b"\x80\xff"));
         assert!(!Glob::new("?".as_bytes()).matches("é".as_bytes()));
         assert!(Glob::new(b"a?b").matches(b"a\0b"));
     }
 
-    /// All texts over `letters` of up to `len_max` bytes.
+    /// Returns all texts over `letters` of up to `len_max` bytes.
     fn texts(letters: &[u8], len_max: usize) -> Vec<Vec<u8>> {
         let mut texts = vec![Vec::new()];
         let mut from = 0;
@@ -315,14 +311,14 @@ mod tests {
         texts
     }
 
-    /// The plainest matcher there is, for patterns without classes.
+    /// Matches patterns without classes by recursion.
     fn model(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], _) => text.is_empty(),
-            ([b'*', behind @ ..], _) => (0..=text.len()).any(|at| model(behind, &text[at..])),
-            ([b'\\', byte, behind @ ..], [first, rest @ ..]) => byte == first && model(behind, rest),
-            ([b'?', behind @ ..], [_, rest @ ..]) => model(behind, rest),
-            ([byte, behind @ ..], [first, rest @ ..]) => byte == first && model(behind, rest),
+            ([b'*', after @ ..], _) => (0..=text.len()).any(|at| model(after, &text[at..])),
+            ([b'\\', byte, after @ ..], [first, rest @ ..]) => byte == first && model(after, rest),
+            ([b'?', after @ ..], [_, rest @ ..]) => model(after, rest),
+            ([byte, after @ ..], [first, rest @ ..]) => byte == first && model(after, rest),
             (_, []) => false,
         }
     }
@@ -355,7 +351,7 @@ mod tests {
 
     #[test]
     fn long_segments_match_as_the_model() {
-        // More than 8 elements are searched for by words of 64 bits; more than 64 take two words.
+        // More than 8 elements are searched with words of 64 bits; more than 64 need two words.
         let text: Vec<u8> = (0..400_usize).map(|at| b'a' + (at * at / 7 % 3) as u8).collect();
         let mut found = [0; 2];
         for len in [1, 8, 9, 10, 63, 64, 65, 66, 128, 129, 200] {
@@ -391,7 +387,7 @@ mod tests {
             assert!(ops <= (SHORT_SEGMENT_LEN_MAX + 2) * text.len(), "{part}: {ops}");
             assert!(glob.compile_ops() <= 256 * 1025, "{part}: {}", glob.compile_ops());
         }
-        // The longest segments take an operation per 64 elements.
+        // The longest segments need one operation per 64 elements.
         for element in ["a", "?", "[^b]"] {
             let elements = 1021 / element.len();
             let (glob, mut ops) = (Glob::new(format!("*{}b*", element.repeat(elements)).as_bytes()), 0);

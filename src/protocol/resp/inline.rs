@@ -1,10 +1,9 @@
-//! Inline commands: a line of words, as a person types it.
+//! Inline commands: a line of words, as typed by a person.
 //!
-//! In: a line. Out: the same command in RESP's array form. The quoting is that
-//! of Redis.
+//! In: a line. Out: the command in RESP's array form. Quoting follows Redis.
 
-/// The words of `line` as a command in RESP's array form; `None` if a quote is
-/// not closed, or closed within a word. Without words it is empty.
+/// Converts a line to a command in RESP's array form. Returns `None` if a quote is not closed or is closed within a word, and
+/// empty bytes for a line without words.
 pub(super) fn to_command(line: &[u8]) -> Option<Vec<u8>> {
     let mut words = Words { rest: line };
     let mut arg_count = 0_usize;
@@ -29,8 +28,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Puts the next word into `word`; `false` if there is none, `None` if its
-    /// quotes are wrong.
+    /// Reads the next word into `word`. Returns `false` if there is none, and `None` if its quotes are invalid.
     fn next_into(&mut self, word: &mut Vec<u8>) -> Option<bool> {
         word.clear();
         while let [space, rest @ ..] = self.rest
@@ -48,7 +46,7 @@ impl Words<'_> {
                     self.rest = rest;
                     return Some(true);
                 }
-                // A quote ends the word that it is in.
+                // A closing quote ends the word.
                 [b'"', rest @ ..] => {
                     self.rest = double_quoted(rest, word)?;
                     return Some(true);
@@ -66,7 +64,7 @@ impl Words<'_> {
     }
 }
 
-/// Takes what stands before the closing `"`, and gives what follows it.
+/// Appends the bytes up to the closing `"` to `word`, and returns the rest.
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let byte;
@@ -83,7 +81,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]>
     }
 }
 
-/// Takes what stands before the closing `'`, and gives what follows it.
+/// Appends the bytes up to the closing `'` to `word`, and returns the rest.
 fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let byte;
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_parted_by_spaces() {
+    fn words_are_separated_by_spaces() {
         for line in
             ["get key", "  get\t key  ", "get\r\x0b\x0ckey", "\"get\" 'key'", "g\"et\"\tk'ey'", "\"get\"\x0bkey"]
         {
@@ -145,12 +143,12 @@ mod tests {
         for line in ["", " ", "\t \r\x0b\x0c"] {
             assert_eq!(to_command(line.as_bytes()).unwrap(), b"", "{line:?}");
         }
-        // As in Redis, these two part words only before one begins.
+        // As in Redis, these two bytes separate words only before the start of a word.
         assert_eq!(words("a\x0bb\x0cc").unwrap(), [b"a\x0bb\x0cc"]);
     }
 
     #[test]
-    fn quotes_are_read_as_redis_reads_them() {
+    fn quotes_are_parsed_as_in_redis() {
         for (line, word) in [
             (r#""\x41\x7a\xfF""#, &b"Az\xff"[..]),
             (r#""\n\r\t\b\a\\\"\q""#, b"\n\r\t\x08\x07\\\"q"),
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_left_open_or_closed_within_a_word_are_refused() {
+    fn quotes_left_open_or_closed_within_a_word_are_rejected() {
         for line in
             ["\"", "'", "get \"key", "get 'key", "\"a\"b", "'a'b", "\"a\"\"b\"", r#""\""#, r"'\'", r#""\x"#, "\"\\"]
         {

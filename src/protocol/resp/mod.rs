@@ -1,13 +1,11 @@
 //! The Redis protocol: RESP2, RESP3 and inline commands.
 //!
-//! In: bytes a peer sent, or replies to give. Out: commands, or bytes to send.
-//! It knows no socket, no runtime and no table; what a command does is for
-//! [`crate::server`] to say. Texts and results are those of Redis 7.0.
+//! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. The module has no sockets, runtimes,
+//! or tables; [`crate::server`] executes commands. Texts and results equal those of Redis 7.0.
 //!
-//! [`parse`] tells commands apart and [`get`] recognises the most frequent one;
-//! [`commands`] says which there are, [`range`] how ours are written, [`Glob`]
-//! what a pattern matches, and [`Reply`] writes answers.
-//! [`reply_len_bytes`] is the client's side.
+//! [`parse`] splits bytes into commands, and [`get`] is a fast path for the most frequent one. [`commands`] lists the
+//! commands, [`range`] parses the arguments of the commands for ranges, [`Glob`] matches patterns, and [`Reply`] encodes
+//! replies. Clients use [`reply_len_bytes`].
 
 pub mod commands;
 pub mod range;
@@ -29,13 +27,12 @@ pub use parse::{Parsed, Progress, ProtocolError, parse};
 pub use reply::{Reply, Sink, Version};
 pub use reply_len::{NotReply, reply_len_bytes};
 
-/// The most arguments of a command, its name included. Redis 6.2 has the same.
-/// Such a command must also keep [`COMMAND_LEN_MAX_BYTES`].
+/// Maximum number of arguments of a command, including its name, as in Redis 6.2. [`COMMAND_LEN_MAX_BYTES`] also applies.
 pub const ARGS_MAX: usize = 1024 * 1024;
-/// The longest argument.
+/// Maximum length of an argument.
 pub const BULK_LEN_MAX_BYTES: usize = 1024 * 1024;
-/// The longest line: an inline command, or a count, without its line end. Redis has the same.
+/// Maximum length of a line without its line end, as in Redis: an inline command, or a count.
 pub const LINE_LEN_MAX_BYTES: usize = 64 * 1024;
-/// The longest command, with all that frames it. A command that has not come
-/// whole is always shorter, so a buffer of this size holds every one.
+/// Maximum length of a command with its framing. An incomplete command is always shorter, so a buffer of this size holds
+/// every incomplete command.
 pub const COMMAND_LEN_MAX_BYTES: usize = 4 * 1024 * 1024;

@@ -1,7 +1,6 @@
-//! Integers as Redis reads them.
+//! Integers as Redis parses them.
 
-/// The number that `digits` spell, as strictly as Redis: decimal, no sign but
-/// one `-`, no leading zero, no space, and no more than 64 bits hold.
+/// Parses a decimal number as strictly as Redis: no sign except one `-`, no leading zero, no spaces, and within 64 bits.
 pub fn integer(digits: &[u8]) -> Option<i64> {
     let (negative, magnitude) = match digits {
         [b'-', magnitude @ ..] => (true, magnitude),
@@ -12,7 +11,7 @@ pub fn integer(digits: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] => {}
         _ => return None,
     }
-    // Summed below zero, where there is room for the least number.
+    // Accumulates a negative number, because the smallest number has no positive counterpart.
     let mut number = 0_i64;
     for &digit in magnitude {
         let digit = digit.wrapping_sub(b'0');
@@ -29,14 +28,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_up_to_64_bits() {
+    fn numbers_of_up_to_64_bits_are_parsed() {
         for number in [0, 1, -1, 9, 10, 99, -99, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1] {
             assert_eq!(integer(number.to_string().as_bytes()), Some(number));
         }
     }
 
     #[test]
-    fn what_redis_does_not_take_for_a_number_is_none() {
+    fn text_that_redis_rejects_as_a_number_is_rejected() {
         for text in [
             "",
             "-",

@@ -1,87 +1,83 @@
-//! Commands, told apart in bytes that come in pieces.
+//! Splits the bytes of a connection, which arrive in pieces, into commands.
 //!
-//! In: the bytes that a client sent and no command has consumed. Out: the
-//! first command among them, borrowed; or that it has not come whole; or what
-//! is wrong with it. Nothing is kept but [`Progress`], and nothing is
-//! allocated but an inline command that came whole.
+//! In: bytes that a client sent and that no command has consumed. Out: the first command, borrowed, or whether it is
+//! incomplete or malformed. Only [`Progress`] is kept between calls, and only a complete inline command is allocated.
 //!
-//! Redis takes any two bytes for a line end, and for the two behind an
-//! argument. Here they must be CR and LF: after others the client and the
-//! server no longer agree where a command begins.
+//! Redis accepts any two bytes as a line end and after an argument. This parser requires CR and LF, because after other bytes
+//! the client and the server disagree about the start of the next command.
 
 use thiserror::Error;
 
 use super::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_LEN_MAX_BYTES, inline, integer};
 
-/// The least bytes that an argument takes.
+/// Minimum length of an argument with its framing.
 const ARG_LEN_MIN_BYTES: usize = b"$0\r\n\r\n".len();
 
-/// How far a command that has not come whole was read, so that no byte of it
-/// is read again but the line it stopped in. New for each connection.
+/// How far an incomplete command has been parsed. Only the line in which parsing stopped is parsed again. New for each
+/// connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Where the next argument begins; 0 before the count of arguments is known.
+    /// Offset of the next argument; 0 before the count of arguments is known.
     at: u32,
     args_left: u32,
-    /// Up to where no line end was found.
+    /// Offset up to which the input has no line end.
     searched: u32,
 }
 
-/// What stands at the head of a client's bytes.
+/// The start of a client's bytes.
 #[derive(Debug)]
 pub enum Parsed<'a> {
     /// A command.
     Command {
         /// The command.
         command: Command<'a>,
-        /// The bytes it takes.
+        /// Length of the bytes to consume.
         len_bytes: usize,
     },
-    /// A command that came as a line of words.
+    /// An inline command.
     Inline {
-        /// The same command in array form, for [`Command::new`].
+        /// The command in array form, for [`Command::new`].
         command: Vec<u8>,
-        /// The bytes that the line takes.
+        /// Length of the line.
         len_bytes: usize,
     },
-    /// An empty line or an empty array, to which there is no reply.
+    /// An empty line or an empty array, which gets no reply.
     Nothing {
-        /// The bytes it takes.
+        /// Length of the bytes to consume.
         len_bytes: usize,
     },
-    /// A command that has not come whole. It is shorter than
-    /// [`COMMAND_LEN_MAX_BYTES`]; come again with these bytes and more.
+    /// An incomplete command, which is shorter than [`COMMAND_LEN_MAX_BYTES`]. Call again when more bytes have arrived.
     Incomplete,
 }
 
-/// Why bytes are no command; the reply's text, in Redis's words, without `ERR`.
+/// Why bytes are not a command. The message is Redis's text for the reply, without `ERR`.
 ///
-/// After it nothing that the client sends can be told apart.
+/// The rest of the connection's bytes cannot be split into commands then.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The count of arguments is no number, or above [`ARGS_MAX`].
+    /// The count of arguments is not a number, or exceeds [`ARGS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     MultibulkLen,
-    /// An argument does not begin with its length.
+    /// An argument does not start with its length.
     #[error("Protocol error: expected '$', got '{}'", got.escape_ascii())]
     ExpectedDollar {
-        /// The byte in its place.
+        /// The byte found instead of `$`.
         got: u8,
     },
-    /// An argument's length is no number, above [`BULK_LEN_MAX_BYTES`], or not that of the argument.
+    /// An argument's length is not a number, exceeds [`BULK_LEN_MAX_BYTES`], or is wrong.
     #[error("Protocol error: invalid bulk length")]
     BulkLen,
-    /// A line of words is longer than [`LINE_LEN_MAX_BYTES`].
+    /// An inline command is longer than [`LINE_LEN_MAX_BYTES`].
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
-    /// The count of arguments does not end.
+    /// The line with the count of arguments is too long.
     #[error("Protocol error: too big mbulk count string")]
     MultibulkLenTooBig,
-    /// An argument's length does not end.
+    /// The line with an argument's length is too long.
     #[error("Protocol error: too big bulk count string")]
     BulkLenTooBig,
-    /// A quote is not closed, or closed within a word.
+    /// A quote is not closed, or is closed within a word.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
     /// The command is longer than [`COMMAND_LEN_MAX_BYTES`].
@@ -89,14 +85,13 @@ pub enum ProtocolError {
     CommandTooBig,
 }
 
-/// Reads the command at the head of `input`.
+/// Parses the command at the start of `input`.
 ///
-/// After [`Parsed::Incomplete`], hand in the same bytes with more behind them
-/// and the same `progress`; after anything else `progress` is new again. How
-/// the bytes are cut into calls changes nothing in what they are read as.
+/// After [`Parsed::Incomplete`], pass the same bytes followed by more, and the same `progress`. After any other result,
+/// `progress` is reset. The result does not depend on how the bytes are split into calls.
 ///
 /// # Errors
-/// [`ProtocolError`], as soon as it can be told, whatever length was announced.
+/// [`ProtocolError`], as soon as the error is certain, without waiting for announced bytes.
 pub fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
     let parsed = match input.first() {
         None => Parsed::Incomplete,
@@ -146,20 +141,19 @@ fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, Pro
 }
 
 impl Progress {
-    /// Goes to the argument at `at`, if it and all others still fit.
+    /// Advances to the argument at `at`, if the minimum length of the remaining arguments fits the limit.
     fn go_to(&mut self, at: usize, args_left: usize) -> Result<(), ProtocolError> {
         if at + args_left * ARG_LEN_MIN_BYTES > COMMAND_LEN_MAX_BYTES {
             return Err(ProtocolError::CommandTooBig);
         }
-        // Both are below the limit, which 32 bits hold.
+        // Both are below the limit, which fits 32 bits.
         *self = Progress { at: at as u32, args_left: args_left as u32, searched: at as u32 };
         Ok(())
     }
 }
 
-/// The number in the line at `progress.at`, behind its first byte, and where
-/// the line ends; `None` if it has not come whole. The errors are for a line
-/// that is no number, and for one that does not end.
+/// Returns the number after the first byte of the line at `progress.at`, and the end of the line, or `None` if the line is
+/// incomplete. The errors are for a line that is not a number, and for a line that is too long.
 fn count_line(
     input: &[u8],
     progress: &mut Progress,

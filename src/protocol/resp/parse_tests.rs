@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a stream of bytes is read as: commands, then perhaps an error.
+/// The result of parsing a stream: commands, and an error if parsing ended with one.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     commands: Vec<Vec<Vec<u8>>>,
@@ -8,7 +8,7 @@ struct Read {
     left_len: usize,
 }
 
-/// Reads the pieces as a connection would, which keeps what is not consumed.
+/// Parses pieces as a connection does, which keeps bytes that are not consumed.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
     let mut read = Read { commands: Vec::new(), error: None, left_len: 0 };
     let mut progress = Progress::default();
@@ -43,7 +43,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
 
 fn error_of(input: &[u8]) -> Option<ProtocolError> {
     let whole = read([input]);
-    // Byte by byte where that is quick.
+    // Byte by byte if the input is short.
     if input.len() < 1000 {
         assert_eq!(read(input.chunks(1)), whole, "{}", input.escape_ascii());
     }
@@ -55,7 +55,7 @@ const MIXED: &[u8] =
     *3\r\n$4\r\nMGET\r\n$12\r\n012345678901\r\n$1\r\n*\r\n*1\r\n$4\r\nQUIT\r\necho x\r\r\n*2\r\n$1\r\n";
 
 #[test]
-fn a_pipeline_is_the_same_however_it_is_cut() {
+fn commands_do_not_depend_on_how_their_bytes_are_split() {
     let whole = read([MIXED]);
     let words: Vec<String> = whole.commands.iter().map(|args| args.join(&b' ').escape_ascii().to_string()).collect();
     assert_eq!(words, ["GET a\\r\\n", "PING", "", "set a b \\x00\\n", "MGET 012345678901 *", "QUIT", "echo x"]);
@@ -71,7 +71,7 @@ fn a_pipeline_is_the_same_however_it_is_cut() {
 }
 
 #[test]
-fn malformed_bytes_are_refused_in_the_words_of_redis() {
+fn malformed_bytes_are_rejected_with_the_text_of_redis() {
     for (input, text) in [
         ("*x\r\n", "invalid multibulk length"),
         ("*\r\n", "invalid multibulk length"),
@@ -99,16 +99,16 @@ fn malformed_bytes_are_refused_in_the_words_of_redis() {
 }
 
 #[test]
-fn what_precedes_an_error_is_read() {
+fn commands_before_an_error_are_parsed() {
     let read = read([&b"PING\r\n*1\r\n$4\r\nPING\r\n*x\r\nPING\r\n"[..]]);
     assert_eq!((read.commands.len(), read.error), (2, Some(ProtocolError::MultibulkLen)));
 }
 
 #[test]
-fn the_count_of_arguments_ends_at_its_limit() {
+fn the_number_of_arguments_is_limited() {
     let count = |count: usize| error_of(format!("*{count}\r\n").as_bytes());
     assert_eq!(count(ARGS_MAX + 1), Some(ProtocolError::MultibulkLen));
-    // So many fit no command, however short they are.
+    // No command has room for this many arguments, even if they are empty.
     assert_eq!(count(ARGS_MAX), Some(ProtocolError::CommandTooBig));
     let fitting = (COMMAND_LEN_MAX_BYTES - b"*699049\r\n".len()) / ARG_LEN_MIN_BYTES;
     assert_eq!((fitting, count(fitting), count(fitting + 1)), (699_049, None, Some(ProtocolError::CommandTooBig)));
@@ -120,7 +120,7 @@ fn the_count_of_arguments_ends_at_its_limit() {
 }
 
 #[test]
-fn an_argument_ends_at_its_limit() {
+fn the_length_of_an_argument_is_limited() {
     let mut command = format!("*1\r\n${BULK_LEN_MAX_BYTES}\r\n").into_bytes();
     assert_eq!(error_of(&command), None);
     command.resize(command.len() + BULK_LEN_MAX_BYTES, b'x');
@@ -131,7 +131,7 @@ fn an_argument_ends_at_its_limit() {
 }
 
 #[test]
-fn a_line_ends_at_its_limit() {
+fn the_length_of_a_line_is_limited() {
     let line = |head: &str, len: usize, end: &str| {
         let mut line = head.as_bytes().to_vec();
         line.resize(head.len() + len, b'1');
@@ -143,7 +143,7 @@ fn a_line_ends_at_its_limit() {
         ("*", Some(ProtocolError::MultibulkLen), ProtocolError::MultibulkLenTooBig),
         ("*1\r\n$", Some(ProtocolError::BulkLen), ProtocolError::BulkLenTooBig),
     ] {
-        // The byte that tells the kind counts, too.
+        // The limit includes the first byte of the line.
         let len = LINE_LEN_MAX_BYTES - usize::from(!head.is_empty());
         let end = if head.is_empty() { "\n" } else { "\r\n" };
         for cut in [1000, 65_536, usize::MAX] {
@@ -157,7 +157,7 @@ fn a_line_ends_at_its_limit() {
 }
 
 #[test]
-fn a_command_ends_at_its_limit() {
+fn the_length_of_a_command_is_limited() {
     let header = b"$1000000\r\n".len() + 2;
     let last = COMMAND_LEN_MAX_BYTES - b"*5\r\n".len() - 4 * (header + 1_000_000) - b"$194246\r\n\r\n".len();
     assert_eq!(last, 194_241);
@@ -175,13 +175,13 @@ fn a_command_ends_at_its_limit() {
     assert_eq!(read(longest.chunks(100_000)).commands[0].len(), 5);
     let one_over = command(last + 1);
     assert_eq!(read(one_over.chunks(100_000)).error, Some(ProtocolError::CommandTooBig));
-    // It is told from the announcement, before the argument comes.
+    // The announced length suffices; the argument has not arrived.
     let announced = &one_over[..one_over.len() - last - 3];
     assert_eq!(error_of(announced), Some(ProtocolError::CommandTooBig));
 }
 
 #[test]
-fn a_count_that_runs_into_the_limit_of_the_command_is_refused_there() {
+fn a_line_that_exceeds_the_limit_of_the_command_is_rejected() {
     let mut input = b"*6\r\n".to_vec();
     for len in [1_000_000, 1_000_000, 1_000_000, 1_000_000, 193_000] {
         input.extend(format!("${len}\r\n").bytes());
@@ -200,8 +200,8 @@ fn a_count_that_runs_into_the_limit_of_the_command_is_refused_there() {
 }
 
 #[test]
-fn a_command_in_many_pieces_is_walked_once() {
-    // Each argument is passed once, however often the parser is asked.
+fn a_command_in_many_pieces_is_parsed_once() {
+    // Each argument is parsed once, regardless of the number of calls.
     let args = 1000;
     let mut input = format!("*{args}\r\n").into_bytes();
     input.extend(b"$1\r\nx\r\n".repeat(args));
@@ -211,7 +211,7 @@ fn a_command_in_many_pieces_is_walked_once() {
         assert!(matches!(parse(&input[..end], &mut progress), Ok(Parsed::Incomplete)));
         assert!(progress.at >= before && end - progress.at as usize <= b"$1\r\nx\r\n".len());
     }
-    // Neither is a line searched again.
+    // A line is not searched again either.
     let mut progress = Progress::default();
     for end in 1..1000 {
         assert!(matches!(parse(&b"x".repeat(end), &mut progress), Ok(Parsed::Incomplete)));

@@ -1,8 +1,6 @@
-//! How `ZKV.RANGE` and `ZKV.COUNT` are written.
+//! The arguments of `ZKV.RANGE` and `ZKV.COUNT`.
 //!
-//! In: the arguments behind the name. Out: which keys are meant, and which
-//! page of them. It knows no order of keys: what lies between two, the table
-//! says.
+//! In: the arguments after the name. Out: the requested keys and page. The table defines the order of keys.
 //!
 //! ```text
 //! ZKV.RANGE span [REV] [LIMIT count] [FROM cursor]
@@ -10,101 +8,97 @@
 //!
 //! span:  min max | PREFIX prefix
 //! min, max, cursor:
-//!        -        before every key
-//!        +        behind every key
+//!        -        before all keys
+//!        +        after all keys
 //!        [key     this key, included
 //!        (key     this key, excluded
-//!        key      as [key
+//!        key      same as [key
 //! ```
 //!
-//! A key that begins with `-`, `+`, `[` or `(`, or whose letters are `PREFIX` in
-//! any case, must be written as `[key`. `min` always comes before `max`; `REV`
-//! only turns the order around. Options come in any order, each at most once.
+//! A key that starts with `-`, `+`, `[`, or `(`, or equals `PREFIX` in any case, must be written as `[key`. `min` always
+//! precedes `max`; `REV` only reverses the order of the rows. Options may be in any order, each at most once.
 //!
-//! The reply to `ZKV.RANGE` is an array of two: the cursor of the next page, or
-//! null behind the last, and an array of keys and values by turns. A page has at
-//! most `LIMIT` rows ([`LIMIT_DEFAULT`] unless told) and may have fewer, even
-//! none: only a null cursor says that it is the last. The cursor is `(` and the
-//! last key that was looked at. `FROM` goes on behind it, with the same span
-//! and order; any other key may be written there, too, and whatever of the
-//! span comes before it, in the order asked for, is left out. It needs no state
-//! of the server's, so it outlives connection and table.
+//! The reply to `ZKV.RANGE` is an array with two elements: the cursor of the next page, or null after the last page, and an
+//! array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default) and may have fewer,
+//! even none: only a null cursor marks the last page. The cursor is `(` and the last key that was examined. `FROM` continues
+//! after the cursor, with the same span and order. `FROM` accepts any other key, too: rows before that key, in the requested
+//! order, are omitted. The server keeps no state for a cursor, so a cursor remains valid on other connections and after the
+//! table was replaced.
 //!
-//! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span,
-//! such as `+ -` or a `min` above `max`, has none; it is no error.
+//! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than `max`, is
+//! not an error.
 //!
-//! A table of numbers reads keys as decimal text and orders them as numbers;
-//! it has no prefixes and refuses `PREFIX`.
+//! A table of numbers parses keys as decimal text and orders them as numbers. It rejects `PREFIX`.
 
 use thiserror::Error;
 
 use super::{Args, integer};
 
-/// The most rows of a page, unless `LIMIT` says another number.
+/// Maximum number of rows of a page without `LIMIT`.
 pub const LIMIT_DEFAULT: usize = 100;
 
 /// One end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge<'a> {
-    /// Before every key.
+    /// Before all keys.
     Least,
-    /// Behind every key.
+    /// After all keys.
     Greatest,
-    /// At this key, which belongs to the span.
+    /// At this key, which is in the span.
     Included(&'a [u8]),
-    /// At this key, which does not belong to the span.
+    /// At this key, which is not in the span.
     Excluded(&'a [u8]),
 }
 
-/// The keys that are meant.
+/// The requested keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span<'a> {
-    /// Those from one end to the other.
+    /// The keys between two ends.
     Between {
         /// The lower end.
         min: Edge<'a>,
         /// The upper end.
         max: Edge<'a>,
     },
-    /// Those that begin with these bytes.
+    /// The keys that start with these bytes.
     Prefix(&'a [u8]),
 }
 
-/// What `ZKV.RANGE` asks for.
+/// The arguments of `ZKV.RANGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page<'a> {
-    /// The keys that are meant.
+pub struct RangeArgs<'a> {
+    /// The requested keys.
     pub span: Span<'a>,
-    /// Whether the greatest comes first.
+    /// Whether rows are in descending order.
     pub reverse: bool,
-    /// The most rows to reply with, at least one.
+    /// Maximum number of rows, at least one.
     pub limit: usize,
-    /// Where to go on: what comes before it, in the order asked for, is left out.
+    /// Start of the page: rows before it, in the requested order, are omitted.
     pub from: Option<Edge<'a>>,
 }
 
-/// Why arguments are no range; the reply's text.
+/// Why the arguments are invalid. The message is the text of the reply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RangeError {
-    /// An option is unknown, comes twice, or lacks its value.
+    /// An option is unknown, repeated, or lacks its value.
     #[error("ERR syntax error")]
     Syntax,
-    /// An end of the span begins like another form.
+    /// An end of the span starts with a character of another form.
     #[error("ERR min or max not valid string range item: a key that begins with -, +, [ or ( is written as [key")]
     Edge,
-    /// The limit is no number.
+    /// The limit is not a number.
     #[error("ERR value is not an integer or out of range")]
     NotInteger,
-    /// The limit is below one.
+    /// The limit is less than one.
     #[error("ERR value is out of range, must be positive")]
     NotPositive,
 }
 
-impl<'a> Page<'a> {
-    /// Reads what stands behind `ZKV.RANGE`.
+impl<'a> RangeArgs<'a> {
+    /// Parses the arguments after `ZKV.RANGE`.
     ///
     /// # Errors
-    /// [`RangeError`]
+    /// [`RangeError`].
     pub fn parse(mut args: Args<'a>) -> Result<Self, RangeError> {
         let span = Span::take(&mut args)?;
         let (mut reverse, mut limit, mut from) = (None, None, None);
@@ -124,15 +118,15 @@ impl<'a> Page<'a> {
                 return Err(RangeError::Syntax);
             }
         }
-        Ok(Page { span, reverse: reverse.is_some(), limit: limit.unwrap_or(LIMIT_DEFAULT), from })
+        Ok(RangeArgs { span, reverse: reverse.is_some(), limit: limit.unwrap_or(LIMIT_DEFAULT), from })
     }
 }
 
 impl<'a> Span<'a> {
-    /// Reads what stands behind `ZKV.COUNT`.
+    /// Parses the arguments after `ZKV.COUNT`.
     ///
     /// # Errors
-    /// [`RangeError`]
+    /// [`RangeError`].
     pub fn parse(mut args: Args<'a>) -> Result<Self, RangeError> {
         let span = Span::take(&mut args)?;
         if args.next().is_some() { Err(RangeError::Syntax) } else { Ok(span) }
@@ -165,7 +159,7 @@ mod tests {
     use super::super::Command;
     use super::*;
 
-    /// Has `read` read the words of a command behind its name.
+    /// Passes the words after the name of a command to `read`.
     fn with_args<R>(words: &str, read: impl FnOnce(Args) -> R) -> R {
         let bytes = super::super::inline::to_command(format!("name {words}").as_bytes()).unwrap();
         let mut args = Command::new(&bytes).args();
@@ -190,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_span_is_read() {
+    fn every_form_of_a_span_is_parsed() {
         for (words, span) in [
             ("- +", "least greatest"),
             ("+ -", "greatest least"),
@@ -209,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_could_be_another_form_is_refused() {
+    fn an_ambiguous_key_is_rejected() {
         for words in ["-a +", "- +a", "-- +"] {
             assert_eq!(between(words), Err(RangeError::Edge), "{words}");
         }
@@ -219,24 +213,24 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order_and_case() {
-        let plain = Page {
+    fn options_may_be_in_any_order_and_case() {
+        let plain = RangeArgs {
             span: Span::Between { min: Edge::Least, max: Edge::Greatest },
             reverse: false,
             limit: LIMIT_DEFAULT,
             from: None,
         };
-        with_args("- +", |args| assert_eq!(Page::parse(args), Ok(plain)));
-        let all = Page { reverse: true, limit: 7, from: Some(Edge::Excluded(b"k")), ..plain };
+        with_args("- +", |args| assert_eq!(RangeArgs::parse(args), Ok(plain)));
+        let all = RangeArgs { reverse: true, limit: 7, from: Some(Edge::Excluded(b"k")), ..plain };
         for words in ["- + REV LIMIT 7 FROM (k", "- + from (k limit 7 rev", "- + Limit 7 Rev From (k"] {
-            with_args(words, |args| assert_eq!(Page::parse(args), Ok(all), "{words}"));
+            with_args(words, |args| assert_eq!(RangeArgs::parse(args), Ok(all), "{words}"));
         }
-        let prefix = Page { span: Span::Prefix(b"rev"), reverse: true, ..plain };
-        with_args("PREFIX rev rev", |args| assert_eq!(Page::parse(args), Ok(prefix)));
+        let prefix = RangeArgs { span: Span::Prefix(b"rev"), reverse: true, ..plain };
+        with_args("PREFIX rev rev", |args| assert_eq!(RangeArgs::parse(args), Ok(prefix)));
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused() {
+    fn invalid_options_are_rejected() {
         for (words, error) in [
             ("- + x", RangeError::Syntax),
             ("- + LIMIT", RangeError::Syntax),
@@ -250,7 +244,7 @@ mod tests {
             ("- + LIMIT -1", RangeError::NotPositive),
             ("- + FROM -x", RangeError::Edge),
         ] {
-            with_args(words, |args| assert_eq!(Page::parse(args), Err(error), "{words}"));
+            with_args(words, |args| assert_eq!(RangeArgs::parse(args), Err(error), "{words}"));
         }
     }
 }

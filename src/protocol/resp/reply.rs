@@ -1,21 +1,20 @@
-//! Replies, written in the version that the connection speaks.
+//! Encodes replies in the protocol version of the connection.
 //!
-//! In: what to reply. Out: bytes behind those that a buffer holds. What RESP2
-//! has no type for is written as Redis writes it to such a client.
+//! In: replies. Out: bytes, appended to a buffer. Types that RESP2 lacks are encoded as Redis encodes them for RESP2 clients.
 
-/// The version of the protocol that a connection speaks.
+/// Protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// What every connection begins with.
+    /// The initial version of every connection.
     #[default]
     Resp2,
     /// After `HELLO 3`.
     Resp3,
 }
 
-/// What replies are written to: bytes behind those that are there.
+/// A buffer that replies are appended to.
 pub trait Sink {
-    /// Adds bytes.
+    /// Appends bytes.
     fn push_bytes(&mut self, bytes: &[u8]);
 }
 
@@ -26,7 +25,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Writes replies to the end of a buffer.
+/// Appends replies to a buffer.
 #[derive(Debug)]
 pub struct Reply<'a, S = Vec<u8>> {
     out: &'a mut S,
@@ -34,45 +33,44 @@ pub struct Reply<'a, S = Vec<u8>> {
 }
 
 impl<'a, S: Sink> Reply<'a, S> {
-    /// Replies of this version, behind what `out` holds.
+    /// Creates an encoder of this version that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut S, version: Version) -> Self {
         Reply { out, version }
     }
 
-    /// Goes on in another version.
+    /// Changes the version.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// What is written to, for what this does not write itself.
+    /// Returns the buffer, for bytes that this type does not encode.
     #[inline]
     pub fn sink(&mut self) -> &mut S {
         self.out
     }
 
-    /// The version that is written.
+    /// Returns the version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// `+OK`.
+    /// Appends `+OK`.
     pub fn ok(&mut self) {
         self.simple("OK");
     }
 
-    /// A short text of the server's own; line ends in it become spaces.
+    /// Appends a short text of the server. Line ends become spaces.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: a word in capitals such as `ERR`, a space, and what is wrong.
-    /// Line ends in it become spaces.
+    /// Appends an error: a word in capitals such as `ERR`, a space, and a message. Line ends become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'-', text.as_ref());
     }
 
-    /// A number.
+    /// Appends a number.
     #[inline]
     pub fn integer(&mut self, number: i64) {
         self.out.push_bytes(b":");
@@ -80,7 +78,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.out.push_bytes(b"\r\n");
     }
 
-    /// A value.
+    /// Appends a value.
     #[inline]
     pub fn bulk(&mut self, value: &[u8]) {
         self.bulk_header(value.len());
@@ -88,36 +86,36 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.bulk_end();
     }
 
-    /// What precedes a value that is sent from elsewhere; [`Reply::bulk_end`] follows it.
+    /// Appends the header of a value that is sent from another buffer. [`Reply::bulk_end`] must follow the value.
     #[inline]
     pub fn bulk_header(&mut self, value_len_bytes: usize) {
         self.header(b'$', value_len_bytes);
     }
 
-    /// What follows a value.
+    /// Appends the bytes after a value.
     #[inline]
     pub fn bulk_end(&mut self) {
         self.out.push_bytes(b"\r\n");
     }
 
-    /// No value.
+    /// Appends null for a value.
     #[inline]
     pub fn null(&mut self) {
         self.by_version(b"$-1\r\n", b"_\r\n");
     }
 
-    /// No array.
+    /// Appends null for an array.
     pub fn null_array(&mut self) {
         self.by_version(b"*-1\r\n", b"_\r\n");
     }
 
-    /// The head of an array; so many replies follow.
+    /// Appends the header of an array of `len` replies, which must follow.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len);
     }
 
-    /// The head of a map; so many pairs of replies follow.
+    /// Appends the header of a map of `pairs` pairs of replies, which must follow.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             Version::Resp2 => self.header(b'*', 2 * pairs),
@@ -125,12 +123,12 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// The head of a set; so many replies follow.
+    /// Appends the header of a set of `len` replies, which must follow.
     pub fn set(&mut self, len: usize) {
         self.header(if self.version == Version::Resp2 { b'*' } else { b'~' }, len);
     }
 
-    /// A number with a fraction.
+    /// Appends a floating-point number.
     pub fn double(&mut self, number: f64) {
         let text = if number.is_nan() { "nan".into() } else { number.to_string() };
         match self.version {
@@ -139,7 +137,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// Yes or no.
+    /// Appends a Boolean.
     pub fn boolean(&mut self, yes: bool) {
         if yes {
             self.by_version(b":1\r\n", b"#t\r\n");
@@ -148,7 +146,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// A text for people, of several lines.
+    /// Appends a text of several lines for people.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),
@@ -187,7 +185,7 @@ mod tests {
     use super::super::reply_len_bytes;
     use super::*;
 
-    /// What `write` writes as RESP2 and as RESP3, where each is `count` whole replies.
+    /// Returns the output of `write` in RESP2 and RESP3 after checking that each is `count` complete replies.
     fn written(count: usize, write: impl Fn(&mut Reply)) -> [String; 2] {
         [Version::Resp2, Version::Resp3].map(|version| {
             let mut out = b"before".to_vec();
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn most_replies_are_the_same_in_both_versions() {
+    fn most_replies_are_equal_in_both_versions() {
         for (write, text) in [
             (&(|reply: &mut Reply| reply.ok()) as &dyn Fn(&mut Reply), "+OK|"),
             (&|reply| reply.simple("a\r\nb"), "+a  b|"),
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_resp2_lacks_is_written_as_redis_writes_it() {
+    fn types_that_resp2_lacks_are_encoded_as_in_redis() {
         for (write, resp2, resp3) in [
             (&(|reply: &mut Reply| reply.null()) as &dyn Fn(&mut Reply), "$-1|", "_|"),
             (&|reply| reply.null_array(), "*-1|", "_|"),
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregates_hold_what_follows_them() {
+    fn aggregates_contain_the_following_replies() {
         let [resp2, resp3] = written(1, |reply| {
             reply.array(2);
             reply.map(1);
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_from_elsewhere_is_framed_like_one_in_place() {
+    fn a_value_from_another_buffer_has_the_framing_of_a_copied_one() {
         let in_place = written(1, |reply| reply.bulk(&[b'x'; 1000]));
         let framed = written(1, |reply| {
             reply.bulk_header(1000);

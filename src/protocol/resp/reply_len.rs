@@ -1,28 +1,27 @@
-//! Where a reply ends, for clients that only need to know that.
+//! Finds the end of a reply, for clients that do not decode replies.
 //!
-//! In: bytes that a server sent. Out: the length of the first reply. It keeps
-//! no nesting, only how many replies are still to come, so no depth is too
-//! deep; and it allocates nothing.
+//! In: bytes that a server sent. Out: the length of the first reply. The function counts pending replies instead of tracking
+//! nesting, so any depth is allowed, and it allocates nothing.
 
 use thiserror::Error;
 
 use super::integer;
 
-/// Why bytes are no reply.
+/// Why bytes are not a reply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("no reply has '{}' and such a line {at_bytes} bytes from its begin", kind.escape_ascii())]
+#[error("byte '{}' at offset {at_bytes} does not start a valid line of a reply", kind.escape_ascii())]
 pub struct NotReply {
-    /// The byte that says what kind of reply it is.
+    /// First byte of the invalid line.
     pub kind: u8,
-    /// Where it stands.
+    /// Offset of the byte.
     pub at_bytes: usize,
 }
 
-/// The length of the whole reply at the head of `input`, or `None` if not all
-/// of it has come. An attribute belongs to the reply behind it.
+/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. An attribute is part of the
+/// reply after it.
 ///
 /// # Errors
-/// [`NotReply`] if it begins like none, or announces a length that is none.
+/// [`NotReply`] if a line has an unknown type or an invalid length.
 pub fn reply_len_bytes(input: &[u8]) -> Result<Option<usize>, NotReply> {
     let mut at = 0;
     let mut replies_left = 1_u64;
@@ -58,7 +57,7 @@ pub fn reply_len_bytes(input: &[u8]) -> Result<Option<usize>, NotReply> {
     Ok(Some(at))
 }
 
-/// The length in a header; inside, `None` is RESP2's null.
+/// Returns the length in a header. The inner `None` is the null of RESP2.
 fn length(line: &[u8]) -> Option<Option<u64>> {
     match integer(line)? {
         -1 => Some(None),
@@ -92,19 +91,19 @@ mod tests {
     ];
 
     #[test]
-    fn a_reply_ends_where_it_ends() {
+    fn the_end_of_a_reply_is_found() {
         for reply in REPLIES {
             for end in 0..reply.len() {
                 assert_eq!(reply_len_bytes(&reply.as_bytes()[..end]), Ok(None), "{reply:?} to {end}");
             }
-            for behind in ["", "x", "+OK\r\n"] {
-                assert_eq!(reply_len_bytes(format!("{reply}{behind}").as_bytes()), Ok(Some(reply.len())), "{reply:?}");
+            for suffix in ["", "x", "+OK\r\n"] {
+                assert_eq!(reply_len_bytes(format!("{reply}{suffix}").as_bytes()), Ok(Some(reply.len())), "{reply:?}");
             }
         }
     }
 
     #[test]
-    fn what_is_no_reply_is_refused_where_it_stands() {
+    fn an_invalid_line_is_rejected_with_its_offset() {
         for (input, kind, at_bytes) in [
             ("x\r\n", b'x', 0),
             ("\0", 0, 0),
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_length_is_too_long_and_no_depth_too_deep() {
+    fn any_length_and_any_depth_are_accepted() {
         for kind in ["$", "*", "%4611686018427387903\r\n:1\r\n*"] {
             assert_eq!(reply_len_bytes(format!("{kind}9223372036854775807\r\n").as_bytes()), Ok(None));
         }

@@ -12,7 +12,7 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_offset_bytes;
 use crate::protocol::native::PAGE_LEN_MAX_BYTES;
 use crate::protocol::resp::Args;
-use crate::protocol::resp::range::{Edge, Page, Span};
+use crate::protocol::resp::range::{Edge, RangeArgs, Span};
 use crate::store::{Rows, Store, prefix_end};
 
 /// Steps to find a place in the order of keys.
@@ -59,7 +59,7 @@ pub(super) fn count(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
 
 pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     out.sink().steps.add(3 * SEARCH_STEPS);
-    let page = Page::parse(args).map_err(|error| error.to_string())?;
+    let page = RangeArgs::parse(args).map_err(|error| error.to_string())?;
     let mut rows = rows_of(store, page.span, page.from, page.reverse)?;
     let extent = rows.page(page.reverse, page.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
     if !store.are_sound(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {

@@ -1,12 +1,12 @@
-//! What the server says of its own commands.
+//! Descriptions of commands.
 //!
-//! In: entries of the table. Out: the elements of the replies to `COMMAND`,
-//! `COMMAND INFO`, `COMMAND DOCS`, `COMMAND GETKEYS` and a container's `HELP`.
+//! In: entries of the table. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`, `COMMAND GETKEYS`,
+//! and a container's `HELP`.
 
 use super::super::{Command, Reply, Sink};
-use super::{Keys, Spec};
+use super::{KeyPositions, Spec};
 
-/// One command, as in the reply to `COMMAND INFO`.
+/// Appends a command as in the reply to `COMMAND INFO`.
 pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
@@ -16,7 +16,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
         reply.integer(number.into());
     }
     words(spec.categories, reply);
-    // Hints for clusters.
+    // Tips for clusters.
     reply.set(0);
     if spec.keys.first == 0 {
         reply.set(0);
@@ -30,8 +30,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// The name of one command and a map of its documentation, as in the reply to
-/// `COMMAND DOCS`, which is a map of such pairs.
+/// Appends the name of a command and a map of its documentation, which are a pair in the reply to `COMMAND DOCS`.
 pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
     reply.map(if spec.subcommands.is_empty() { 4 } else { 5 });
@@ -50,7 +49,7 @@ pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// The whole reply to a container's `HELP`.
+/// Appends the reply to a container's `HELP`.
 pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     reply.array(1 + 2 * container.subcommands.len());
     let name = container.name.to_ascii_uppercase();
@@ -62,12 +61,12 @@ pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// The arguments of `command`, which `spec` describes, that are keys.
+/// Returns the keys among the arguments of `command`, whose entry is `spec`.
 pub fn keys<'a>(spec: &Spec, command: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let Keys { first, last, step } = spec.keys;
+    let KeyPositions { first, last, step } = spec.keys;
     let from_end = if last < 0 { command.arg_count() as i64 } else { 0 };
-    let behind_last = if first == 0 { 0 } else { from_end + i64::from(last) + 1 };
-    let count = (behind_last - i64::from(first)).max(0) as usize;
+    let after_last = if first == 0 { 0 } else { from_end + i64::from(last) + 1 };
+    let count = (after_last - i64::from(first)).max(0) as usize;
     command.args().skip(first as usize).take(count).step_by(step.max(1) as usize)
 }
 
@@ -78,8 +77,8 @@ fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
     }
 }
 
-/// Where the keys are, in the newer form.
-fn key_spec<S: Sink>(keys: Keys, reply: &mut Reply<S>) {
+/// Appends the key specifications, which newer clients use.
+fn key_spec<S: Sink>(keys: KeyPositions, reply: &mut Reply<S>) {
     reply.map(3);
     reply.bulk(b"flags");
     words(&["RO", "access"], reply);
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_described_as_redis_describes_it() {
+    fn a_command_has_the_description_of_redis() {
         let spec = find(b"mget").unwrap();
         assert_eq!(
             written(Version::Resp2, |reply| info(spec, reply)),
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_description_is_as_many_replies_as_announced() {
+    fn every_description_is_one_complete_reply() {
         for version in [Version::Resp2, Version::Resp3] {
             let mut out = Vec::new();
             let mut reply = Reply::new(&mut out, version);

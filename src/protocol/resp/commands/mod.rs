@@ -1,7 +1,6 @@
-//! The commands there are, and what is said of one that is refused.
+//! The supported commands, and the error texts for other commands.
 //!
-//! In: a command. Out: which of the table's it is, or Redis's own words on why
-//! it is none. What a command does, this module does not know.
+//! In: a command. Out: its entry in the table, or Redis's text for the error. The module does not execute commands.
 
 mod describe;
 mod refusal;
@@ -14,52 +13,52 @@ pub use table::COMMANDS;
 
 use super::Command;
 
-/// One command, or one subcommand.
+/// A command or subcommand.
 #[derive(Debug)]
 pub struct Spec {
-    /// Which one it is.
+    /// The command's identifier.
     pub id: Id,
-    /// Its name in small letters; a subcommand's is `container|name`.
+    /// The name in lower case; for a subcommand `container|name`.
     pub name: &'static str,
-    /// The number of arguments, the name included; negative if it is the least.
+    /// Number of arguments including the name; negative if it is a minimum.
     pub arity: i32,
-    /// The most arguments, the name included.
+    /// Maximum number of arguments including the name.
     pub args_max: usize,
-    /// What Redis says of it in a word each.
+    /// Redis's flags of the command.
     pub flags: &'static [&'static str],
-    /// The classes by which Redis grants rights.
+    /// Redis's categories for access control.
     pub categories: &'static [&'static str],
-    /// Which arguments are keys.
-    pub keys: Keys,
-    /// The group that the documentation lists it in.
+    /// The positions of keys among the arguments.
+    pub keys: KeyPositions,
+    /// The group in the documentation.
     pub group: &'static str,
-    /// The version of Redis, or for our own of Zero-KV, that had it first.
+    /// The first version of Redis, or of Zero-KV for its own commands, with the command.
     pub since: &'static str,
-    /// How long it takes.
+    /// The time complexity.
     pub complexity: &'static str,
-    /// What is written behind the name.
+    /// The syntax of the arguments.
     pub syntax: &'static str,
-    /// What it is for.
+    /// A summary of the command.
     pub summary: &'static str,
-    /// What may stand behind the name, if that must be one of these.
+    /// The subcommands, one of which must follow the name.
     pub subcommands: &'static [Spec],
 }
 
-/// The most arguments of a command that is executed all at once, its name included. Those that take as many as a command
-/// may have are executed in parts, between which other clients have their turn.
+/// Maximum number of arguments, including the name, of a command that is executed in one pass. Commands without this limit
+/// are executed in parts, between which the worker serves other clients.
 pub const ARGS_MAX_AT_ONCE: usize = 1024;
 
-/// Which arguments are keys: `first`, and each `step` behind it up to `last`,
-/// which counts from the end if it is negative. None if `first` is 0.
+/// The positions of keys: `first`, and every `step`-th argument after it up to `last`, which counts from the end if it is
+/// negative. A command has no keys if `first` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "said above")]
-pub struct Keys {
+#[allow(missing_docs, reason = "the struct's documentation describes the fields")]
+pub struct KeyPositions {
     pub first: i32,
     pub last: i32,
     pub step: i32,
 }
 
-/// The commands, by name.
+/// Identifiers of commands, named after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a summary of each")]
 #[rustfmt::skip]
@@ -76,7 +75,7 @@ pub enum Id {
 }
 
 impl Spec {
-    /// The name without that of its container.
+    /// Returns the name without the name of its container.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit_once('|').map_or(self.name, |(_, own)| own)
     }
@@ -87,19 +86,19 @@ impl Spec {
     }
 }
 
-/// The command of this name, in any case.
+/// Returns the command with this name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     let wanted = packed(name)?;
     let at = table::PACKED_NAMES.iter().position(|&packed| packed == wanted)?;
     Some(&COMMANDS[at])
 }
 
-/// The subcommand of this name, in any case.
+/// Returns the subcommand with this name, in any case.
 pub fn find_subcommand(container: &Spec, name: &[u8]) -> Option<&'static Spec> {
     container.subcommands.iter().find(|spec| spec.own_name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The command of this full name, in any case: `get`, or `config|get`.
+/// Returns the command with this full name, in any case: `get`, or `config|get`.
 pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
     match name.iter().position(|&byte| byte == b'|') {
         None => find(name),
@@ -107,11 +106,10 @@ pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
-/// What `command` asks for: a command, or a container's subcommand.
+/// Returns the entry of a command or of its subcommand.
 ///
 /// # Errors
-/// [`Refusal`], if there is no such command, it writes, or it has another
-/// number of arguments.
+/// [`Refusal`] if the command is unknown, writes data, or has a wrong number of arguments.
 pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> {
     let mut args = command.args();
     let name = args.next().unwrap_or_default();
@@ -131,8 +129,8 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     }
 }
 
-/// The name in small letters as one number; `None` if it is longer than any
-/// command's, or ends in a zero, which pads the number.
+/// Returns the name in lower case as one number, or `None` if the name is longer than all commands' or ends in a zero byte,
+/// which pads the number.
 const fn packed(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; 16];
     if name.len() > bytes.len() || matches!(name, [.., 0]) {
@@ -180,7 +178,7 @@ mod tests {
     fn ids_and_names_are_one_to_one() {
         let mut names: Vec<&str> = all().map(|spec| spec.name).collect();
         let mut ids: Vec<String> = all().map(|spec| format!("{:?}", spec.id)).collect();
-        // An id is named after its command.
+        // An identifier is named after its command.
         for spec in all() {
             let letters: String = spec.name.chars().filter(char::is_ascii_alphanumeric).collect();
             assert_eq!(format!("{:?}", spec.id).to_ascii_lowercase(), letters);

@@ -1,42 +1,42 @@
-//! What is said of a command that is refused, in Redis's own words.
+//! Errors for commands that are not executed, with Redis's texts.
 
 use std::fmt;
 
 use super::super::Command;
 use super::Spec;
 
-/// How much of a name, and of all arguments together, is said again.
+/// Maximum length of a name, and of all arguments together, in an error.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
 
-/// Why a command is not carried out.
+/// Why a command is not executed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Refusal<'a> {
-    /// There is no such command.
+    /// The command is unknown.
     Unknown(Command<'a>),
-    /// There is none of this name in the container.
+    /// The container has no subcommand with this name.
     UnknownSubcommand {
         /// The command that has subcommands.
         container: &'static Spec,
-        /// What stands in a subcommand's place.
+        /// The name of the unknown subcommand.
         name: &'a [u8],
     },
-    /// The command has another number of arguments.
+    /// The number of arguments is wrong.
     ArgCount(&'static Spec),
-    /// The command is executed all at once, and has too many arguments for that.
+    /// The command has more arguments than a command that is executed in one pass may have.
     TooManyArgs {
         /// The command.
         spec: &'static Spec,
-        /// Its arguments, the name included.
+        /// The number of arguments including the name.
         arg_count: usize,
     },
-    /// It is one of Redis's commands that write.
+    /// The command writes data in Redis.
     Write,
 }
 
 impl Refusal<'_> {
-    /// The text for [`Reply::error`](super::super::Reply::error). Names and
-    /// arguments are cut as in Redis: after 128 bytes, or before a zero.
+    /// Returns the text for [`Reply::error`](super::super::Reply::error). As in Redis, names and arguments are truncated after
+    /// 128 bytes or before a zero byte.
     pub fn text(&self) -> Vec<u8> {
         match self {
             Refusal::Unknown(command) => unknown(command),
@@ -62,10 +62,10 @@ impl Refusal<'_> {
     }
 }
 
-/// Whether `name`, which stands where a command's name is expected, begins an HTTP request or is its `Host` header.
+/// Returns whether the name of a command is the start of an HTTP request or of its `Host` header.
 ///
-/// Redis disconnects at these two words in any case, with or without arguments, so that a web page that makes a browser
-/// send a request to this port cannot have commands in its body executed.
+/// Like Redis, the server closes the connection on these two words, in any case and with or without arguments. Otherwise a web
+/// page could make a browser send a request to this port with commands in its body.
 pub fn is_http(name: &[u8]) -> bool {
     [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_and_complete_is_taken() {
+    fn known_commands_with_valid_arguments_are_accepted() {
         for (words, name) in [
             ("GET k", "get"),
             ("mGet a b c", "mget"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_is_told_in_the_words_of_redis() {
+    fn an_unknown_command_has_the_error_of_redis() {
         for (words, text) in [
             ("foo a b", "ERR unknown command 'foo', with args beginning with: 'a' 'b' ".to_owned()),
             ("FOO", "ERR unknown command 'FOO', with args beginning with: ".to_owned()),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_subcommand_is_told_in_the_words_of_redis() {
+    fn an_unknown_subcommand_has_the_error_of_redis() {
         assert_eq!(refused("Client X"), "ERR unknown subcommand 'X'. Try CLIENT HELP.");
         assert_eq!(refused("config set a b"), "ERR unknown subcommand 'set'. Try CONFIG HELP.");
         let long = format!("ERR unknown subcommand '{}'. Try COMMAND HELP.", "x".repeat(128));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_number_of_arguments_is_told_in_the_words_of_redis() {
+    fn a_wrong_number_of_arguments_has_the_error_of_redis() {
         for (words, name) in [
             ("get", "get"),
             ("GET a b", "get"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_writes_is_told_so() {
+    fn a_command_that_writes_has_its_own_error() {
         for words in ["set k v", "SET", "Del k", "georadiusbymember x", "FUNCTION LOAD x", "xgroup setid x", "flushall"]
         {
             assert_eq!(refused(words), "READONLY You can't write against a read only replica.", "{words}");

@@ -1,13 +1,12 @@
-//! The one table of commands. What Redis has is described as Redis 7
-//! describes it; what it lacks begins with `ZKV.`.
+//! The table of commands. Commands of Redis have the descriptions of Redis 7; our own start with `ZKV.`.
 
 use super::super::ARGS_MAX;
-use super::{ARGS_MAX_AT_ONCE, Id, Keys, Spec, packed};
+use super::{ARGS_MAX_AT_ONCE, Id, KeyPositions, Spec, packed};
 
-const NO_KEY: Keys = Keys { first: 0, last: 0, step: 0 };
-const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
-const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
-const SECOND_KEY: Keys = Keys { first: 2, last: 2, step: 1 };
+const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
+const ONE_KEY: KeyPositions = KeyPositions { first: 1, last: 1, step: 1 };
+const ALL_KEYS: KeyPositions = KeyPositions { first: 1, last: -1, step: 1 };
+const SECOND_KEY: KeyPositions = KeyPositions { first: 2, last: 2, step: 1 };
 
 type Words = &'static [&'static str];
 const CONTAINER: Words = &[];
@@ -28,8 +27,8 @@ const CONNECTION: Words = &["@fast", "@connection"];
 const SLOW_CONNECTION: Words = &["@slow", "@connection"];
 const SLOW: Words = &["@slow"];
 
-/// Begins an entry, which `told` and `used` complete.
-const fn spec(id: Id, name: &'static str, arity: i32, keys: Keys, flags: Words, categories: Words) -> Spec {
+/// Starts an entry, which `documented` and `described` complete.
+const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
     let (group, since, complexity, syntax, summary) = ("", "", "", "", "");
     let args_max = ARGS_MAX_AT_ONCE;
     Spec {
@@ -50,20 +49,20 @@ const fn spec(id: Id, name: &'static str, arity: i32, keys: Keys, flags: Words, 
 }
 
 impl Spec {
-    /// The group, the first version and the complexity.
-    const fn told(mut self, group: &'static str, since: &'static str, complexity: &'static str) -> Spec {
+    /// Sets the group, the first version, and the complexity.
+    const fn documented(mut self, group: &'static str, since: &'static str, complexity: &'static str) -> Spec {
         (self.group, self.since, self.complexity) = (group, since, complexity);
         self
     }
 
-    /// Has it take as many arguments as any command may have: it is executed in parts.
+    /// Removes the limit on arguments, because the command is executed in parts.
     const fn in_parts(mut self) -> Spec {
         self.args_max = ARGS_MAX;
         self
     }
 
-    /// What is written behind the name, and what for.
-    const fn used(mut self, syntax: &'static str, summary: &'static str) -> Spec {
+    /// Sets the syntax and the summary.
+    const fn described(mut self, syntax: &'static str, summary: &'static str) -> Spec {
         (self.syntax, self.summary) = (syntax, summary);
         self
     }
@@ -74,154 +73,154 @@ impl Spec {
     }
 }
 
-/// All commands, those first that are asked for most.
+/// All commands, the most frequent ones first.
 #[rustfmt::skip]
 pub static COMMANDS: &[Spec] = &[
-    spec(Id::Get, "get", 2, ONE_KEY, FAST_READ, STRING).told("string", "1.0.0", "O(1)")
-        .used("key", "Get the value of a key"),
+    spec(Id::Get, "get", 2, ONE_KEY, FAST_READ, STRING).documented("string", "1.0.0", "O(1)")
+        .described("key", "Get the value of a key"),
     spec(Id::MGet, "mget", -2, ALL_KEYS, FAST_READ, STRING).in_parts()
-        .told("string", "1.0.0", "O(N) where N is the number of keys to retrieve.")
-        .used("key [key ...]", "Get the values of all the given keys"),
+        .documented("string", "1.0.0", "O(N) where N is the number of keys to retrieve.")
+        .described("key [key ...]", "Get the values of all the given keys"),
     spec(Id::Exists, "exists", -2, ALL_KEYS, FAST_READ, KEYSPACE).in_parts()
-        .told("generic", "1.0.0", "O(N) where N is the number of keys to check.")
-        .used("key [key ...]", "Determine if a key exists"),
-    spec(Id::StrLen, "strlen", 2, ONE_KEY, FAST_READ, STRING).told("string", "2.2.0", "O(1)")
-        .used("key", "Get the length of the value stored in a key"),
+        .documented("generic", "1.0.0", "O(N) where N is the number of keys to check.")
+        .described("key [key ...]", "Determine if a key exists"),
+    spec(Id::StrLen, "strlen", 2, ONE_KEY, FAST_READ, STRING).documented("string", "2.2.0", "O(1)")
+        .described("key", "Get the length of the value stored in a key"),
     spec(Id::GetRange, "getrange", 4, ONE_KEY, READ, SLOW_STRING)
-        .told("string", "2.4.0", "O(N) where N is the length of the returned string.")
-        .used("key start end", "Get a substring of the string stored at a key"),
-    spec(Id::ZkvFloor, "zkv.floor", 2, ONE_KEY, READ, KEYSPACE).told("module", "0.1.0", "O(log N)")
-        .used("key", "Get the largest key at or below this one, and its value"),
-    spec(Id::ZkvCeiling, "zkv.ceiling", 2, ONE_KEY, READ, KEYSPACE).told("module", "0.1.0", "O(log N)")
-        .used("key", "Get the smallest key at or above this one, and its value"),
+        .documented("string", "2.4.0", "O(N) where N is the length of the returned string.")
+        .described("key start end", "Get a substring of the string stored at a key"),
+    spec(Id::ZkvFloor, "zkv.floor", 2, ONE_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
+        .described("key", "Get the largest key at or below this one, and its value"),
+    spec(Id::ZkvCeiling, "zkv.ceiling", 2, ONE_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
+        .described("key", "Get the smallest key at or above this one, and its value"),
     spec(Id::ZkvRange, "zkv.range", -3, NO_KEY, READ, SLOW_KEYSPACE)
-        .told("module", "0.1.0", "O(log N + M) where M is the number of rows returned")
-        .used("<min max | PREFIX prefix> [REV] [LIMIT count] [FROM cursor]",
+        .documented("module", "0.1.0", "O(log N + M) where M is the number of rows returned")
+        .described("<min max | PREFIX prefix> [REV] [LIMIT count] [FROM cursor]",
             "Get a page of keys and values in key order"),
-    spec(Id::ZkvCount, "zkv.count", 3, NO_KEY, READ, KEYSPACE).told("module", "0.1.0", "O(log N)")
-        .used("<min max | PREFIX prefix>", "Count the keys of a range without reading them"),
-    spec(Id::ZkvGeneration, "zkv.generation", 1, NO_KEY, FAST_READ, KEYSPACE).told("module", "0.1.0", "O(1)")
-        .used("", "Tell which generation of the table is served"),
-    spec(Id::Type, "type", 2, ONE_KEY, FAST_READ, KEYSPACE).told("generic", "1.0.0", "O(1)")
-        .used("key", "Determine the type stored at key"),
-    spec(Id::Ttl, "ttl", 2, ONE_KEY, FAST_READ, KEYSPACE).told("generic", "1.0.0", "O(1)")
-        .used("key", "Get the time to live for a key in seconds"),
-    spec(Id::PTtl, "pttl", 2, ONE_KEY, FAST_READ, KEYSPACE).told("generic", "2.6.0", "O(1)")
-        .used("key", "Get the time to live for a key in milliseconds"),
-    spec(Id::DbSize, "dbsize", 1, NO_KEY, FAST_READ, KEYSPACE).told("server", "1.0.0", "O(1)")
-        .used("", "Return the number of keys in the selected database"),
-    spec(Id::RandomKey, "randomkey", 1, NO_KEY, READ, SLOW_KEYSPACE).told("generic", "1.0.0", "O(1)")
-        .used("", "Return a random key from the keyspace"),
+    spec(Id::ZkvCount, "zkv.count", 3, NO_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
+        .described("<min max | PREFIX prefix>", "Count the keys of a range without reading them"),
+    spec(Id::ZkvGeneration, "zkv.generation", 1, NO_KEY, FAST_READ, KEYSPACE).documented("module", "0.1.0", "O(1)")
+        .described("", "Tell which generation of the table is served"),
+    spec(Id::Type, "type", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "1.0.0", "O(1)")
+        .described("key", "Determine the type stored at key"),
+    spec(Id::Ttl, "ttl", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "1.0.0", "O(1)")
+        .described("key", "Get the time to live for a key in seconds"),
+    spec(Id::PTtl, "pttl", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "2.6.0", "O(1)")
+        .described("key", "Get the time to live for a key in milliseconds"),
+    spec(Id::DbSize, "dbsize", 1, NO_KEY, FAST_READ, KEYSPACE).documented("server", "1.0.0", "O(1)")
+        .described("", "Return the number of keys in the selected database"),
+    spec(Id::RandomKey, "randomkey", 1, NO_KEY, READ, SLOW_KEYSPACE).documented("generic", "1.0.0", "O(1)")
+        .described("", "Return a random key from the keyspace"),
     spec(Id::Scan, "scan", -2, NO_KEY, READ, SLOW_KEYSPACE)
-        .told("generic", "2.8.0", "O(1) for every call, O(N) for a complete iteration.")
-        .used("cursor [MATCH pattern] [COUNT count] [TYPE type]", "Incrementally iterate the keys space"),
+        .documented("generic", "2.8.0", "O(1) for every call, O(N) for a complete iteration.")
+        .described("cursor [MATCH pattern] [COUNT count] [TYPE type]", "Incrementally iterate the keys space"),
     spec(Id::Keys, "keys", 2, NO_KEY, READ, DANGEROUS)
-        .told("generic", "1.0.0", "O(N) with N being the number of keys in the database.")
-        .used("pattern", "Find all keys matching the given pattern"),
-    spec(Id::Ping, "ping", -1, NO_KEY, &["fast"], CONNECTION).told("connection", "1.0.0", "O(1)")
-        .used("[message]", "Ping the server"),
-    spec(Id::Echo, "echo", 2, NO_KEY, FAST_ALWAYS, CONNECTION).told("connection", "1.0.0", "O(1)")
-        .used("message", "Echo the given string"),
-    spec(Id::Time, "time", 1, NO_KEY, FAST_ALWAYS, &["@fast"]).told("server", "2.6.0", "O(1)")
-        .used("", "Return the current server time"),
-    spec(Id::Info, "info", -1, NO_KEY, ALWAYS, &["@slow", "@dangerous"]).told("server", "1.0.0", "O(1)")
-        .used("[section [section ...]]", "Get information and statistics about the server"),
-    spec(Id::Select, "select", 2, NO_KEY, FAST_ALWAYS, CONNECTION).told("connection", "1.0.0", "O(1)")
-        .used("index", "Change the selected database for the current connection"),
-    spec(Id::Hello, "hello", -1, NO_KEY, HANDSHAKE, CONNECTION).told("connection", "6.0.0", "O(1)")
-        .used("[protover [AUTH username password] [SETNAME clientname]]", "Handshake with Redis"),
-    spec(Id::Auth, "auth", -2, NO_KEY, HANDSHAKE, CONNECTION).told("connection", "1.0.0", "O(1)")
-        .used("[username] password", "Authenticate to the server"),
-    spec(Id::Reset, "reset", 1, NO_KEY, HANDSHAKE, CONNECTION).told("connection", "6.2.0", "O(1)")
-        .used("", "Reset the connection"),
-    spec(Id::Quit, "quit", -1, NO_KEY, HANDSHAKE, CONNECTION).told("connection", "1.0.0", "O(1)")
-        .used("", "Close the connection"),
-    spec(Id::Client, "client", -2, NO_KEY, CONTAINER, SLOW).told("connection", "2.4.0", "Depends on subcommand.")
-        .used("", "A container for client connection commands").with(CLIENT),
+        .documented("generic", "1.0.0", "O(N) with N being the number of keys in the database.")
+        .described("pattern", "Find all keys matching the given pattern"),
+    spec(Id::Ping, "ping", -1, NO_KEY, &["fast"], CONNECTION).documented("connection", "1.0.0", "O(1)")
+        .described("[message]", "Ping the server"),
+    spec(Id::Echo, "echo", 2, NO_KEY, FAST_ALWAYS, CONNECTION).documented("connection", "1.0.0", "O(1)")
+        .described("message", "Echo the given string"),
+    spec(Id::Time, "time", 1, NO_KEY, FAST_ALWAYS, &["@fast"]).documented("server", "2.6.0", "O(1)")
+        .described("", "Return the current server time"),
+    spec(Id::Info, "info", -1, NO_KEY, ALWAYS, &["@slow", "@dangerous"]).documented("server", "1.0.0", "O(1)")
+        .described("[section [section ...]]", "Get information and statistics about the server"),
+    spec(Id::Select, "select", 2, NO_KEY, FAST_ALWAYS, CONNECTION).documented("connection", "1.0.0", "O(1)")
+        .described("index", "Change the selected database for the current connection"),
+    spec(Id::Hello, "hello", -1, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "6.0.0", "O(1)")
+        .described("[protover [AUTH username password] [SETNAME clientname]]", "Handshake with Redis"),
+    spec(Id::Auth, "auth", -2, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "1.0.0", "O(1)")
+        .described("[username] password", "Authenticate to the server"),
+    spec(Id::Reset, "reset", 1, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "6.2.0", "O(1)")
+        .described("", "Reset the connection"),
+    spec(Id::Quit, "quit", -1, NO_KEY, HANDSHAKE, CONNECTION).documented("connection", "1.0.0", "O(1)")
+        .described("", "Close the connection"),
+    spec(Id::Client, "client", -2, NO_KEY, CONTAINER, SLOW).documented("connection", "2.4.0", "Depends on subcommand.")
+        .described("", "A container for client connection commands").with(CLIENT),
     spec(Id::Command, "command", -1, NO_KEY, ALWAYS, SLOW_CONNECTION)
-        .told("server", "2.8.13", "O(N) where N is the total number of Redis commands")
-        .used("", "Get array of Redis command details").with(COMMAND),
-    spec(Id::Config, "config", -2, NO_KEY, CONTAINER, SLOW).told("server", "2.0.0", "Depends on subcommand.")
-        .used("", "A container for server configuration commands").with(CONFIG),
-    spec(Id::Memory, "memory", -2, NO_KEY, CONTAINER, SLOW).told("server", "4.0.0", "Depends on subcommand.")
-        .used("", "A container for memory diagnostics commands").with(MEMORY),
-    spec(Id::Object, "object", -2, NO_KEY, CONTAINER, SLOW).told("generic", "2.2.3", "Depends on subcommand.")
-        .used("", "A container for object introspection commands").with(OBJECT),
+        .documented("server", "2.8.13", "O(N) where N is the total number of Redis commands")
+        .described("", "Get array of Redis command details").with(COMMAND),
+    spec(Id::Config, "config", -2, NO_KEY, CONTAINER, SLOW).documented("server", "2.0.0", "Depends on subcommand.")
+        .described("", "A container for server configuration commands").with(CONFIG),
+    spec(Id::Memory, "memory", -2, NO_KEY, CONTAINER, SLOW).documented("server", "4.0.0", "Depends on subcommand.")
+        .described("", "A container for memory diagnostics commands").with(MEMORY),
+    spec(Id::Object, "object", -2, NO_KEY, CONTAINER, SLOW).documented("generic", "2.2.3", "Depends on subcommand.")
+        .described("", "A container for object introspection commands").with(OBJECT),
 ];
 
 const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";
 
 #[rustfmt::skip]
 const CLIENT: &[Spec] = &[
-    spec(Id::ClientSetInfo, "client|setinfo", 4, NO_KEY, SESSION, SLOW_CONNECTION).told("connection", "7.2.0", "O(1)")
-        .used("<LIB-NAME libname | LIB-VER libver>", "Set client or connection specific info"),
-    spec(Id::ClientSetName, "client|setname", 3, NO_KEY, SESSION, SLOW_CONNECTION).told("connection", "2.6.9", "O(1)")
-        .used("connection-name", "Set the current connection name"),
-    spec(Id::ClientGetName, "client|getname", 2, NO_KEY, SESSION, SLOW_CONNECTION).told("connection", "2.6.9", "O(1)")
-        .used("", "Get the current connection name"),
-    spec(Id::ClientId, "client|id", 2, NO_KEY, SESSION, SLOW_CONNECTION).told("connection", "5.0.0", "O(1)")
-        .used("", "Returns the client ID for the current connection"),
-    spec(Id::ClientInfo, "client|info", 2, NO_KEY, SESSION, SLOW_CONNECTION).told("connection", "6.2.0", "O(1)")
-        .used("", "Returns information about the current client connection."),
+    spec(Id::ClientSetInfo, "client|setinfo", 4, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "7.2.0", "O(1)")
+        .described("<LIB-NAME libname | LIB-VER libver>", "Set client or connection specific info"),
+    spec(Id::ClientSetName, "client|setname", 3, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "2.6.9", "O(1)")
+        .described("connection-name", "Set the current connection name"),
+    spec(Id::ClientGetName, "client|getname", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "2.6.9", "O(1)")
+        .described("", "Get the current connection name"),
+    spec(Id::ClientId, "client|id", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "5.0.0", "O(1)")
+        .described("", "Returns the client ID for the current connection"),
+    spec(Id::ClientInfo, "client|info", 2, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "6.2.0", "O(1)")
+        .described("", "Returns information about the current client connection."),
     spec(Id::ClientList, "client|list", -2, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous", "@connection"])
-        .told("connection", "2.4.0", "O(N) where N is the number of client connections")
-        .used("[TYPE type] [ID client-id [client-id ...]]", "Get the list of client connections"),
+        .documented("connection", "2.4.0", "O(N) where N is the number of client connections")
+        .described("[TYPE type] [ID client-id [client-id ...]]", "Get the list of client connections"),
     spec(Id::ClientNoEvict, "client|no-evict", 3, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous", "@connection"])
-        .told("connection", "7.0.0", "O(1)")
-        .used("<ON | OFF>", "Set client eviction mode for the current connection"),
-    spec(Id::ClientNoTouch, "client|no-touch", 3, NO_KEY, SESSION, SLOW_CONNECTION).told("connection", "7.2.0", "O(1)")
-        .used("<ON | OFF>",
+        .documented("connection", "7.0.0", "O(1)")
+        .described("<ON | OFF>", "Set client eviction mode for the current connection"),
+    spec(Id::ClientNoTouch, "client|no-touch", 3, NO_KEY, SESSION, SLOW_CONNECTION).documented("connection", "7.2.0", "O(1)")
+        .described("<ON | OFF>",
             "Controls whether commands sent by the client will alter the LRU/LFU of the keys they access"),
-    spec(Id::ClientHelp, "client|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).told("connection", "5.0.0", "O(1)")
-        .used("", HELP_SUMMARY),
+    spec(Id::ClientHelp, "client|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).documented("connection", "5.0.0", "O(1)")
+        .described("", HELP_SUMMARY),
 ];
 
 #[rustfmt::skip]
 const COMMAND: &[Spec] = &[
-    spec(Id::CommandCount, "command|count", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).told("server", "2.8.13", "O(1)")
-        .used("", "Get total number of Redis commands"),
+    spec(Id::CommandCount, "command|count", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).documented("server", "2.8.13", "O(1)")
+        .described("", "Get total number of Redis commands"),
     spec(Id::CommandDocs, "command|docs", -2, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
-        .told("server", "7.0.0", "O(N) where N is the number of commands to look up")
-        .used("[command-name [command-name ...]]", "Get array of specific Redis command documentation"),
+        .documented("server", "7.0.0", "O(N) where N is the number of commands to look up")
+        .described("[command-name [command-name ...]]", "Get array of specific Redis command documentation"),
     spec(Id::CommandInfo, "command|info", -2, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
-        .told("server", "2.8.13", "O(N) where N is the number of commands to look up")
-        .used("[command-name [command-name ...]]",
+        .documented("server", "2.8.13", "O(N) where N is the number of commands to look up")
+        .described("[command-name [command-name ...]]",
             "Get array of specific Redis command details, or all when no argument is given."),
     spec(Id::CommandList, "command|list", -2, NO_KEY, ALWAYS, SLOW_CONNECTION)
-        .told("server", "7.0.0", "O(N) where N is the total number of Redis commands")
-        .used("[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+        .documented("server", "7.0.0", "O(N) where N is the total number of Redis commands")
+        .described("[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
             "Get an array of Redis command names"),
     spec(Id::CommandGetKeys, "command|getkeys", -4, NO_KEY, ALWAYS, SLOW_CONNECTION).in_parts()
-        .told("server", "2.8.13", "O(N) where N is the number of arguments to the command")
-        .used("command arg [arg ...]", "Extract keys given a full Redis command"),
-    spec(Id::CommandHelp, "command|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).told("server", "5.0.0", "O(1)")
-        .used("", HELP_SUMMARY),
+        .documented("server", "2.8.13", "O(N) where N is the number of arguments to the command")
+        .described("command arg [arg ...]", "Extract keys given a full Redis command"),
+    spec(Id::CommandHelp, "command|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION).documented("server", "5.0.0", "O(1)")
+        .described("", HELP_SUMMARY),
 ];
 
 #[rustfmt::skip]
 const CONFIG: &[Spec] = &[
     spec(Id::ConfigGet, "config|get", -3, NO_KEY, ADMIN, &["@admin", "@slow", "@dangerous"])
-        .told("server", "2.0.0", "O(N) when N is the number of configuration parameters provided")
-        .used("parameter [parameter ...]", "Get the values of configuration parameters"),
-    spec(Id::ConfigHelp, "config|help", 2, NO_KEY, ALWAYS, SLOW).told("server", "5.0.0", "O(1)").used("", HELP_SUMMARY),
+        .documented("server", "2.0.0", "O(N) when N is the number of configuration parameters provided")
+        .described("parameter [parameter ...]", "Get the values of configuration parameters"),
+    spec(Id::ConfigHelp, "config|help", 2, NO_KEY, ALWAYS, SLOW).documented("server", "5.0.0", "O(1)").described("", HELP_SUMMARY),
 ];
 
 #[rustfmt::skip]
 const MEMORY: &[Spec] = &[
-    spec(Id::MemoryUsage, "memory|usage", -3, SECOND_KEY, READ, &["@read", "@slow"]).told("server", "4.0.0", "O(1)")
-        .used("key [SAMPLES count]", "Estimate the memory usage of a key"),
-    spec(Id::MemoryHelp, "memory|help", 2, NO_KEY, ALWAYS, SLOW).told("server", "4.0.0", "O(1)").used("", HELP_SUMMARY),
+    spec(Id::MemoryUsage, "memory|usage", -3, SECOND_KEY, READ, &["@read", "@slow"]).documented("server", "4.0.0", "O(1)")
+        .described("key [SAMPLES count]", "Estimate the memory usage of a key"),
+    spec(Id::MemoryHelp, "memory|help", 2, NO_KEY, ALWAYS, SLOW).documented("server", "4.0.0", "O(1)").described("", HELP_SUMMARY),
 ];
 
 #[rustfmt::skip]
 const OBJECT: &[Spec] = &[
-    spec(Id::ObjectEncoding, "object|encoding", 3, SECOND_KEY, READ, SLOW_KEYSPACE).told("generic", "2.2.3", "O(1)")
-        .used("key", "Inspect the internal encoding of a Redis object"),
-    spec(Id::ObjectHelp, "object|help", 2, NO_KEY, ALWAYS, &["@keyspace", "@slow"]).told("generic", "6.2.0", "O(1)")
-        .used("", HELP_SUMMARY),
+    spec(Id::ObjectEncoding, "object|encoding", 3, SECOND_KEY, READ, SLOW_KEYSPACE).documented("generic", "2.2.3", "O(1)")
+        .described("key", "Inspect the internal encoding of a Redis object"),
+    spec(Id::ObjectHelp, "object|help", 2, NO_KEY, ALWAYS, &["@keyspace", "@slow"]).documented("generic", "6.2.0", "O(1)")
+        .described("", HELP_SUMMARY),
 ];
 
-/// The names of [`COMMANDS`] as numbers, so that finding one compares no bytes.
+/// The names of [`COMMANDS`] as numbers, so that a lookup compares numbers instead of bytes.
 pub(super) static PACKED_NAMES: [u128; 31] = {
     let mut names = [0; 31];
     assert!(COMMANDS.len() == names.len());

@@ -1,8 +1,8 @@
-//! Redis's commands that write, to tell them from those that nobody knows.
+//! Redis's commands that write, which have an error different from unknown commands.
 
 use super::super::Command;
 
-/// Those of Redis 7.0 that `COMMAND` flags `write`, sorted.
+/// The commands that `COMMAND` of Redis 7.0 flags as `write`, sorted.
 #[rustfmt::skip]
 const WRITES: &[&str] = &[
     "append", "bitfield", "bitop", "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax",
@@ -19,7 +19,7 @@ const WRITES: &[&str] = &[
     "zremrangebyrank", "zremrangebyscore", "zunionstore",
 ];
 
-/// Whether Redis would write on `command`.
+/// Returns whether a command writes data in Redis.
 pub(super) fn is_write(command: &Command) -> bool {
     let mut args = command.args();
     let name = args.next().unwrap_or_default().to_ascii_lowercase();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_and_holds_nothing_that_is_served() {
+    fn the_list_is_sorted_and_has_no_supported_command() {
         assert!(WRITES.is_sorted());
         assert!(WRITES.iter().all(|name| is_listed(name.as_bytes()) && find_full(name.as_bytes()).is_none()));
     }
