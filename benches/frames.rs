@@ -17,8 +17,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use support::{VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
 use zero_kv::Store;
 use zero_kv::bake::{self, Options};
-use zero_kv::protocol::answer::{Announced, Violation};
 use zero_kv::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
+use zero_kv::protocol::response::{CheckedHeader, Violation};
 use zero_kv::server::Answers;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -60,13 +60,17 @@ fn decode_requests(bencher: Bencher) {
 
 /// Calls `visit` with the header and the value of each response.
 #[inline(always)]
-fn read(requested: &[(Op, u64)], mut bytes: &[u8], mut visit: impl FnMut(Announced, &[u8])) -> Result<(), Violation> {
+fn read(
+    requested: &[(Op, u64)],
+    mut bytes: &[u8],
+    mut visit: impl FnMut(CheckedHeader, &[u8]),
+) -> Result<(), Violation> {
     for (op, _) in requested {
         let (header, rest) = ResponseHeader::ref_from_prefix(bytes).expect("complete header");
-        let announced = Announced::check(*op, header)?;
+        let announced = CheckedHeader::new(*op, header)?;
         let value_len_bytes = match announced {
-            Announced::Found { value_len_bytes } => value_len_bytes,
-            Announced::NotFound | Announced::Error => 0,
+            CheckedHeader::Found { value_len_bytes } => value_len_bytes,
+            CheckedHeader::NotFound | CheckedHeader::Error => 0,
         };
         let (value, rest) = rest.split_at(value_len_bytes);
         visit(announced, value);
@@ -74,7 +78,7 @@ fn read(requested: &[(Op, u64)], mut bytes: &[u8], mut visit: impl FnMut(Announc
     }
     match bytes.len() {
         0 => Ok(()),
-        len_bytes => Err(Violation::Unasked { len_bytes }),
+        len_bytes => Err(Violation::UnexpectedBytes { len_bytes }),
     }
 }
 
@@ -87,12 +91,12 @@ fn read_responses(bencher: Bencher) {
         let header_at = bytes.len();
         bytes.resize(header_at + RESPONSE_HEADER_LEN_BYTES, 0);
         let (header, announced) = match op {
-            _ if random.random_range(0..10) == 0 => (ResponseHeader::bare(Status::NotFound), Announced::NotFound),
-            Op::Exists => (ResponseHeader::bare(Status::Ok), Announced::Found { value_len_bytes: 0 }),
+            _ if random.random_range(0..10) == 0 => (ResponseHeader::bare(Status::NotFound), CheckedHeader::NotFound),
+            Op::Exists => (ResponseHeader::bare(Status::Ok), CheckedHeader::Found { value_len_bytes: 0 }),
             _ => {
                 push_value(&mut bytes, *key, VALUE_LEN_MIN_BYTES);
                 let header = ResponseHeader::of_value(VALUE_LEN_MIN_BYTES).expect("valid length");
-                (header, Announced::Found { value_len_bytes: VALUE_LEN_MIN_BYTES })
+                (header, CheckedHeader::Found { value_len_bytes: VALUE_LEN_MIN_BYTES })
             }
         };
         bytes[header_at..header_at + RESPONSE_HEADER_LEN_BYTES].copy_from_slice(header.as_bytes());

@@ -1,9 +1,9 @@
-"""Lookups a second from Python: Zero-KV in its ways, redis-py, lmdb and a dict, all on the same rows.
+"""Lookups per second from Python: Zero-KV in several ways, redis-py, lmdb, and a dict, all with the same rows.
 
     cargo build --release && pip install ./python[test] && python python/bench.py
 
-Each way is asked for the same random keys, all of them in the table; the ways take turns, and the best of their rounds counts. What
-is timed is the whole call in Python, the values' objects included, in one process and one thread; servers are other processes.
+All ways look up the same random keys, which are all in the table. The ways take turns, and the best round of each counts. The
+time includes the whole call in Python and the objects of the values, in one process and one thread. Servers are other processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import zero_kv
 
 BATCH_KEYS = 256
 Way = Callable[[list[int]], int]
-"""Asks for keys, and gives how many of them."""
+"""Looks keys up and returns their number."""
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def batches(get_many: Callable[[Any], Any], length: int = BATCH_KEYS, of: Callab
 
 
 def few(way: Way, count: int) -> Way:
-    """Asks for fewer keys, where each takes long."""
+    """Look up fewer keys, for ways with slow lookups."""
     some: list[list[int]] = []
 
     def ask(keys: list[int]) -> int:

@@ -44,8 +44,7 @@
 //! | feature | what it adds to the client |
 //! |---|---|
 //! | none | `client::Client` and `client::Pool`, for threads |
-//! | `tokio` | `client::AsyncClient`, for tasks of tokio |
-//! | `pool` | `client::AsyncPool`, and `tokio` with it; on by default |
+//! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio; on by default |
 //!
 //! # Limits
 //!

@@ -1,7 +1,7 @@
 //! The programs of `examples/*.rs` run, and say what their heads promise. `cargo test`
 //! builds them.
 
-#![cfg(all(feature = "cli", feature = "pool"))]
+#![cfg(all(feature = "cli", feature = "tokio"))]
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};

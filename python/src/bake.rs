@@ -1,8 +1,7 @@
-//! Rows of Python into a file.
+//! Bakes rows of Python objects into a file.
 //!
-//! In: an iterator of pairs. Out: a file, put in place whole or not at all, and what was
-//! baked. Python's other threads run while rows are sorted and written; its signals
-//! are looked at between pieces, so that Ctrl-C stops a bake.
+//! In: an iterator of pairs. Out: a file, which replaces an old one only once it is complete, and a report. Other Python
+//! threads run while rows are sorted and written. Signals are checked between pieces, so Ctrl-C stops a bake.
 
 use std::io;
 use std::num::NonZero;
@@ -16,34 +15,34 @@ use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
 use zero_kv::bake::{self, Cancel, Duplicates, Input, Keys, Options, Progress, RowPiece};
 use zero_kv::{Key, KeyKind};
 
-use crate::errors::{self, of_bake};
-use crate::key::{bytes_of, key_of, type_name};
-use crate::table::{kind_name, unknown};
+use crate::arguments::unknown_value;
+use crate::convert::{bytes_from, key_from, kind_name, type_name};
+use crate::errors::{self, bake_exception};
 
-/// Rows that are taken from Python before its signals are looked at, and its other threads run.
+/// Maximum number of rows that are read before signals are checked and other Python threads run.
 const PIECE_ROWS: usize = 4096;
-/// How often signals are looked at where no rows are taken.
+/// Interval of checking signals while no rows are read.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
-/// What was baked.
+/// Result of a bake.
 #[pyclass(frozen, get_all, module = "zero_kv")]
 pub(crate) struct Report {
     /// Rows in the file.
     rows: u64,
-    /// Rows that came.
+    /// Rows that were read.
     rows_read: u64,
-    /// Of these, rows that gave way to another with the same key.
+    /// Rows that were dropped because another row has the same key.
     duplicates_dropped: u64,
-    /// What the keys are: `"u64"` or `"bytes"`.
+    /// The kind of the keys: `"u64"` or `"bytes"`.
     key_kind: &'static str,
     /// The file's length.
     file_len_bytes: u64,
-    /// The lengths of all values together.
+    /// Total length of the values.
     values_len_bytes: u64,
-    /// The table's XXH3-128 digest: files with different bytes have different ones. It detects accidents, and gives no
-    /// protection against somebody who wants two files with the same digest.
+    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but not
+    /// deliberate ones.
     digest: String,
-    /// How long it took, in seconds.
+    /// Duration of the bake in seconds.
     elapsed_s: f64,
 }
 
@@ -55,10 +54,10 @@ impl Report {
     }
 }
 
-/// Bakes the pairs that an iterator gives.
+/// Bakes the pairs of an iterator.
 #[pyfunction]
 #[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace))]
-#[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py names them")]
+#[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
     rows: &Bound<'_, PyIterator>,
@@ -74,9 +73,9 @@ pub(crate) fn bake_rows(
     let keys = match (keys, &first) {
         ("u64", _) => Expected::Decimal,
         ("bytes", _) => Expected::Only(KeyKind::Bytes),
-        ("auto", Some(row)) => Expected::Only(key_of(&pair(row, 1)?.0).map_err(|error| at_row(py, 1, error))?.kind()),
+        ("auto", Some(row)) => Expected::Only(key_from(&pair(row, 1)?.0).map_err(|error| at_row(py, 1, error))?.kind()),
         ("auto", None) => Expected::Only(KeyKind::U64),
-        _ => return Err(unknown("keys", keys, "\"auto\", \"u64\" or \"bytes\"")),
+        _ => return Err(unknown_value("keys", keys, "\"auto\", \"u64\" or \"bytes\"")),
     };
     let raised = Raised::default();
     let mut options = Options::default();
@@ -88,23 +87,23 @@ pub(crate) fn bake_rows(
         "error" => Duplicates::Error,
         "first" => Duplicates::First,
         "last" => Duplicates::Last,
-        _ => return Err(unknown("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
+        _ => return Err(unknown_value("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
     };
     (options.base, options.memory_bytes, options.threads) = (base, memory_bytes, threads);
     let rules = &mut options.replace;
     (rules.rows_min, rules.shrink_max_percent, rules.allow_empty, rules.allow_key_kind_change) = replace;
     options.cancel = raised.cancel.clone();
 
-    let mut source =
-        Source { rows: rows.clone().unbind(), first: first.map(Bound::unbind), keys, taken: 0, ended: false };
+    let mut rows_left =
+        PythonRows { rows: rows.clone().unbind(), first: first.map(Bound::unbind), keys, taken: 0, ended: false };
     let began = Instant::now();
     let baked = py.detach(|| {
-        let fill = |piece: &mut RowPiece| raised.guard(|py| source.fill(py, piece));
+        let fill = |piece: &mut RowPiece| raised.guard(|py| rows_left.fill(py, piece));
         let mut looked = Instant::now();
         let mut progress = |_: Progress| {
             if looked.elapsed() >= SIGNALS_EVERY {
                 looked = Instant::now();
-                // Seen by the bake, which was cancelled.
+                // The bake itself returns the error, because it was canceled.
                 let _ = raised.guard(|py| py.check_signals());
             }
         };
@@ -113,7 +112,7 @@ pub(crate) fn bake_rows(
     if let Some(raised) = raised.take() {
         return Err(raised);
     }
-    let report = baked.map_err(|error| of_bake(&error))?;
+    let report = baked.map_err(|error| bake_exception(&error))?;
     Ok(Report {
         rows: report.rows,
         rows_read: report.rows_read,
@@ -126,7 +125,7 @@ pub(crate) fn bake_rows(
     })
 }
 
-/// An exception that came while other threads of Python ran, and stops the bake.
+/// The exception that stopped a bake.
 #[derive(Default)]
 struct Raised {
     error: Arc<Mutex<Option<PyErr>>>,
@@ -134,7 +133,7 @@ struct Raised {
 }
 
 impl Raised {
-    /// Does something with Python, and keeps the exception if there is one.
+    /// Runs `work` attached to Python. An exception cancels the bake and is stored.
     fn guard(&self, work: impl FnOnce(Python<'_>) -> PyResult<()>) -> io::Result<()> {
         Python::attach(|py| {
             work(py).map_err(|error| {
@@ -150,25 +149,25 @@ impl Raised {
     }
 }
 
-/// Which keys rows may have.
+/// The keys that rows may have.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// Numbers, or their decimals as text.
+    /// Numbers, or text with decimal numbers.
     Decimal,
     Only(KeyKind),
 }
 
-/// Rows of Python.
-struct Source {
+/// The remaining rows of the iterator.
+struct PythonRows {
     rows: Py<PyIterator>,
     first: Option<Py<PyAny>>,
     keys: Expected,
-    /// Rows so far.
+    /// Number of rows that were read.
     taken: u64,
     ended: bool,
 }
 
-impl Source {
+impl PythonRows {
     fn fill(&mut self, py: Python<'_>, piece: &mut RowPiece) -> PyResult<()> {
         py.check_signals()?;
         let mut rows = self.rows.bind(py).clone();
@@ -189,8 +188,8 @@ impl Source {
         self.taken += 1;
         let (key, value) = pair(row, self.taken)?;
         let at_row = |error| at_row(row.py(), self.taken, error);
-        let key = key_of(&key).and_then(|key| self.check(key)).map_err(at_row)?;
-        if let Some(bytes) = bytes_of(&value).map_err(at_row)? {
+        let key = key_from(&key).and_then(|key| self.check(key)).map_err(at_row)?;
+        if let Some(bytes) = bytes_from(&value).map_err(at_row)? {
             piece.push(key, bytes);
         } else {
             piece.push(key, buffer_of(&value).map_err(at_row)?.as_bytes());
@@ -230,7 +229,7 @@ fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny
     }
 }
 
-/// The bytes of an object that lends them.
+/// Copies the bytes of an object with the buffer protocol.
 fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let Ok(lent) = PyMemoryView::from(value) else {
         let found = type_name(value);
@@ -240,11 +239,11 @@ fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     Ok(lent.call_method0("tobytes")?.cast_into()?)
 }
 
-/// The same exception, or of text that is no UTF-8 `BakeFailed`, that says in which row.
+/// Returns the exception with the number of its row. An exception about text that is not valid UTF-8 becomes `BakeFailed`.
 fn at_row(py: Python<'_>, number: u64, error: PyErr) -> PyErr {
     let message = format!("rows:{number}: {}", error.value(py));
     let placed = match error.is_instance_of::<PyUnicodeError>(py) {
-        // Is not made of a message alone.
+        // A UnicodeError cannot be created from a message alone.
         true => errors::BakeFailed::new_err(message),
         false => PyErr::from_type(error.get_type(py), (message,)),
     };

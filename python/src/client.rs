@@ -1,122 +1,131 @@
-//! A server's clients that wait.
+//! The class `Client`: blocking requests to a server.
 //!
-//! In: keys. Out: what the server sent. Threads share a client: each call takes a
-//! connection that lies idle, or makes one, and other threads of Python run until
-//! the answer is there. A child process makes connections of its own.
+//! In: keys. Out: what the server sent. Threads share a client: each call takes an idle connection or makes one, and other
+//! Python threads run until the response has arrived. A child process after a fork makes its own connections.
 
 use std::path::PathBuf;
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use zero_kv::Key;
-use zero_kv::client::{self, ClientError, Options, OwnedKey, Page, Row};
+use zero_kv::client::{self, ClientError, KeyRange, Options, OwnedKey};
 
-use crate::errors::{Closed, of_client};
-use crate::key::{key_of, to_python};
-use crate::many::{self, Source};
-use crate::question::Span;
+use crate::arguments::{UserName, duration};
+use crate::convert::{info_dict, key_from, optional_row, prefix_from, range_between, range_with_prefix, row_tuple};
+use crate::errors::{Closed, client_exception};
+use crate::key_batch::KeyBatch;
+use crate::many::{self, CopiedValues, LookUpMany, Values};
 
-/// Connections that are kept for the next calls.
+/// Maximum number of idle connections that are kept for later calls.
 const IDLE_MAX: usize = 64;
 
-/// Questions to a server on its Unix socket; an `@` begins an abstract name.
+/// A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
 ///
-/// Threads share it, each with a connection of its own while it waits; other threads run meanwhile. A child process
-/// connects anew. A call whose connection fails, because the server was restarted, is made `retries` times more, and
-/// the server is waited for up to `reconnect_timeout`. Times are in seconds. Ctrl-C is seen when the call ends.
+/// Threads share a client; each call uses a connection of its own, and other threads run meanwhile. A child process after a
+/// fork reconnects. If the connection fails during a call, because the server restarted, the call is retried `retries`
+/// times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds. Ctrl-C takes effect at
+/// the end of a call.
 ///
-/// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default that of the
-/// environment's `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can write to the
-/// socket's folder or one above it.
+/// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the value of
+/// the environment variable `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can
+/// write to the socket's directory or one above it.
 ///
 /// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all
-/// `Error`.
+/// subclasses of `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
     path: PathBuf,
     options: Options,
-    /// Only locked while Python is attached, which a fork by Python waits for: no child finds it locked.
-    connections: Mutex<Connections>,
+    /// Locked only while this thread is attached to Python. Python forks only while it holds its own lock, so no child
+    /// process inherits a locked mutex.
+    connections: Mutex<IdleConnections>,
 }
 
-struct Connections {
-    /// The process that made them.
+struct IdleConnections {
+    /// The process that made the connections.
     process_id: u32,
-    /// None when the client is closed.
-    idle: Option<Vec<client::Client>>,
+    /// `None` after the client was closed.
+    clients: Option<Vec<client::Client>>,
 }
 
-/// A user's name or number.
-#[derive(FromPyObject)]
-pub(crate) enum UserName {
-    Number(u32),
-    Name(String),
-}
-
-impl From<UserName> for String {
-    fn from(user: UserName) -> String {
-        match user {
-            UserName::Number(number) => number.to_string(),
-            UserName::Name(name) => name,
-        }
-    }
-}
-
-/// Checks the user that a server runs as, for a client that has connected by itself.
+/// Checks the user that a server runs as, for a client with its own socket code.
 #[pyfunction]
 pub(crate) fn check_server_user(path: PathBuf, uid: u32, server_user: Option<UserName>) -> PyResult<()> {
     let server_user = server_user.map(String::from);
-    client::check_server_user(&path, uid, server_user.as_deref()).map_err(|error| of_client(&error))
-}
-
-/// Seconds, of which there may be fractions, but not of a day in the past.
-pub(crate) fn duration(argument: &str, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("{argument} is {seconds}, where seconds, 0 or more, were expected")))
+    client::check_server_user(&path, uid, server_user.as_deref()).map_err(|error| client_exception(&error))
 }
 
 impl Client {
-    fn connections(&self) -> MutexGuard<'_, Connections> {
+    fn connections(&self) -> MutexGuard<'_, IdleConnections> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let process_id = process::id();
         if connections.process_id != process_id {
             connections.process_id = process_id;
-            // These are the parent's, which goes on with them: closing them here does not close them there.
-            if let Some(idle) = &mut connections.idle {
-                idle.clear();
+            // The parent process keeps using its connections: closing the descriptors here does not affect it.
+            if let Some(clients) = &mut connections.clients {
+                clients.clear();
             }
         }
         connections
     }
 
-    /// Makes a call while other threads of Python run.
+    /// Makes a call while other Python threads run.
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&mut client::Client) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
-        let taken = match &mut self.connections().idle {
-            Some(idle) => idle.pop(),
+        let idle = match &mut self.connections().clients {
+            Some(clients) => clients.pop(),
             None => return Err(Closed::new_err(format!("{}: the client is closed", self.path.display()))),
         };
         let called = py.detach(|| {
-            let mut client = match taken {
+            let mut client = match idle {
                 Some(client) => client,
                 None => client::Client::connect_with(&self.path, &self.options)?,
             };
             Ok((call(&mut client), client))
         });
-        let (answer, client) = called.map_err(|error| of_client(&error))?;
-        if let Some(idle) = &mut self.connections().idle
-            && idle.len() < IDLE_MAX
+        let (result, client) = called.map_err(|error| client_exception(&error))?;
+        if let Some(clients) = &mut self.connections().clients
+            && clients.len() < IDLE_MAX
         {
-            idle.push(client);
+            clients.push(client);
         }
-        answer.map_err(|error| of_client(&error))
+        result.map_err(|error| client_exception(&error))
+    }
+
+    /// Makes a call with many keys while other Python threads run.
+    fn call_many<T: Send>(
+        &self,
+        keys: &Bound<'_, PyAny>,
+        call: impl FnOnce(&mut client::Client, &[Key<'_>]) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
+        let owned = KeyBatch::from_object(keys)?.owned()?;
+        self.call(keys.py(), |client| call(client, &owned.iter().map(OwnedKey::as_key).collect::<Vec<_>>()))
+    }
+}
+
+impl LookUpMany for Client {
+    fn look_up_many<T>(
+        &self,
+        py: Python<'_>,
+        keys: &KeyBatch<'_>,
+        use_values: impl FnOnce(&Values<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let mut values = CopiedValues::with_capacity(keys.len());
+        let numbers = if let KeyBatch::Numbers(numbers) = keys { Some(&numbers[..]) } else { None };
+        let slices = keys.slices()?;
+        self.call(py, |client| {
+            let visit = |_, value: Option<&[u8]>| values.push(value);
+            match numbers {
+                Some(numbers) => client.get_many_with(numbers, visit),
+                None => client.get_many_with(&slices, visit),
+            }
+        })?;
+        use_values(&Values::Copied(values))
     }
 }
 
@@ -142,96 +151,119 @@ impl Client {
             server_user: server_user.map(String::from),
             ..Options::default()
         };
-        let connections = Mutex::new(Connections { process_id: process::id(), idle: Some(Vec::new()) });
+        let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
         let client = Client { path, options, connections };
-        // So that a server that is not there is told of here.
+        // Connects, so that the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
     }
 
-    /// The value of a key, or `default` if the key is not in the table.
+    /// Return the value of a key, or `default` if the table does not have the key.
     #[pyo3(signature = (key, default = None, /))]
     fn get<'py>(
         &self,
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, asked) = (key.py(), key_of(key)?);
-        let value = self.call(py, |client| client.get(asked))?;
+        let (py, key) = (key.py(), key_from(key)?);
+        let value = self.call(py, |client| client.get(key))?;
         Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
     }
 
-    /// The values of many keys, in their order, sent without waiting for each answer: see `Table.get_many`.
+    /// Return the values of many keys, in their order, with pipelined requests: see `Table.get_many`.
     ///
-    /// Those that the server reads before and after a new table was baked are of different tables.
+    /// If the server replaces its table meanwhile, the values may come from both tables.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
         keys: &Bound<'py, PyAny>,
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        many::get_many(&Source::Client(slf.clone()), keys, dtype.as_ref())
+        many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
     }
 
-    /// Whether a key is in the table.
+    /// Return whether the table has a key.
     fn exists(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let asked = key_of(key)?;
-        self.call(key.py(), |client| client.exists(asked))
+        let (py, key) = (key.py(), key_from(key)?);
+        self.call(py, |client| client.exists(key))
     }
 
-    /// The row with the largest key that is not above `key`.
+    /// Return whether the table has each of many keys, with pipelined requests.
+    fn exists_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        self.call_many(keys, |client, keys| client.exists_many(keys))
+    }
+
+    /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let asked = key_of(key)?;
-        row(key.py(), self.call(key.py(), |client| client.floor(asked))?)
+        let (py, key) = (key.py(), key_from(key)?);
+        optional_row(py, self.call(py, |client| client.floor(key))?)
     }
 
-    /// The row with the smallest key that is not below `key`.
+    /// Return the result of `floor` for many keys, in their order, with pipelined requests.
+    fn floor_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyTuple>>>> {
+        let rows = self.call_many(keys, |client, keys| client.floor_many(keys))?;
+        rows.into_iter().map(|row| optional_row(keys.py(), row)).collect()
+    }
+
+    /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let asked = key_of(key)?;
-        row(key.py(), self.call(key.py(), |client| client.ceiling(asked))?)
+        let (py, key) = (key.py(), key_from(key)?);
+        optional_row(py, self.call(py, |client| client.ceiling(key))?)
     }
 
-    /// The row with the smallest key.
+    /// Return the result of `ceiling` for many keys, in their order, with pipelined requests.
+    fn ceiling_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyTuple>>>> {
+        let rows = self.call_many(keys, |client, keys| client.ceiling_many(keys))?;
+        rows.into_iter().map(|row| optional_row(keys.py(), row)).collect()
+    }
+
+    /// Return the row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.call(py, client::Client::first)?)
+        optional_row(py, self.call(py, client::Client::first)?)
     }
 
-    /// The row with the largest key.
+    /// Return the row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.call(py, client::Client::last)?)
+        optional_row(py, self.call(py, client::Client::last)?)
     }
 
-    /// The rows from `start` on and before `end`, like a slice: `end` is not among them.
+    /// Return the rows with keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn range(slf: Py<Self>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<ClientRows> {
-        Ok(ClientRows { client: slf, span: Span::between(start, end)? })
+        Ok(ClientRows { client: slf, range: range_between(start, end)? })
     }
 
-    /// The rows whose keys begin with `prefix`.
+    /// Return the rows whose keys start with `prefix`.
     fn prefix(slf: Py<Self>, prefix: &Bound<'_, PyAny>) -> PyResult<ClientRows> {
-        Ok(ClientRows { client: slf, span: Span::prefix(prefix)? })
+        Ok(ClientRows { client: slf, range: range_with_prefix(prefix)? })
     }
 
-    /// How many keys there are from `start` on and before `end`.
+    /// Return the number of keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn count(&self, py: Python<'_>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
-        let span = Span::between(start, end)?;
-        self.call(py, |client| client.count(span.bounds()))
+        let range = range_between(start, end)?;
+        self.call(py, |client| client.count(range.bounds()))
     }
 
-    /// What the server says of itself.
+    /// Return the number of keys that start with `prefix`.
+    fn count_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let (py, prefix) = (prefix.py(), prefix_from(prefix)?);
+        self.call(py, |client| client.count_prefix(prefix))
+    }
+
+    /// Return facts about the server and its table.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        info(py, &self.call(py, client::Client::info)?)
+        info_dict(py, &self.call(py, client::Client::info)?)
     }
 
-    /// Return if the server answers.
+    /// Return once the server has responded.
     fn ping(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, client::Client::ping)
     }
 
-    /// Close the connections. Calls fail with `Closed` from here on.
+    /// Close the connections. Later calls raise `Closed`.
     fn close(&self) {
-        self.connections().idle = None;
+        self.connections().clients = None;
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -247,7 +279,7 @@ impl Client {
         format!("<zero_kv.Client {:?}>", self.path)
     }
 
-    /// Clients are handed to other processes by their path and options.
+    /// Pickles the path and options. The process that unpickles them reconnects.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let reconnect = py.import("zero_kv")?.getattr("_reconnect")?;
         let options = PyDict::new(py);
@@ -260,37 +292,20 @@ impl Client {
     }
 }
 
-/// A row as Python has it.
-pub(crate) fn row<'py>(py: Python<'py>, row: Option<Row>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    row.map(|(key, value)| pair(py, key.as_key(), &value)).transpose()
-}
-
-pub(crate) fn pair<'py>(py: Python<'py>, key: Key<'_>, value: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
-    (to_python(py, key), PyBytes::new(py, value)).into_pyobject(py)
-}
-
-pub(crate) fn info<'py>(py: Python<'py>, info: &client::Info) -> PyResult<Bound<'py, PyDict>> {
-    let facts = PyDict::new(py);
-    for (name, value) in info.iter() {
-        facts.set_item(name, value)?;
-    }
-    Ok(facts)
-}
-
-/// The rows of a range in key order, asked for page by page as they are wanted, anew by each loop.
+/// The rows of a range in key order, requested page by page during each iteration.
 ///
-/// Pages that are asked for before and after a new table was baked are of different tables.
+/// If the server replaces its table during an iteration, the rows come from both tables.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClientRows {
     client: Py<Client>,
-    span: Span,
+    range: KeyRange,
 }
 
 impl ClientRows {
     fn iterate(&self, py: Python<'_>, backward: bool) -> ClientRowIterator {
         ClientRowIterator {
             client: self.client.clone_ref(py),
-            rest: Some(self.span.clone()),
+            rest: Some(self.range.clone()),
             backward,
             page: Vec::new(),
         }
@@ -311,10 +326,10 @@ impl ClientRows {
 #[pyclass(module = "zero_kv")]
 pub(crate) struct ClientRowIterator {
     client: Py<Client>,
-    /// What was not asked for yet.
-    rest: Option<Span>,
+    /// The part of the range that has not been requested.
+    rest: Option<KeyRange>,
     backward: bool,
-    /// Rows that came and were not given, the next of them last.
+    /// Rows that were received and not returned, in reverse order.
     page: Vec<(OwnedKey, Vec<u8>)>,
 }
 
@@ -326,20 +341,19 @@ impl ClientRowIterator {
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         if self.page.is_empty()
-            && let Some(span) = self.rest.take()
+            && let Some(range) = self.rest.take()
         {
             let backward = self.backward;
-            let asked = self.client.get().call(py, |client| match backward {
-                false => client.first_page(span.bounds(), 0),
-                true => client.last_page(span.bounds(), 0),
-            });
-            let page: Page = asked?;
+            let page = self.client.get().call(py, |client| match backward {
+                false => client.first_page(range.bounds(), 0),
+                true => client.last_page(range.bounds(), 0),
+            })?;
             self.page = page.iter().map(|(key, value)| (OwnedKey::from(key), value.to_vec())).collect();
             if !backward {
                 self.page.reverse();
             }
-            self.rest = page.rest().map(Span::of_rest);
+            self.rest = page.rest().cloned();
         }
-        row(py, self.page.pop())
+        self.page.pop().map(|(key, value)| row_tuple(py, key.as_key(), &value)).transpose()
     }
 }

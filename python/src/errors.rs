@@ -1,4 +1,4 @@
-//! The library's errors as exceptions of `zero_kv.errors`.
+//! Converts the library's errors to exceptions of `zero_kv.errors`.
 
 use std::io;
 
@@ -20,23 +20,23 @@ import_exception!(zero_kv.errors, ServerError);
 import_exception!(zero_kv.errors, TimedOut);
 import_exception!(zero_kv.errors, UntrustedServer);
 
-pub(crate) fn of_lookup(error: LookupError) -> PyErr {
+pub(crate) fn lookup_exception(error: LookupError) -> PyErr {
     match error {
         LookupError::KeyKind { .. } => KeyKind::new_err(error.to_string()),
         _ => Damaged::new_err(error.to_string()),
     }
 }
 
-pub(crate) fn of_store(error: &StoreError) -> PyErr {
+pub(crate) fn store_exception(error: &StoreError) -> PyErr {
     let message = error.to_string();
     match error {
-        StoreError::Io { error, .. } => of_io(error, message),
+        StoreError::Io { error, .. } => os_exception(error, message),
         StoreError::Memory { .. } => PyOSError::new_err(message),
         _ => Damaged::new_err(message),
     }
 }
 
-pub(crate) fn of_bake(error: &BakeError) -> PyErr {
+pub(crate) fn bake_exception(error: &BakeError) -> PyErr {
     let keywords: Vec<_> = error.remedies().iter().filter_map(|remedy| keyword(*remedy)).collect();
     let message = match keywords.is_empty() {
         true => error.to_string(),
@@ -44,15 +44,15 @@ pub(crate) fn of_bake(error: &BakeError) -> PyErr {
     };
     match error {
         BakeError::Output { error, .. } | BakeError::FolderSync { error, .. } | BakeError::Temporary { error, .. } => {
-            of_io(error, message)
+            os_exception(error, message)
         }
         BakeError::Memory { .. } => PyValueError::new_err(message),
-        BakeError::OldTable(error) => of_store(error),
+        BakeError::OldTable(error) => store_exception(error),
         _ => BakeFailed::new_err(message),
     }
 }
 
-pub(crate) fn of_client(error: &ClientError) -> PyErr {
+pub(crate) fn client_exception(error: &ClientError) -> PyErr {
     let message = error.to_string();
     match error {
         ClientError::NotRunning { .. } => NotRunning::new_err(message),
@@ -64,7 +64,7 @@ pub(crate) fn of_client(error: &ClientError) -> PyErr {
         ClientError::Direct { .. } => DirectRefused::new_err(message),
         ClientError::KeyLen { .. } => PyValueError::new_err(message),
         ClientError::MixedKeys { .. } => KeyKind::new_err(message),
-        ClientError::Io { error, .. } => of_io(error, message),
+        ClientError::Io { error, .. } => os_exception(error, message),
         _ => ServerError::new_err(message),
     }
 }
@@ -85,8 +85,8 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
     }
 }
 
-/// Python derives the class from the code, such as `FileNotFoundError`.
-fn of_io(error: &io::Error, message: String) -> PyErr {
+/// Returns an `OSError`. Python derives the class from the error number: `FileNotFoundError`, for example.
+fn os_exception(error: &io::Error, message: String) -> PyErr {
     match error.raw_os_error() {
         Some(code) => PyOSError::new_err((code, message)),
         None => PyOSError::new_err(message),

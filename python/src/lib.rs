@@ -1,38 +1,49 @@
-//! Zero-KV for Python: what of `zero_kv` is compiled.
+//! The compiled part of the Python package `zero_kv`.
 //!
-//! In: Python's objects. Out: Python's objects, and exceptions of `zero_kv.errors`.
-//! `key` and `errors` translate. `table` and `rows` look up in a file, `direct` in what
-//! a server hands over; `client` asks a server, `question` has the bytes for whoever
-//! asks in his own way. `many` is about many keys, `view` lends the mapping's memory to
-//! Python, `bake` makes files. Whatever waits, reads a file or goes through many rows
-//! does so while other threads of Python run.
+//! In: Python objects. Out: Python objects, and exceptions of `zero_kv.errors`. Other Python threads run while a function
+//! waits, reads a file, or processes many rows. The modules:
+//!
+//! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
+//! - `table`, `rows`, and `direct` look keys up in this process: in a `table_version`, which a file or a server (`served`)
+//!   provides.
+//! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its own
+//!   socket.
+//! - `many` looks up many keys, and `arrays` makes arrays of the values. `view` implements the buffer protocol.
+//! - `bake` makes files.
 
+mod arguments;
+mod arrays;
 mod bake;
 mod client;
+mod convert;
 mod direct;
 mod errors;
-mod key;
+mod key_batch;
 mod many;
-mod question;
+mod request;
 mod rows;
+mod served;
 mod table;
+mod table_version;
 mod view;
 
 /// Declared here, documented in `lib/zero_kv/_native.pyi`.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
+    use super::arrays::{fill_arrow, fill_fixed};
+    #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
     use super::client::{Client, ClientRowIterator, ClientRows, check_server_user};
     #[pymodule_export]
-    use super::direct::{Direct, forked};
+    use super::direct::Direct;
     #[pymodule_export]
-    use super::many::{fill_arrow, fill_fixed};
-    #[pymodule_export]
-    use super::question::{Asked, Wire};
+    use super::request::{Pipeline, Request};
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
+    #[pymodule_export]
+    use super::served::forked;
     #[pymodule_export]
     use super::table::{Table, open};
     #[pymodule_export]

@@ -1,7 +1,6 @@
 //! Rows of a table in key order.
 //!
-//! In: a table and a range of keys. Out: how many rows it has, and these, some at
-//! a time. They are those of one table, also when there is a newer one by now.
+//! In: one version of a table, and a range of keys. Out: the number of rows, and rows in chunks.
 
 use std::ops::Bound as End;
 
@@ -9,63 +8,64 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zero_kv::{Key, LookupError};
 
-use crate::errors::of_lookup;
-use crate::key::{key_of, to_python};
-use crate::table::Snapshot;
+use crate::convert::{key_from, key_object, row_tuple};
+use crate::errors::lookup_exception;
+use crate::table_version::TableVersion;
 
-/// Rows that are made Python objects at once, at most.
+/// Maximum number of rows that are converted to Python objects at once.
 const CHUNK_ROWS_MAX: usize = 256;
-/// And values of so many bytes together, unless one alone is longer.
+/// Maximum total length of the values that are converted at once, unless a single value is longer.
 const CHUNK_LEN_BYTES: usize = 64 << 10;
 
-/// Which keys are meant.
-pub(crate) enum Range<'k> {
-    /// From the first on, and before the second.
+/// Keys of a table.
+pub(crate) enum Selection<'k> {
+    /// The keys from the first up to, but not including, the second.
     Between(Option<Key<'k>>, Option<Key<'k>>),
+    /// The keys that start with these bytes.
     Prefix(&'k [u8]),
 }
 
-impl Range<'_> {
-    pub(crate) const ALL: Range<'static> = Range::Between(None, None);
+impl Selection<'_> {
+    pub(crate) const ALL: Selection<'static> = Selection::Between(None, None);
 }
 
-/// What is wanted of a row.
+/// The part of each row that an iteration returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shows {
+pub(crate) enum RowPart {
     Keys,
     Values,
     Both,
 }
 
-/// Rows of a table in key order, read as they are wanted.
+/// Rows of a table in key order, read during iteration.
 ///
-/// They are those of the table as it was when they were asked for, also when a newer one is served by now.
+/// They remain rows of the same table, even if the server serves a newer one meanwhile.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Rows {
-    table: Snapshot,
-    shows: Shows,
-    /// The number of the first row in the table, counted from 0.
+    table: TableVersion,
+    part: RowPart,
+    /// Index of the first row in the table, counted from 0.
     first: usize,
     count: usize,
 }
 
 impl Rows {
-    pub(crate) fn of(table: Snapshot, range: Range<'_>, shows: Shows) -> Result<Rows, LookupError> {
-        let before = |key: Key<'_>| table.count((End::Unbounded, End::Excluded(key)));
+    pub(crate) fn new(table: TableVersion, range: Selection<'_>, part: RowPart) -> Result<Rows, LookupError> {
+        let rows_before = |key: Key<'_>| table.count((End::Unbounded, End::Excluded(key)));
         let (first, count) = match range {
-            Range::Between(start, end) => {
-                let first = start.map_or(Ok(0), before)?;
-                (first, end.map_or(Ok(table.len()), before)?.saturating_sub(first))
+            Selection::Between(start, end) => {
+                let first = start.map_or(Ok(0), rows_before)?;
+                (first, end.map_or(Ok(table.len()), rows_before)?.saturating_sub(first))
             }
-            Range::Prefix(prefix) => (before(Key::Bytes(prefix))?, table.prefix(prefix)?.len()),
+            Selection::Prefix(prefix) => (rows_before(Key::Bytes(prefix))?, table.prefix(prefix)?.len()),
         };
-        Ok(Rows { table, shows, first, count })
+        Ok(Rows { table, part, first, count })
     }
 
     pub(crate) fn iterate(&self, backward: bool) -> RowIterator {
         RowIterator {
             table: self.table.clone(),
-            shows: self.shows,
+            part: self.part,
             next: self.first,
             end: self.first + self.count,
             backward,
@@ -81,10 +81,10 @@ impl Rows {
     }
 
     fn __contains__(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let Rows { table, shows, .. } = slf.get();
-        if *shows == Shows::Keys {
-            let asked = key_of(item)?;
-            return table.contains(asked).map_err(of_lookup);
+        let Rows { table, part, .. } = slf.get();
+        if *part == RowPart::Keys {
+            let key = key_from(item)?;
+            return table.contains(key).map_err(lookup_exception);
         }
         for row in slf.try_iter()? {
             if row?.eq(item)? {
@@ -105,13 +105,13 @@ impl Rows {
 
 #[pyclass(module = "zero_kv")]
 pub(crate) struct RowIterator {
-    table: Snapshot,
-    shows: Shows,
-    /// Rows that are not in `chunk` yet.
+    table: TableVersion,
+    part: RowPart,
+    /// Indexes of the rows that have not been read into `chunk`.
     next: usize,
     end: usize,
     backward: bool,
-    /// Rows that were read and not given, the next of them last.
+    /// Rows that have been read and not returned, in reverse order.
     chunk: Vec<Py<PyAny>>,
 }
 
@@ -126,15 +126,15 @@ impl RowIterator {
                 (false, false) => rows.next(),
                 (true, false) => rows.next_back(),
             };
-            let (key, value) = row.unwrap_or(Err(LookupError::Damaged)).map_err(of_lookup)?;
+            let (key, value) = row.unwrap_or(Err(LookupError::Damaged)).map_err(lookup_exception)?;
             len_bytes += value.len();
             let key = key.as_key();
-            let shown = match self.shows {
-                Shows::Keys => to_python(py, key),
-                Shows::Values => PyBytes::new(py, &value).into_any(),
-                Shows::Both => (to_python(py, key), PyBytes::new(py, &value)).into_pyobject(py)?.into_any(),
+            let object = match self.part {
+                RowPart::Keys => key_object(py, key),
+                RowPart::Values => PyBytes::new(py, &value).into_any(),
+                RowPart::Both => row_tuple(py, key, &value)?.into_any(),
             };
-            chunk.push(shown.unbind());
+            chunk.push(object.unbind());
         }
         drop(rows);
         match backward {

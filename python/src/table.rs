@@ -1,60 +1,38 @@
-//! A table as a mapping.
+//! The class `Table`: a table as a mapping.
 //!
-//! In: a path, then keys. Out: values. Those of a mapped file are copied and verified after the copy; only memory that
-//! nobody can change is lent.
+//! In: a path, then keys. Out: values. Values of a mapped file are copied and then verified; only memory that nobody can
+//! change is borrowed.
 
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
-use zero_kv::client::{self, Row};
-use zero_kv::store::{Memory as Held, OpenOptions, Verify};
-use zero_kv::{KeyKind, LookupError, MappedStore, Store, StoreError};
+use zero_kv::client::Row;
+use zero_kv::store::{self, OpenOptions, Verify};
+use zero_kv::{LookupError, MappedStore, Store, StoreError};
 
-use crate::direct::Served;
-use crate::errors::{of_lookup, of_store};
-use crate::key::{key_of, missing, prefix_bytes, to_python};
-use crate::many::{self, Source};
-use crate::rows::{Range, RowIterator, Rows, Shows};
+use crate::arguments::{table_memory, unknown_value};
+use crate::convert::{key_from, kind_name, missing_key, optional_row, prefix_from};
+use crate::errors::{lookup_exception, store_exception};
+use crate::key_batch::KeyBatch;
+use crate::many::{self, LookUpMany, Values};
+use crate::rows::{RowIterator, RowPart, Rows, Selection};
+use crate::served::ServedTable;
+use crate::table_version::TableVersion;
 use crate::view::Memory;
 
-/// One version of a table, which stays in memory as long as anybody has it.
-#[derive(Clone)]
-pub(crate) enum Snapshot {
-    /// Of a file that was opened.
-    File(Arc<MappedStore>),
-    /// Of one that a server transferred.
-    Served(client::Snapshot),
-}
-
-impl Deref for Snapshot {
-    type Target = MappedStore;
-
-    #[inline]
-    fn deref(&self) -> &MappedStore {
-        match self {
-            Snapshot::File(table) => table,
-            Snapshot::Served(table) => table,
-        }
-    }
-}
-
-/// Where a table comes from.
+/// The origin of a table.
 pub(crate) enum Origin {
-    /// One table, whose path is that of its file or of the server that handed it over.
-    Fixed {
-        table: Snapshot,
-        path: PathBuf,
-        opened: Option<Opened>,
-    },
-    Server(Served),
+    /// One version of a table, and the path of its file or of the socket of its server.
+    Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },
+    /// The newest table of a server.
+    Server(ServedTable),
 }
 
-/// How a file was opened, to open it again in another process.
-pub(crate) struct Opened {
+/// The arguments with which another process opens the same file.
+pub(crate) struct OpenArguments {
     path: PathBuf,
     verify: String,
     memory: String,
@@ -62,17 +40,17 @@ pub(crate) struct Opened {
 
 /// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 ///
-/// Threads share it. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
-/// or truncated raises `Damaged`; put new files in place by rename, as `bake` does. Nobody can change a table
-/// with `memory="copy"`. A mapped file is verified by its length and modification time: a change is not noticed if
-/// somebody restores the modification time, or writes through a mapping that is older than the table's.
+/// Threads share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
+/// or truncated raises `Damaged`; replace files by rename, as `bake` does. Nobody can change a table with `memory="copy"`.
+/// Changes of a mapped file are detected by its length and modification time: a change goes unnoticed if somebody restores
+/// the modification time, or writes through a mapping that is older than the table's.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table(pub(crate) Origin);
 
 /// Open a baked file, without a server.
 ///
-/// With `verify="full"` the whole file is verified first; with `"touch"` each block is verified when a lookup first reads
-/// it, so that the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
+/// With `verify="full"` the whole file is verified first. With `"touch"` each block is verified when a lookup first reads
+/// it, and the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
 /// and then verified. With `memory="copy"` this process has a private copy, which nobody can change.
 ///
 /// Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
@@ -82,68 +60,67 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) ->
     let verified = match verify {
         "full" => Verify::Full,
         "touch" => Verify::Touch,
-        _ => return Err(unknown("verify", verify, "\"full\" or \"touch\"")),
+        _ => return Err(unknown_value("verify", verify, "\"full\" or \"touch\"")),
     };
-    let (held, options) = (held(memory)?, OpenOptions { verify: verified, ..OpenOptions::default() });
-    // Where it lies also when this process is in another folder by then.
+    let (in_memory, options) = (table_memory(memory)?, OpenOptions { verify: verified, ..OpenOptions::default() });
+    // Remains valid if the process changes its working directory.
     let absolute = std::path::absolute(&path)?;
     let opened = py.detach(|| -> Result<MappedStore, StoreError> {
-        match held {
-            Held::Map => MappedStore::open_with(&path, &options, &mut |_| ()),
+        match in_memory {
+            store::Memory::Map => MappedStore::open_with(&path, &options, &mut |_| ()),
             _ => Ok(Store::open_with(&path, &options, &mut |_| ())?.into()),
         }
     });
-    let table = Snapshot::File(Arc::new(opened.map_err(|error| of_store(&error))?));
-    let opened = Some(Opened { path: absolute, verify: verify.to_owned(), memory: memory.to_owned() });
+    let table = TableVersion::File(Arc::new(opened.map_err(|error| store_exception(&error))?));
+    let opened = Some(OpenArguments { path: absolute, verify: verify.to_owned(), memory: memory.to_owned() });
     Ok(Table(Origin::Fixed { table, path, opened }))
 }
 
-/// Where the bytes of a table are to lie.
-pub(crate) fn held(memory: &str) -> PyResult<Held> {
-    match memory {
-        "map" => Ok(Held::Map),
-        "copy" => Ok(Held::Copy),
-        _ => Err(unknown("memory", memory, "\"map\" or \"copy\"")),
-    }
-}
-
-pub(crate) fn unknown(argument: &str, found: &str, expected: &str) -> PyErr {
-    PyValueError::new_err(format!("{argument} is {found:?}, where {expected} was expected"))
-}
-
 impl Table {
-    /// The table as it is now.
-    pub(crate) fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+    /// Returns the current version of the table.
+    pub(crate) fn version(&self, py: Python<'_>) -> PyResult<TableVersion> {
         match &self.0 {
             Origin::Fixed { table, .. } => Ok(table.clone()),
-            Origin::Server(served) => Ok(Snapshot::Served(served.direct(py)?.snapshot())),
+            Origin::Server(served) => Ok(TableVersion::Served(served.direct(py)?.snapshot())),
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[inline]
     fn value<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let (py, asked) = (key.py(), key_of(key)?);
+        let (py, lookup_key) = (key.py(), key_from(key)?);
         let bytes = |value: Option<&[u8]>| value.map(|value| PyBytes::new(py, value));
         match &self.0 {
-            Origin::Fixed { table, .. } => table.get_with(asked, bytes).map_err(of_lookup),
-            Origin::Server(served) => served.direct(py)?.get_with(asked, bytes).map_err(of_lookup),
+            Origin::Fixed { table, .. } => table.get_with(lookup_key, bytes).map_err(lookup_exception),
+            Origin::Server(served) => served.direct(py)?.get_with(lookup_key, bytes).map_err(lookup_exception),
         }
     }
 
-    fn rows(&self, py: Python<'_>, range: Range<'_>, shows: Shows) -> PyResult<Rows> {
-        Rows::of(self.snapshot(py)?, range, shows).map_err(of_lookup)
+    fn rows(&self, py: Python<'_>, selection: Selection<'_>, part: RowPart) -> PyResult<Rows> {
+        Rows::new(self.version(py)?, selection, part).map_err(lookup_exception)
+    }
+}
+
+impl LookUpMany for Table {
+    fn look_up_many<T>(
+        &self,
+        py: Python<'_>,
+        keys: &KeyBatch<'_>,
+        use_values: impl FnOnce(&Values<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let version = self.version(py)?;
+        use_values(&Values::from_table(py, &version, keys)?)
     }
 }
 
 #[pymethods]
 impl Table {
-    /// The value of a key; `KeyError` if the table does not have it.
+    /// Return the value of a key, or raise `KeyError` if the table does not have the key.
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        self.value(key)?.ok_or_else(|| missing(key))
+        self.value(key)?.ok_or_else(|| missing_key(key))
     }
 
-    /// The value of a key, or `default` if the table does not have it.
+    /// Return the value of a key, or `default` if the table does not have the key.
     #[pyo3(signature = (key, default = None, /))]
     fn get<'py>(
         &self,
@@ -153,128 +130,128 @@ impl Table {
         Ok(self.value(key)?.map(Bound::into_any).or(default))
     }
 
-    /// The value of a key as a read-only `memoryview`; `KeyError` if there is none.
+    /// Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
     ///
-    /// A table that nobody can change (`memory="copy"`, or a server's sealed memory) lends the value without a copy, and
-    /// the view keeps that table in memory, also when a newer one is served. The view of a mapped file is a copy of the
-    /// value.
+    /// If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value in the
+    /// table and keeps that table in memory, even if the server serves a newer one. For a mapped file, the view refers to a
+    /// copy of the value.
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
-        let (py, asked) = (key.py(), key_of(key)?);
-        let value = Memory::of_value(self.snapshot(py)?, asked).map_err(of_lookup)?;
-        value.ok_or_else(|| missing(key))?.into_view(py)
+        let (py, lookup_key) = (key.py(), key_from(key)?);
+        let value = Memory::from_value(self.version(py)?, lookup_key).map_err(lookup_exception)?;
+        value.ok_or_else(|| missing_key(key))?.into_view(py)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let asked = key_of(key)?;
+        let lookup_key = key_from(key)?;
         match &self.0 {
-            Origin::Fixed { table, .. } => table.contains(asked).map_err(of_lookup),
-            Origin::Server(served) => served.direct(key.py())?.exists(asked).map_err(of_lookup),
+            Origin::Fixed { table, .. } => table.contains(lookup_key).map_err(lookup_exception),
+            Origin::Server(served) => served.direct(key.py())?.exists(lookup_key).map_err(lookup_exception),
         }
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.snapshot(py)?.len())
+        Ok(self.version(py)?.len())
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<RowIterator> {
-        Ok(self.rows(py, Range::ALL, Shows::Keys)?.iterate(false))
+        Ok(self.rows(py, Selection::ALL, RowPart::Keys)?.iterate(false))
     }
 
     fn __reversed__(&self, py: Python<'_>) -> PyResult<RowIterator> {
-        Ok(self.rows(py, Range::ALL, Shows::Keys)?.iterate(true))
+        Ok(self.rows(py, Selection::ALL, RowPart::Keys)?.iterate(true))
     }
 
-    /// All keys in their order.
+    /// Return all keys in ascending order.
     fn keys(&self, py: Python<'_>) -> PyResult<Rows> {
-        self.rows(py, Range::ALL, Shows::Keys)
+        self.rows(py, Selection::ALL, RowPart::Keys)
     }
 
-    /// All values, in the order of their keys.
+    /// Return all values, in the order of their keys.
     fn values(&self, py: Python<'_>) -> PyResult<Rows> {
-        self.rows(py, Range::ALL, Shows::Values)
+        self.rows(py, Selection::ALL, RowPart::Values)
     }
 
-    /// All rows, in the order of their keys.
+    /// Return all rows, in the order of their keys.
     fn items(&self, py: Python<'_>) -> PyResult<Rows> {
-        self.rows(py, Range::ALL, Shows::Both)
+        self.rows(py, Selection::ALL, RowPart::Both)
     }
 
-    /// The rows from `start` on and before `end`, like a slice: `end` is not among them.
+    /// Return the rows with keys from `start` up to, but not including, `end`.
     ///
-    /// Their number, `len`, is known before any is read.
+    /// `len` of the result reads no rows.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, py: Python<'_>, start: Option<Bound<'_, PyAny>>, end: Option<Bound<'_, PyAny>>) -> PyResult<Rows> {
-        let start = start.as_ref().map(key_of).transpose()?;
-        let end = end.as_ref().map(key_of).transpose()?;
-        self.rows(py, Range::Between(start, end), Shows::Both)
+        let start = start.as_ref().map(key_from).transpose()?;
+        let end = end.as_ref().map(key_from).transpose()?;
+        self.rows(py, Selection::Between(start, end), RowPart::Both)
     }
 
-    /// The rows whose keys begin with `prefix`.
+    /// Return the rows whose keys start with `prefix`.
     fn prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        self.rows(prefix.py(), Range::Prefix(prefix_bytes(prefix)?), Shows::Both)
+        self.rows(prefix.py(), Selection::Prefix(prefix_from(prefix)?), RowPart::Both)
     }
 
-    /// The row with the largest key that is not above `key`.
+    /// Return the row with the largest key less than or equal to `key`.
     fn floor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, asked) = (key.py(), key_of(key)?);
-        row(py, self.snapshot(py)?.floor(asked))
+        let (py, lookup_key) = (key.py(), key_from(key)?);
+        row(py, self.version(py)?.floor(lookup_key))
     }
 
-    /// The row with the smallest key that is not below `key`.
+    /// Return the row with the smallest key greater than or equal to `key`.
     fn ceiling<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, asked) = (key.py(), key_of(key)?);
-        row(py, self.snapshot(py)?.ceiling(asked))
+        let (py, lookup_key) = (key.py(), key_from(key)?);
+        row(py, self.version(py)?.ceiling(lookup_key))
     }
 
-    /// The row with the smallest key.
+    /// Return the row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.snapshot(py)?.first())
+        row(py, self.version(py)?.first())
     }
 
-    /// The row with the largest key.
+    /// Return the row with the largest key.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        row(py, self.snapshot(py)?.last())
+        row(py, self.version(py)?.last())
     }
 
-    /// The values of many keys, in their order, all of one table: several times faster than one by one.
+    /// Return the values of many keys, in their order and from one table: several times faster than one call per key.
     ///
-    /// A list, another iterable or a NumPy array of keys gives a list, with `None` where a key is not in the table. A
-    /// pyarrow array, or a Series of Polars, gives a pyarrow array of binary, with nulls.
+    /// For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the table
+    /// does not have. For a pyarrow array or a Polars Series, it is a pyarrow array of type binary, with nulls.
     ///
-    /// With `dtype`, all values must have its length: the result is a NumPy array of it, zeros where a key is not in
-    /// the table, and an array that says where it is. `dtype=(numpy.float32, 64)` gives rows of 64 floats.
+    /// With `dtype`, which all values must match in length, the result is a NumPy array of values, zeros for missing keys,
+    /// and a Boolean array of the keys that were found. `dtype=(numpy.float32, 64)` returns rows of 64 floats.
     ///
-    /// Other threads run meanwhile, from 64 keys on.
+    /// With 64 keys or more, other threads run meanwhile.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
         keys: &Bound<'py, PyAny>,
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        many::get_many(&Source::Table(slf.clone()), keys, dtype.as_ref())
+        many::get_many(slf.as_any(), slf.get(), keys, dtype.as_ref())
     }
 
-    /// What the keys are.
+    /// The kind of the keys.
     #[getter]
     fn key_kind(&self, py: Python<'_>) -> PyResult<&'static str> {
-        Ok(kind_name(self.snapshot(py)?.key_kind()))
+        Ok(kind_name(self.version(py)?.key_kind()))
     }
 
-    /// The table's XXH3-128 digest: files with different bytes have different ones. It detects accidents, and gives no
-    /// protection against somebody who wants two files with the same digest.
+    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but not
+    /// deliberate ones.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("{:032x}", self.snapshot(py)?.digest()))
+        Ok(format!("{:032x}", self.version(py)?.digest()))
     }
 
-    /// The file's length.
+    /// The file's length in bytes.
     #[getter]
     fn file_len_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.snapshot(py)?.file_len_bytes())
+        Ok(self.version(py)?.file_len_bytes())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let table = self.snapshot(py)?;
+        let table = self.version(py)?;
         let (name, path) = match &self.0 {
             Origin::Fixed { path, .. } => ("Table", path.as_path()),
             Origin::Server(served) => ("Direct", served.path()),
@@ -282,30 +259,22 @@ impl Table {
         Ok(format!("<zero_kv.{name} {path:?}, {} rows, keys {}>", table.len(), kind_name(table.key_kind())))
     }
 
-    /// Tables are handed to other processes by their path.
+    /// Pickles the path and options. The process that unpickles them opens the table.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let again = |name: &str| py.import("zero_kv")?.getattr(name);
+        let function = |name: &str| py.import("zero_kv")?.getattr(name);
         match &self.0 {
-            Origin::Fixed { opened: Some(Opened { path, verify, memory }), .. } => {
-                (again("_reopen")?, (path, verify, memory)).into_pyobject(py)
+            Origin::Fixed { opened: Some(OpenArguments { path, verify, memory }), .. } => {
+                (function("_reopen")?, (path, verify, memory)).into_pyobject(py)
             }
             Origin::Fixed { .. } => {
-                Err(PyTypeError::new_err("a snapshot of a Direct stays in its process: hand the Direct over"))
+                Err(PyTypeError::new_err("a snapshot of a Direct cannot be pickled: pickle the Direct"))
             }
-            Origin::Server(served) => (again("_redirect")?, served.arguments()).into_pyobject(py),
+            Origin::Server(served) => (function("_redirect")?, served.arguments()).into_pyobject(py),
         }
     }
 }
 
-pub(crate) fn kind_name(kind: KeyKind) -> &'static str {
-    match kind {
-        KeyKind::U64 => "u64",
-        KeyKind::Bytes => "bytes",
-    }
-}
-
-/// A row as Python has it.
+/// Returns a row as a tuple, or `None`.
 fn row(py: Python<'_>, found: Result<Option<Row>, LookupError>) -> PyResult<Option<Bound<'_, PyTuple>>> {
-    let found = found.map_err(of_lookup)?;
-    found.map(|(key, value)| (to_python(py, key.as_key()), PyBytes::new(py, &value)).into_pyobject(py)).transpose()
+    optional_row(py, found.map_err(lookup_exception)?)
 }

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 use zero_kv::{Key, LookupError};
 
-use crate::table::Snapshot;
+use crate::table_version::TableVersion;
 
-/// Bytes that Python's buffer protocol lends, and what keeps them.
+/// Bytes that Python reads through the buffer protocol, and their owner.
 #[pyclass(frozen, module = "zero_kv._native")]
 pub(crate) struct Memory {
     bytes: *mut [u8],
@@ -20,36 +20,36 @@ pub(crate) struct Memory {
 }
 
 enum Owner {
-    /// The bytes are a value in this table, which nobody can change. They are only read.
-    Table(#[expect(dead_code, reason = "keeps the bytes")] Snapshot),
-    /// The bytes are a box's, of which there is nothing but `bytes`.
+    /// The bytes are a value in this table, which nobody can change. They are never written.
+    Table(#[expect(dead_code, reason = "keeps the bytes in memory")] TableVersion),
+    /// The bytes are a leaked box, and `bytes` is the only pointer to it.
     Memory { is_readonly: bool },
 }
 
-// SAFETY: The bytes of a table are in a `Store`, which is `Send`; those of a box have no other owner.
+// SAFETY: The bytes of a table are in a `Store`, which is `Send`. The bytes of a box have no other owner.
 unsafe impl Send for Memory {}
-// SAFETY: Nothing in Rust reads or writes the bytes, whichever thread has a reference to this. What Python's code does with a
-// buffer that it was lent is in its own hands, as with every object that lends one.
+// SAFETY: No Rust code reads or writes the bytes through a shared reference to this. Python code is responsible for its
+// concurrent use of the buffer, as with every object that has the buffer protocol.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Lends the value of a key if nobody can change the table's memory, and otherwise copies it. `None` if the table
-    /// does not have the key.
-    pub(crate) fn of_value(table: Snapshot, key: Key<'_>) -> Result<Option<Memory>, LookupError> {
+    /// Borrows the value of a key if nobody can change the table's memory, and otherwise copies it. Returns `None` if the
+    /// table does not have the key.
+    pub(crate) fn from_value(table: TableVersion, key: Key<'_>) -> Result<Option<Memory>, LookupError> {
         let Some(private) = table.as_private() else {
             let value = table.get(key)?;
-            return Ok(value.map(|value| Memory::of_box(value.into_boxed_slice(), true)));
+            return Ok(value.map(|value| Memory::from_box(value.into_boxed_slice(), true)));
         };
         let bytes = private.get(key)?.map(|value| ptr::from_ref(value).cast_mut());
         Ok(bytes.map(|bytes| Memory { bytes, owner: Owner::Table(table) }))
     }
 
-    /// Gives bytes away: Python may write to them.
-    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Memory {
-        Memory::of_box(bytes.into_boxed_slice(), false)
+    /// Takes ownership of bytes that Python may write to.
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Memory {
+        Memory::from_box(bytes.into_boxed_slice(), false)
     }
 
-    fn of_box(bytes: Box<[u8]>, is_readonly: bool) -> Memory {
+    fn from_box(bytes: Box<[u8]>, is_readonly: bool) -> Memory {
         Memory { bytes: Box::into_raw(bytes), owner: Owner::Memory { is_readonly } }
     }
 
@@ -62,8 +62,8 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match self.owner {
             Owner::Table(_) => {}
-            // SAFETY: `of_box` made the pointer of a box, and only this drops it. Every buffer that Python was lent
-            // has a reference to this object, so there is none any more.
+            // SAFETY: `from_box` created the pointer from a box, and only this statement frees it. Every Python buffer of
+            // these bytes holds a reference to this object, so no buffer exists any more.
             Owner::Memory { .. } => drop(unsafe { Box::from_raw(self.bytes) }),
         }
     }
@@ -72,14 +72,14 @@ impl Drop for Memory {
 #[pymethods]
 impl Memory {
     /// # Safety
-    /// `view` is what Python's protocol says: null, or memory for a `Py_buffer`.
+    /// As Python's buffer protocol requires, `view` is null or points to memory for a `Py_buffer`.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let Memory { bytes, owner } = slf.get();
         let readonly = matches!(owner, Owner::Table(_) | Owner::Memory { is_readonly: true });
-        // SAFETY: `view` is what Python gave, and `PyBuffer_FillInfo` refuses null. It takes a reference to the object,
-        // which Python gives back with the buffer. As long as it has one the bytes stay where they are: a `Store` never
-        // moves or unmaps bytes that it has lent, and a box is only freed when this object is. Those of a table are not
-        // written to, for the buffer says so, and `PyBuffer_FillInfo` refuses who wants to.
+        // SAFETY: `view` comes from Python, and `PyBuffer_FillInfo` rejects null. The function takes a reference to this
+        // object, which Python drops together with the buffer. While the reference exists, the bytes stay in place: a
+        // `Store` never moves or unmaps its bytes, and a box is freed only with this object. The bytes of a table are never
+        // written, because the buffer is read-only and `PyBuffer_FillInfo` rejects requests for a writable one.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,

@@ -1,4 +1,4 @@
-"""A server for tests, and rows that are random from a seed that is told."""
+"""A server for tests, and random rows from a seed that is printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target"
 
 
 class Server:
-    """A `kv_store` of a file, on a socket beside it."""
+    """A `kv_store` that serves a file on a socket in the same directory."""
 
     def __init__(self, file: pathlib.Path, *arguments: str) -> None:
         self.file = file
@@ -27,7 +27,7 @@ class Server:
 
     def start(self) -> None:
         program = PROGRAMS / "kv_store"
-        assert program.exists(), f"{program} is missing: cargo build, or name its folder in ZERO_KV_BIN"
+        assert program.exists(), f"{program} is missing: cargo build, or set ZERO_KV_BIN to its directory"
         command = [program, "--db", self.file, "--socket", self.path, *self._arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
@@ -44,7 +44,7 @@ class Server:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """It lives, and answers nothing."""
+        """Stop the process with SIGSTOP, and continue it at the end."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         try:
@@ -64,7 +64,7 @@ def serving(file: pathlib.Path, *arguments: str) -> Iterator[Server]:
 
 
 def longest_pause(call: Callable[[], object]) -> float:
-    """Makes a call in another thread, and gives for what part of it at most this one did not run."""
+    """Make a call in another thread, and return the longest pause of this thread as a part of the call's time."""
     times: list[float] = []
     begun = threading.Event()
 
@@ -87,14 +87,14 @@ def longest_pause(call: Callable[[], object]) -> float:
 
 
 def seeded(name: str) -> random.Random:
-    """Random numbers, other ones in each run, unless ZERO_KV_SEED says which."""
+    """Return a generator with a new seed in each run, unless ZERO_KV_SEED sets it."""
     seed = os.environ.get("ZERO_KV_SEED") or str(random.SystemRandom().getrandbits(64))
     print(f"{name}: ZERO_KV_SEED={seed}")
     return random.Random(f"{name} {seed}")
 
 
 def number_rows(rng: random.Random, count: int) -> dict[int, bytes]:
-    """Keys all over their range, and values of 0 to 40 bytes."""
+    """Return rows with keys of all magnitudes and values of 0 to 40 bytes."""
     keys = {rng.getrandbits(rng.choice((8, 32, 64))) for _ in range(count)} | {0, 2**64 - 1}
     return {key: rng.randbytes(rng.randrange(41)) for key in keys}
 

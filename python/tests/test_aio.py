@@ -1,4 +1,4 @@
-"""What `AsyncClient` promises, with a real server."""
+"""Promises of `AsyncClient`, with a real server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Test:
 
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
 @with_asyncio
-async def test_it_answers_as_the_file_does(rows_of: Any, tmp_path: pathlib.Path) -> None:
+async def test_every_lookup_equals_the_lookup_in_the_file(rows_of: Any, tmp_path: pathlib.Path) -> None:
     rng = seeded(f"aio {rows_of.__name__}")
     rows = rows_of(rng, 3000)
     zero_kv.bake(rows, tmp_path / "table.db")
@@ -42,6 +42,9 @@ async def test_it_answers_as_the_file_does(rows_of: Any, tmp_path: pathlib.Path)
         async with zero_kv.AsyncClient(server.path) as client:
             assert await client.get_many(asked) == table.get_many(asked)
             assert await client.get_many([]) == []
+            assert await client.exists_many(asked) == [key in table for key in asked]
+            assert await client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
+            assert await client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
             for key in asked[:100]:
                 answers = await asyncio.gather(
                     client.get(key), client.exists(key), client.floor(key), client.ceiling(key), client.get(key, 7)
@@ -55,6 +58,7 @@ async def test_it_answers_as_the_file_does(rows_of: Any, tmp_path: pathlib.Path)
                 assert await client.count(start, end) == len(expected)
             if rows_of is text_rows:
                 assert [row async for row in client.prefix(b"\x07")] == list(table.prefix(b"\x07"))
+                assert await client.count_prefix(b"\x07") == len(table.prefix(b"\x07"))
             assert (await client.info())["digest"] == table.digest
             await client.ping()
 
@@ -68,13 +72,13 @@ async def test_many_tasks_share_one_connection(server: Server) -> None:
 
 
 @with_asyncio
-async def test_a_cancelled_call_takes_nothing_from_the_others(server: Server) -> None:
+async def test_a_canceled_call_does_not_affect_others(server: Server) -> None:
     rng = seeded("cancelled")
     async with zero_kv.AsyncClient(server.path) as client:
         for _ in range(50):
             tasks = {key: asyncio.create_task(client.get(key)) for key in rng.sample(range(4000), 100)}
             gone = set(rng.sample(sorted(tasks), 50))
-            # Some are cancelled before they are sent, others while they wait.
+            # Some are canceled before they are sent, others while they wait.
             for _ in range(rng.randrange(4)):
                 await asyncio.sleep(0)
             for key in gone:
@@ -96,16 +100,16 @@ async def test_each_failure_has_its_class(server: Server, tmp_path: pathlib.Path
         assert await client.get(4) == ROWS[4]
         with pytest.raises(ValueError, match="a key of 0 bytes"):
             await client.get("")
-        with server.paused(), pytest.raises(zero_kv.TimedOut, match="timed out after 0.05 s waiting for an answer"):
+        with server.paused(), pytest.raises(zero_kv.TimedOut, match="timed out after 0.05 s waiting for a response"):
             await client.get(2)
-        # The answer that came too late is not the next one's.
+        # The late response is not the result of the next call.
         assert await client.get(6) == ROWS[6]
     with pytest.raises(zero_kv.Closed, match="the client is closed"):
         await client.get(2)
 
 
 @with_asyncio
-async def test_a_time_out_of_the_caller_stays_the_callers(server: Server) -> None:
+async def test_a_time_out_of_the_caller_is_not_converted(server: Server) -> None:
     async with zero_kv.AsyncClient(server.path) as client:
         with server.paused():
             with pytest.raises(TimeoutError) as raised:
@@ -116,7 +120,7 @@ async def test_a_time_out_of_the_caller_stays_the_callers(server: Server) -> Non
 
 
 @with_asyncio
-async def test_a_peer_that_is_no_server_is_a_protocol_error(tmp_path: pathlib.Path) -> None:
+async def test_a_peer_that_is_not_a_server_is_a_protocol_error(tmp_path: pathlib.Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(16)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n")
@@ -130,7 +134,7 @@ async def test_a_peer_that_is_no_server_is_a_protocol_error(tmp_path: pathlib.Pa
 
 
 @with_asyncio
-async def test_calls_outlive_a_restart_of_the_server(server: Server) -> None:
+async def test_calls_survive_a_restart_of_the_server(server: Server) -> None:
     async with zero_kv.AsyncClient(server.path, reconnect_timeout=30) as client:
         for how in (signal.SIGKILL, signal.SIGTERM) * 3:
             assert await client.get(2) == ROWS[2]
@@ -141,7 +145,7 @@ async def test_calls_outlive_a_restart_of_the_server(server: Server) -> None:
 
 
 @with_asyncio
-async def test_a_server_that_closes_before_it_answers_is_told_and_asked_once_more(tmp_path: pathlib.Path) -> None:
+async def test_a_connection_closed_without_a_response_is_retried_and_reported(tmp_path: pathlib.Path) -> None:
     connections = 0
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,7 +155,7 @@ async def test_a_server_that_closes_before_it_answers_is_told_and_asked_once_mor
 
     path = str(tmp_path / "other.sock")
     async with await asyncio.start_unix_server(answer, path):
-        with pytest.raises(zero_kv.Refused, match="closed it without an answer"):
+        with pytest.raises(zero_kv.Refused, match="closed the connection without a response"):
             await zero_kv.AsyncClient(path, retries=0).get(1)
         assert connections == 1
         with pytest.raises(zero_kv.Refused):
@@ -160,7 +164,7 @@ async def test_a_server_that_closes_before_it_answers_is_told_and_asked_once_mor
 
 
 @with_asyncio
-async def test_a_server_that_ends_in_mid_answer_is_told(tmp_path: pathlib.Path) -> None:
+async def test_a_truncated_response_is_reported(tmp_path: pathlib.Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(16)
         writer.write(bytes(4) + b"\0\0\0\7" + b"sev")
@@ -168,11 +172,11 @@ async def test_a_server_that_ends_in_mid_answer_is_told(tmp_path: pathlib.Path) 
 
     path = str(tmp_path / "other.sock")
     async with await asyncio.start_unix_server(answer, path):
-        with pytest.raises(zero_kv.Closed, match="after 3 of 7 bytes of the answer's value"):
+        with pytest.raises(zero_kv.Closed, match="after 3 of 7 bytes of the response's value"):
             await zero_kv.AsyncClient(path, retries=0).get(1)
 
 
-def test_each_event_loop_and_child_process_has_a_connection_of_its_own(server: Server) -> None:
+def test_each_event_loop_and_child_process_has_its_own_connection(server: Server) -> None:
     client = zero_kv.AsyncClient(server.path)
     for _ in range(3):
         assert asyncio.run(client.get(2)) == ROWS[2]
@@ -189,7 +193,7 @@ def test_each_event_loop_and_child_process_has_a_connection_of_its_own(server: S
     asyncio.run(forking())
 
 
-def test_a_client_is_closed_and_handed_over_after_its_event_loop(server: Server) -> None:
+def test_a_client_can_be_closed_and_pickled_after_its_event_loop_ended(server: Server) -> None:
     client = zero_kv.AsyncClient(server.path, timeout=7)
     assert asyncio.run(client.get(2)) == ROWS[2]
     other = pickle.loads(pickle.dumps(client))
@@ -200,7 +204,7 @@ def test_a_client_is_closed_and_handed_over_after_its_event_loop(server: Server)
 
 
 @with_asyncio
-async def test_long_values_come_whole(tmp_path: pathlib.Path) -> None:
+async def test_long_values_are_complete(tmp_path: pathlib.Path) -> None:
     rng = seeded("aio long values")
     rows = {key: rng.randbytes(rng.choice((0, 1, 100_000, 5_000_000))) for key in range(30)}
     zero_kv.bake(rows, tmp_path / "table.db")

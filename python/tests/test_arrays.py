@@ -1,4 +1,4 @@
-"""Arrays in, arrays out."""
+"""Lookups with arrays of keys and arrays of values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 @pytest.fixture(params=["open", "client"])
 def features(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """Four floats for each even number below 2000."""
+    """A table with four floats for each even number below 2000."""
     rows = {key: struct.pack("<4f", *(key + i for i in range(4))) for key in range(0, 2000, 2)}
     zero_kv.bake(rows, tmp_path / "features.db")
     if request.param == "open":
@@ -32,28 +32,28 @@ def features(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator
             yield client
 
 
-def test_a_dtype_makes_rows_of_an_array_and_a_mask(features: Any) -> None:
+def test_a_dtype_returns_an_array_and_a_mask(features: Any) -> None:
     keys = numpy.arange(0, 1000, dtype=numpy.uint64)
     values, found = features.get_many(keys, dtype=(numpy.float32, 4))
     assert values.shape == (1000, 4) and values.dtype == numpy.float32 and found.dtype == numpy.bool_
     assert (found == (keys % 2 == 0)).all()
     assert (values[found] == keys[found].astype(numpy.float32)[:, None] + numpy.arange(4)).all()
     assert not values[~found].any()
-    values[0] = 7  # The array is the caller's.
+    values[0] = 7  # The caller owns the array.
     named, _ = features.get_many([2, 4], dtype=[("a", "<f4"), ("b", "<f4", 3)])
     assert named["a"].tolist() == [2, 4] and named["b"].tolist() == [[3, 4, 5], [5, 6, 7]]
     empty, found = features.get_many([], dtype=(numpy.float32, 4))
     assert empty.shape == (0, 4) and found.shape == (0,)
 
 
-def test_values_of_another_length_than_the_dtypes_are_refused(features: Any) -> None:
+def test_values_that_do_not_match_the_length_of_the_dtype_are_rejected(features: Any) -> None:
     with pytest.raises(ValueError, match="the value of key 1 has 16 bytes, where the dtype has 4"):
         features.get_many([1, 2], dtype=numpy.float32)
     with pytest.raises(TypeError, match="dtype is object, where one of a fixed length was expected"):
         features.get_many([1, 2], dtype=object)
 
 
-def test_arrays_of_every_integer_type_are_keys(features: Any) -> None:
+def test_arrays_of_every_integer_type_can_be_keys(features: Any) -> None:
     expected = features.get_many([2, 3, 4])
     assert expected[1] is None and expected[0] is not None
     for kind in ("u8", "i8", "u4", "i4", "u2", "i2", "u1", "i1"):
@@ -73,7 +73,7 @@ def test_arrays_of_every_integer_type_are_keys(features: Any) -> None:
         features.get_many(numpy.array([2.0]))
 
 
-def test_more_than_there_is_memory_for_ends_no_process(tmp_path: pathlib.Path) -> None:
+def test_a_result_larger_than_memory_raises_an_exception(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({1: "a"}, tmp_path / "table.db")
     script = '''
 import sys, zero_kv
@@ -86,7 +86,7 @@ except MemoryError as error:
     assert (ran.returncode, ran.stdout) == (0, "no memory for 999998 values of 2000000000 bytes\n"), ran.stderr
 
 
-def test_the_chunks_of_an_array_are_answered_of_one_table(tmp_path: pathlib.Path) -> None:
+def test_all_chunks_of_an_array_are_looked_up_in_one_table(tmp_path: pathlib.Path) -> None:
     rows = 5000
     zero_kv.bake(((key, "0") for key in range(rows)), tmp_path / "table.db")
     with serving(tmp_path / "table.db") as server:
@@ -101,18 +101,18 @@ def test_the_chunks_of_an_array_are_answered_of_one_table(tmp_path: pathlib.Path
 
 @pytest.mark.parametrize("how", ["open", "client"])
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_arrow_arrays_give_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_path: pathlib.Path) -> None:
+def test_arrow_keys_return_arrow_arrays_with_nulls(rows_of: Any, how: str, tmp_path: pathlib.Path) -> None:
     rng = seeded(f"arrow {rows_of.__name__} {how}")
     rows = rows_of(rng, 1000)
     zero_kv.bake(rows, tmp_path / "table.db")
     if how == "open":
-        arrow_arrays_give_arrow_arrays(zero_kv.open(tmp_path / "table.db"), rows, rows_of, rng)
+        check_arrow_arrays(zero_kv.open(tmp_path / "table.db"), rows, rows_of, rng)
     else:
         with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
-            arrow_arrays_give_arrow_arrays(client, rows, rows_of, rng)
+            check_arrow_arrays(client, rows, rows_of, rng)
 
 
-def arrow_arrays_give_arrow_arrays(table: Any, rows: dict[Any, bytes], rows_of: Any, rng: random.Random) -> None:
+def check_arrow_arrays(table: Any, rows: dict[Any, bytes], rows_of: Any, rng: random.Random) -> None:
     assert table.get_many(pyarrow.nulls(3)).to_pylist() == [None] * 3
     pool = [*rows, *rows_of(rng, 1000), None, None]
     kind = pyarrow.uint64() if rows_of is number_rows else pyarrow.binary()
@@ -130,7 +130,7 @@ def arrow_arrays_give_arrow_arrays(table: Any, rows: dict[Any, bytes], rows_of: 
         assert table.get_many(keys.dictionary_encode()).to_pylist() == expected
 
 
-def test_arrow_text_and_polars_are_keys(tmp_path: pathlib.Path) -> None:
+def test_arrow_text_and_polars_can_be_keys(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({"a": "1", "b": "2"}, tmp_path / "table.db")
     table = zero_kv.open(tmp_path / "table.db")
     for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()):
@@ -141,5 +141,5 @@ def test_arrow_text_and_polars_are_keys(tmp_path: pathlib.Path) -> None:
     assert table.get_many(pandas.Series(["b", "c"])) == [b"2", None]
 
 
-def test_numpy_scalars_and_text_are_keys(features: Any) -> None:
+def test_numpy_scalars_and_text_can_be_keys(features: Any) -> None:
     assert features.get(numpy.uint64(2)) == features.get(numpy.int8(2)) == features.get(2) is not None

@@ -1,4 +1,4 @@
-"""What a bake promises."""
+"""Promises of `bake`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Client` promises, with a real server."""
+"""Promises of `Client`, with a real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support import Server, number_rows, seeded, serving, text_rows
 
 
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_a_client_answers_as_the_file_does(rows_of: object, tmp_path: pathlib.Path) -> None:
+def test_every_lookup_equals_the_lookup_in_the_file(rows_of: object, tmp_path: pathlib.Path) -> None:
     assert callable(rows_of)
     rng = seeded(f"client {rows_of.__name__}")
     rows = rows_of(rng, 3000)
@@ -37,6 +37,9 @@ def test_a_client_answers_as_the_file_does(rows_of: object, tmp_path: pathlib.Pa
             assert client.get(key) == table.get(key) and client.exists(key) == (key in table)
             assert client.floor(key) == table.floor(key) and client.ceiling(key) == table.ceiling(key)
             assert client.get(key, 7) == table.get(key, 7)
+        assert client.exists_many(asked) == [key in table for key in asked]
+        assert client.floor_many(asked[:300]) == [table.floor(key) for key in asked[:300]]
+        assert client.ceiling_many(asked[:300]) == [table.ceiling(key) for key in asked[:300]]
         assert (client.first(), client.last()) == (table.first(), table.last())
         for _ in range(20):
             start, end = rng.choice([None, *asked]), rng.choice([None, *asked])
@@ -48,9 +51,10 @@ def test_a_client_answers_as_the_file_does(rows_of: object, tmp_path: pathlib.Pa
         client.ping()
         if rows_of is text_rows:
             assert list(client.prefix(b"\x07")) == list(table.prefix(b"\x07"))
+            assert client.count_prefix(b"\x07") == len(table.prefix(b"\x07"))
 
 
-def test_values_longer_than_all_buffers_come_whole(tmp_path: pathlib.Path) -> None:
+def test_values_longer_than_all_buffers_are_complete(tmp_path: pathlib.Path) -> None:
     rng = seeded("long values")
     rows = {key: rng.randbytes(rng.choice((0, 1, 100_000, 5_000_000))) for key in range(30)}
     zero_kv.bake(rows, tmp_path / "table.db")
@@ -66,14 +70,14 @@ def test_each_failure_has_its_class(server: Server, tmp_path: pathlib.Path) -> N
     client = zero_kv.Client(server.path, timeout=0.05)
     with pytest.raises(zero_kv.ServerError, match='the server answered key "seven" with an error'):
         client.get("seven")
-    assert client.get(2) == ROWS[2], "the connection goes on"
+    assert client.get(2) == ROWS[2], "the connection remains usable"
     with pytest.raises(ValueError, match="a key of 0 bytes, where 1 to 65535 are possible"):
         client.get("")
-    with pytest.raises(zero_kv.KeyKind, match="both must be of one kind"):
+    with pytest.raises(zero_kv.KeyKind, match="use keys of one kind"):
         client.count(1, "b")
     with pytest.raises(ValueError, match="timeout is -1"):
         zero_kv.Client(server.path, timeout=-1)
-    with server.paused(), pytest.raises(zero_kv.TimedOut, match="timed out after .* waiting for an answer") as timed_out:
+    with server.paused(), pytest.raises(zero_kv.TimedOut, match="timed out after .* waiting for a response") as timed_out:
         client.get(2)
     assert isinstance(timed_out.value, TimeoutError)
     assert client.get(2) == ROWS[2], "a new connection is made"
@@ -82,7 +86,7 @@ def test_each_failure_has_its_class(server: Server, tmp_path: pathlib.Path) -> N
         client.get(2)
 
 
-def test_a_peer_that_is_no_server_is_a_protocol_error(tmp_path: pathlib.Path) -> None:
+def test_a_peer_that_is_not_a_server_is_a_protocol_error(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "other.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -102,18 +106,18 @@ def test_a_peer_that_is_no_server_is_a_protocol_error(tmp_path: pathlib.Path) ->
         thread.join()
 
 
-def test_calls_outlive_a_restart_of_the_server(server: Server) -> None:
+def test_calls_survive_a_restart_of_the_server(server: Server) -> None:
     with zero_kv.Client(server.path, reconnect_timeout=30) as client:
         for how in (signal.SIGKILL, signal.SIGTERM) * 3:
             assert client.get(2) == ROWS[2]
             server.stop(how)
             threading.Thread(target=server.start).start()
-            # The socket may be there and nobody behind it, or nothing at all.
+            # The socket may exist without a listener, or not exist.
             assert client.get_many([4, 5, 6]) == [ROWS[4], None, ROWS[6]]
 
 
 def test_threads_share_a_client(server: Server) -> None:
-    """While one of them waits for a server that is paused, another runs."""
+    """While calls wait for a paused server, other threads run."""
     with zero_kv.Client(server.path) as client:
         wrong: list[object] = []
 
@@ -134,8 +138,8 @@ def test_threads_share_a_client(server: Server) -> None:
         assert not wrong
 
 
-def test_a_child_process_connects_anew(server: Server) -> None:
-    """Both ask at the same time, on connections of their own, also when the fork is in the midst of calls."""
+def test_a_child_process_reconnects(server: Server) -> None:
+    """Parent and child make calls at the same time on their own connections, even if the fork happens during calls."""
     with zero_kv.Client(server.path) as client:
         stop = threading.Event()
 
@@ -160,14 +164,14 @@ def test_a_child_process_connects_anew(server: Server) -> None:
                 thread.join()
 
 
-def test_clients_and_tables_go_to_worker_processes(server: Server, numbers: pathlib.Path) -> None:
+def test_clients_and_tables_can_be_pickled_for_worker_processes(server: Server, numbers: pathlib.Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as workers, zero_kv.Client(server.path, timeout=7) as client:
         for table in (client, zero_kv.Direct(server.path), zero_kv.open(numbers)):
             assert workers.map(table.get, range(10)) == [ROWS.get(key) for key in range(10)]
     assert repr(pickle.loads(pickle.dumps(client))) == f'<zero_kv.Client "{server.path}">'
 
 
-def test_a_client_sees_what_is_baked_over_the_file(server: Server) -> None:
+def test_a_client_gets_values_of_a_new_bake(server: Server) -> None:
     with zero_kv.Client(server.path) as client:
         assert client.get(2) == ROWS[2]
         zero_kv.bake({2: "new"}, server.file)
@@ -176,7 +180,7 @@ def test_a_client_sees_what_is_baked_over_the_file(server: Server) -> None:
         assert (client.get(2), client.count()) == (b"new", 1)
 
 
-def test_redis_py_asks_the_same_socket(server: Server) -> None:
+def test_redis_py_uses_the_same_socket(server: Server) -> None:
     redis = pytest.importorskip("redis")
     with redis.Redis(unix_socket_path=server.path) as client:
         assert client.get(2) == ROWS[2] and client.get(3) is None
@@ -204,8 +208,8 @@ while True:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a server of another user takes root")
-def test_a_server_of_another_user_in_a_shared_folder_must_be_named() -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="starting a server as another user requires root")
+def test_a_server_of_another_user_in_a_shared_directory_must_be_named() -> None:
     async def ask(path: str, user: str | int | None) -> object:
         async with zero_kv.AsyncClient(path, server_user=user) as client:
             return await client.get(7)
@@ -234,6 +238,6 @@ def test_a_server_of_another_user_in_a_shared_folder_must_be_named() -> None:
                 assert [server.stdout.readline() for _ in range(2)] == ["16\n", "16\n"]
                 with zero_kv.Client(path, server_user=named) as client:
                     pickled = pickle.dumps(client)
-                assert server.stdout.readline() == "0\n", "this one asked for nothing"
+                assert server.stdout.readline() == "0\n", "this client sent no request"
                 assert pickle.loads(pickled).get(7) is None and server.stdout.readline() == "16\n"
             server.kill()

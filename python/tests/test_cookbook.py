@@ -1,4 +1,4 @@
-"""The Python programs of docs/cookbook run as they stand there."""
+"""Runs the Python programs in docs/cookbook."""
 
 import pathlib
 import re

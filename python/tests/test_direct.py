@@ -1,4 +1,4 @@
-"""What `Direct` promises beyond `Table`: see test_table.py for that."""
+"""Promises of `Direct` in addition to those of `Table`, which test_table.py tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conftest import ROWS
 from support import Server, longest_pause, serving
 
 
-def test_a_new_table_is_seen(server: Server) -> None:
+def test_lookups_use_a_new_table(server: Server) -> None:
     direct = zero_kv.Direct(server.path)
     assert isinstance(direct, zero_kv.Table) and direct.generation == 1 and direct.is_connected
     old = direct.snapshot()
@@ -26,12 +26,12 @@ def test_a_new_table_is_seen(server: Server) -> None:
         while direct[2] != f"generation {number}".encode():
             pass
     assert (len(direct), direct.get(4), direct.generation) == (1, None, 11)
-    # What was taken of the old one stays.
+    # Snapshots of the old table remain usable.
     assert len(old) == len(ROWS) and old[4] == ROWS[4] and view == ROWS[2]
     assert list(rows) == [(key, ROWS[key]) for key in range(0, 10, 2)]
 
 
-def test_refresh_waits_for_what_is_served(server: Server) -> None:
+def test_refresh_waits_for_the_served_table(server: Server) -> None:
     direct = zero_kv.Direct(server.path)
     with zero_kv.Client(server.path) as client:
         zero_kv.bake({2: "new"}, server.file)
@@ -41,7 +41,7 @@ def test_refresh_waits_for_what_is_served(server: Server) -> None:
     assert direct[2] == b"new"
 
 
-def test_many_keys_are_answered_of_one_table(server: Server) -> None:
+def test_many_keys_are_looked_up_in_one_table(server: Server) -> None:
     zero_kv.bake(((key, "0") for key in range(1000)), server.file)
     direct, stop, mixed = zero_kv.Direct(server.path), threading.Event(), set()
 
@@ -67,7 +67,7 @@ def test_many_keys_are_answered_of_one_table(server: Server) -> None:
     assert not mixed
 
 
-def test_lookups_go_on_without_a_server_and_follow_the_next(server: Server) -> None:
+def test_lookups_continue_without_a_server_and_use_the_next_one(server: Server) -> None:
     direct = zero_kv.Direct(server.path)
     server.stop(signal.SIGKILL)
     while direct.is_connected:
@@ -80,7 +80,7 @@ def test_lookups_go_on_without_a_server_and_follow_the_next(server: Server) -> N
     assert direct[2] == b"new"
 
 
-def test_a_child_process_follows_by_itself(server: Server) -> None:
+def test_a_child_process_follows_new_tables(server: Server) -> None:
     direct = zero_kv.Direct(server.path)
     assert direct[2] == ROWS[2]
     told, tell = os.pipe()
@@ -100,7 +100,7 @@ def test_a_child_process_follows_by_itself(server: Server) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_threads_of_a_child_process_share_what_is_handed_over(server: Server) -> None:
+def test_threads_of_a_child_process_share_one_transfer(server: Server) -> None:
     direct = zero_kv.Direct(server.path)
     child = os.fork()
     if child == 0:
@@ -116,12 +116,12 @@ def test_threads_of_a_child_process_share_what_is_handed_over(server: Server) ->
         for thread in threads:
             thread.join()
         while len(os.listdir("/proc/self/task")) > 2:
-            pass  # Those of the hand-overs that were too late end.
+            pass  # Waits until the threads of superfluous transfers have ended.
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_server_that_hands_nothing_over_is_told(numbers: pathlib.Path) -> None:
+def test_a_server_without_direct_mode_raises_an_exception(numbers: pathlib.Path) -> None:
     with serving(numbers, "--no-direct") as server:
         with pytest.raises(zero_kv.DirectRefused):
             zero_kv.Direct(server.path)
@@ -142,8 +142,8 @@ def test_other_threads_run_during_a_batch(server: Server) -> None:
     assert longest_pause(lambda: direct.get_many(keys, dtype="V10")) < 0.5
 
 
-def test_a_process_ends_with_a_direct(server: Server) -> None:
-    """Its thread does not hold it up."""
+def test_a_process_can_exit_with_an_open_direct(server: Server) -> None:
+    """The thread that watches the server does not block the exit."""
     script = "import sys, zero_kv; direct = zero_kv.Direct(sys.argv[1]); print(direct[2].decode())"
     ran = subprocess.run([sys.executable, "-c", script, server.path], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "value of 2\n", "")

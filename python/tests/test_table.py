@@ -1,4 +1,4 @@
-"""What a table promises as a mapping, whether its file was opened or a server handed it over."""
+"""Promises of a table as a mapping, opened from a file or transferred by a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(how: str, path: pathlib.Path) -> Iterator[zero_kv.Table]:
 
 @pytest.mark.parametrize("how", ["open", "direct"])
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_a_table_answers_as_a_sorted_dict_does(how: str, rows_of: Any, tmp_path: pathlib.Path) -> None:
+def test_a_table_behaves_like_a_sorted_dict(how: str, rows_of: Any, tmp_path: pathlib.Path) -> None:
     rng = seeded(f"table {how} {rows_of.__name__}")
     rows = rows_of(rng, 3000)
     zero_kv.bake(rows, tmp_path / "table.db")
@@ -72,7 +72,7 @@ def test_a_table_answers_as_a_sorted_dict_does(how: str, rows_of: Any, tmp_path:
         assert table.get_many([]) == []
 
 
-def test_rows_with_a_prefix_are_those_that_begin_with_it(tmp_path: pathlib.Path) -> None:
+def test_a_prefix_selects_the_keys_that_start_with_it(tmp_path: pathlib.Path) -> None:
     rng = seeded("prefix")
     rows = text_rows(rng, 2000)
     zero_kv.bake(rows, tmp_path / "table.db")
@@ -86,7 +86,7 @@ def test_rows_with_a_prefix_are_those_that_begin_with_it(tmp_path: pathlib.Path)
 
 
 def test_a_range_is_lazy(tmp_path: pathlib.Path) -> None:
-    """Of ten gigabytes, only what is wanted is read."""
+    """Of a range of ten gigabytes, only the rows of the iteration are read."""
     zero_kv.bake(((key, bytes(1000)) for key in range(20_000)), tmp_path / "table.db")
     table = zero_kv.open(tmp_path / "table.db")
     rows = table.range(5, 20_000)
@@ -113,7 +113,7 @@ def test_keys_of_the_other_kind_are_type_errors(numbers: pathlib.Path) -> None:
             table.get(key)
 
 
-def test_text_is_its_utf_8(tmp_path: pathlib.Path) -> None:
+def test_text_is_encoded_as_utf_8(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({"straße": "gerade", b"\xff": b"\xfe"}, tmp_path / "table.db")
     table = zero_kv.open(tmp_path / "table.db")
     assert table["straße"] == table["straße".encode()] == b"gerade"
@@ -129,7 +129,7 @@ def test_a_table_is_a_mapping(numbers: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("memory", ["map", "copy"])
-def test_a_view_keeps_its_value(numbers: pathlib.Path, memory: Literal["map", "copy"]) -> None:
+def test_a_view_keeps_its_value_in_memory(numbers: pathlib.Path, memory: Literal["map", "copy"]) -> None:
     table = zero_kv.open(numbers, memory=memory)
     view = table.view(6)
     assert isinstance(view, memoryview) and view.readonly and view == b"value of 6"
@@ -139,25 +139,25 @@ def test_a_view_keeps_its_value(numbers: pathlib.Path, memory: Literal["map", "c
     gc.collect()
     numbers.write_bytes(bytes(numbers.stat().st_size))
     assert view == b"value of 6"
-    # Nothing keeps the mapping of a file that others can change.
+    # A view of a file that others can change does not keep the mapping.
     assert str(numbers) not in pathlib.Path("/proc/self/maps").read_text()
 
 
-def test_tables_go_to_other_processes_by_their_path(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_pickled_by_their_path(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(numbers.parent)
     packed = pickle.dumps(zero_kv.open("numbers.db", verify="touch"))
     monkeypatch.chdir("/")
     assert pickle.loads(packed)[8] == b"value of 8"
 
 
-def test_a_table_is_found_again_from_another_folder(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unpickled_table_is_found_from_another_directory(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(numbers.parent)
     table = zero_kv.open(numbers.name)
     monkeypatch.chdir("/")
     assert pickle.loads(pickle.dumps(table))[2] == table[2]
 
 
-def test_numbers_of_any_length_and_interrupts_are_told_as_they_are(numbers: pathlib.Path) -> None:
+def test_numbers_of_any_length_and_interrupts_are_reported(numbers: pathlib.Path) -> None:
     class Interrupting:
         def __index__(self) -> int:
             raise KeyboardInterrupt
@@ -169,14 +169,14 @@ def test_numbers_of_any_length_and_interrupts_are_told_as_they_are(numbers: path
         table.get(Interrupting())
 
 
-def test_keys_know_what_is_among_them(numbers: pathlib.Path) -> None:
+def test_keys_support_membership_tests(numbers: pathlib.Path) -> None:
     table = zero_kv.open(numbers)
     assert 2 in table.keys() and 3 not in table.keys()
     assert table[2] in table.values() and b"" not in table.values()
     assert (2, table[2]) in table.items() and (2, b"") not in table.items() and 2 not in table.range(0, 4)
 
 
-def test_files_that_are_none_are_errors_that_name_them(tmp_path: pathlib.Path, numbers: pathlib.Path) -> None:
+def test_invalid_files_raise_exceptions_with_their_names(tmp_path: pathlib.Path, numbers: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.db: No such file"):
         zero_kv.open(tmp_path / "missing.db")
     whole = numbers.read_bytes()
@@ -188,14 +188,14 @@ def test_files_that_are_none_are_errors_that_name_them(tmp_path: pathlib.Path, n
         zero_kv.open(numbers, verify="never")  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_changed_in_place_is_damaged_and_never_wrong(tmp_path: pathlib.Path) -> None:
+def test_a_file_changed_in_place_raises_damaged_and_returns_no_wrong_value(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "table.db"
     zero_kv.bake({key: bytes(100) for key in range(10_000)}, path)
     for how in ("map", "copy"):
         table = zero_kv.open(path, verify="touch", memory=how)  # type: ignore[arg-type]
         assert table[7] == bytes(100)
         whole = path.read_bytes()
-        # The time of the last change is what tells of it, and goes on in steps.
+        # Changes are detected by the modification time, whose clock advances in steps.
         os.utime(path, ns=(0, 0))
         with open(path, "r+b") as file:
             file.write(b"?" * 5000)
@@ -209,7 +209,7 @@ def test_a_file_that_is_changed_in_place_is_damaged_and_never_wrong(tmp_path: pa
 
 
 @pytest.mark.parametrize("before", ["pass", "import faulthandler; faulthandler.enable()"])
-def test_a_file_that_is_cut_off_ends_no_process(before: str, tmp_path: pathlib.Path) -> None:
+def test_a_truncated_file_does_not_end_the_process(before: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "table.db"
     zero_kv.bake({key: bytes(100) for key in range(50_000)}, path)
     script = """

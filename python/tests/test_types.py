@@ -1,13 +1,16 @@
-"""The types and docstrings that the package tells."""
+"""The types and docstrings of the package."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -62,7 +65,7 @@ def check(program: pathlib.Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_types_are_told_to_mypy(tmp_path: pathlib.Path) -> None:
+def test_mypy_knows_the_types(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "use.py").write_text(USE)
     checked = check(tmp_path / "use.py")
@@ -72,7 +75,7 @@ def test_types_are_told_to_mypy(tmp_path: pathlib.Path) -> None:
     assert [line in wrong for line in (":3: error", ":4: error", ":5: error", ":6: error")] == [True] * 4, wrong
 
 
-def test_all_that_is_public_has_a_docstring_and_that_of_its_stub() -> None:
+def test_public_names_have_the_docstrings_of_the_stub() -> None:
     documented: dict[str, str] = {}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -90,6 +93,36 @@ def test_all_that_is_public_has_a_docstring_and_that_of_its_stub() -> None:
                 assert text, f"{name}.{member}"
                 assert text == documented.get(f"{name}.{member}", text), f"{name}.{member}"
         assert inspect.getdoc(public) == documented.get(name, inspect.getdoc(public)), name
+
+
+def public_methods(cls: type) -> dict[str, Any]:
+    return {name: method for name, method in vars(cls).items() if not name.startswith("_")}
+
+
+def signature_without_self(method: Any) -> list[tuple[str, Any, Any]]:
+    _, *parameters = inspect.signature(method).parameters.values()
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    blocking, asynchronous = public_methods(zero_kv.Client), public_methods(zero_kv.AsyncClient)
+    assert blocking.keys() == asynchronous.keys()
+    for name, method in blocking.items():
+        parameters = signature_without_self(method)
+        if name == "get_many":
+            parameters.remove(("dtype", inspect.Parameter.KEYWORD_ONLY, None))  # Only the blocking client makes arrays.
+        assert signature_without_self(asynchronous[name]) == parameters, name
+        first_line = str(inspect.getdoc(method)).partition(".")[0].partition(", with pipelined requests")[0]
+        assert str(inspect.getdoc(asynchronous[name])).startswith(first_line), name
+
+
+def test_the_modules_in_rust_have_no_import_cycle() -> None:
+    imports = {
+        file.stem: set(re.findall(r"\buse crate::(\w+)", file.read_text())) - {file.stem}
+        for file in (HERE.parent / "src").glob("*.rs")
+    }
+    assert len(imports) > 10
+    assert list(graphlib.TopologicalSorter(imports).static_order())
 
 
 def test_the_package_itself_is_typed() -> None:

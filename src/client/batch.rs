@@ -1,125 +1,121 @@
-//! Many questions of one kind, and which of them are in flight.
+//! Requests of one kind that are pipelined on a connection.
 //!
-//! In: how many there are, how each is put, and what takes an answer. Out: bytes to
-//! send, of so many questions as may be under way. It knows no socket.
+//! In: the number of requests, an encoder, and a visitor for the responses. Out: encoded requests, as many as may be in
+//! flight. It has no socket.
 
 use super::error::ClientError;
-use super::question::{OfKey, Question, Unanswered, check_len};
+use super::request::{KeyRequest, RequestError, TypedRequest, check_len};
 use crate::format::key::Key;
-use crate::protocol::answer::Violation;
 use crate::protocol::native::Op;
-use crate::protocol::reader::{Answer, AnswerReader};
+use crate::protocol::reader::{Response, ResponseReader};
+use crate::protocol::response::Violation;
 
-/// Questions that are under way at most: what a server reads at once.
+/// Maximum number of requests in flight: what a server reads at once.
 const IN_FLIGHT_MAX: usize = 1024;
-/// Bytes of requests that are put at once, beyond which no more are.
-const REQUESTS_MAX_BYTES: usize = 256 << 10;
+/// No more requests are encoded once the unsent ones have this length.
+const UNSENT_MAX_BYTES: usize = 256 << 10;
 
-/// Questions, and where their answers go, in order.
-pub(super) struct Batch<P, R> {
+/// Requests of one kind, and how far they have been sent and answered.
+pub(super) struct Batch<E, V> {
     op: Op,
     len: usize,
-    push: P,
-    read: R,
-    asked: usize,
-    answered: usize,
-    /// What the first question that had no answer came to. Nothing is asked behind it.
-    failed: Option<Unanswered>,
+    encode: E,
+    visit: V,
+    sent: usize,
+    received: usize,
+    /// The first request error. No requests are sent after it.
+    error: Option<RequestError>,
 }
 
-/// Puts the question at a position.
-pub(super) trait Put: Fn(usize, &mut Vec<u8>) {}
-/// Takes the answer at a position.
-pub(super) trait Take: FnMut(usize, Answer<'_>) -> Result<(), Unanswered> {}
+/// Encodes the request at a position.
+pub(super) trait EncodeRequest: Fn(usize, &mut Vec<u8>) {}
+/// Visits the response at a position.
+pub(super) trait VisitResponse: FnMut(usize, Response<'_>) -> Result<(), RequestError> {}
 
-impl<P: Fn(usize, &mut Vec<u8>)> Put for P {}
-impl<R: FnMut(usize, Answer<'_>) -> Result<(), Unanswered>> Take for R {}
+impl<E: Fn(usize, &mut Vec<u8>)> EncodeRequest for E {}
+impl<V: FnMut(usize, Response<'_>) -> Result<(), RequestError>> VisitResponse for V {}
 
-/// A batch of one question.
-pub(super) fn one<Q: Question>(
-    question: &Q,
-    mut read: impl FnMut(Answer<'_>) -> Result<(), Unanswered>,
-) -> Batch<impl Put, impl Take> {
-    let push = |_, requests: &mut Vec<u8>| question.push(requests);
-    Batch::new(question.op(), 1, push, move |_, answer: Answer<'_>| read(answer))
+/// Creates a batch of one request.
+pub(super) fn single<R: TypedRequest>(
+    request: &R,
+    mut visit: impl FnMut(Response<'_>) -> Result<(), RequestError>,
+) -> Batch<impl EncodeRequest, impl VisitResponse> {
+    let encode = |_, requests: &mut Vec<u8>| request.encode(requests);
+    Batch::new(request.op(), 1, encode, move |_, response: Response<'_>| visit(response))
 }
 
-/// The same question about each of many keys, all of which are checked first.
-pub(super) fn of_keys<'k, K, Q>(
+/// Creates a batch with a request for each key, after checking the lengths of all keys.
+pub(super) fn for_keys<'k, K, R>(
     keys: &[K],
-    mut read: impl FnMut(usize, Q, Answer<'_>) -> Result<(), Unanswered>,
-) -> Result<Batch<impl Put, impl Take>, ClientError>
+    mut visit: impl FnMut(usize, R, Response<'_>) -> Result<(), RequestError>,
+) -> Result<Batch<impl EncodeRequest, impl VisitResponse>, ClientError>
 where
     K: Into<Key<'k>> + Copy,
-    Q: OfKey<'k>,
+    R: KeyRequest<'k>,
 {
     for key in keys {
         check_len((*key).into(), 1)?;
     }
-    let question = |position: usize| Q::of(keys[position].into());
-    let push = move |position, requests: &mut Vec<u8>| question(position).push(requests);
-    let read = move |position, answer: Answer<'_>| read(position, question(position), answer);
-    Ok(Batch::new(Q::OP, keys.len(), push, read))
+    let request = |position: usize| R::from_checked(keys[position].into());
+    let encode = move |position, requests: &mut Vec<u8>| request(position).encode(requests);
+    let visit = move |position, response: Response<'_>| visit(position, request(position), response);
+    Ok(Batch::new(R::OP, keys.len(), encode, visit))
 }
 
-impl<P: Put, R: Take> Batch<P, R> {
-    fn new(op: Op, len: usize, push: P, read: R) -> Self {
-        Batch { op, len, push, read, asked: 0, answered: 0, failed: None }
+impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
+    fn new(op: Op, len: usize, encode: E, visit: V) -> Self {
+        Batch { op, len, encode, visit, sent: 0, received: 0, error: None }
     }
 
-    /// Whether it can be asked twice: looking does no harm, doing may.
+    /// Returns whether the requests have no side effects and can be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
         !matches!(self.op, Op::Reload | Op::Rollback)
     }
 
-    /// On a new connection: what was asked and not answered is asked again.
-    pub(super) fn ask_again(&mut self) {
-        self.asked = self.answered;
+    /// Marks requests without a response as unsent, because the connection is a new one.
+    pub(super) fn resend_unanswered(&mut self) {
+        self.sent = self.received;
     }
 
-    /// Whether all that was asked is answered.
-    pub(super) fn is_answered(&self) -> bool {
-        self.answered == self.asked
+    /// Returns whether the responses to all sent requests have been received.
+    pub(super) fn is_all_received(&self) -> bool {
+        self.received == self.sent
     }
 
-    /// Whether nothing more is to be asked.
-    pub(super) fn is_asked(&self) -> bool {
-        !self.has_more()
+    /// Returns whether no more requests will be sent.
+    pub(super) fn is_all_sent(&self) -> bool {
+        self.sent == self.len || self.error.is_some()
     }
 
-    /// Puts more questions, if half of those that may be under way are answered.
+    /// Encodes more requests once at least half of those that may be in flight have been answered.
     pub(super) fn fill(&mut self, requests: &mut Vec<u8>) {
-        if self.asked - self.answered > IN_FLIGHT_MAX / 2 {
+        if self.sent - self.received > IN_FLIGHT_MAX / 2 {
             return;
         }
-        while self.has_more() && self.asked - self.answered < IN_FLIGHT_MAX && requests.len() < REQUESTS_MAX_BYTES {
-            (self.push)(self.asked, requests);
-            self.asked += 1;
+        while !self.is_all_sent() && self.sent - self.received < IN_FLIGHT_MAX && requests.len() < UNSENT_MAX_BYTES {
+            (self.encode)(self.sent, requests);
+            self.sent += 1;
         }
     }
 
-    /// Hands on the answers that have come whole.
-    pub(super) fn take(&mut self, reader: &mut AnswerReader) -> Result<(), Violation> {
-        while self.answered < self.asked {
-            let Some(answer) = reader.next(self.op)? else { break };
-            if self.failed.is_none() {
-                match (self.read)(self.answered, answer) {
+    /// Visits the whole responses that the reader has.
+    pub(super) fn visit_responses(&mut self, reader: &mut ResponseReader) -> Result<(), Violation> {
+        while self.received < self.sent {
+            let Some(response) = reader.next(self.op)? else { break };
+            if self.error.is_none() {
+                match (self.visit)(self.received, response) {
                     Ok(()) => {}
-                    Err(Unanswered::Violation(violation)) => return Err(violation),
-                    Err(error) => self.failed = Some(error),
+                    Err(RequestError::Violation(violation)) => return Err(violation),
+                    Err(error) => self.error = Some(error),
                 }
             }
-            self.answered += 1;
+            self.received += 1;
         }
         Ok(())
     }
 
-    /// What it came to when it is over.
-    pub(super) fn outcome(self) -> Result<(), Unanswered> {
-        self.failed.map_or(Ok(()), Err)
-    }
-
-    fn has_more(&self) -> bool {
-        self.asked < self.len && self.failed.is_none()
+    /// Returns the first request error of a batch that is complete.
+    pub(super) fn into_result(self) -> Result<(), RequestError> {
+        self.error.map_or(Ok(()), Err)
     }
 }

@@ -1,4 +1,4 @@
-//! Why a question to a server has no answer.
+//! Errors of clients.
 
 use std::fmt;
 use std::io;
@@ -7,34 +7,33 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::question::Unanswered;
+use super::request::RequestError;
 use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
-use crate::protocol::answer::Violation;
-use crate::protocol::reader::AnswerPart;
+use crate::protocol::reader::ResponsePart;
+use crate::protocol::response::Violation;
 
-/// Why a question has no answer.
+/// An error of a client's call.
 ///
-/// Behind [`ClientError::Server`], [`ClientError::KeyLen`] and
-/// [`ClientError::MixedKeys`] the connection goes on. Behind every other one the
-/// client has dropped it, and its next call connects anew.
+/// After [`ClientError::Server`], [`ClientError::KeyLen`], and [`ClientError::MixedKeys`] the connection remains open.
+/// After any other error the client has closed it, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is no such socket, or nobody listens on it.
+    /// The socket does not exist, or no process listens on it.
     #[error("{}: cannot connect: {error}: is kv_store running, and on this socket?", path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
-        /// [`io::ErrorKind::NotFound`] if there is no socket,
-        /// [`io::ErrorKind::ConnectionRefused`] if nobody listens on it.
+        /// [`io::ErrorKind::NotFound`] if the socket does not exist, [`io::ErrorKind::ConnectionRefused`] if no process
+        /// listens on it.
         error: io::Error,
     },
-    /// The server is there, and this client may not ask it.
+    /// The server runs, but this client was not admitted.
     #[error("{}: {reason}", path.display())]
     Refused {
         /// The socket.
         path: PathBuf,
-        /// How it was refused.
+        /// Who refused the connection.
         reason: Refusal,
     },
     /// The server runs as a user that this client does not trust. Nothing was sent.
@@ -44,121 +43,123 @@ pub enum ClientError {
         path: PathBuf,
         /// The user that the server runs as.
         uid: u32,
-        /// Which users were expected, why, and what to do.
+        /// The expected users, the reason, and the remedy.
         problem: String,
     },
-    /// It took too long.
+    /// Connecting, a call, or waiting for a pooled connection timed out.
     #[error("{}: timed out after {after:.1?} {phase}", path.display())]
     TimedOut {
         /// The socket.
         path: PathBuf,
-        /// What was waited for.
+        /// What the client was waiting for.
         phase: Phase,
-        /// How long the call, or the connecting, had taken by then.
+        /// Time since the start of the call or of connecting.
         after: Duration,
     },
-    /// The server closed the connection before its answer was complete.
+    /// The server closed the connection before the response was complete.
     #[error(
-        "{}: the server closed the connection after {arrived_bytes} of {expected_bytes} bytes of the answer's {part}: \
+        "{}: the server closed the connection after {arrived_bytes} of {expected_bytes} bytes of the response's {part}: \
          connect again; if that does not help, see the log of kv_store",
         path.display()
     )]
     Closed {
         /// The socket.
         path: PathBuf,
-        /// The part of the answer that is not complete.
-        part: AnswerPart,
+        /// The incomplete part of the response.
+        part: ResponsePart,
         /// Bytes of this part that arrived.
         arrived_bytes: usize,
-        /// Bytes that this part has.
+        /// Length of this part.
         expected_bytes: usize,
     },
-    /// What the peer sent is not an answer.
+    /// The peer violated the protocol.
     #[error("{}: {error}: is this the socket of a kv_store of this version?", path.display())]
     Protocol {
         /// The socket.
         path: PathBuf,
-        /// What was expected, and what came.
+        /// The violation.
         error: Violation,
     },
-    /// The server answered with an error status.
-    #[error("{}: the server answered {asked} with an error: {hint}", path.display())]
+    /// The server responded with an error status.
+    #[error("{}: the server answered {request} with an error: {hint}", path.display())]
     Server {
         /// The socket.
         path: PathBuf,
-        /// What was asked for, in words: a key, a range, or a command.
-        asked: String,
-        /// What it may be due to.
+        /// The request in words: a key, a range, or a command.
+        request: String,
+        /// The likely cause, and what to do.
         hint: &'static str,
     },
-    /// The server's file cannot be looked up in directly.
+    /// Direct mode is not possible.
     #[error("{}: no direct mode: {problem}", path.display())]
     Direct {
         /// The socket.
         path: PathBuf,
-        /// What is in the way, and what to do.
+        /// The reason, and what to do.
         problem: String,
     },
-    /// No table has this key. Nothing was sent.
+    /// No table can have a key of this length. Nothing was sent.
     #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are possible")]
     KeyLen {
         /// The key's length.
         len_bytes: usize,
     },
-    /// No table has keys of both kinds. Nothing was sent.
-    #[error("a range whose start is one of {start} and whose end is one of {end}, where both must be of one kind")]
+    /// The ends of a range are of different key kinds, but a table has keys of one kind. Nothing was sent.
+    #[error("the start of a range is one of {start}, and its end one of {end}: use keys of one kind")]
     MixedKeys {
         /// The kind of the key at the start.
         start: KeyKind,
         /// The kind of the key at the end.
         end: KeyKind,
     },
-    /// The system failed.
+    /// A system call failed.
     #[error("{}: {phase}: {error}", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
-        /// What was being done.
+        /// What the client was doing.
         phase: Phase,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
 }
 
-/// How a client was refused.
+/// Who refused a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// By the rights of the socket or of its folder.
+    /// The kernel, because of the permissions of the socket or its directory.
     NoPermission,
-    /// By the server: it took the connection and closed it before a byte of an answer.
+    /// The server, which accepted the connection and closed it before sending a response.
     Closed,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::NoPermission => "cannot connect: Permission denied: ask for access to the socket and its folder",
+            Refusal::NoPermission => {
+                "cannot connect: Permission denied: ask for access to the socket and its directory"
+            }
             Refusal::Closed => {
-                "the server took the connection and closed it without an answer: this user may not ask it, it has as \
-                 many connections as it may, or it is ending: see the log of kv_store"
+                "the server closed the connection without a response: it does not allow this user, it has its maximum \
+                 number of connections, or it is stopping: see the log of kv_store"
             }
         })
     }
 }
 
-/// What a client was doing.
+/// What a client was doing when a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Connecting.
+    /// Connecting to the server.
     Connect,
-    /// Sending requests that the server does not read.
+    /// Sending requests.
     Send,
-    /// Waiting for an answer.
+    /// Waiting for a response.
     Receive,
-    /// Waiting for a connection of a pool's, all of which were in use.
-    Turn,
+    /// Waiting for a connection of a pool.
+    PoolWait,
 }
 
 impl fmt::Display for Phase {
@@ -166,15 +167,15 @@ impl fmt::Display for Phase {
         f.write_str(match self {
             Phase::Connect => "connecting",
             Phase::Send => "sending requests",
-            Phase::Receive => "waiting for an answer",
-            Phase::Turn => "waiting for a connection of the pool, all of which were in use",
+            Phase::Receive => "waiting for a response",
+            Phase::PoolWait => "waiting for a connection of the pool, all of which were in use",
         })
     }
 }
 
 impl ClientError {
-    /// Of a connection that could not be had.
-    pub(super) fn of_connect(path: &Path, error: io::Error) -> Self {
+    /// Returns the error of a failed attempt to connect.
+    pub(super) fn connect(path: &Path, error: io::Error) -> Self {
         let path = path.to_path_buf();
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NotRunning { path, error },
@@ -187,16 +188,16 @@ impl ClientError {
         ClientError::Protocol { path: path.to_path_buf(), error }
     }
 
-    pub(super) fn unanswered(path: &Path, unanswered: Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Error { asked, hint } => ClientError::Server { path: path.to_path_buf(), asked, hint },
-            Unanswered::Violation(error) => ClientError::violation(path, error),
+    pub(super) fn request(path: &Path, error: RequestError) -> Self {
+        match error {
+            RequestError::Rejected { request, hint } => ClientError::Server { path: path.to_path_buf(), request, hint },
+            RequestError::Violation(violation) => ClientError::violation(path, violation),
         }
     }
 
-    /// What the keys of a table are, that answers for neither kind.
-    pub(super) fn of_no_kind(path: &Path) -> Self {
-        let asked = "the question what its keys are".to_owned();
-        ClientError::Server { path: path.to_path_buf(), asked, hint: "see the log of kv_store" }
+    /// Returns the error of a server that responds with an error to requests with either kind of keys.
+    pub(super) fn unknown_key_kind(path: &Path) -> Self {
+        let request = "requests for both kinds of keys".to_owned();
+        ClientError::Server { path: path.to_path_buf(), request, hint: "see the log of kv_store" }
     }
 }

@@ -1,6 +1,6 @@
-//! Checks whether other users could put another file at a path.
+//! Checks whether untrusted users could replace the file at a path.
 //!
-//! In: a path. Out: a directory, among those that the kernel passes on the way to the file, that others can change.
+//! In: a path. Out: the first directory in the kernel's lookup of the path that untrusted users can change.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -8,21 +8,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many symbolic links does the kernel follow in one path.
+/// Maximum number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
-/// Write permission of the group and of others. An access control list cannot allow more than the group's bits do.
+/// Write permission of the group and of others. An access control list grants at most the group's permissions.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Returns the first directory on the way to `path` in which users other than the `trusted` ones can replace the next
-/// component. A sticky bit does not protect: there a name can be taken before its rightful owner comes.
+/// Returns the first directory in the lookup of `path` in which users other than the `trusted` ones can replace the next
+/// component. A sticky bit is no protection, because any user can create a name there before its rightful owner does.
 ///
-/// Directories are checked in the order of the lookup, so whoever could change what is found further down has write
-/// permission in a directory that was checked before.
+/// Directories are checked in lookup order. A user who could redirect the lookup at a later component therefore needs
+/// write permission in a directory that was checked earlier.
 pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 
-/// Looks up the names in `rest`, the next of them last, from a directory on.
+/// Looks up the names in `rest`, which are in reverse order, starting at a directory.
 fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     let mut links = 0;
     while let Some(name) = rest.pop() {
@@ -71,8 +71,8 @@ mod tests {
 
     use super::*;
 
-    /// Folders `a/b` with a file `s` in `b`, and their owner.
-    fn scene() -> (tempfile::TempDir, u32) {
+    /// Creates the directories `a/b` with a file `s` in `b`, and returns their owner.
+    fn directories() -> (tempfile::TempDir, u32) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("a/b")).unwrap();
         fs::write(folder.path().join("a/b/s"), "").unwrap();
@@ -87,15 +87,15 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// The directory that is found from the scene's folder on, relative to it.
+    /// Returns the exposed directory, relative to the temporary directory where the lookup starts.
     fn found(folder: &tempfile::TempDir, path: &str, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
         let found = walk(folder.path().to_path_buf(), names_reversed(Path::new(path)), trusted)?;
         Ok(found.map(|directory| directory.strip_prefix(folder.path()).unwrap().to_path_buf()))
     }
 
     #[test]
-    fn every_directory_on_the_way_counts_by_its_owner_and_mode() {
-        let (folder, owner) = scene();
+    fn the_owner_and_mode_of_every_directory_of_the_path_are_checked() {
+        let (folder, owner) = directories();
         assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), None);
         for exposed in ["", "a", "a/b"] {
             for mode in [0o775, 0o757, 0o1777, 0o2775] {
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_an_exposed_directory_is_found_though_it_leads_to_a_protected_one() {
-        let (folder, owner) = scene();
+    fn a_link_in_an_exposed_directory_is_rejected_even_if_its_target_is_protected() {
+        let (folder, owner) = directories();
         fs::create_dir(folder.path().join("open")).unwrap();
         symlink("../a/b", folder.path().join("open/link")).unwrap();
         set_mode(&folder.path().join("open"), 0o755);
@@ -121,17 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_links_and_a_missing_name_are_errors() {
-        let (folder, owner) = scene();
-        symlink("circle", folder.path().join("circle")).unwrap();
-        let error = found(&folder, "circle/s", &[owner]).unwrap_err();
+    fn a_cycle_of_links_and_a_missing_name_are_errors() {
+        let (folder, owner) = directories();
+        symlink("cycle", folder.path().join("cycle")).unwrap();
+        let error = found(&folder, "cycle/s", &[owner]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
         let error = found(&folder, "missing/s", &[owner]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
-    fn absolute_paths_are_walked_from_the_root() {
+    fn absolute_paths_are_checked_from_the_root() {
         let owner = fs::metadata("/").unwrap().uid();
         assert_eq!(exposed_directory(Path::new("/no/such/file"), &[owner + 1]).unwrap(), Some("/".into()));
     }

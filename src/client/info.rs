@@ -1,9 +1,9 @@
-//! What a server says of itself.
+//! Facts about a server.
 
 use std::str::FromStr;
 
-/// What a server says of itself: lines of a name and a value, as
-/// `docs/PROTOCOL.md` lists them. Later servers may have more of them.
+/// Facts about a server and its table: lines of a name and a value, listed in `docs/PROTOCOL.md`. Later versions may add
+/// lines.
 ///
 /// # Example
 /// ```no_run
@@ -21,32 +21,32 @@ impl Info {
         Info { text: String::from_utf8_lossy(text).into_owned() }
     }
 
-    /// Names and values, in the order in which they came.
+    /// Returns the names and values in the server's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.text.lines().map(|line| line.split_once(' ').unwrap_or((line, "")))
     }
 
-    /// The value with this name, if the server has it.
+    /// Returns the value with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find_map(|(of, value)| (of == name).then_some(value))
+        self.iter().find_map(|(line_name, value)| (line_name == name).then_some(value))
     }
 
-    /// The number with this name, if the server has it.
+    /// Returns the value with this name as a number.
     pub fn number<N: FromStr>(&self, name: &str) -> Option<N> {
         self.get(name)?.parse().ok()
     }
 
-    /// Which file it is, of those that the server has served, counted from 1.
+    /// Returns the number of the generation that the server serves, counted from 1.
     pub fn generation(&self) -> Option<u64> {
         self.number("generation")
     }
 
-    /// The digest of the file that it serves.
+    /// Returns the table's digest.
     pub fn digest(&self) -> Option<u128> {
         u128::from_str_radix(self.get("digest")?, 16).ok()
     }
 
-    /// How many rows that file has.
+    /// Returns the table's number of rows.
     pub fn rows(&self) -> Option<u64> {
         self.number("rows")
     }

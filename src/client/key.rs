@@ -1,4 +1,4 @@
-//! Keys that a client holds.
+//! Ranges of keys.
 
 use std::ops::Bound;
 
@@ -6,7 +6,7 @@ use crate::format::key::{Key, KeyKind};
 
 pub use crate::format::OwnedKey;
 
-/// The keys between two, which can be kept: what a page leaves to be asked for.
+/// A range of keys that owns its ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     pub(super) start: Bound<OwnedKey>,
@@ -14,7 +14,12 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Its two ends, as questions take a range.
+    /// Creates a range from its ends.
+    pub fn new(start: Bound<OwnedKey>, end: Bound<OwnedKey>) -> Self {
+        KeyRange { start, end }
+    }
+
+    /// Returns the two ends. Methods that take a range accept them.
     pub fn bounds(&self) -> (Bound<Key<'_>>, Bound<Key<'_>>) {
         (self.start.as_ref().map(OwnedKey::as_key), self.end.as_ref().map(OwnedKey::as_key))
     }
@@ -26,7 +31,7 @@ impl From<Bounds<'_>> for KeyRange {
     }
 }
 
-/// The two ends of a range that is asked for.
+/// A range of keys that borrows its ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds<'k> {
     pub(super) start: Bound<Key<'k>>,
@@ -36,18 +41,18 @@ pub(super) struct Bounds<'k> {
 impl Bounds<'_> {
     pub(super) const ALL: Bounds<'static> = Bounds { start: Bound::Unbounded, end: Bound::Unbounded };
 
-    /// The kinds of the keys at its ends.
+    /// Returns the kinds of the keys at the ends.
     pub(super) fn kinds(&self) -> impl Iterator<Item = KeyKind> {
         [self.start, self.end].into_iter().filter_map(key_at).map(|key| key.kind())
     }
 
     pub(super) fn contains(&self, key: Key<'_>) -> bool {
-        let is_behind_start = match self.start {
+        let is_after_start = match self.start {
             Bound::Unbounded => true,
             Bound::Included(start) => key >= start,
             Bound::Excluded(start) => key > start,
         };
-        is_behind_start
+        is_after_start
             && match self.end {
                 Bound::Unbounded => true,
                 Bound::Included(end) => key <= end,
@@ -56,7 +61,7 @@ impl Bounds<'_> {
     }
 }
 
-/// The key at an end of a range.
+/// Returns the key at an end of a range.
 pub(super) fn key_at(bound: Bound<Key<'_>>) -> Option<Key<'_>> {
     match bound {
         Bound::Unbounded => None,

@@ -1,59 +1,59 @@
-//! A connection to a running server.
+//! Clients of a running server.
 //!
-//! In: keys. Out: values and rows that the server sent, checked. It knows no file, but
-//! for `direct`, which has the server hand its own over.
-//! What bytes mean is the business of [`crate::protocol`].
+//! In: keys. Out: values and rows that the server sent, checked. [`crate::protocol`] defines the bytes. Only `direct` reads
+//! a file, which the server transfers.
 //!
-//! [`Client`] has the same methods as a [`Store`](crate::Store), and waits for each response. Threads share connections
-//! in a `pool`, and tasks in an `async_pool`. The other modules:
+//! [`Client`] has the methods of a [`Store`](crate::Store) and waits for each response; `AsyncClient` has the same methods
+//! for tasks. Threads share connections in a [`Pool`], tasks in an `AsyncPool`. The modules:
 //!
-//! - `blocking` and, on tokio, `asynchronous` send and receive. They share everything that does neither: `batch` keeps
-//!   many requests in flight, `link` is a connection without its socket, `retry` decides whether a call is repeated.
-//! - `socket` connects, and `server_user` checks who runs the server, by `exposure` also whether somebody else could.
-//! - `question` encodes each request and decodes its response, `page` checks the rows of one, `span` is what is left of a
-//!   range that is read page by page, and `info` is what a server reports about itself.
+//! - `methods` implements both clients. `blocking` and `asynchronous` hold their types, `blocking_connection` and
+//!   `async_connection` their sockets.
+//! - `request` encodes each request and decodes its response. `row_page` checks a page of rows, `range_cursor` is a
+//!   position in a range that is read page by page, and `rows` iterates over one.
+//! - `batch` keeps many requests in flight, `pipeline` is a connection without its socket, and `retry` decides whether a
+//!   call is retried.
+//! - `socket` connects. `server_user` checks the server's user, and `exposure` whether other users could replace the socket.
 
-#[cfg(feature = "pool")]
-mod async_pool;
 #[cfg(feature = "tokio")]
-mod async_rows;
+mod async_connection;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod batch;
 mod blocking;
-mod connection;
+mod blocking_connection;
 mod direct;
 mod error;
 mod exposure;
 mod info;
 mod key;
-mod link;
+mod methods;
 mod options;
-mod page;
+mod pipeline;
 mod pool;
-pub mod question;
+mod range_cursor;
+pub mod request;
 mod retry;
+mod row_page;
 mod rows;
 mod server_user;
 mod socket;
-mod span;
 
-#[cfg(feature = "pool")]
-pub use async_pool::{AsyncPool, AsyncPooled};
-#[cfg(feature = "tokio")]
-pub use async_rows::AsyncRows;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
-pub use direct::{Direct, DirectOptions, Snapshot};
+pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;
 pub use key::{KeyRange, OwnedKey};
 pub use options::{Options, PoolOptions};
-pub use page::Page;
+#[cfg(feature = "tokio")]
+pub use pool::AsyncPool;
 pub use pool::{Pool, Pooled};
-pub use question::{Question, Row};
-pub use rows::Rows;
+pub use request::{Row, TypedRequest};
+pub use row_page::RowPage;
+#[cfg(feature = "tokio")]
+pub use rows::AsyncClientRows;
+pub use rows::ClientRows;
 pub use server_user::check_server_user;
 
-pub use crate::protocol::reader::AnswerPart;
+pub use crate::protocol::reader::ResponsePart;

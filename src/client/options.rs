@@ -18,30 +18,30 @@ use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long to wait for a server that lives and does not take the connection:
-    /// its queue is full. 5 s unless told.
+    /// Maximum time to connect to a server that runs but does not accept the connection, because its queue of new
+    /// connections is full. 5 s by default.
     pub connect_timeout: Duration,
-    /// How long a call takes at most, with all of its questions, retries and pauses; exceeded by a
-    /// sixty-fourth at most. 30 s unless told; `None`: as long as it takes.
+    /// Maximum time of a call with all of its requests, retries, and pauses; a call may exceed it by a sixty-fourth.
+    /// 30 s by default; `None` means no maximum.
     pub call_timeout: Option<Duration>,
-    /// How often a call is made once more when its connection failed. 1 unless told.
-    /// Calls that ask the server to do something are never repeated.
+    /// Maximum number of retries of a call whose connection failed. 1 by default. Reads are retried; reloads and rollbacks
+    /// are not.
     pub retries: u32,
-    /// How long such a retry goes on connecting to a server that is not there, with
-    /// growing pauses. 2 s unless told.
+    /// Maximum time in which a retry attempts to connect to a server that does not run, with growing pauses. 2 s by
+    /// default.
     pub reconnect_timeout: Duration,
-    /// The longest value that is taken. A header that announces a longer one is
-    /// refused before any memory is. 1 GiB unless told, which is also the most.
+    /// Maximum length of a value. A response that announces a longer value is an error, and allocates nothing for it.
+    /// 1 GiB by default, which is also the protocol's maximum.
     pub value_len_max_bytes: usize,
     /// A user, by name or number, that the server may run as. Root and this process's own effective user are always
     /// accepted. `None` unless set: the environment's `ZERO_KV_SERVER_USER`.
     ///
-    /// - With a name, a server of any other user is rejected wherever its socket is.
+    /// - With a name, a server of any other user is rejected, wherever its socket is.
     /// - Without one, a server of another user is accepted only where nobody but that user, root, and this process's user
-    ///   can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, anybody could have put a server
-    ///   in the right one's place. An abstract socket has no directory: the server of another user must be named.
+    ///   can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, any user could have created
+    ///   the socket. An abstract socket has no directory, so its server's user must be named.
     /// - In a user namespace, users without a number share one (65534, or `kernel.overflowuid`), so it identifies nobody:
-    ///   to accept all of them, name that number.
+    ///   to accept all of them, use that number.
     ///
     /// The check happens after connecting and before anything is sent.
     pub server_user: Option<String>,
@@ -60,7 +60,7 @@ impl Default for Options {
     }
 }
 
-/// How many connections a pool has, and how long one is waited for.
+/// Size and time-outs of a pool.
 ///
 /// # Example
 /// ```no_run
@@ -72,11 +72,11 @@ impl Default for Options {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// Connections at most. They are made when they are needed. 8 unless told.
+    /// Maximum number of connections, which are made on demand. 8 by default.
     pub connections_max: NonZeroUsize,
-    /// How long one is waited for, if all are in use. 5 s unless told.
+    /// Maximum time to wait for a connection while all are in use. 5 s by default.
     pub wait_timeout: Duration,
-    /// What each of them is like.
+    /// Options of each connection.
     pub client: Options,
 }
 

@@ -1,29 +1,33 @@
-//! Connections that threads share.
+//! Pools of connections, for threads and for tasks.
 //!
-//! In: threads that want a connection. Out: each gets one in the order in which
-//! they came, or none in time. What is asked on it is their own business.
+//! In: threads or tasks that need a connection. Out: a connection for each in order of arrival, or a time-out.
 //!
-//! Who waits is handed a connection by the one that gives it back, under the lock:
-//! nobody who comes later can be faster. The crate r2d2 wakes a waiting thread and
-//! lets it race with all others for what lies there.
+//! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own channel.
+//! A client that is returned goes to the longest waiter under the pool's lock, so no later arrival can overtake. The crate
+//! r2d2 wakes a waiter and lets it race with new arrivals, and deadpool serves only tasks.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+#[cfg(feature = "tokio")]
+use tokio::sync::oneshot;
+#[cfg(feature = "tokio")]
+use tokio::time::timeout;
+
+#[cfg(feature = "tokio")]
+use super::AsyncClient;
 use super::Client;
 use super::error::{ClientError, Phase};
 use super::options::{Options, PoolOptions};
-use super::retry::Deadline;
 
-/// Connections to one server, for threads to share: at most so many, each in one
-/// thread's hands at a time. Clones are the same pool.
+/// A pool of connections to one server, for threads. Clones share the pool.
 ///
-/// A connection is looked at before it is handed out: one that was closed while it
-/// lay there is dropped. One whose call failed does not come back.
+/// A connection that the server closed while it was idle is replaced. A connection whose call failed is not reused.
 ///
 /// # Example
 /// ```no_run
@@ -40,31 +44,32 @@ use super::retry::Deadline;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool<Client>>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    path: PathBuf,
-    client: Options,
-    wait_timeout: Duration,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Those that lie there. The one that came last is handed out first.
-    idle: Vec<Client>,
-    /// How many more there may be.
-    room: usize,
-    /// Who waits, in the order in which they came: only if none lies there and there is no room.
-    waiting: VecDeque<(u64, SyncSender<Client>)>,
-    /// The number of the next who waits.
-    next: u64,
+/// A pool of connections to one server, for tasks on tokio. Clones share the pool.
+///
+/// A connection that the server closed while it was idle is replaced. A connection whose call failed, or whose future was
+/// dropped, is not reused.
+///
+/// # Example
+/// ```no_run
+/// # async fn example() -> Result<(), zero_kv::client::ClientError> {
+/// use zero_kv::client::AsyncPool;
+///
+/// let pool = AsyncPool::connect("/tmp/zero-kv.sock").await?;
+/// let value = pool.get().await?.get(7).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "tokio")]
+#[derive(Clone, Debug)]
+pub struct AsyncPool {
+    shared: Arc<SharedPool<AsyncClient>>,
 }
 
 impl Pool {
-    /// A pool of connections to the socket at `path`, with one.
+    /// Creates a pool for the socket at `path`, with one connection.
     ///
     /// # Errors
     /// Those of [`Client::connect`].
@@ -72,108 +77,245 @@ impl Pool {
         Pool::connect_with(path, &PoolOptions::default())
     }
 
-    /// The same, with other limits.
+    /// Creates a pool like [`Pool::connect`], with options.
     ///
     /// # Errors
     /// Those of [`Client::connect`].
     pub fn connect_with(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Pool, ClientError> {
-        let path = path.as_ref().to_path_buf();
-        let first = Client::connect_with(&path, &options.client)?;
-        let room = options.connections_max.get() - 1;
-        let state = State { idle: vec![first], room, waiting: VecDeque::new(), next: 0 };
-        let (client, wait_timeout) = (options.client.clone(), options.wait_timeout);
-        Ok(Pool { shared: Arc::new(Shared { path, client, wait_timeout, state: Mutex::new(state) }) })
+        let first = Client::connect_with(path.as_ref(), &options.client)?;
+        Ok(Pool { shared: SharedPool::new(path.as_ref(), options, first) })
     }
 
-    /// A connection, when it is this thread's turn. It goes back when it is dropped.
+    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all are in use.
     ///
-    /// A new one connects when it is first asked, and waits for a server that restarts as each call does.
+    /// A new connection is made at its first call, with the retries of a call.
     ///
     /// # Errors
-    /// [`ClientError::TimedOut`].
-    pub fn get(&self) -> Result<Pooled, ClientError> {
-        let mut client = self.shared.take()?;
-        client.drop_if_closed();
-        Ok(Pooled { client: Some(client), shared: Arc::clone(&self.shared) })
+    /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
+    pub fn get(&self) -> Result<Pooled<Client>, ClientError> {
+        let started = Instant::now();
+        let channel = || {
+            let (sender, receiver) = sync_channel(1);
+            (Waiter::Thread(sender), receiver)
+        };
+        let mut client = match self.shared.lend_or_enqueue(channel) {
+            Lent::Now(client) => client,
+            Lent::Later(_queued, receiver) => {
+                let received = receiver.recv_timeout(self.shared.wait_timeout);
+                received.map_err(|_| self.shared.timed_out(started))?
+            }
+        };
+        client.drop_unless_idle();
+        Ok(client)
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
+#[cfg(feature = "tokio")]
+impl AsyncPool {
+    /// Creates a pool for the socket at `path`, with one connection.
+    ///
+    /// # Errors
+    /// Those of [`AsyncClient::connect`].
+    pub async fn connect(path: impl AsRef<Path>) -> Result<AsyncPool, ClientError> {
+        AsyncPool::connect_with(path, &PoolOptions::default()).await
+    }
+
+    /// Creates a pool like [`AsyncPool::connect`], with options.
+    ///
+    /// # Errors
+    /// Those of [`AsyncClient::connect`].
+    pub async fn connect_with(path: impl AsRef<Path>, options: &PoolOptions) -> Result<AsyncPool, ClientError> {
+        let first = AsyncClient::connect_with(path.as_ref(), &options.client).await?;
+        Ok(AsyncPool { shared: SharedPool::new(path.as_ref(), options, first) })
+    }
+
+    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all are in use.
+    ///
+    /// A new connection is made at its first call, with the retries of a call.
+    ///
+    /// # Errors
+    /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
+    pub async fn get(&self) -> Result<Pooled<AsyncClient>, ClientError> {
+        let started = Instant::now();
+        let channel = || {
+            let (sender, receiver) = oneshot::channel();
+            (Waiter::Task(sender), receiver)
+        };
+        let mut client = match self.shared.lend_or_enqueue(channel) {
+            Lent::Now(client) => client,
+            Lent::Later(_queued, receiver) => match timeout(self.shared.wait_timeout, receiver).await {
+                Ok(Ok(client)) => client,
+                Ok(Err(_)) | Err(_) => return Err(self.shared.timed_out(started)),
+            },
+        };
+        client.drop_unless_idle();
+        Ok(client)
+    }
+}
+
+/// A client that a pool can lend: [`Client`] or [`AsyncClient`].
+pub trait PoolMember: Sized {
+    /// Creates a client that connects at its first call.
+    fn unconnected(path: &Path, options: &Options) -> Self;
+
+    /// Returns whether the client has a connection without pending responses.
+    fn is_connected(&self) -> bool;
+
+    /// Closes a connection that the server has closed, or that has unexpected bytes to read.
+    fn drop_unless_idle(&mut self);
+}
+
+/// A pool without its way of waiting.
+struct SharedPool<C: PoolMember> {
+    path: PathBuf,
+    client_options: Options,
+    wait_timeout: Duration,
+    state: Mutex<PoolState<C>>,
+}
+
+struct PoolState<C: PoolMember> {
+    /// The client that was returned last is lent first.
+    idle: Vec<C>,
+    /// How many more clients the pool may create.
+    vacant: usize,
+    /// The longest waiter is first. Empty unless all clients are lent.
+    waiters: VecDeque<(u64, Waiter<C>)>,
+    next_waiter: u64,
+}
+
+/// The channel through which a waiter receives its client.
+///
+/// The channel carries a [`Pooled`], so a client that arrives after its waiter gave up goes back to the pool when the
+/// channel drops it.
+enum Waiter<C: PoolMember> {
+    Thread(SyncSender<Pooled<C>>),
+    #[cfg(feature = "tokio")]
+    Task(oneshot::Sender<Pooled<C>>),
+}
+
+/// A client, or a position in the queue and the channel that will receive one.
+enum Lent<C: PoolMember, R> {
+    Now(Pooled<C>),
+    Later(Queued<C>, R),
+}
+
+/// A position in the queue of waiters, which ends when this is dropped.
+struct Queued<C: PoolMember> {
+    shared: Arc<SharedPool<C>>,
+    waiter: u64,
+}
+
+impl<C: PoolMember> SharedPool<C> {
+    fn new(path: &Path, options: &PoolOptions, first: C) -> Arc<Self> {
+        let vacant = options.connections_max.get() - 1;
+        let state = PoolState { idle: vec![first], vacant, waiters: VecDeque::new(), next_waiter: 0 };
+        Arc::new(SharedPool {
+            path: path.to_path_buf(),
+            client_options: options.client.clone(),
+            wait_timeout: options.wait_timeout,
+            state: Mutex::new(state),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState<C>> {
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Result<Client, ClientError> {
+    /// Lends an idle or a new client. If all are lent, enqueues a waiter with a new channel.
+    fn lend_or_enqueue<R>(self: &Arc<Self>, channel: impl FnOnce() -> (Waiter<C>, R)) -> Lent<C, R> {
         let mut state = self.lock();
-        if let Some(client) = state.idle.pop() {
-            return Ok(client);
+        let idle = state.idle.pop();
+        if idle.is_some() || state.vacant > 0 {
+            let client = idle.unwrap_or_else(|| {
+                state.vacant -= 1;
+                C::unconnected(&self.path, &self.client_options)
+            });
+            return Lent::Now(Pooled { client: Some(client), shared: Arc::clone(self) });
         }
-        if state.room > 0 {
-            state.room -= 1;
-            return Ok(Client::unconnected(&self.path, &self.client));
-        }
-        let (sender, turn) = sync_channel(1);
-        let number = state.next;
-        state.next += 1;
-        state.waiting.push_back((number, sender));
-        drop(state);
+        let (sender, receiver) = channel();
+        let waiter = state.next_waiter;
+        state.next_waiter += 1;
+        state.waiters.push_back((waiter, sender));
+        Lent::Later(Queued { shared: Arc::clone(self), waiter }, receiver)
+    }
 
-        let wait = Deadline::after(Some(self.wait_timeout));
-        match turn.recv_timeout(self.wait_timeout) {
-            Ok(client) => Ok(client),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                self.lock().waiting.retain(|(waiting, _)| *waiting != number);
-                // It may have been handed over just before.
-                let (path, phase) = (self.path.clone(), Phase::Turn);
-                turn.try_recv().map_err(|_| ClientError::TimedOut { path, phase, after: wait.started.elapsed() })
+    /// Gives a returned client to the longest waiter, or keeps it.
+    fn take_back(self: &Arc<Self>, client: C) {
+        let mut pooled = Pooled { client: Some(client), shared: Arc::clone(self) };
+        let mut state = self.lock();
+        while let Some((_, waiter)) = state.waiters.pop_front() {
+            match waiter.send(pooled) {
+                Ok(()) => return,
+                Err(returned) => pooled = returned,
             }
         }
+        match pooled.client.take() {
+            Some(client) if client.is_connected() => state.idle.push(client),
+            // Its call failed, or it was never used.
+            _ => state.vacant += 1,
+        }
     }
 
-    fn give_back(&self, client: Client) {
-        let client = match client.is_connected() {
-            true => client,
-            // It has failed, or was never asked.
-            false => Client::unconnected(&self.path, &self.client),
-        };
-        let mut state = self.lock();
-        match state.waiting.pop_front() {
-            // Who waits has room for one, and leaves only under the lock.
-            Some((_, waiting)) => drop(waiting.send(client)),
-            None if client.is_connected() => state.idle.push(client),
-            None => state.room += 1,
+    fn timed_out(&self, started: Instant) -> ClientError {
+        ClientError::TimedOut { path: self.path.clone(), phase: Phase::PoolWait, after: started.elapsed() }
+    }
+}
+
+impl<C: PoolMember> Waiter<C> {
+    /// Sends a client, or returns it if the waiter has given up.
+    fn send(self, client: Pooled<C>) -> Result<(), Pooled<C>> {
+        match self {
+            Waiter::Thread(sender) => sender.send(client).map_err(|error| error.0),
+            #[cfg(feature = "tokio")]
+            Waiter::Task(sender) => sender.send(client),
         }
     }
 }
 
-/// A connection of a [`Pool`]'s, with all of a [`Client`]'s questions. It goes back
-/// when this is dropped.
-#[derive(Debug)]
-pub struct Pooled {
-    /// There until it is dropped.
-    client: Option<Client>,
-    shared: Arc<Shared>,
-}
-
-impl Deref for Pooled {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        self.client.as_ref().expect("a connection that was not given back")
+impl<C: PoolMember> Drop for Queued<C> {
+    fn drop(&mut self) {
+        self.shared.lock().waiters.retain(|(waiter, _)| *waiter != self.waiter);
     }
 }
 
-impl DerefMut for Pooled {
-    fn deref_mut(&mut self) -> &mut Client {
-        self.client.as_mut().expect("a connection that was not given back")
+impl<C: PoolMember> fmt::Debug for SharedPool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Drop for Pooled {
+/// A connection of a [`Pool`] or an `AsyncPool`. It has the client's methods, and goes back to the pool when it is dropped.
+pub struct Pooled<C: PoolMember> {
+    /// `None` only while it is dropped.
+    client: Option<C>,
+    shared: Arc<SharedPool<C>>,
+}
+
+impl<C: PoolMember> Deref for Pooled<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        self.client.as_ref().expect("a connection that is lent")
+    }
+}
+
+impl<C: PoolMember> DerefMut for Pooled<C> {
+    fn deref_mut(&mut self) -> &mut C {
+        self.client.as_mut().expect("a connection that is lent")
+    }
+}
+
+impl<C: PoolMember> Drop for Pooled<C> {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            self.shared.give_back(client);
+            self.shared.take_back(client);
         }
+    }
+}
+
+impl<C: PoolMember + fmt::Debug> fmt::Debug for Pooled<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pooled").field(&self.client).finish()
     }
 }

@@ -1,19 +1,18 @@
-//! Whether a call that failed is made once more, and when.
+//! Decides whether and when a failed call is retried.
 //!
-//! In: what it came to. Out: how long to pause before the next attempt, or that
-//! there is none. It does not wait itself.
+//! In: the error of an attempt. Out: the pause before the next attempt, or none. It does not wait.
 
 use std::time::{Duration, Instant};
 
 use super::error::{ClientError, Refusal};
 use super::options::Options;
 
-/// How long to wait before connecting again to a server that is not there.
+/// First pause before reconnecting to a server that does not run.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// Each pause is twice as long as the one before, up to this.
+/// Maximum pause. Each pause is twice as long as the preceding one.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// When a call has to be done.
+/// The end of a call's time-out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     pub(super) started: Instant,
@@ -23,28 +22,28 @@ pub(super) struct Deadline {
 impl Deadline {
     pub(super) fn after(timeout: Option<Duration>) -> Self {
         let started = Instant::now();
-        // What is beyond the clock never comes.
+        // A time-out that exceeds the clock's range has no end.
         Deadline { started, at: timeout.and_then(|timeout| started.checked_add(timeout)) }
     }
 
-    /// When that is, if ever.
+    /// Returns the end, unless the time-out is unlimited.
     #[cfg(feature = "tokio")]
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
     }
 
-    /// How much time is left, `None` if there is no end to it.
+    /// Returns the remaining time, or `None` if the time-out is unlimited.
     pub(super) fn left(&self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 
-/// What is left to be tried of one call.
+/// The remaining attempts of one call.
 #[derive(Debug)]
 pub(super) struct Retry {
     left: u32,
     reconnect_timeout: Duration,
-    /// Once the connection has failed: until when a server is waited for.
+    /// After a first failure: the end of the attempts to reconnect.
     reconnect: Option<Deadline>,
     pause: Duration,
 }
@@ -55,15 +54,15 @@ impl Retry {
         Retry { left, reconnect_timeout: options.reconnect_timeout, reconnect: None, pause: PAUSE_MIN }
     }
 
-    /// How long to pause before another attempt, if there is to be one.
-    pub(super) fn after(&mut self, error: &ClientError, call: Deadline) -> Option<Duration> {
-        // A server that restarts may take a connection and end before it reads from it.
-        let is_absent = match error {
+    /// Returns the pause before the next attempt, or `None` if the call fails with this error.
+    pub(super) fn pause_after(&mut self, error: &ClientError, call: Deadline) -> Option<Duration> {
+        // A server that stops may accept a connection and end before it reads a request.
+        let is_server_down = match error {
             ClientError::NotRunning { .. } | ClientError::Refused { reason: Refusal::Closed, .. } => true,
             ClientError::Closed { .. } => false,
             _ => return None,
         };
-        let pause = match (is_absent, &self.reconnect) {
+        let pause = match (is_server_down, &self.reconnect) {
             (true, Some(reconnect)) => {
                 let left = reconnect.left().unwrap_or(PAUSE_MAX);
                 if left.is_zero() {
@@ -76,7 +75,7 @@ impl Retry {
                 self.left = self.left.checked_sub(1)?;
                 self.reconnect = Some(Deadline::after(Some(self.reconnect_timeout)));
                 self.pause = PAUSE_MIN;
-                if is_absent { PAUSE_MIN } else { Duration::ZERO }
+                if is_server_down { PAUSE_MIN } else { Duration::ZERO }
             }
         };
         call.left().is_none_or(|left| left > pause).then_some(pause)

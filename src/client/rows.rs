@@ -1,63 +1,89 @@
-//! The rows of a range, asked for page by page.
+//! Iteration over the rows of a range.
 
 use std::iter::FusedIterator;
 
+#[cfg(feature = "tokio")]
+use super::AsyncClient;
 use super::key::KeyRange;
-use super::question::Row;
-use super::span::Span;
+use super::range_cursor::RangeCursor;
+use super::request::Row;
 use super::{Client, ClientError};
 
-/// The rows of a range, in key order, from either end. Asks the server for a page
-/// whenever it has none left, and holds no more than a page for each end.
+/// An iterator over the rows of a range in key order, from either end.
 ///
-/// After an error there are no more rows.
-pub struct Rows<'c> {
+/// The client requests a page of rows when the iterator has none left. The iterator holds at most one page for each end.
+/// After an error it returns no more rows.
+pub struct ClientRows<'c> {
     client: &'c mut Client,
-    span: Span,
+    cursor: RangeCursor,
 }
 
-impl<'c> Rows<'c> {
+/// A stream of the rows of a range in key order, from either end.
+///
+/// The client requests a page of rows when the stream has none left. The stream holds at most one page for each end. After
+/// an error it returns no more rows.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub struct AsyncClientRows<'c> {
+    client: &'c mut AsyncClient,
+    cursor: RangeCursor,
+}
+
+impl<'c> ClientRows<'c> {
     pub(super) fn new(client: &'c mut Client, range: KeyRange) -> Self {
-        Rows { client, span: Span::new(range) }
+        ClientRows { client, cursor: RangeCursor::new(range) }
     }
 
-    /// Asks for so many rows at a time, at most, rather than for as many as a page
-    /// holds. For those who want only a few. 0 asks for whole pages.
+    /// Limits each page to `limit_rows`, for callers that need only a few rows. 0 requests whole pages.
     #[must_use]
     pub fn page_rows(mut self, limit_rows: u32) -> Self {
-        self.span.limit_rows = limit_rows;
+        self.cursor.limit_rows = limit_rows;
         self
-    }
-
-    fn take(&mut self, backward: bool) -> Option<Result<Row, ClientError>> {
-        loop {
-            if let Some(row) = self.span.next(backward) {
-                return Some(Ok(row));
-            }
-            let range = self.span.between()?.clone();
-            match self.client.ask(self.span.page_of(&range, backward)) {
-                Ok(page) => self.span.put(page, backward),
-                Err(error) => {
-                    self.span.end();
-                    return Some(Err(error));
-                }
-            }
-        }
     }
 }
 
-impl Iterator for Rows<'_> {
+impl Iterator for ClientRows<'_> {
     type Item = Result<Row, ClientError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(false)
+        self.client.next_row(&mut self.cursor, false).transpose()
     }
 }
 
-impl DoubleEndedIterator for Rows<'_> {
+impl DoubleEndedIterator for ClientRows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(true)
+        self.client.next_row(&mut self.cursor, true).transpose()
     }
 }
 
-impl FusedIterator for Rows<'_> {}
+impl FusedIterator for ClientRows<'_> {}
+
+#[cfg(feature = "tokio")]
+impl<'c> AsyncClientRows<'c> {
+    pub(super) fn new(client: &'c mut AsyncClient, range: KeyRange) -> Self {
+        AsyncClientRows { client, cursor: RangeCursor::new(range) }
+    }
+
+    /// Limits each page to `limit_rows`, for callers that need only a few rows. 0 requests whole pages.
+    #[must_use]
+    pub fn page_rows(mut self, limit_rows: u32) -> Self {
+        self.cursor.limit_rows = limit_rows;
+        self
+    }
+
+    /// Returns the next row, or `None` after the last.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn next(&mut self) -> Result<Option<Row>, ClientError> {
+        self.client.next_row(&mut self.cursor, false).await
+    }
+
+    /// Returns the next row from the end, or `None` after the first.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn next_back(&mut self) -> Result<Option<Row>, ClientError> {
+        self.client.next_row(&mut self.cursor, true).await
+    }
+}

@@ -17,21 +17,22 @@ use super::error::ClientError;
 use super::exposure::exposed_directory;
 use crate::user_namespace::is_ambiguous;
 
-/// Names the user that a server may run as where [`Options::server_user`](super::Options::server_user) does not.
+/// Names the user that a server may run as if [`Options::server_user`](super::Options::server_user) is not set.
 const VARIABLE: &str = "ZERO_KV_SERVER_USER";
 const REMEDY: &str =
     "if that is the right user, name it: --server-user, ZERO_KV_SERVER_USER, or the option server_user";
 
-/// Checks the server behind a connected Unix socket.
+/// Checks the user of the server that a Unix socket is connected to.
 pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&str>) -> Result<(), ClientError> {
-    let peer = getsockopt(&socket, PeerCredentials).map_err(|error| ClientError::of_connect(path, error.into()))?;
+    let peer = getsockopt(&socket, PeerCredentials).map_err(|error| ClientError::connect(path, error.into()))?;
     check_server_user(path, peer.uid(), server_user)
 }
 
-/// Checks the user of a server's process, for clients that connect by themselves. Call it before sending anything.
+/// Checks the user of a server's process. For programs with their own socket code, which should call it before they send
+/// anything.
 ///
 /// `path` is the socket's, or `@` and an abstract name; `uid` is the peer's user as the kernel reports it
-/// (`SO_PEERCRED`). [`Options::server_user`](super::Options::server_user) has the rules.
+/// (`SO_PEERCRED`). [`Options::server_user`](super::Options::server_user) describes the rules.
 ///
 /// # Errors
 /// [`ClientError::UntrustedServer`].
@@ -51,14 +52,14 @@ pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Re
     }
 }
 
-/// Returns the user that the environment names. Not in a program that runs with more rights than the user who started
-/// it: that user chose the environment.
+/// Returns the user that the environment names. Returns `None` in a set-user-ID or set-group-ID program, because the
+/// environment comes from a user with fewer rights.
 fn named_by_environment() -> Option<OsString> {
     let has_own_rights = getuid() == geteuid() && getgid() == getegid();
     env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())
 }
 
-/// Returns why a server of this user is not the one that was named.
+/// Returns the problem if the server runs as another user than the named one.
 fn differs_from(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     let expected = match named.parse() {
         Ok(number) => number,
@@ -82,7 +83,7 @@ fn differs_from(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     })
 }
 
-/// Returns why a server of a user that was not named cannot be trusted.
+/// Returns the problem if no user is named and the server's user cannot be trusted.
 fn unexpected(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(

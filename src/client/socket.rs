@@ -1,6 +1,6 @@
 //! Connects sockets.
 //!
-//! In: a path, how long to wait, and which user the server may run as. Out: a descriptor, or why there is none.
+//! In: a path, a time-out, and the user that the server may run as. Out: a descriptor, or an error.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,21 +15,21 @@ use super::error::{ClientError, Phase};
 use super::retry::Deadline;
 use super::server_user::check_peer;
 
-/// What the system takes for a time-out at most; nobody waits so long.
+/// Maximum socket time-out, within the range that the kernel accepts: 34 years.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
-/// Connects, waits for a server whose queue is full, and checks the server's user.
+/// Connects, waiting while the server's queue of new connections is full, and checks the server's user.
 pub(super) fn connect_within(
     path: &Path,
     timeout: Duration,
     server_user: Option<&str>,
 ) -> Result<OwnedFd, ClientError> {
-    let failed = |error: Errno| ClientError::of_connect(path, error.into());
+    let failed = |error: Errno| ClientError::connect(path, error.into());
     let address = address(path).map_err(failed)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let deadline = Deadline::after(Some(timeout));
     loop {
-        // A connect over a Unix socket waits as long as a send may.
+        // The send time-out also applies to connect() on a Unix socket.
         set_timeout(&socket, Timeout::Send, deadline.left()).map_err(failed)?;
         match connect(&socket, &address) {
             Ok(()) => return check_peer(&socket, path, server_user).map(|()| socket),
@@ -43,10 +43,11 @@ pub(super) fn connect_within(
     }
 }
 
-/// Connects at once, and checks the server's user; returns `None` if the server's queue is full.
+/// Connects without waiting, and checks the server's user. Returns `None` if the server's queue of new connections is
+/// full.
 #[cfg(feature = "tokio")]
 pub(super) fn connect_now(path: &Path, server_user: Option<&str>) -> Result<Option<OwnedFd>, ClientError> {
-    let failed = |error: Errno| ClientError::of_connect(path, error.into());
+    let failed = |error: Errno| ClientError::connect(path, error.into());
     let address = address(path).map_err(failed)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
@@ -57,13 +58,12 @@ pub(super) fn connect_now(path: &Path, server_user: Option<&str>) -> Result<Opti
     }
 }
 
-/// Whether a connection is open, and nothing has come on it.
-pub(super) fn is_quiet(socket: impl AsFd) -> bool {
+/// Returns whether a connection is open and has no unread bytes.
+pub(super) fn is_idle(socket: impl AsFd) -> bool {
     recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(Errno::AGAIN)
 }
 
-/// The address that a path stands for: one that begins with an `@` is the abstract
-/// name behind it.
+/// Returns the address of a path. A path that starts with `@` names an abstract socket.
 fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
     match path.as_os_str().as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddrUnix::new_abstract_name(name),
@@ -71,7 +71,7 @@ fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
-/// How long the system waits on this socket. No time at all would be taken for no end of it.
+/// Sets a time-out of the socket. The minimum is 1 µs, because the kernel takes 0 for no time-out.
 pub(super) fn set_timeout(socket: impl AsFd, which: Timeout, timeout: Option<Duration>) -> Result<(), Errno> {
     let timeout = timeout.map(|timeout| timeout.clamp(Duration::from_micros(1), TIMEOUT_MAX));
     set_socket_timeout(socket, which, timeout)

@@ -1,11 +1,10 @@
-//! Bytes on the wire.
+//! Encoding and decoding of both wire protocols.
 //!
-//! In: bytes a peer sent, or answers to give. Out: requests, or bytes to send.
-//! It knows no socket, no runtime and no file. `docs/PROTOCOL.md` draws what
-//! is sent; this module holds the constants and the types.
+//! In: bytes that a peer sent, or responses to encode. Out: requests, or bytes to send. The module has no sockets,
+//! runtimes, or files. `docs/PROTOCOL.md` and `docs/REDIS.md` describe the bytes; this module holds the constants and types.
 
-pub mod answer;
 pub mod native;
 pub mod reader;
 #[cfg(feature = "server")]
 pub mod resp;
+pub mod response;

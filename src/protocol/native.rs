@@ -1,24 +1,22 @@
-//! Native frames: requests, 8-byte response headers, big-endian.
+//! Native frames: requests and 8-byte response headers, big-endian.
 //!
-//! Requests about one number take 16 bytes; the others are long, and say how
-//! long. The types are views of the bytes themselves: a slice of requests is
-//! read from a buffer without a copy, and a header is written as it stands.
+//! A request for one number takes 16 bytes. Other requests are long and contain their length. The types are views of the
+//! bytes: a slice of requests is read from a buffer without a copy, and a header is written as it is.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Length of a request that is not long, and what every length is a multiple of.
+/// Length of a short request. The length of a long request is a multiple of it.
 pub const REQUEST_LEN_BYTES: usize = size_of::<Request>();
-/// What precedes the body of a long request: op and length.
+/// Length of the op and body length that precede the body of a long request.
 pub const LONG_HEADER_LEN_BYTES: usize = 8;
-/// The longest body of a long request: a range with two of the longest keys.
+/// Maximum length of the body of a long request: a range with two keys of maximum length.
 pub const LONG_BODY_MAX_BYTES: usize = size_of::<RangeHeader>() + 2 * KEY_LEN_MAX_BYTES;
-/// The longest key of bytes.
+/// Maximum length of a byte-string key.
 pub const KEY_LEN_MAX_BYTES: usize = 65_535;
-/// Length of the header that precedes every answer's value.
+/// Length of the header that starts every response.
 pub const RESPONSE_HEADER_LEN_BYTES: usize = size_of::<ResponseHeader>();
-/// The longest value an answer carries, 1 GiB. A client refuses a header that
-/// announces more before it allocates anything.
+/// Maximum length of a value: 1 GiB. A client rejects a header that announces more before it allocates memory.
 pub const VALUE_LEN_MAX_BYTES: usize = 1 << 30;
 
 const _: () = {
@@ -31,41 +29,40 @@ const _: () = {
     assert!(LONG_HEADER_LEN_BYTES < REQUEST_LEN_BYTES);
 };
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Op {
-    /// The key's value.
+    /// Returns the key's value.
     Get = 0,
-    /// Whether the key is there; the answer never carries a value.
+    /// Returns whether the table has the key. The response has no value.
     Exists = 1,
-    /// The row with the largest key that is not above this one.
+    /// Returns the row with the largest key less than or equal to this one.
     Floor = 2,
-    /// The row with the smallest key that is not below this one.
+    /// Returns the row with the smallest key greater than or equal to this one.
     Ceiling = 3,
-    /// A page of the rows of a range. Always long.
+    /// Returns a page of the rows of a range. Always long.
     Range = 4,
-    /// How many rows a range has. Always long.
+    /// Returns the number of rows in a range. Always long.
     Count = 5,
-    /// What the server says of itself. Never long.
+    /// Returns facts about the server and its table. Never long.
     Info = 6,
-    /// Look at the file again. Never long.
+    /// Reloads the file. Never long.
     Reload = 7,
-    /// Back to the generation before. Never long.
+    /// Goes back to the previous generation. Never long.
     Rollback = 8,
-    /// The file itself, to look keys up without the server: its descriptor, and one
-    /// of a page that tells when another is served. Never long; only over a Unix
-    /// socket.
+    /// Transfers the file for direct mode: its descriptor, and the descriptor of the page that announces the next
+    /// generation. Never long, and only over a Unix socket.
     Open = 9,
-    /// Whether the server answers. Never long.
+    /// Returns an empty response. Never long.
     Ping = 10,
 }
 
-/// Added to the code of an op whose request is long.
+/// Flag in the op code of a long request.
 const LONG: u32 = 1 << 16;
 
 impl Op {
-    /// The op of a request that is not long, if there is one with this code.
+    /// Returns the op of a short request with this code.
     #[inline]
     pub const fn from_code(code: u32) -> Option<Op> {
         match code {
@@ -82,7 +79,7 @@ impl Op {
         }
     }
 
-    /// The op of a long request, if there is one with this code.
+    /// Returns the op of a long request with this code.
     #[inline]
     pub const fn from_long_code(code: u32) -> Option<Op> {
         match code ^ LONG {
@@ -93,33 +90,32 @@ impl Op {
         }
     }
 
-    /// The op's code in a long request.
+    /// Returns the op's code in a long request.
     pub const fn long_code(self) -> u32 {
         self as u32 | LONG
     }
 
-    /// Whether a request with this code is long, known or not: from 2¹⁶ to 2²⁴.
+    /// Returns whether a request with this code, known or not, is long: if the code is at least 2¹⁶ and less than 2²⁴.
     #[inline(always)]
     pub const fn is_long(code: u32) -> bool {
         code >= LONG && code < 1 << 24
     }
 }
 
-/// How a request went.
+/// Status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Status {
-    /// The key is in the table.
+    /// The request succeeded; for a lookup, the table has the row.
     Ok = 0,
-    /// The key is not in the table.
+    /// The table does not have the row.
     NotFound = 1,
-    /// The request could not be answered: the op is unknown, the table's keys are
-    /// of the other kind, or the value is damaged.
+    /// The request failed: the op is unknown, the table's keys are of the other kind, or the value is damaged.
     Error = 2,
 }
 
 impl Status {
-    /// The status with this code, if there is one.
+    /// Returns the status with this code.
     pub const fn from_code(code: u32) -> Option<Status> {
         match code {
             0 => Some(Status::Ok),
@@ -130,7 +126,7 @@ impl Status {
     }
 }
 
-/// One request frame.
+/// A short request, or the first 16 bytes of a long one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Request {
@@ -140,38 +136,37 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request for `key`.
+    /// Creates a short request. Ops without a key use 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }
 
-    /// The op's code, which need not be one of [`Op`]'s.
+    /// Returns the op's code, which is not necessarily one of [`Op`]'s.
     #[inline]
     pub fn op_code(&self) -> u32 {
         self.op.get()
     }
 
-    /// If it is the beginning of a long request: how long its body is.
+    /// Returns the length of the body if the request is long.
     #[inline]
     pub fn body_len_bytes(&self) -> usize {
         u32::from_be_bytes(self.padding) as usize
     }
 
-    /// The key asked for.
+    /// Returns the key of a short request.
     #[inline]
     pub fn key(&self) -> u64 {
         self.key.get()
     }
 }
 
-/// How long a long request with a body of so many bytes is.
+/// Returns the length of a long request whose body has this length.
 #[inline]
 pub const fn long_len_bytes(body_len_bytes: usize) -> usize {
     (LONG_HEADER_LEN_BYTES + body_len_bytes).next_multiple_of(REQUEST_LEN_BYTES)
 }
 
-/// Appends a long request. Its body must not be longer than
-/// [`LONG_BODY_MAX_BYTES`].
+/// Appends a long request. Its body may have at most [`LONG_BODY_MAX_BYTES`].
 pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
     let body_len_bytes = body.iter().map(|part| part.len()).sum();
     let end = request.len() + long_len_bytes(body_len_bytes);
@@ -181,86 +176,83 @@ pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
     request.resize(end, 0);
 }
 
-/// The beginning of the body of a request for a range; the two keys follow it.
-///
-/// A key that is a number is 8 bytes, big-endian.
+/// Start of the body of a request for a range. The two keys follow it; a numeric key takes 8 bytes, big-endian.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RangeHeader {
     /// See [`range_flags`].
     pub flags: U32,
-    /// Rows wanted at most; 0: as many as a page holds.
+    /// Maximum number of rows; 0 asks for as many as fit a page.
     pub limit_rows: U32,
-    /// Length of the key that the range starts at; 0 if there is none.
+    /// Length of the start key; 0 if the range has no start.
     pub start_len_bytes: U32,
-    /// Length of the key that the range ends at; 0 if there is none.
+    /// Length of the end key; 0 if the range has no end.
     pub end_len_bytes: U32,
 }
 
-/// What the flags of a request for a range mean. All others are zero.
+/// Flags of a request for a range. All other bits are zero.
 pub mod range_flags {
-    /// The page is to hold the last rows of the range, not the first.
+    /// Asks for the last rows of the range instead of the first.
     pub const BACKWARD: u32 = 1;
     /// The range has a start.
     pub const START: u32 = 2;
-    /// The row with the key that it starts at is not in it.
+    /// The range excludes its start key.
     pub const START_EXCLUDED: u32 = 4;
     /// The range has an end.
     pub const END: u32 = 8;
-    /// The row with the key that it ends at is not in it.
+    /// The range excludes its end key.
     pub const END_EXCLUDED: u32 = 16;
-    /// The keys are numbers.
+    /// The keys are numbers, not bytes.
     pub const NUMBERS: u32 = 32;
-    /// All of them.
+    /// All flags.
     pub const ALL: u32 = 63;
 }
 
-/// The beginning of the value in answer to Floor, Ceiling and Range; rows follow
-/// it, ascending, as they stand in the file.
+/// Start of the value in a response to Floor, Ceiling, or Range. Rows follow it in ascending order, encoded as in the
+/// file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PageHeader {
-    /// How many rows follow.
+    /// Number of rows that follow.
     pub row_count: U32,
-    /// What their keys are: the number of a [`KeyKind`](crate::format::key::KeyKind).
+    /// Code of the keys' [`KeyKind`](crate::format::key::KeyKind).
     pub key_kind: u8,
-    /// Each row is aligned to two to the power of this.
+    /// Base-2 logarithm of the alignment of each row in bytes.
     pub align_bits: u8,
-    /// 1 if the range has more rows, else 0.
+    /// 1 if the range has more rows, otherwise 0.
     pub more: U16,
 }
 
-/// Records of one page take up so much, unless a single one is longer.
+/// Maximum length of the rows of a page, unless a single row is longer.
 pub const PAGE_LEN_MAX_BYTES: usize = 64 << 10;
 /// Length of a page's header.
 pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
-/// The longest record: with the longest key and the longest value, aligned to a
-/// page of memory.
+/// Maximum length of a record: a key and a value of maximum length, aligned to a page of memory.
 const RECORD_MAX_BYTES: usize =
     ((size_of::<u16>() + KEY_LEN_MAX_BYTES).next_multiple_of(8) + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES)
         .next_multiple_of(4096);
-/// The value in answer to Open.
+/// Value of a response to Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct OpenHeader {
-    /// Of the table whose descriptor came with the answer.
+    /// Generation of the table whose descriptor comes with the response.
     pub generation: U64,
-    /// That it has, big-endian.
+    /// The table's digest, big-endian.
     pub digest: [u8; 16],
-    /// 0 if the descriptor is that of the file, 1 if of sealed memory.
+    /// 0 if the descriptor refers to the file, 1 if to sealed memory.
     pub memory: U32,
-    /// Zero.
+    /// Always zero.
     pub reserved: [u8; 4],
 }
 
-/// Length of the value in answer to Open.
+/// Length of the value of a response to Open.
 pub const OPEN_LEN_BYTES: usize = size_of::<OpenHeader>();
-/// The longest text in answer to Info.
+/// Maximum length of the text in a response to Info.
 pub const INFO_LEN_MAX_BYTES: usize = 64 << 10;
-/// The longest page: one row with the longest record.
+/// Maximum length of a page: one row with a record of maximum length.
 pub const PAGE_MAX_BYTES: usize = PAGE_HEADER_LEN_BYTES + RECORD_MAX_BYTES;
 
-/// The header before an answer's value.
+/// Header of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ResponseHeader {
@@ -269,33 +261,32 @@ pub struct ResponseHeader {
 }
 
 impl ResponseHeader {
-    /// The header of an answer without a value.
+    /// Creates the header of a response without a value.
     pub const fn bare(status: Status) -> Self {
         ResponseHeader { status: U32::from_bytes((status as u32).to_be_bytes()), value_len_bytes: U32::ZERO }
     }
 
-    /// The header of a value, which is also what the file stores before it.
+    /// Creates the header of a value. The file stores this header before the value.
     ///
-    /// `None` if the value is longer than [`VALUE_LEN_MAX_BYTES`].
+    /// Returns `None` if the value is longer than [`VALUE_LEN_MAX_BYTES`].
     pub fn of_value(value_len_bytes: usize) -> Option<Self> {
         let len = u32::try_from(value_len_bytes).ok().filter(|_| value_len_bytes <= VALUE_LEN_MAX_BYTES)?;
         Some(ResponseHeader { status: U32::new(Status::Ok as u32), value_len_bytes: U32::new(len) })
     }
 
-    /// The header of a page, a number or a text of so many bytes. A page may be
-    /// longer than a value: at most [`PAGE_MAX_BYTES`].
+    /// Creates the header of a page, number, or text. A page may be longer than a value: at most [`PAGE_MAX_BYTES`].
     pub const fn of_page(len_bytes: usize) -> Self {
         let len_bytes = U32::from_bytes((len_bytes as u32).to_be_bytes());
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }
     }
 
-    /// The status code, which need not be one of [`Status`]'s.
+    /// Returns the status code, which is not necessarily one of [`Status`]'s.
     #[inline]
     pub fn status_code(&self) -> u32 {
         self.status.get()
     }
 
-    /// How many bytes of value follow.
+    /// Returns the length of the value that follows.
     #[inline]
     pub fn value_len_bytes(&self) -> usize {
         self.value_len_bytes.get() as usize
@@ -307,20 +298,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_laid_out_as_the_document_draws_it() {
+    fn a_request_has_the_documented_layout() {
         let request = Request::new(Op::Exists, 0x0102_0304_0506_0708);
         assert_eq!(request.as_bytes(), [0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]
-    fn a_header_is_laid_out_as_the_document_draws_it() {
+    fn a_header_has_the_documented_layout() {
         assert_eq!(ResponseHeader::of_value(0x0001_0203).unwrap().as_bytes(), [0, 0, 0, 0, 0, 1, 2, 3]);
         assert_eq!(ResponseHeader::bare(Status::NotFound).as_bytes(), [0, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(ResponseHeader::of_value(VALUE_LEN_MAX_BYTES + 1), None);
     }
 
     #[test]
-    fn codes_and_names_agree() {
+    fn codes_map_to_ops_and_back() {
         for code in 0..16 {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
+use super::verified_lookups::impl_verified_lookups;
 use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_file, survive_bus_errors};
 use crate::direct::Standing;
 use crate::format::key::{Key, KeyKind};
@@ -115,42 +116,6 @@ impl MappedStore {
         &self.store
     }
 
-    /// Returns the value of a key, or `None` if the table does not have the key.
-    ///
-    /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are of the other kind, [`LookupError::Damaged`] if the value's block
-    /// is damaged or the file was changed.
-    #[inline]
-    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, LookupError> {
-        let key = key.into();
-        self.copied(|store| Ok(store.get(key)?.map(<[u8]>::to_vec)))
-    }
-
-    /// Passes the value of a key to `answer`, without an allocation for most values.
-    ///
-    /// # Errors
-    /// Those of [`MappedStore::get`]. `answer` is not called then.
-    #[inline]
-    pub fn get_with<'k, T>(
-        &self,
-        key: impl Into<Key<'k>>,
-        answer: impl FnOnce(Option<&[u8]>) -> T,
-    ) -> Result<T, LookupError> {
-        let key = key.into();
-        if self.store.is_private() {
-            return self.store.get(key).map(answer);
-        }
-        let mut scratch = Scratch::take();
-        let is_found = self.copied(|store| {
-            let value = store.get(key)?;
-            scratch.bytes.extend_from_slice(value.unwrap_or_default());
-            Ok(value.is_some())
-        })?;
-        let answered = answer(is_found.then_some(&scratch.bytes));
-        scratch.give_back();
-        Ok(answered)
-    }
-
     /// Returns whether a key is in the table.
     ///
     /// # Errors
@@ -161,79 +126,12 @@ impl MappedStore {
         self.copied(|store| store.contains(key))
     }
 
-    /// Returns the values of many keys, in their order: several times faster than as many calls of
-    /// [`MappedStore::get`].
-    ///
-    /// # Errors
-    /// Those of [`MappedStore::get`].
-    pub fn get_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LookupError>
-    where
-        K: Into<Key<'k>> + Copy,
-    {
-        let mut values = Vec::with_capacity(keys.len());
-        self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
-        Ok(values)
-    }
-
-    /// Passes the values of many keys to `answer`, in order, each with the position of its key.
-    ///
-    /// # Errors
-    /// Those of [`MappedStore::get`]. Every value that was passed on before is correct.
-    pub fn get_many_with<'k, K>(
-        &self,
-        keys: &[K],
-        mut answer: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), LookupError>
-    where
-        K: Into<Key<'k>> + Copy,
-    {
-        if self.store.is_private() {
-            return self.store.get_many(keys, answer);
-        }
-        for key in keys {
-            self.store.same_kind((*key).into())?;
-        }
-        let mut scratch = Scratch::take();
-        let mut done = 0;
-        while done < keys.len() {
-            scratch.clear();
-            let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
-            self.copied(|store| store.get_while(batch, |_, value| scratch.push(value)))?;
-            let mut start = 0;
-            for (at, end) in scratch.ends.iter().enumerate() {
-                answer(done + at, end.map(|end| &scratch.bytes[start..end]));
-                start = end.unwrap_or(start);
-            }
-            done += scratch.ends.len();
-        }
-        scratch.give_back();
-        Ok(())
-    }
-
     /// Returns the key and value of a row, counted from 0 in key order; `None` after the last.
     ///
     /// # Errors
     /// [`LookupError::Damaged`].
     pub fn row(&self, row: usize) -> Result<Option<Row>, LookupError> {
         self.copied(|store| Ok(store.row(row)?.map(owned)))
-    }
-
-    /// Returns the row with the largest key that is not above `key`.
-    ///
-    /// # Errors
-    /// Those of [`MappedStore::get`].
-    pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
-        let key = key.into();
-        self.copied(|store| Ok(store.floor(key)?.map(owned)))
-    }
-
-    /// Returns the row with the smallest key that is not below `key`.
-    ///
-    /// # Errors
-    /// Those of [`MappedStore::get`].
-    pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
-        let key = key.into();
-        self.copied(|store| Ok(store.ceiling(key)?.map(owned)))
     }
 
     /// Returns the row with the smallest key.
@@ -331,9 +229,67 @@ impl MappedStore {
         self.store.look_again()
     }
 
+    #[inline(always)]
+    fn with_table<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> T {
+        read(self)
+    }
+
+    /// Implements [`MappedStore::get_with`].
+    #[inline]
+    pub(crate) fn visit_value<T>(
+        &self,
+        key: Key<'_>,
+        visit: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Result<T, LookupError> {
+        if self.store.is_private() {
+            return self.store.get(key).map(visit);
+        }
+        let mut scratch = Scratch::take();
+        let is_found = self.copied(|store| {
+            let value = store.get(key)?;
+            scratch.bytes.extend_from_slice(value.unwrap_or_default());
+            Ok(value.is_some())
+        })?;
+        let output = visit(is_found.then_some(&scratch.bytes));
+        scratch.give_back();
+        Ok(output)
+    }
+
+    /// Implements [`MappedStore::get_many_with`].
+    pub(crate) fn visit_values<'k, K>(
+        &self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        if self.store.is_private() {
+            return self.store.get_many(keys, visit);
+        }
+        for key in keys {
+            self.store.same_kind((*key).into())?;
+        }
+        let mut scratch = Scratch::take();
+        let mut done = 0;
+        while done < keys.len() {
+            scratch.clear();
+            let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
+            self.copied(|store| store.get_while(batch, |_, value| scratch.push(value)))?;
+            let mut start = 0;
+            for (at, end) in scratch.ends.iter().enumerate() {
+                visit(done + at, end.map(|end| &scratch.bytes[start..end]));
+                start = end.unwrap_or(start);
+            }
+            done += scratch.ends.len();
+        }
+        scratch.give_back();
+        Ok(())
+    }
+
     /// Returns what `read` copies out of the table, after verifying that nobody changed the file meanwhile.
     #[inline(always)]
-    pub(super) fn copied<'s, T>(
+    pub(crate) fn copied<'s, T>(
         &'s self,
         read: impl FnOnce(&'s Store) -> Result<T, LookupError>,
     ) -> Result<T, LookupError> {
@@ -359,6 +315,8 @@ impl MappedStore {
     }
 }
 
+impl_verified_lookups!(MappedStore);
+
 /// Copies the values of any store.
 impl From<Store> for MappedStore {
     fn from(store: Store) -> MappedStore {
@@ -372,7 +330,7 @@ impl fmt::Debug for MappedStore {
     }
 }
 
-pub(super) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
+pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
     (key.into(), value.to_vec())
 }
 

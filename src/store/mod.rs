@@ -28,6 +28,7 @@ mod stamp;
 mod trust;
 mod unchecked;
 mod verification;
+mod verified_lookups;
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -56,7 +57,7 @@ pub use guard::survive_bus_errors;
 pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use mapped::MappedStore;
-pub(crate) use mapped::Witness;
+pub(crate) use mapped::{Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use order::prefix_end;
@@ -73,6 +74,7 @@ pub use trust::Mistrust;
 pub use unchecked::Unchecked;
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
+pub(crate) use verified_lookups::impl_verified_lookups;
 
 /// How much of a record is fetched ahead of a lookup, at most.
 const PREFETCH_MAX_BYTES: usize = 256;
@@ -247,7 +249,7 @@ impl Store {
 
     /// Opens a file that a server transferred after checking its index, like [`Store::of_file`]. `is_as_checked` returns
     /// whether nobody has changed the file since; it is called once this process would notice a later change.
-    pub(crate) fn of_handed_over(
+    pub(crate) fn from_transfer(
         file: &File,
         path: &Path,
         memory: Memory,

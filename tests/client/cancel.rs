@@ -1,4 +1,4 @@
-//! Calls that are given up.
+//! Calls that are abandoned.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use zero_kv::client::{AsyncClient, Client, ClientError, Options};
 use super::peer::{Peer, Script, found, page};
 
 #[tokio::test]
-async fn a_future_that_is_dropped_leaves_no_answer_behind() {
+async fn a_dropped_future_leaves_no_response_for_the_next_call() {
     let late = Script::answering(&[b"", &found(b"of another key")]);
     let peer = Peer::of(vec![late, Script::answering(&[&found(b"eight")])]);
     let mut client = AsyncClient::connect(peer.socket()).await.unwrap();
     let peer = Arc::new(Mutex::new(peer));
     let asked = Arc::clone(&peer);
     tokio::select! {
-        answer = client.get(7) => panic!("nobody answers: {answer:?}"),
+        answer = client.get(7) => panic!("the peer sent no response, but the call returned {answer:?}"),
         request = spawn_blocking(move || asked.lock().unwrap().request()) => assert_eq!(request.unwrap()[15], 7),
     }
     assert_eq!(client.get(8).await.unwrap().as_deref(), Some(&b"eight"[..]));
@@ -24,7 +24,7 @@ async fn a_future_that_is_dropped_leaves_no_answer_behind() {
 }
 
 #[tokio::test]
-async fn a_call_can_be_a_task_of_its_own() {
+async fn a_call_can_run_in_a_spawned_task() {
     let peer = Peer::answering(&[&found(b"seven"), &found(b"eight"), &page(&[(1_u64, "one")], 0)]);
     let mut client = AsyncClient::connect(peer.socket()).await.unwrap();
     let asking = spawn(async move {
@@ -37,7 +37,7 @@ async fn a_call_can_be_a_task_of_its_own() {
 }
 
 #[test]
-fn a_visitor_that_panics_leaves_no_answer_behind() {
+fn a_panicking_visitor_leaves_no_response_for_the_next_call() {
     let two = [found(b"seven"), found(b"eight")];
     let peer = Peer::of(vec![Script::answering(&[&two[0], &two[1]]), Script::answering(&[&found(b"nine")])]);
     let mut client = Client::connect_with(peer.socket(), &Options::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Peers that are no server, or a slow one.
+//! Peers that violate the protocol, and slow peers.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,28 +12,28 @@ use rustix::net::{
 };
 use tempfile::TempDir;
 use zero_kv::client::{ClientError, Options, Phase, Refusal};
-use zero_kv::protocol::answer::Violation;
 use zero_kv::protocol::native::{Op, Status};
+use zero_kv::protocol::response::Violation;
 
-use super::both::{Asks, with_both};
+use super::both::{AnyClient, with_both};
 use super::common::{PATIENCE, random};
 use super::peer::{ERROR, EXISTS, NOT_FOUND, Peer, Script, announced, found, page};
 use super::violation;
 
 with_both!(
-    every_violation_is_told_and_the_next_call_connects_anew,
-    an_answer_before_its_request_is_a_violation,
-    a_connection_that_breaks_off_anywhere_is_tried_once_more,
-    a_batch_goes_on_behind_the_last_answer,
-    a_key_answered_with_an_error_fails_the_batch_and_not_the_connection,
-    what_does_something_is_not_done_twice,
-    who_is_always_sent_away_is_refused,
-    a_call_whose_answer_drips_in_ends_in_time,
-    a_call_that_is_not_answered_ends_in_time,
-    a_call_whose_requests_are_not_read_ends_in_time,
-    a_server_that_is_gone_is_waited_for_and_then_not_running,
+    every_violation_is_reported_and_the_next_call_reconnects,
+    a_response_before_its_request_is_a_violation,
+    a_call_is_retried_wherever_its_connection_breaks,
+    a_batch_continues_after_the_last_response,
+    an_error_for_one_key_fails_the_batch_but_not_the_connection,
+    requests_with_side_effects_are_not_retried,
+    a_client_that_is_never_admitted_is_refused,
+    a_call_with_a_slow_response_times_out,
+    a_call_without_a_response_times_out,
+    a_call_whose_requests_are_not_read_times_out,
+    a_stopped_server_is_waited_for_and_then_not_running,
     a_server_with_a_full_queue_is_waited_for,
-    a_peer_that_reads_one_request_at_a_time_does_not_lock_up,
+    a_peer_that_reads_one_request_at_a_time_causes_no_deadlock,
 );
 
 fn options() -> Options {
@@ -48,16 +48,16 @@ fn once() -> Options {
     Options { retries: 0, ..options() }
 }
 
-fn every_violation_is_told_and_the_next_call_connects_anew<C: Asks>() {
-    let too_long = Violation::ValueLen { len_bytes: 101, most_bytes: 100 };
-    let unwanted = |status, len_bytes| Violation::UnwantedValue { op: Op::Get, status, len_bytes };
+fn every_violation_is_reported_and_the_next_call_reconnects<C: AnyClient>() {
+    let too_long = Violation::ValueLen { len_bytes: 101, max_bytes: 100 };
+    let unexpected = |status, len_bytes| Violation::UnexpectedValue { op: Op::Get, status, len_bytes };
     for (answer, expected) in [
         (announced(3, 0).to_vec(), Violation::Status { code: 3 }),
         (announced(u32::MAX, 0).to_vec(), Violation::Status { code: u32::MAX }),
         (announced(0, 101).to_vec(), too_long),
-        (announced(1, 5).to_vec(), unwanted(Status::NotFound, 5)),
-        (announced(2, u32::MAX).to_vec(), unwanted(Status::Error, u32::MAX as usize)),
-        ([NOT_FOUND, b"abc"].concat(), Violation::Unasked { len_bytes: 3 }),
+        (announced(1, 5).to_vec(), unexpected(Status::NotFound, 5)),
+        (announced(2, u32::MAX).to_vec(), unexpected(Status::Error, u32::MAX as usize)),
+        ([NOT_FOUND, b"abc"].concat(), Violation::UnexpectedBytes { len_bytes: 3 }),
     ] {
         let peer = Peer::of(vec![Script::answering(&[&answer]), Script::answering(&[&found(b"seven")])]);
         let limited = Options { value_len_max_bytes: 100, ..options() };
@@ -69,10 +69,10 @@ fn every_violation_is_told_and_the_next_call_connects_anew<C: Asks>() {
     let peer = Peer::of(vec![Script::answering(&[&wrong_page]), Script::answering(&[&announced(0, 1), EXISTS])]);
     let mut client = C::connect(&peer.socket(), &options()).unwrap();
     assert!(matches!(violation(client.floor(7)), Violation::Page(_)));
-    assert!(matches!(violation(client.ping()), Violation::UnwantedValue { op: Op::Ping, .. }));
+    assert!(matches!(violation(client.ping()), Violation::UnexpectedValue { op: Op::Ping, .. }));
 }
 
-/// A listener whose connections this takes, one after the other.
+/// Starts a listener that passes its connections to `take`, one after the other.
 fn listening(mut take: impl FnMut(UnixStream) + Send + 'static) -> (PathBuf, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("peer.sock");
@@ -86,8 +86,8 @@ fn listening(mut take: impl FnMut(UnixStream) + Send + 'static) -> (PathBuf, Tem
     (socket, folder)
 }
 
-fn an_answer_before_its_request_is_a_violation<C: Asks>() {
-    // It reads nothing, and more is asked than the socket holds.
+fn a_response_before_its_request_is_a_violation<C: AnyClient>() {
+    // The peer reads nothing, and the requests exceed the socket buffer.
     for answer_count in [5, 1000] {
         let (socket, _folder) = listening(move |mut stream| {
             let _ = stream.write_all(&NOT_FOUND.repeat(answer_count));
@@ -95,11 +95,14 @@ fn an_answer_before_its_request_is_a_violation<C: Asks>() {
         });
         let key = vec![b'k'; 60_000];
         let violation = violation(C::connect(&socket, &once()).unwrap().get_many(&vec![&key[..]; 1000]));
-        assert!(matches!(violation, Violation::Early | Violation::Unasked { .. }), "{violation:?}");
+        assert!(
+            matches!(violation, Violation::ResponseBeforeRequest | Violation::UnexpectedBytes { .. }),
+            "{violation:?}"
+        );
     }
 }
 
-fn a_connection_that_breaks_off_anywhere_is_tried_once_more<C: Asks>() {
+fn a_call_is_retried_wherever_its_connection_breaks<C: AnyClient>() {
     let whole = found(b"seven");
     for len_bytes in 0..whole.len() {
         let cut = Script::closing_after(&[&whole[..len_bytes]]);
@@ -114,9 +117,9 @@ fn a_connection_that_breaks_off_anywhere_is_tried_once_more<C: Asks>() {
     }
 }
 
-fn a_batch_goes_on_behind_the_last_answer<C: Asks>() {
+fn a_batch_continues_after_the_last_response<C: AnyClient>() {
     let answers: Vec<_> = (0..6_u8).map(|number| found(&[number])).collect();
-    // In the middle of an answer, and between two.
+    // In the middle of a response, and between two.
     for half in [&answers[3][..5], b""] {
         let first = [&answers[0][..], &answers[1], &answers[2], half];
         let rest = [&answers[3][..], &answers[4], &answers[5]];
@@ -131,18 +134,18 @@ fn a_batch_goes_on_behind_the_last_answer<C: Asks>() {
     }
 }
 
-fn a_key_answered_with_an_error_fails_the_batch_and_not_the_connection<C: Asks>() {
+fn an_error_for_one_key_fails_the_batch_but_not_the_connection<C: AnyClient>() {
     let (one, two) = (found(b"one"), found(b"two"));
     let peer = Peer::answering(&[&one, ERROR, &two, ERROR, &one]);
     let mut client = C::connect(&peer.socket(), &once()).unwrap();
     let mut taken = Vec::new();
     let asked = client.get_many_with(&[1, 2, 3, 4], |position, _| taken.push(position));
-    assert!(matches!(asked, Err(ClientError::Server { asked, .. }) if asked == "key 2"));
-    assert_eq!(taken, [0], "nothing is handed on behind the error");
+    assert!(matches!(asked, Err(ClientError::Server { request, .. }) if request == "key 2"));
+    assert_eq!(taken, [0], "no value is visited after the error");
     assert_eq!(client.get_number(5).unwrap().as_deref(), Some(&b"one"[..]), "on the same connection");
 }
 
-fn what_does_something_is_not_done_twice<C: Asks>() {
+fn requests_with_side_effects_are_not_retried<C: AnyClient>() {
     let done = found(&7_u64.to_be_bytes());
     let peer = Peer::of(vec![Script::closing_after(&[&done, b"\0"]), Script::answering(&[&done])]);
     let mut client = C::connect(&peer.socket(), &options()).unwrap();
@@ -151,12 +154,12 @@ fn what_does_something_is_not_done_twice<C: Asks>() {
     assert_eq!(client.reload().unwrap(), 7);
 }
 
-fn who_is_always_sent_away_is_refused<C: Asks>() {
+fn a_client_that_is_never_admitted_is_refused<C: AnyClient>() {
     let patient = Options { reconnect_timeout: Duration::from_millis(20), ..options() };
     let peer = Peer::closing_after(&[]);
     let error = C::connect(&peer.socket(), &patient).unwrap().get_number(7).unwrap_err();
     assert!(matches!(error, ClientError::Refused { reason: Refusal::Closed, .. }), "{error:?}");
-    assert!(error.to_string().contains("closed it without an answer"), "{error}");
+    assert!(error.to_string().contains("closed the connection without a response"), "{error}");
 }
 
 fn timed_out<T: std::fmt::Debug>(asked: Result<T, ClientError>) -> (Phase, Duration) {
@@ -166,8 +169,8 @@ fn timed_out<T: std::fmt::Debug>(asked: Result<T, ClientError>) -> (Phase, Durat
     }
 }
 
-fn a_call_whose_answer_drips_in_ends_in_time<C: Asks>() {
-    // Only the client ends this.
+fn a_call_with_a_slow_response_times_out<C: AnyClient>() {
+    // Only the client ends the connection.
     let (socket, _folder) = listening(|mut stream| {
         stream.write_all(&announced(0, 1 << 30)).unwrap();
         while stream.write_all(b"x").is_ok() {
@@ -178,23 +181,23 @@ fn a_call_whose_answer_drips_in_ends_in_time<C: Asks>() {
     assert!(phase == Phase::Receive && after >= Duration::from_millis(90), "{after:?}");
 }
 
-fn a_call_that_is_not_answered_ends_in_time<C: Asks>() {
+fn a_call_without_a_response_times_out<C: AnyClient>() {
     let peer = Peer::of(vec![Script::answering(&[b""]), Script::answering(&[NOT_FOUND])]);
     let mut client = C::connect(&peer.socket(), &shortly()).unwrap();
     let error = client.get_number(7).unwrap_err();
-    assert!(error.to_string().ends_with(" waiting for an answer"), "{error}");
+    assert!(error.to_string().ends_with(" waiting for a response"), "{error}");
     assert_eq!(timed_out::<()>(Err(error)).0, Phase::Receive);
     assert_eq!(client.get_number(8).unwrap(), None, "on a new connection");
 }
 
-fn a_call_whose_requests_are_not_read_ends_in_time<C: Asks>() {
+fn a_call_whose_requests_are_not_read_times_out<C: AnyClient>() {
     let (socket, _folder) = listening(|_stream| thread::sleep(PATIENCE));
     let key = vec![b'k'; 60_000];
     let asked = C::connect(&socket, &shortly()).unwrap().get_many(&vec![&key[..]; 100]);
     assert_eq!(timed_out(asked).0, Phase::Send);
 }
 
-fn a_server_that_is_gone_is_waited_for_and_then_not_running<C: Asks>() {
+fn a_stopped_server_is_waited_for_and_then_not_running<C: AnyClient>() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("peer.sock");
     let none = C::connect(&socket, &options()).map(drop).unwrap_err();
@@ -211,7 +214,7 @@ fn a_server_that_is_gone_is_waited_for_and_then_not_running<C: Asks>() {
     std::fs::remove_file(&socket).unwrap();
     assert!(matches!(client.get_number(7), Err(ClientError::NotRunning { .. })));
 
-    // One that comes back is found.
+    // A server that comes back is found.
     let patient = Options { reconnect_timeout: PATIENCE, ..options() };
     let listener = UnixListener::bind(&socket).unwrap();
     let mut client = C::connect(&socket, &patient).unwrap();
@@ -225,7 +228,7 @@ fn a_server_that_is_gone_is_waited_for_and_then_not_running<C: Asks>() {
     assert_eq!(asking.join().unwrap().unwrap().as_deref(), Some(&b"seven"[..]));
 }
 
-fn a_server_with_a_full_queue_is_waited_for<C: Asks>() {
+fn a_server_with_a_full_queue_is_waited_for<C: AnyClient>() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("peer.sock");
     let address = SocketAddrUnix::new(&path).unwrap();
@@ -257,7 +260,7 @@ fn a_server_with_a_full_queue_is_waited_for<C: Asks>() {
     asking.join().unwrap().unwrap();
 }
 
-/// Answers each request for bytes with as many, one at a time, through a small buffer.
+/// Responds to each request with its key as the value, one at a time, through a small buffer.
 fn echo_one_by_one(mut stream: UnixStream) {
     sockopt::set_socket_send_buffer_size(&stream, 1).unwrap();
     sockopt::set_socket_recv_buffer_size(&stream, 1).unwrap();
@@ -270,7 +273,7 @@ fn echo_one_by_one(mut stream: UnixStream) {
     }
 }
 
-fn a_peer_that_reads_one_request_at_a_time_does_not_lock_up<C: Asks>() {
+fn a_peer_that_reads_one_request_at_a_time_causes_no_deadlock<C: AnyClient>() {
     let seed = 0xbeef;
     println!("seed {seed}");
     let mut random = random(seed);
@@ -287,5 +290,5 @@ fn a_peer_that_reads_one_request_at_a_time_does_not_lock_up<C: Asks>() {
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let values = client.get_many(&keys).unwrap();
     assert!(values.iter().map(|value| value.as_deref().unwrap()).eq(keys.iter().copied()));
-    assert_eq!(client.get(b"seven").unwrap().as_deref(), Some(&b"seven"[..]), "in step afterwards");
+    assert_eq!(client.get(b"seven").unwrap().as_deref(), Some(&b"seven"[..]), "the connection remains usable");
 }

@@ -1,4 +1,4 @@
-//! What `Client` promises, against a peer that sends hand-written bytes.
+//! Promises of the clients. This file tests them against a peer that sends hand-written bytes.
 
 #[cfg(feature = "cli")]
 #[path = "../common/mod.rs"]
@@ -13,28 +13,29 @@ mod cancel;
 #[cfg(feature = "cli")]
 mod hostile;
 mod pages;
-#[cfg(all(feature = "cli", feature = "pool"))]
+#[cfg(all(feature = "cli", feature = "tokio"))]
 mod pools;
 #[cfg(feature = "cli")]
 mod restarts;
 #[cfg(feature = "cli")]
 mod server;
+mod surfaces;
 
 use std::ops::Bound;
 
 use peer::{ERROR, EXISTS, NOT_FOUND, Peer, Script, announced, found};
 use zero_kv::Key;
-use zero_kv::client::{AnswerPart, Client, ClientError, Options, Refusal};
-use zero_kv::protocol::answer::Violation;
+use zero_kv::client::{Client, ClientError, Options, Refusal, ResponsePart};
 use zero_kv::protocol::native::{Op, Status, VALUE_LEN_MAX_BYTES};
+use zero_kv::protocol::response::Violation;
 
-/// What `get(7)` says of an answer.
+/// Returns the result of `get(7)` with this response.
 fn get(answer: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
     let peer = Peer::answering(&[answer]);
     Client::connect(peer.socket()).unwrap().get(7)
 }
 
-/// The violation that this result is.
+/// Returns the violation in a result.
 fn violation<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Violation {
     match result {
         Err(ClientError::Protocol { error, .. }) => error,
@@ -43,7 +44,7 @@ fn violation<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Violation {
 }
 
 #[test]
-fn requests_are_sent_as_the_document_draws_them() {
+fn requests_have_the_documented_bytes() {
     let peer = Peer::answering(&[NOT_FOUND, NOT_FOUND]);
     let mut client = Client::connect(peer.socket()).unwrap();
     client.get(0x0102_0304_0506_0708).unwrap();
@@ -53,7 +54,7 @@ fn requests_are_sent_as_the_document_draws_them() {
 }
 
 #[test]
-fn keys_of_bytes_are_sent_as_the_document_draws_them() {
+fn requests_for_byte_keys_have_the_documented_bytes() {
     let peer = Peer::answering(&[&found(b"22"), EXISTS, NOT_FOUND]);
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(client.get("bee").unwrap(), Some(b"22".to_vec()));
@@ -67,7 +68,7 @@ fn keys_of_bytes_are_sent_as_the_document_draws_them() {
 }
 
 #[test]
-fn a_key_that_no_table_has_is_not_sent() {
+fn a_key_that_no_table_can_have_is_not_sent() {
     let peer = Peer::answering(&[NOT_FOUND]);
     let mut client = Client::connect(peer.socket()).unwrap();
     let long = vec![b'k'; 65_536];
@@ -87,10 +88,10 @@ fn a_key_that_no_table_has_is_not_sent() {
     }
     assert!(matches!(client.prefix(&long), Err(ClientError::KeyLen { len_bytes: 65_536 })));
     let mixed = client.count(Key::from(7)..Key::from("seven")).unwrap_err();
-    let expected = "a range whose start is one of unsigned 64-bit numbers and whose end is one of bytes, \
-                    where both must be of one kind";
+    let expected = "the start of a range is one of unsigned 64-bit numbers, and its end one of bytes: \
+                    use keys of one kind";
     assert_eq!(mixed.to_string(), expected);
-    // The connection is as it was.
+    // The connection remains usable.
     assert_eq!(client.get("k").unwrap(), None);
     assert_eq!(peer.request()[..9], *b"\0\x01\0\0\0\0\0\x01k");
 }
@@ -109,7 +110,7 @@ fn an_error_names_the_key_on_one_line() {
 }
 
 #[test]
-fn answers_follow_each_other_on_one_connection() {
+fn responses_follow_each_other_on_one_connection() {
     // Longer than the client's buffer and the socket's.
     let large: Vec<u8> = (0..3 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let answers = [&found(b"seven")[..], NOT_FOUND, ERROR, EXISTS, &found(&large), &found(b""), NOT_FOUND];
@@ -117,7 +118,7 @@ fn answers_follow_each_other_on_one_connection() {
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(client.get(1).unwrap().as_deref(), Some(&b"seven"[..]));
     assert_eq!(client.get(2).unwrap(), None);
-    assert!(matches!(client.get(3), Err(ClientError::Server { asked, .. }) if asked == "key 3"));
+    assert!(matches!(client.get(3), Err(ClientError::Server { request, .. }) if request == "key 3"));
     assert!(client.exists(4).unwrap(), "an error status does not end the connection");
     assert!(client.get(5).unwrap() == Some(large));
     assert_eq!(client.get(6).unwrap(), Some(vec![]));
@@ -125,39 +126,39 @@ fn answers_follow_each_other_on_one_connection() {
 }
 
 #[test]
-fn values_that_do_not_belong_are_refused() {
+fn unexpected_values_are_rejected() {
     for status in [Status::NotFound, Status::Error] {
         let answer = [&announced(status as u32, 3)[..], b"abc"].concat();
-        let unwanted = Violation::UnwantedValue { op: Op::Get, status, len_bytes: 3 };
+        let unwanted = Violation::UnexpectedValue { op: Op::Get, status, len_bytes: 3 };
         assert_eq!(violation(get(&answer)), unwanted);
     }
     let peer = Peer::answering(&[&found(b"abc")]);
     let exists = Client::connect(peer.socket()).unwrap().exists(7);
-    let unwanted = Violation::UnwantedValue { op: Op::Exists, status: Status::Ok, len_bytes: 3 };
+    let unwanted = Violation::UnexpectedValue { op: Op::Exists, status: Status::Ok, len_bytes: 3 };
     assert_eq!(violation(exists), unwanted);
 }
 
 #[test]
-fn a_value_longer_than_any_is_refused_before_its_bytes_come() {
+fn a_too_long_value_is_rejected_before_its_bytes_arrive() {
     let len_bytes = VALUE_LEN_MAX_BYTES + 1;
     assert_eq!(
         violation(get(&announced(0, len_bytes as u32))),
-        Violation::ValueLen { len_bytes, most_bytes: VALUE_LEN_MAX_BYTES }
+        Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES }
     );
     assert_eq!(violation(get(&announced(3, 0))), Violation::Status { code: 3 });
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_are_not_taken_for_the_next_answer() {
+fn unexpected_bytes_are_not_the_next_response() {
     let two = [&found(b"seven")[..], &found(b"nine")].concat();
     let peer = Peer::of(vec![Script::answering(&[&two]), Script::answering(&[&found(b"eight")])]);
     let mut client = Client::connect(peer.socket()).unwrap();
-    assert_eq!(violation(client.get(7)), Violation::Unasked { len_bytes: 12 });
+    assert_eq!(violation(client.get(7)), Violation::UnexpectedBytes { len_bytes: 12 });
     assert_eq!(client.get(8).unwrap().as_deref(), Some(&b"eight"[..]), "on a new connection");
 }
 
 #[test]
-fn after_a_violation_the_next_question_connects_anew() {
+fn the_call_after_a_violation_reconnects() {
     let wrong = announced(9, 0);
     let peer = Peer::of(vec![Script::answering(&[&wrong]), Script::answering(&[&found(b"eight"), &wrong])]);
     let mut client = Client::connect(peer.socket()).unwrap();
@@ -166,13 +167,13 @@ fn after_a_violation_the_next_question_connects_anew() {
     assert_eq!(violation(client.exists(8)), Violation::Status { code: 9 });
 }
 
-/// A client that does nothing twice.
+/// Connects a client that never retries.
 fn connect_once(peer: &Peer) -> Client {
     Client::connect_with(peer.socket(), &Options { retries: 0, ..Options::default() }).unwrap()
 }
 
-/// Where a connection that the peer closes after `answer` breaks off.
-fn broken_off(answer: &[u8]) -> (AnswerPart, usize, usize) {
+/// Returns the position at which a peer that closes the connection after `answer` truncated the response.
+fn broken_off(answer: &[u8]) -> (ResponsePart, usize, usize) {
     let peer = Peer::closing_after(&[answer]);
     match connect_once(&peer).get(7) {
         Err(ClientError::Closed { part, arrived_bytes, expected_bytes, .. }) => (part, arrived_bytes, expected_bytes),
@@ -181,19 +182,19 @@ fn broken_off(answer: &[u8]) -> (AnswerPart, usize, usize) {
 }
 
 #[test]
-fn an_answer_cut_short_anywhere_says_where() {
+fn a_truncated_response_is_reported_with_its_position() {
     let whole = found(b"seven");
     for len_bytes in 1..8 {
-        assert_eq!(broken_off(&whole[..len_bytes]), (AnswerPart::Header, len_bytes, 8));
+        assert_eq!(broken_off(&whole[..len_bytes]), (ResponsePart::Header, len_bytes, 8));
     }
     for len_bytes in 8..whole.len() {
-        assert_eq!(broken_off(&whole[..len_bytes]), (AnswerPart::Value, len_bytes - 8, 5));
+        assert_eq!(broken_off(&whole[..len_bytes]), (ResponsePart::Value, len_bytes - 8, 5));
     }
 }
 
 #[test]
-fn a_peer_that_closes_without_an_answer_has_refused() {
-    // The client sees a broken pipe, a reset or an end, as the race goes.
+fn a_connection_closed_without_a_response_is_refused() {
+    // Depending on timing, the client gets a broken pipe, a reset, or the end of the stream.
     for answers in [&[][..], &[&b""[..]]] {
         let error = connect_once(&Peer::closing_after(answers)).get(7).unwrap_err();
         assert!(matches!(error, ClientError::Refused { reason: Refusal::Closed, .. }), "{error:?}");
@@ -201,7 +202,7 @@ fn a_peer_that_closes_without_an_answer_has_refused() {
 }
 
 #[test]
-fn a_peer_that_closes_behind_an_answer_has_closed() {
+fn a_connection_closed_after_a_response_is_closed() {
     let peer = Peer::closing_after(&[NOT_FOUND]);
     let mut client = connect_once(&peer);
     assert_eq!(client.get(7).unwrap(), None);
@@ -210,7 +211,7 @@ fn a_peer_that_closes_behind_an_answer_has_closed() {
 }
 
 #[test]
-fn what_a_server_says_of_itself_is_read_by_name() {
+fn server_info_is_read_by_name() {
     let text =
         "version 0.1.0\nrows 3\ngeneration 12\ndigest 000000000000000000000000000000ff\nsocket /tmp/a b.sock\ntcp \n";
     let peer = Peer::answering(&[&found(text.as_bytes()), ERROR]);
@@ -226,13 +227,16 @@ fn what_a_server_says_of_itself_is_read_by_name() {
 }
 
 #[test]
-fn a_reload_and_a_rollback_have_the_number_of_their_attempt() {
+fn reload_and_rollback_return_the_number_of_the_attempt() {
     let peer = Peer::answering(&[&found(&7_u64.to_be_bytes()), &found(&8_u64.to_be_bytes()), ERROR, &found(b"7")]);
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!((client.reload().unwrap(), peer.request()[3]), (7, 7));
     assert_eq!((client.rollback().unwrap(), peer.request()[3]), (8, 8));
     let refused = client.reload().unwrap_err();
-    assert!(matches!(&refused, ClientError::Server { asked, .. } if asked == "the request for a reload"), "{refused}");
-    let short = Violation::AnswerLen { op: Op::Reload, len_bytes: 1, least_bytes: 8, most_bytes: 8 };
+    assert!(
+        matches!(&refused, ClientError::Server { request, .. } if request == "the request for a reload"),
+        "{refused}"
+    );
+    let short = Violation::ResponseLen { op: Op::Reload, len_bytes: 1, min_bytes: 8, max_bytes: 8 };
     assert_eq!(violation(client.reload()), short);
 }

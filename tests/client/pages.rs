@@ -1,46 +1,46 @@
-//! What `Client` promises of rows, against a peer that sends hand-written pages.
+//! Rows and ranges, against a peer that sends hand-written pages.
 
 use std::ops::Bound;
 
-use zero_kv::client::{Client, ClientError, OwnedKey, Page, Row};
-use zero_kv::protocol::answer::{PageFault, Violation};
+use zero_kv::client::{Client, ClientError, OwnedKey, Row, RowPage};
 use zero_kv::protocol::native::{Op, PAGE_MAX_BYTES, Status};
+use zero_kv::protocol::response::{PageError, Violation};
 use zero_kv::{Key, KeyKind};
 
 use super::peer::{COUNT_7, ERROR, NOT_FOUND, Peer, Script, announced, found, page, page_header};
 
-/// What the first page of a range is with this answer.
-fn first_page(range: (Bound<Key<'_>>, Bound<Key<'_>>), limit: u32, answer: &[u8]) -> Result<Page, ClientError> {
+/// Requests the first page of a range from a peer with this response.
+fn first_page(range: (Bound<Key<'_>>, Bound<Key<'_>>), limit: u32, answer: &[u8]) -> Result<RowPage, ClientError> {
     let peer = Peer::answering(&[answer]);
     Client::connect(peer.socket()).unwrap().first_page(range, limit)
 }
 
 const ALL: (Bound<Key<'static>>, Bound<Key<'static>>) = (Bound::Unbounded, Bound::Unbounded);
 
-/// Why an answer is refused, whatever the range.
+/// Returns the violation in a result.
 #[track_caller]
 fn violation<T>(result: Result<T, ClientError>) -> Violation {
     match result {
         Err(ClientError::Protocol { error, .. }) => error,
         Err(other) => panic!("a violation was expected, not {other:?}"),
-        Ok(_) => panic!("a violation was expected, not an answer"),
+        Ok(_) => panic!("a violation was expected, not a success"),
     }
 }
 
 #[track_caller]
-fn fault<T>(result: Result<T, ClientError>) -> PageFault {
+fn page_error<T>(result: Result<T, ClientError>) -> PageError {
     match violation(result) {
-        Violation::Page(fault) => fault,
-        other => panic!("a page that was refused was expected, not {other:?}"),
+        Violation::Page(error) => error,
+        other => panic!("a page error was expected, not {other:?}"),
     }
 }
 
-fn keys(page: &Page) -> Vec<OwnedKey> {
+fn keys(page: &RowPage) -> Vec<OwnedKey> {
     page.iter().map(|(key, _)| key.into()).collect()
 }
 
 #[test]
-fn ordered_questions_are_sent_as_the_document_draws_them() {
+fn ordered_requests_have_the_documented_bytes() {
     let five = page(&[(5_u64, "five")], 0);
     let bee = page(&[("bee", "22")], 0);
     let answers = [&five[..], &five, &bee, NOT_FOUND, &bee, COUNT_7, COUNT_7];
@@ -65,7 +65,7 @@ fn ordered_questions_are_sent_as_the_document_draws_them() {
 }
 
 #[test]
-fn a_range_is_asked_for_in_every_form() {
+fn all_types_of_ranges_are_accepted() {
     let none = page::<&str>(&[], 0);
     let peer = Peer::answering(&[COUNT_7, COUNT_7, COUNT_7, COUNT_7, COUNT_7, &none, &none, &none, &none]);
     let mut client = Client::connect(peer.socket()).unwrap();
@@ -87,7 +87,7 @@ fn a_range_is_asked_for_in_every_form() {
 }
 
 #[test]
-fn a_page_gives_its_rows_and_what_is_left() {
+fn a_page_has_its_rows_and_the_rest_of_the_range() {
     let answers = [page(&[("ant", "1"), ("bee", "")], 1), page(&[("cow", "333")], 0), page(&[("bee", "")], 1)];
     let peer = Peer::answering(&answers.each_ref().map(|answer| &answer[..]));
     let mut client = Client::connect(peer.socket()).unwrap();
@@ -103,7 +103,7 @@ fn a_page_gives_its_rows_and_what_is_left() {
 }
 
 #[test]
-fn rows_are_asked_for_page_by_page_from_either_end() {
+fn rows_are_requested_page_by_page_from_either_end() {
     let pages = [
         page(&[(1_u64, "a"), (2, "b")], 1),
         page(&[(8_u64, "h"), (9, "i")], 1),
@@ -127,13 +127,13 @@ fn rows_are_asked_for_page_by_page_from_either_end() {
     };
     // Start, start excluded, end, end excluded, numbers; and backward.
     let expected = [(2 + 24 + 32, 0, 10), (2 + 24 + 32 + 1, 0, 10), (6 + 24 + 32, 2, 8), (6 + 24 + 32, 4, 8)];
-    // The first page left what is above 2, the second what is below 8.
+    // After the first page the keys above 2 remain, after the second the keys below 8.
     let expected = [expected[0], (expected[1].0 + 4, 2, 10), expected[2], expected[3]];
     assert_eq!([0; 4].map(sent), expected);
 }
 
 #[test]
-fn rows_end_with_the_first_error() {
+fn iteration_ends_at_the_first_error() {
     let one = page(&[(1_u64, "a")], 1);
     let peer = Peer::answering(&[&one, ERROR, NOT_FOUND]);
     let mut client = Client::connect(peer.socket()).unwrap();
@@ -141,12 +141,12 @@ fn rows_end_with_the_first_error() {
     assert_eq!(rows.next().unwrap().unwrap().0, 1);
     assert!(matches!(rows.next(), Some(Err(ClientError::Server { .. }))));
     assert!(rows.next().is_none() && rows.next_back().is_none());
-    // An error status does not end the connection.
+    // An error status does not close the connection.
     assert_eq!(client.get(7).unwrap(), None);
 }
 
 #[test]
-fn the_kind_of_keys_is_what_the_server_counts() {
+fn the_key_kind_is_the_kind_that_the_server_can_count() {
     for (answers, kind) in [(vec![COUNT_7], KeyKind::U64), (vec![ERROR, COUNT_7], KeyKind::Bytes)] {
         let peer = Peer::answering(&answers);
         assert_eq!(Client::connect(peer.socket()).unwrap().key_kind().unwrap(), kind);
@@ -157,9 +157,9 @@ fn the_kind_of_keys_is_what_the_server_counts() {
 }
 
 #[test]
-fn a_length_that_no_page_or_count_has_is_refused_before_its_bytes_come() {
+fn an_impossible_length_of_a_page_or_count_is_rejected_before_its_bytes_arrive() {
     for len_bytes in [0, 7, PAGE_MAX_BYTES + 1, u32::MAX as usize] {
-        let refused = |op| Violation::AnswerLen { op, len_bytes, least_bytes: 8, most_bytes: PAGE_MAX_BYTES };
+        let refused = |op| Violation::ResponseLen { op, len_bytes, min_bytes: 8, max_bytes: PAGE_MAX_BYTES };
         let answer = announced(0, len_bytes as u32);
         assert_eq!(violation(first_page(ALL, 0, &answer)), refused(Op::Range));
         let peer = Peer::answering(&[&answer]);
@@ -168,100 +168,100 @@ fn a_length_that_no_page_or_count_has_is_refused_before_its_bytes_come() {
     for len_bytes in [0, 7, 9] {
         let peer = Peer::answering(&[&announced(0, len_bytes)]);
         let refused =
-            Violation::AnswerLen { op: Op::Count, len_bytes: len_bytes as usize, least_bytes: 8, most_bytes: 8 };
+            Violation::ResponseLen { op: Op::Count, len_bytes: len_bytes as usize, min_bytes: 8, max_bytes: 8 };
         assert_eq!(violation(Client::connect(peer.socket()).unwrap().count(..)), refused);
     }
-    let refused = Violation::UnwantedStatus { op: Op::Range, status: Status::NotFound };
+    let refused = Violation::UnexpectedStatus { op: Op::Range, status: Status::NotFound };
     assert_eq!(violation(first_page(ALL, 0, NOT_FOUND)), refused);
 }
 
-/// A page with this header, and these bytes behind it.
-fn made(header: [u8; 8], records: &[u8]) -> Vec<u8> {
+/// Encodes a page with this header and these records.
+fn raw_page(header: [u8; 8], records: &[u8]) -> Vec<u8> {
     found(&[&header[..], records].concat())
 }
 
 #[test]
-fn a_page_is_checked_as_a_whole() {
+fn every_part_of_a_page_is_checked() {
     let good = page(&[(1_u64, "one"), (2, "two")], 0);
     let records = &good[16..];
-    let refused = |answer: &[u8]| fault(first_page(ALL, 0, answer));
+    let refused = |answer: &[u8]| page_error(first_page(ALL, 0, answer));
     assert_eq!(first_page(ALL, 0, &good).unwrap().len(), 2);
 
     for code in [0, 3, 255] {
-        assert_eq!(refused(&made(page_header(2, code, 3, 0), records)), PageFault::KeyKind { code });
+        assert_eq!(refused(&raw_page(page_header(2, code, 3, 0), records)), PageError::KeyKind { code });
     }
     for bits in [0, 2, 13, 255] {
-        assert_eq!(refused(&made(page_header(2, 1, bits, 0), records)), PageFault::Align { bits });
+        assert_eq!(refused(&raw_page(page_header(2, 1, bits, 0), records)), PageError::Align { bits });
     }
     for more in [2, 256, u16::MAX] {
-        assert_eq!(refused(&made(page_header(2, 1, 3, more), records)), PageFault::More { more });
+        assert_eq!(refused(&raw_page(page_header(2, 1, 3, more), records)), PageError::MoreFlag { more });
     }
-    // More rows, but none to go on from: asking would never end.
-    assert_eq!(refused(&made(page_header(0, 1, 3, 1), b"")), PageFault::More { more: 1 });
+    // The flag for more rows without a row to continue after: requests would never end.
+    assert_eq!(refused(&raw_page(page_header(0, 1, 3, 1), b"")), PageError::MoreFlag { more: 1 });
     for (rows, row) in [(3, 2), (u32::MAX, 2)] {
-        assert_eq!(refused(&made(page_header(rows, 1, 3, 0), records)), PageFault::CutShort { row });
+        assert_eq!(refused(&raw_page(page_header(rows, 1, 3, 0), records)), PageError::Truncated { row });
     }
-    assert_eq!(refused(&made(page_header(1, 1, 3, 0), records)), PageFault::Rest { len_bytes: 24 });
-    assert_eq!(refused(&made(page_header(0, 1, 3, 0), records)), PageFault::Rest { len_bytes: 48 });
+    assert_eq!(refused(&raw_page(page_header(1, 1, 3, 0), records)), PageError::TrailingBytes { len_bytes: 24 });
+    assert_eq!(refused(&raw_page(page_header(0, 1, 3, 0), records)), PageError::TrailingBytes { len_bytes: 48 });
     for len in 0..records.len() {
         let row = u32::from(len >= 24);
-        assert_eq!(refused(&made(page_header(2, 1, 3, 0), &records[..len])), PageFault::CutShort { row });
+        assert_eq!(refused(&raw_page(page_header(2, 1, 3, 0), &records[..len])), PageError::Truncated { row });
     }
-    // Aligned to more than they are.
-    assert_eq!(refused(&made(page_header(2, 1, 6, 0), records)), PageFault::CutShort { row: 0 });
+    // A larger alignment than the actual one.
+    assert_eq!(refused(&raw_page(page_header(2, 1, 6, 0), records)), PageError::Truncated { row: 0 });
     let mut status = records.to_vec();
     status[11] = 1;
-    assert_eq!(refused(&made(page_header(2, 1, 3, 0), &status)), PageFault::CutShort { row: 0 });
-    assert_eq!(refused(&page(&[(2_u64, ""), (1, "")], 0)), PageFault::Order { row: 1 });
-    assert_eq!(refused(&page(&[(2_u64, ""), (3, ""), (3, "")], 0)), PageFault::Order { row: 2 });
-    assert_eq!(refused(&page(&[("", "")], 0)), PageFault::EmptyKey { row: 0 });
+    assert_eq!(refused(&raw_page(page_header(2, 1, 3, 0), &status)), PageError::Truncated { row: 0 });
+    assert_eq!(refused(&page(&[(2_u64, ""), (1, "")], 0)), PageError::KeyOrder { row: 1 });
+    assert_eq!(refused(&page(&[(2_u64, ""), (3, ""), (3, "")], 0)), PageError::KeyOrder { row: 2 });
+    assert_eq!(refused(&page(&[("", "")], 0)), PageError::EmptyKey { row: 0 });
     let long = "x".repeat(65_536);
-    assert_eq!(refused(&page(&[(1_u64, &*long), (2, "")], 0)), PageFault::Len { len_bytes: 65_552 + 16 });
+    assert_eq!(refused(&page(&[(1_u64, &*long), (2, "")], 0)), PageError::Len { len_bytes: 65_552 + 16 });
     assert_eq!(first_page(ALL, 0, &page(&[(1_u64, &*long)], 0)).unwrap().len(), 1);
 }
 
 #[test]
-fn rows_that_were_not_asked_for_are_refused() {
+fn rows_outside_the_request_are_rejected() {
     let range = |start: u64, end: u64| (Bound::Included(Key::U64(start)), Bound::Excluded(Key::U64(end)));
     let rows = page(&[(3_u64, ""), (5, "")], 0);
     assert_eq!(first_page(range(3, 6), 2, &rows).unwrap().len(), 2);
-    assert_eq!(fault(first_page(range(4, 6), 2, &rows)), PageFault::OutOfRange { row: 0 });
-    assert_eq!(fault(first_page(range(3, 5), 2, &rows)), PageFault::OutOfRange { row: 1 });
-    assert_eq!(fault(first_page(range(3, 6), 1, &rows)), PageFault::RowCount { rows: 2, rows_max: 1 });
+    assert_eq!(page_error(first_page(range(4, 6), 2, &rows)), PageError::OutOfRange { row: 0 });
+    assert_eq!(page_error(first_page(range(3, 5), 2, &rows)), PageError::OutOfRange { row: 1 });
+    assert_eq!(page_error(first_page(range(3, 6), 1, &rows)), PageError::RowCount { rows: 2, rows_max: 1 });
     let excluded = (Bound::Excluded(Key::U64(3)), Bound::Included(Key::U64(4)));
-    assert_eq!(fault(first_page(excluded, 2, &rows)), PageFault::OutOfRange { row: 0 });
+    assert_eq!(page_error(first_page(excluded, 2, &rows)), PageError::OutOfRange { row: 0 });
     let of_bytes = (Bound::Included(Key::from("a")), Bound::Unbounded);
-    assert_eq!(fault(first_page(of_bytes, 2, &rows)), PageFault::KeyKind { code: 1 });
+    assert_eq!(page_error(first_page(of_bytes, 2, &rows)), PageError::KeyKind { code: 1 });
     let bytes = page(&[("ant", "")], 0);
-    assert_eq!(fault(first_page(range(0, 9), 2, &bytes)), PageFault::KeyKind { code: 2 });
+    assert_eq!(page_error(first_page(range(0, 9), 2, &bytes)), PageError::KeyKind { code: 2 });
 }
 
 #[test]
-fn a_neighbour_is_one_row_on_the_right_side() {
-    let ask = |answer: Vec<u8>, question: fn(&mut Client) -> Result<Option<Row>, ClientError>| {
+fn floor_and_ceiling_accept_one_row_on_the_right_side() {
+    let error_of = |answer: Vec<u8>, call: fn(&mut Client) -> Result<Option<Row>, ClientError>| {
         let peer = Peer::answering(&[&answer]);
-        fault(question(&mut Client::connect(peer.socket()).unwrap()))
+        page_error(call(&mut Client::connect(peer.socket()).unwrap()))
     };
     let (above, below) = (page(&[(8_u64, "")], 0), page(&[(6_u64, "")], 0));
-    assert_eq!(ask(above, |client| client.floor(7)), PageFault::OutOfRange { row: 0 });
-    assert_eq!(ask(below, |client| client.ceiling(7)), PageFault::OutOfRange { row: 0 });
+    assert_eq!(error_of(above, |client| client.floor(7)), PageError::OutOfRange { row: 0 });
+    assert_eq!(error_of(below, |client| client.ceiling(7)), PageError::OutOfRange { row: 0 });
     let none = page::<u64>(&[], 0);
-    assert_eq!(ask(none, |client| client.floor(7)), PageFault::RowCount { rows: 0, rows_max: 1 });
+    assert_eq!(error_of(none, |client| client.floor(7)), PageError::RowCount { rows: 0, rows_max: 1 });
     let two = page(&[(6_u64, ""), (7, "")], 0);
-    assert_eq!(ask(two, |client| client.floor(7)), PageFault::RowCount { rows: 2, rows_max: 1 });
-    assert_eq!(ask(page(&[(7_u64, "")], 1), |client| client.floor(7)), PageFault::More { more: 1 });
+    assert_eq!(error_of(two, |client| client.floor(7)), PageError::RowCount { rows: 2, rows_max: 1 });
+    assert_eq!(error_of(page(&[(7_u64, "")], 1), |client| client.floor(7)), PageError::MoreFlag { more: 1 });
     let bytes = page(&[("bee", "")], 0);
-    assert_eq!(ask(bytes, |client| client.floor(7)), PageFault::KeyKind { code: 2 });
+    assert_eq!(error_of(bytes, |client| client.floor(7)), PageError::KeyKind { code: 2 });
 }
 
 #[test]
-fn after_a_wrong_page_the_next_question_connects_anew() {
+fn the_call_after_an_invalid_page_reconnects() {
     let wrong = page(&[(2_u64, ""), (1, "")], 0);
     let peer = Peer::of(vec![Script::answering(&[&wrong]), Script::answering(&[NOT_FOUND])]);
     let mut client = Client::connect(peer.socket()).unwrap();
     let error = client.first_page(.., 0).map(drop).unwrap_err();
-    let said = "a page of rows that was not asked for: row 1 is not in key order";
+    let said = "an invalid page of rows: row 1 is out of key order";
     assert!(error.to_string().contains(said), "{error}");
-    assert_eq!(fault::<()>(Err(error)), PageFault::Order { row: 1 });
+    assert_eq!(page_error::<()>(Err(error)), PageError::KeyOrder { row: 1 });
     assert_eq!(client.get(7).unwrap(), None);
 }

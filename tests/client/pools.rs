@@ -1,4 +1,4 @@
-//! Connections that threads and tasks share.
+//! Pools of connections, for threads and for tasks.
 
 use std::future::Future;
 use std::os::unix::net::UnixListener;
@@ -9,33 +9,32 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use zero_kv::client::{AsyncPool, AsyncPooled, ClientError, Options, Phase, Pool, PoolOptions, Pooled};
+use zero_kv::client::{AsyncClient, AsyncPool, Client, ClientError, Options, Phase, Pool, PoolOptions, Pooled};
 
-use super::both::Asked;
+use super::both::CallResult;
 use super::common::{PATIENCE, Table, eventually};
 use super::peer::{NOT_FOUND, Peer, Script, announced, found};
 
-/// What both pools do; the one for tasks is asked by threads, each of which drives
-/// its own.
-trait Pools: Clone + Send + Sync + 'static {
+/// A pool of either kind. Threads also use the pool for tasks, each with its own `block_on`.
+trait AnyPool: Clone + Send + Sync + 'static {
     type Connection: Send;
-    fn connect(socket: &Path, options: &PoolOptions) -> Asked<Self>;
-    fn take(&self) -> Asked<Self::Connection>;
-    fn get(&self, connection: &mut Self::Connection, key: u64) -> Asked<Option<Vec<u8>>>;
+    fn connect(socket: &Path, options: &PoolOptions) -> CallResult<Self>;
+    fn take(&self) -> CallResult<Self::Connection>;
+    fn get(&self, connection: &mut Self::Connection, key: u64) -> CallResult<Option<Vec<u8>>>;
 }
 
-impl Pools for Pool {
-    type Connection = Pooled;
+impl AnyPool for Pool {
+    type Connection = Pooled<Client>;
 
-    fn connect(socket: &Path, options: &PoolOptions) -> Asked<Self> {
+    fn connect(socket: &Path, options: &PoolOptions) -> CallResult<Self> {
         Pool::connect_with(socket, options)
     }
 
-    fn take(&self) -> Asked<Pooled> {
+    fn take(&self) -> CallResult<Pooled<Client>> {
         Pool::get(self)
     }
 
-    fn get(&self, connection: &mut Pooled, key: u64) -> Asked<Option<Vec<u8>>> {
+    fn get(&self, connection: &mut Pooled<Client>, key: u64) -> CallResult<Option<Vec<u8>>> {
         connection.get(key)
     }
 }
@@ -52,20 +51,20 @@ impl OnTokio {
     }
 }
 
-impl Pools for OnTokio {
-    type Connection = AsyncPooled;
+impl AnyPool for OnTokio {
+    type Connection = Pooled<AsyncClient>;
 
-    fn connect(socket: &Path, options: &PoolOptions) -> Asked<Self> {
+    fn connect(socket: &Path, options: &PoolOptions) -> CallResult<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let pool = runtime.block_on(AsyncPool::connect_with(socket, options))?;
         Ok(OnTokio { runtime: Arc::new(runtime), pool })
     }
 
-    fn take(&self) -> Asked<AsyncPooled> {
+    fn take(&self) -> CallResult<Pooled<AsyncClient>> {
         self.run(self.pool.get())
     }
 
-    fn get(&self, connection: &mut AsyncPooled, key: u64) -> Asked<Option<Vec<u8>>> {
+    fn get(&self, connection: &mut Pooled<AsyncClient>, key: u64) -> CallResult<Option<Vec<u8>>> {
         self.run(connection.get(key))
     }
 }
@@ -83,12 +82,12 @@ macro_rules! with_both {
 }
 
 with_both!(
-    all_get_their_turns,
-    there_are_no_more_connections_than_may_be,
-    who_waits_too_long_is_told,
-    a_connection_that_failed_does_not_come_back,
-    a_connection_that_was_closed_meanwhile_is_not_handed_out,
-    a_pool_without_a_server_is_told_at_once,
+    waiters_get_connections_in_turn,
+    the_number_of_connections_is_limited,
+    waiting_too_long_is_an_error,
+    a_failed_connection_is_not_reused,
+    a_connection_closed_while_idle_is_not_reused,
+    a_pool_without_a_server_fails_at_once,
 );
 
 fn options(connections_max: usize) -> PoolOptions {
@@ -99,7 +98,7 @@ fn options(connections_max: usize) -> PoolOptions {
     }
 }
 
-fn all_get_their_turns<P: Pools>() {
+fn waiters_get_connections_in_turn<P: AnyPool>() {
     const THREADS: usize = 8;
     const TURNS: usize = 300;
     let table = Table::of_rows(10);
@@ -120,10 +119,10 @@ fn all_get_their_turns<P: Pools>() {
         })
         .collect();
     let counts = || turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect::<Vec<_>>();
-    eventually("every thread has had a turn", || counts().iter().all(|turns| *turns > 0));
+    eventually("every thread has had a connection", || counts().iter().all(|turns| *turns > 0));
     let before = counts();
     let since = || counts().iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
-    eventually("one thread has had many", || since().into_iter().max() >= Some(TURNS));
+    eventually("one thread has had many connections", || since().into_iter().max() >= Some(TURNS));
     let since = since();
     ended.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -131,7 +130,7 @@ fn all_get_their_turns<P: Pools>() {
     assert!(2 * least >= *most, "turns of each: {since:?}");
 }
 
-fn there_are_no_more_connections_than_may_be<P: Pools>() {
+fn the_number_of_connections_is_limited<P: AnyPool>() {
     let table = Table::of_rows(10);
     let server = table.serve();
     let before = server.descriptors();
@@ -152,20 +151,20 @@ fn there_are_no_more_connections_than_may_be<P: Pools>() {
     assert_eq!(server.descriptors() - before, 3);
 }
 
-fn who_waits_too_long_is_told<P: Pools>() {
+fn waiting_too_long_is_an_error<P: AnyPool>() {
     let peer = Peer::answering(&[NOT_FOUND, NOT_FOUND]);
     let impatient = PoolOptions { wait_timeout: Duration::from_millis(20), ..options(1) };
     let pool = P::connect(&peer.socket(), &impatient).unwrap();
     let mut held = pool.take().unwrap();
     let error = pool.take().map(drop).unwrap_err();
-    assert!(matches!(error, ClientError::TimedOut { phase: Phase::Turn, .. }), "{error:?}");
+    assert!(matches!(error, ClientError::TimedOut { phase: Phase::PoolWait, .. }), "{error:?}");
     assert!(error.to_string().ends_with("waiting for a connection of the pool, all of which were in use"), "{error}");
     assert_eq!(pool.get(&mut held, 7).unwrap(), None);
     drop(held);
-    assert_eq!(pool.get(&mut pool.take().unwrap(), 7).unwrap(), None, "who gave up is not waited for");
+    assert_eq!(pool.get(&mut pool.take().unwrap(), 7).unwrap(), None, "a waiter that gave up gets no connection");
 }
 
-fn a_connection_that_failed_does_not_come_back<P: Pools>() {
+fn a_failed_connection_is_not_reused<P: AnyPool>() {
     let peer = Peer::of(vec![Script::answering(&[&announced(9, 0)]), Script::answering(&[&found(b"eight")])]);
     let pool = P::connect(&peer.socket(), &options(1)).unwrap();
     let mut held = pool.take().unwrap();
@@ -176,8 +175,8 @@ fn a_connection_that_failed_does_not_come_back<P: Pools>() {
     assert_eq!(waiting.join().unwrap().unwrap().as_deref(), Some(&b"eight"[..]));
 }
 
-fn a_connection_that_was_closed_meanwhile_is_not_handed_out<P: Pools>() {
-    // Nothing is asked twice here, so only a new connection can answer.
+fn a_connection_closed_while_idle_is_not_reused<P: AnyPool>() {
+    // There are no retries, so only a new connection can succeed.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("peer.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -190,7 +189,7 @@ fn a_connection_that_was_closed_meanwhile_is_not_handed_out<P: Pools>() {
     assert_eq!(pool.get(&mut pool.take().unwrap(), 7).unwrap().as_ref(), table.model.get(&7));
 }
 
-fn a_pool_without_a_server_is_told_at_once<P: Pools>() {
+fn a_pool_without_a_server_fails_at_once<P: AnyPool>() {
     let folder = tempfile::tempdir().unwrap();
     let none = P::connect(&folder.path().join("none.sock"), &options(1)).map(drop).unwrap_err();
     assert!(matches!(none, ClientError::NotRunning { .. }), "{none:?}");

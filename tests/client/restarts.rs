@@ -1,33 +1,29 @@
-//! A real server: what many questions are answered, and what its end does to those
-//! who ask.
+//! Clients of a real server: large batches, and restarts of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use zero_kv::Store;
 use zero_kv::client::{Options, OwnedKey};
+use zero_kv::{Key, Store};
 
-use super::both::{Asks, with_both};
+use super::both::{AnyClient, with_both};
 use super::common::{PATIENCE, Table, eventually, random};
 
-with_both!(
-    many_questions_have_the_answers_of_the_file_in_order,
-    a_server_that_is_killed_and_started_again_costs_no_call,
-);
+with_both!(large_batches_return_the_values_of_the_file_in_order, no_call_fails_when_the_server_is_killed_and_restarted,);
 
-/// Half of the keys below twice this are there.
+/// The table has half of the keys below twice this number.
 const ROWS: u64 = 5000;
 
 fn table() -> Table {
-    // Values that are copied into a turn of the server's, and some that are not.
+    // Some values are short enough for the server to copy, some are not.
     Table::new((0..ROWS).map(|row| {
         let len = if row % 100 == 0 { 20_000 } else { 1 + row % 60 };
         (2 * row, format!("{row:0len$}", len = len as usize).into_bytes())
     }))
 }
 
-fn many_questions_have_the_answers_of_the_file_in_order<C: Asks>() {
+fn large_batches_return_the_values_of_the_file_in_order<C: AnyClient>() {
     let table = table();
     let _server = table.serve();
     let store = Store::open(table.db()).unwrap();
@@ -47,6 +43,11 @@ fn many_questions_have_the_answers_of_the_file_in_order<C: Asks>() {
         assert_eq!(asked, len);
         let are_there = client.exists_many(&keys).unwrap();
         assert!(are_there.into_iter().eq(keys.iter().map(|key| table.model.contains_key(key))));
+        let owned = |row: Option<(Key<'_>, &[u8])>| row.map(|(key, value)| (OwnedKey::from(key), value.to_vec()));
+        let floors = keys.iter().map(|key| owned(store.floor(*key).unwrap()));
+        assert!(client.floor_many(&keys).unwrap().into_iter().eq(floors));
+        let ceilings = keys.iter().map(|key| owned(store.ceiling(*key).unwrap()));
+        assert!(client.ceiling_many(&keys).unwrap().into_iter().eq(ceilings));
     }
     client.ping().unwrap();
     assert_eq!(client.floor(7).unwrap().unwrap().0, 6);
@@ -60,7 +61,7 @@ fn many_questions_have_the_answers_of_the_file_in_order<C: Asks>() {
     }
 }
 
-fn a_server_that_is_killed_and_started_again_costs_no_call<C: Asks>() {
+fn no_call_fails_when_the_server_is_killed_and_restarted<C: AnyClient>() {
     const CLIENTS: u64 = 4;
     let table = Arc::new(table());
     let mut server = table.serve();
@@ -88,8 +89,8 @@ fn a_server_that_is_killed_and_started_again_costs_no_call<C: Asks>() {
         .collect();
     for _ in 0..5 {
         let before: Vec<u64> = calls.iter().map(|calls| calls.load(Ordering::Relaxed)).collect();
-        // One call may have been answered before the restart, the next was not.
-        eventually("each client is answered", || {
+        // One call may have succeeded before the restart, but not two.
+        eventually("calls of each client have succeeded", || {
             assert!(asking.iter().all(|thread| !thread.is_finished()), "a call failed");
             calls.iter().zip(&before).all(|(calls, before)| calls.load(Ordering::Relaxed) > before + 1)
         });

@@ -1,4 +1,4 @@
-//! What `Client` answers is what the file has, over the socket of a kv_store.
+//! Results of `Client` from a kv_store equal the lookups in its file.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ use zero_kv::{Key, KeyKind, Store};
 
 use super::common::{Server, random};
 
-/// A table, the file of it, and a server of the file.
+/// A table, and a client of a server that serves it.
 struct Served {
     store: Store,
     client: Client,
@@ -38,13 +38,13 @@ fn of_numbers() -> Served {
     serve(Keys::U64, &rows.collect::<String>())
 }
 
-/// A row as the client gives it.
+/// Returns a row as clients do.
 fn owned((key, value): (Key<'_>, &[u8])) -> (OwnedKey, Vec<u8>) {
     (key.into(), value.to_vec())
 }
 
 #[test]
-fn every_question_has_the_answer_of_the_file() {
+fn every_lookup_equals_the_lookup_in_the_file() {
     let seed = 0xc11e;
     println!("seed {seed}");
     for Served { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
@@ -73,7 +73,7 @@ fn every_question_has_the_answer_of_the_file() {
 }
 
 #[test]
-fn rows_are_those_of_the_file_from_either_end() {
+fn rows_equal_the_rows_of_the_file_from_either_end() {
     for Served { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
         for page_rows in [0, 1, 7, 1000] {
             let rows: Vec<_> = client.rows().page_rows(page_rows).map(Result::unwrap).collect();
@@ -98,7 +98,7 @@ fn rows_are_those_of_the_file_from_either_end() {
 }
 
 #[test]
-fn a_prefix_gives_the_keys_that_begin_with_it() {
+fn a_prefix_selects_the_keys_that_start_with_it() {
     let mut served = of_bytes();
     let Served { store, client, .. } = &mut served;
     for prefix in [&b""[..], b"k", b"key/1", b"key/123", b"key/99999", b"key/\xff", b"l", b"\xff\xff"] {
@@ -109,7 +109,7 @@ fn a_prefix_gives_the_keys_that_begin_with_it() {
 }
 
 #[test]
-fn a_range_that_ends_before_it_begins_has_no_rows() {
+fn a_range_that_ends_before_its_start_has_no_rows() {
     let mut served = of_numbers();
     let range = (Bound::Included(500_u64), Bound::Excluded(20_u64));
     assert_eq!(served.client.count(range).unwrap(), 0);
@@ -120,7 +120,7 @@ fn a_range_that_ends_before_it_begins_has_no_rows() {
 }
 
 #[test]
-fn a_key_of_the_other_kind_is_an_error_and_the_connection_goes_on() {
+fn a_key_of_the_other_kind_is_an_error_and_the_connection_remains_usable() {
     for (Served { mut client, .. }, right, wrong) in
         [(of_numbers(), Key::from(7), Key::from("seven")), (of_bytes(), Key::from("key/0"), Key::from(7))]
     {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use zero_kv::Key;
 use zero_kv::client::{Client, ClientError, Options};
 use zero_kv::protocol::native::Op;
-use zero_kv::protocol::reader::{Answer, AnswerReader};
+use zero_kv::protocol::reader::{Response, ResponseReader};
 
 use crate::rows::{Numbers, Rows};
 use crate::served::Served;
@@ -100,22 +100,22 @@ fn read_in_pieces(source: &mut Source<'_>) {
 }
 
 fn read(ops: &[Op], mut bytes: &[u8], pieces_len_bytes: &[usize]) -> Vec<String> {
-    let mut reader = AnswerReader::new(VALUE_LEN_MAX_BYTES);
+    let mut reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
     let (mut outcomes, mut pieces) = (Vec::new(), pieces_len_bytes.iter().cycle());
     for op in ops {
         let outcome = loop {
             match reader.next(*op) {
                 Ok(None) if bytes.is_empty() => return outcomes,
                 Ok(None) => {}
-                Ok(Some(Answer::Found(value))) => break Ok(format!("{op:?}: {value:?}")),
+                Ok(Some(Response::Found(value))) => break Ok(format!("{op:?}: {value:?}")),
                 Ok(Some(answer)) => break Ok(format!("{op:?}: {answer:?}")),
                 Err(violation) => break Err(violation.to_string()),
             }
-            let room = reader.room();
-            let len_bytes = room.len().min(bytes.len()).min(*pieces.next().expect("without an end"));
-            assert!(len_bytes > 0, "there is room where bytes are needed");
+            let spare = reader.spare();
+            let len_bytes = spare.len().min(bytes.len()).min(*pieces.next().expect("without an end"));
+            assert!(len_bytes > 0, "the buffer has spare room while more bytes are needed");
             let (piece, rest) = bytes.split_at(len_bytes);
-            room[..len_bytes].copy_from_slice(piece);
+            spare[..len_bytes].copy_from_slice(piece);
             reader.received(len_bytes);
             bytes = rest;
         };

@@ -6,7 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod questions;
+mod requests;
 mod served;
 
 use serde_json::Value;

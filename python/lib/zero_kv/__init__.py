@@ -1,7 +1,8 @@
 """Zero-KV: read-only lookup tables, shared by all processes of a machine.
 
-`bake` makes a table of rows, and `open` looks up in its file. Where a server serves it, `Client` and `AsyncClient` ask
-the server, and `Direct` looks up in the served table itself, in this process; both follow when a new table is baked.
+`bake` makes a table from rows, and `open` opens its file for lookups. If a server serves the table, `Client` and
+`AsyncClient` send requests to the server, and `Direct` looks keys up in the served table in this process. All three use a
+new table once the server serves it.
 """
 
 import os as _os
@@ -58,7 +59,7 @@ _os.register_at_fork(after_in_child=_forked)
 
 
 def _reopen(path: str, verify: _Literal["full", "touch"], memory: _Literal["map", "copy"]) -> Table:
-    """A table that comes from another process."""
+    """Return the table that another process pickled."""
     return open(path, verify=verify, memory=memory)
 
 
@@ -69,10 +70,10 @@ def _redirect(
     timeout: float | None,
     server_user: str | None,
 ) -> Direct:
-    """Returns the Direct that another process pickled."""
+    """Return the Direct that another process pickled."""
     return Direct(path, memory=memory, connect_timeout=connect_timeout, timeout=timeout, server_user=server_user)
 
 
 def _reconnect(path: str, options: dict[str, _Any]) -> Client:
-    """A client that comes from another process."""
+    """Return the client that another process pickled."""
     return Client(path, **options)

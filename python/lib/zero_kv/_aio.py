@@ -1,4 +1,4 @@
-"""The asyncio client: a socket for `Question` and `Wire`, which are compiled."""
+"""The asyncio client: a socket for the compiled classes `Request` and `Pipeline`."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from zero_kv._native import Question, Wire, check_server_user
+from zero_kv._native import Pipeline, Request, check_server_user
 from zero_kv.errors import Closed, NotRunning, Refused, TimedOut
 
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
-# What SO_PEERCRED holds: the process, the user, and the group.
+# The fields of SO_PEERCRED: process, user, and group.
 _UCRED = struct.Struct("iII")
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: questions of many tasks, answered in their order."""
+    """A connection whose requests come from many tasks."""
 
     def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.process_id = os.getpid()
         self.is_open = True
         self._path = path
-        self._wire = Wire(path)
+        self._pipeline = Pipeline(path)
         self._is_flushing = False
         self._transport: asyncio.Transport | None = None
 
-    def ask(self, question: Question) -> asyncio.Future[Any]:
+    def send(self, request: Request) -> asyncio.Future[Any]:
         if not self.is_open:
-            raise self._wire.closed()
+            raise self._pipeline.closed()
         future: asyncio.Future[Any] = self.loop.create_future()
-        self._wire.ask(question, future)
+        self._pipeline.add(request, future)
         if not self._is_flushing:
-            # Questions of all tasks that run before are sent together.
+            # Sends the requests of all tasks that run before the callback together.
             self._is_flushing = True
             self.loop.call_soon(self._flush)
         return future
 
     def _flush(self) -> None:
         self._is_flushing = False
-        requests = self._wire.take_requests()
-        if self._transport is not None and self.is_open and requests:
-            self._transport.write(requests)
+        unsent = self._pipeline.take_unsent()
+        if self._transport is not None and self.is_open and unsent:
+            self._transport.write(unsent)
 
     def close(self) -> None:
         self.is_open = False
         if self.loop.is_closed():
-            return  # With all who waited, and the socket.
-        self._wire.fail(Closed(f"{self._path}: the client is closed"))
+            return  # The loop has closed the socket and canceled all waiting tasks.
+        self._pipeline.fail(Closed(f"{self._path}: the client is closed"))
         if self._transport is not None:
             self._transport.close()
 
@@ -63,27 +63,26 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._wire.received(data)
+            self._pipeline.received(data)
         except Exception as error:
-            # Where the next answer begins nobody can say.
+            # The start of the next response is unknown.
             self.is_open = False
-            self._wire.fail(error)
+            self._pipeline.fail(error)
             if self._transport is not None:
                 self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
-        self._wire.fail(self._wire.closed())
+        self._pipeline.fail(self._pipeline.closed())
 
 
 class AsyncClient:
-    """Questions to a server, for asyncio.
+    """A client of a server's Unix socket, for asyncio.
 
-    All tasks share one connection, and their questions are sent without waiting for each other's answers. A call that
-    is cancelled takes nothing from the others. A connection that fails is made anew, and the questions that had no
-    answer are put `retries` times more.
+    All tasks share one connection, and their requests are pipelined. A canceled call does not affect other calls. If the
+    connection fails, the client reconnects, and requests without a response are retried `retries` times.
 
-    Connects with the first question; `async with` closes the connection at its end. `server_user` is that of `Client`.
+    The first call connects; `async with` closes the connection at its end. `Client` describes the options.
 
     >>> async with AsyncClient("/tmp/zero-kv.sock") as client:  # doctest: +SKIP
     ...     value = await client.get(128512)
@@ -110,64 +109,83 @@ class AsyncClient:
         self._is_closed = False
 
     async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
-        """The value of a key, or `default` if the key is not in the table."""
-        value = await self._ask(Question.get(key))
+        """Return the value of a key, or `default` if the table does not have the key."""
+        value = await self._call(Request.get(key))
         return default if value is None else value
 
     async def get_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
-        """The values of many keys, in their order; `None` where a key is not in the table."""
-        values: list[bytes | None] = await self._ask(Question.get_many(keys))
+        """Return the values of many keys, in their order; `None` for keys that the table does not have."""
+        values: list[bytes | None] = await self._call(Request.get_many(keys))
         return values
 
     async def exists(self, key: int | bytes | str) -> bool:
-        """Whether a key is in the table."""
-        return bool(await self._ask(Question.exists(key)))
+        """Return whether the table has a key."""
+        return bool(await self._call(Request.exists(key)))
+
+    async def exists_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
+        """Return whether the table has each of many keys, with pipelined requests."""
+        found: list[bool] = await self._call(Request.exists_many(keys))
+        return found
 
     async def floor(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
-        """The row with the largest key that is not above `key`."""
-        row: tuple[Any, bytes] | None = await self._ask(Question.floor(key))
+        """Return the row with the largest key less than or equal to `key`."""
+        row: tuple[Any, bytes] | None = await self._call(Request.floor(key))
         return row
+
+    async def floor_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[tuple[Any, bytes] | None]:
+        """Return the result of `floor` for many keys, in their order, with pipelined requests."""
+        rows: list[tuple[Any, bytes] | None] = await self._call(Request.floor_many(keys))
+        return rows
 
     async def ceiling(self, key: int | bytes | str) -> tuple[Any, bytes] | None:
-        """The row with the smallest key that is not below `key`."""
-        row: tuple[Any, bytes] | None = await self._ask(Question.ceiling(key))
+        """Return the row with the smallest key greater than or equal to `key`."""
+        row: tuple[Any, bytes] | None = await self._call(Request.ceiling(key))
         return row
 
+    async def ceiling_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[tuple[Any, bytes] | None]:
+        """Return the result of `ceiling` for many keys, in their order, with pipelined requests."""
+        rows: list[tuple[Any, bytes] | None] = await self._call(Request.ceiling_many(keys))
+        return rows
+
     async def first(self) -> tuple[Any, bytes] | None:
-        """The row with the smallest key."""
-        row: tuple[Any, bytes] | None = await self._ask(Question.outermost(False))
+        """Return the row with the smallest key."""
+        row: tuple[Any, bytes] | None = await self._call(Request.first())
         return row
 
     async def last(self) -> tuple[Any, bytes] | None:
-        """The row with the largest key."""
-        row: tuple[Any, bytes] | None = await self._ask(Question.outermost(True))
+        """Return the row with the largest key."""
+        row: tuple[Any, bytes] | None = await self._call(Request.last())
         return row
 
     def range(
         self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
     ) -> AsyncIterator[tuple[Any, bytes]]:
-        """The rows from `start` on and before `end`, in key order, asked for page by page as they are wanted."""
-        return self._rows(Question.page(start, end))
+        """Return the rows with keys from `start` up to, but not including, `end`."""
+        return self._rows(Request.page(start, end))
 
     def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, bytes]]:
-        """The rows whose keys begin with `prefix`, in key order."""
-        return self._rows(Question.prefix(prefix))
+        """Return the rows whose keys start with `prefix`."""
+        return self._rows(Request.page_with_prefix(prefix))
 
     async def count(self, start: int | bytes | str | None = None, end: int | bytes | str | None = None) -> int:
-        """How many keys there are from `start` on and before `end`."""
-        return int(await self._ask(Question.count(start, end)))
+        """Return the number of keys from `start` up to, but not including, `end`."""
+        return int(await self._call(Request.count(start, end)))
+
+    async def count_prefix(self, prefix: bytes | str) -> int:
+        """Return the number of keys that start with `prefix`."""
+        return int(await self._call(Request.count_prefix(prefix)))
 
     async def info(self) -> dict[str, str]:
-        """What the server says of itself."""
-        info: dict[str, str] = await self._ask(Question.info())
+        """Return facts about the server and its table."""
+        info: dict[str, str] = await self._call(Request.info())
         return info
 
     async def ping(self) -> None:
-        """Return if the server answers."""
-        await self._ask(Question.ping())
+        """Return once the server has responded."""
+        await self._call(Request.ping())
 
     async def close(self) -> None:
-        """Close the connection. Calls fail with `Closed` from here on, those that wait as well."""
+        """Close the connections. Later calls raise `Closed`, and so do waiting ones."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -183,38 +201,38 @@ class AsyncClient:
         await self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process connects anew.
+        # The process that unpickles the client reconnects.
         return self.__dict__ | {"_connection": None, "_connecting": None}
 
     def __repr__(self) -> str:
         return f"<zero_kv.AsyncClient {self._path!r}>"
 
-    async def _rows(self, question: Question | None) -> AsyncIterator[tuple[Any, bytes]]:
-        while question is not None:
-            rows, question = await self._ask(question)
+    async def _rows(self, request: Request | None) -> AsyncIterator[tuple[Any, bytes]]:
+        while request is not None:
+            rows, request = await self._call(request)
             for row in rows:
                 yield row
 
-    async def _ask(self, question: Question) -> Any:
+    async def _call(self, request: Request) -> Any:
         try:
             async with asyncio.timeout(self._timeout) as timeout:
-                return await self._retried(question)
+                return await self._retried(request)
         except TimeoutError as error:
             if isinstance(error, TimedOut) or not timeout.expired():
                 raise
-            message = f"{self._path}: timed out after {self._timeout} s waiting for an answer"
+            message = f"{self._path}: timed out after {self._timeout} s waiting for a response"
             raise TimedOut(message) from None
 
-    async def _retried(self, question: Question) -> Any:
+    async def _retried(self, request: Request) -> Any:
         loop, retries, pause_s, until = asyncio.get_running_loop(), self._retries, _PAUSE_MIN_S, -math.inf
         connection = await self._connected(0.0)
         while True:
             try:
-                return await connection.ask(question)
+                return await connection.send(request)
             except (Closed, Refused) as error:
                 if self._is_closed:
                     raise
-                # A server that restarts may take a connection and end before it reads from it.
+                # A server that stops may accept a connection and end before it reads a request.
                 if isinstance(error, Refused) and loop.time() < until:
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, _PAUSE_MAX_S)
@@ -225,12 +243,12 @@ class AsyncClient:
             connection = await self._connected(max(0.0, until - loop.time()))
 
     async def _connected(self, patience_s: float) -> _Connection:
-        """The connection, or a new one, for which a server that is not there is waited for so long."""
+        """Return the open connection or a new one. Attempts to connect to a stopped server continue for `patience_s`."""
         if self._is_closed:
             raise Closed(f"{self._path}: the client is closed")
         loop = asyncio.get_running_loop()
         connection = self._connection
-        # A child process, and another event loop, have connections of their own.
+        # A child process and another event loop have their own connections.
         if connection is not None and connection.is_open and connection.loop is loop:
             if connection.process_id == os.getpid():
                 return connection
@@ -245,12 +263,12 @@ class AsyncClient:
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
-        """One attempt, which all tasks share that want a connection."""
+        """Connect. All tasks that need a connection share one attempt."""
         connecting = self._connecting
         if connecting is None or connecting.done() or connecting.get_loop() is not loop:
             connecting = self._connecting = loop.create_task(self._attempt(loop))
         try:
-            # A task that is cancelled leaves the attempt to the others.
+            # The attempt continues for other tasks if this one is canceled.
             self._connection = await asyncio.shield(connecting)
         except asyncio.CancelledError:
             if self._is_closed and connecting.cancelled():
@@ -267,7 +285,7 @@ class AsyncClient:
             message = f"{self._path}: cannot connect: {error.strerror}: is kv_store running, and on this socket?"
             raise NotRunning(message) from error
         except PermissionError as error:
-            message = f"{self._path}: cannot connect: {error.strerror}: ask for access to the socket and its folder"
+            message = f"{self._path}: cannot connect: {error.strerror}: ask for access to the socket and its directory"
             raise Refused(message) from error
         except TimeoutError as error:
             raise TimedOut(f"{self._path}: timed out after {self._connect_timeout} s connecting") from error
@@ -280,8 +298,8 @@ class AsyncClient:
 
 
 def _peer_uid(transport: asyncio.Transport) -> int:
-    """Returns the user that the server runs as."""
-    # A second socket object, because not every event loop returns one with getsockopt.
+    """Return the user that the server runs as."""
+    # A second socket object, because the socket objects of some event loops lack getsockopt.
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     uid: int = _UCRED.unpack(credentials)[1]

@@ -1,4 +1,4 @@
-"""Arrays of keys in, arrays of values out. NumPy and pyarrow are imported when they are needed."""
+"""Lookups with arrays of keys and arrays of values. NumPy and pyarrow are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from zero_kv._native import Client, Direct, Table, fill_arrow, fill_fixed
 
 
 def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
-    """What `Table.get_many` does with a dtype, or with keys of pyarrow or Polars."""
+    """Implement `get_many` with a dtype, or with keys from pyarrow or Polars."""
     if type(keys).__module__.partition(".")[0] == "polars":
         keys = keys.to_arrow()
     if dtype is None:
         return _arrow(table, keys)
     if type(keys).__module__.partition(".")[0] == "pyarrow":
         if keys.null_count:
-            raise ValueError(f"{keys.null_count} keys are null, which an array of fixed length has no way to tell")
+            raise ValueError(f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent")
         keys = keys.to_numpy(zero_copy_only=False) if hasattr(keys, "buffers") else keys.to_numpy()
     return _fixed(table, keys, dtype)
 
@@ -36,7 +36,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
-        # All chunks are answered of one table.
+        # Looks up all chunks in one table.
         table = table.snapshot() if isinstance(table, Direct) else table
         chunks = [_arrow(table, chunk) for chunk in keys.chunks]
         if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
@@ -56,7 +56,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
         held = keys.buffers()[1]
         held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
         ends = memoryview(held).cast("q")
-        # Of a slice, the part that it uses.
+        # For a slice, only the part of the data that it uses.
         used = memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
         parts = fill_arrow(table, None, ends, used, valid)
     bits, offsets, data, null_count, is_large = parts
@@ -66,7 +66,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
 
 
 def _bytes(array: Any, buffer: int, item_len_bytes: int, code: Literal["B", "Q"]) -> memoryview:
-    """The items of an Arrow array, without those before its offset."""
+    """Return the items of an Arrow array, from its offset on."""
     held = array.buffers()[buffer]
     if held is None or len(array) == 0:
         return memoryview(b"").cast(code)

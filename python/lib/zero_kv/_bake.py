@@ -1,4 +1,4 @@
-"""Rows of many shapes into pairs of key and value."""
+"""Converts rows of many types to pairs of key and value."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def bake(
     allow_empty: bool = False,
     allow_key_kind_change: bool = False,
 ) -> Report:
-    """Bake rows into the file at `path`, put in place whole or not at all.
+    """Bake rows into the file at `path`. An existing file is replaced only once the new one is complete.
 
-    `rows` is an iterable of pairs, a dict or another mapping, a DataFrame of pandas or Polars, or a table, record
-    batch or reader of pyarrow. Of these last, `key` and `value` name the columns; with two columns they may be left
-    out.
+    `rows` is an iterable of pairs, a dict or another mapping, a pandas or Polars DataFrame, or a pyarrow table, record
+    batch, or reader. For DataFrames and pyarrow objects, `key` and `value` name the columns; they are optional if there are
+    two columns.
 
-    Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also takes decimals as text. Values are
-    `bytes`, `str` (as UTF-8), or anything with the buffer protocol, such as a row of a NumPy array.
+    Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also accepts text with decimal numbers.
+    Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol, such as a row of a NumPy array.
 
-    Rows come in any order. `duplicates` says what to do with rows of the same key: `"error"`, `"first"` or `"last"`.
-    `base` is an older table whose rows are taken as well, if no new row has their key; it may be `path`.
-    What does not fit into `memory_bytes`, half of the machine's by default, is sorted on disk beside `path`.
+    Rows may be in any order. `duplicates` decides about rows with equal keys: `"error"`, `"first"`, or `"last"`. `base` is
+    an older table, which may be `path`; its rows are added for keys that no new row has. Rows that do not fit in
+    `memory_bytes`, by default half of the machine's memory, are sorted on disk in the directory of `path`.
 
-    A table without rows does not replace one with rows at `path`, unless `allow_empty`; a table with the other kind of
-    keys does not, unless `allow_key_kind_change`; nor does one that has lost more than `max_shrink_percent` of the rows.
-    A table with fewer than `min_rows` rows is never put in place. Each is a `BakeFailed`.
+    A table without rows does not replace one with rows, unless `allow_empty` is set; a table with the other kind of keys
+    does not, unless `allow_key_kind_change` is set; nor does a table that lost more than `max_shrink_percent` of the rows.
+    A table with fewer than `min_rows` rows is rejected. Each of these raises `BakeFailed`.
 
-    A server that serves `path` takes the new file over by itself. Other threads run meanwhile, and Ctrl-C stops a bake.
+    A server that serves `path` loads the new file by itself. Other threads run during a bake, and Ctrl-C stops it.
 
-    Raises `BakeFailed`, or `TypeError` and `OverflowError` for what is no key or value, with the number of the row,
-    counted from 1; whatever `rows` raises; `OSError` if the file cannot be written.
+    Raises `BakeFailed`, or `TypeError` or `OverflowError` for an invalid key or value, with the number of the row, counted
+    from 1; any exception from `rows`; and `OSError` if the file cannot be written.
 
     >>> bake({128512: "GRINNING FACE"}, "names.db").rows  # doctest: +SKIP
     1
@@ -67,7 +67,7 @@ def bake(
 
 def _pairs(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
     if isinstance(rows, (str, bytes, os.PathLike)):
-        raise TypeError("rows are a path, where rows were expected: text files are baked by the command baker")
+        raise TypeError("rows are a path, where rows were expected: bake text files with the command baker")
     package = type(rows).__module__.partition(".")[0]
     columns = _column_names(rows, package)
     if columns is None:
@@ -98,7 +98,7 @@ def _chosen(columns: list[Any], key: str | None, value: str | None) -> tuple[Any
     if key is not None and value is not None:
         return key, value
     if len(columns) != 2 or len(left) != (2 if key is None and value is None else 1):
-        what = "choose with key and value which are meant; an index of pandas becomes one by reset_index()"
+        what = "choose with key and value; reset_index() makes a column of a pandas index"
         raise ValueError(f"the columns are {columns}: {what}")
     if key is None:
         key = left.pop(0)

@@ -10,7 +10,7 @@ import numpy.typing
 _T = TypeVar("_T")
 _Path: TypeAlias = str | os.PathLike[str]
 Key: TypeAlias = int | bytes | str
-"""What is taken as a key. What is given as one is an `int` or `bytes`."""
+"""A key as an argument. Keys in results are `int` or `bytes`."""
 
 _Keys: TypeAlias = Iterable[int] | Iterable[bytes | str]
 _Row: TypeAlias = tuple[Any, bytes]
@@ -23,9 +23,9 @@ class _ArrowStream(Protocol):
 
 @final
 class Rows(Generic[_T]):
-    """Rows of a table in key order, read as they are wanted.
+    """Rows of a table in key order, read during iteration.
 
-    They are those of the table as it was when they were asked for, also when a newer one is served by now.
+    They remain rows of the same table, even if the server serves a newer one meanwhile.
     """
 
     def __len__(self) -> int: ...
@@ -35,9 +35,9 @@ class Rows(Generic[_T]):
 
 @final
 class ClientRows:
-    """The rows of a range in key order, asked for page by page as they are wanted, anew by each loop.
+    """The rows of a range in key order, requested page by page during each iteration.
 
-    Pages that are asked for before and after a new table was baked are of different tables.
+    If the server replaces its table during an iteration, the rows come from both tables.
     """
 
     def __iter__(self) -> Iterator[_Row]: ...
@@ -46,27 +46,27 @@ class ClientRows:
 class Table:
     """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 
-    Threads share it. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
-    or truncated raises `Damaged`; put new files in place by rename, as `bake` does. Nobody can change a table
-    with `memory="copy"`. A mapped file is verified by its length and modification time: a change is not noticed if
-    somebody restores the modification time, or writes through a mapping that is older than the table's.
+    Threads share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
+    or truncated raises `Damaged`; replace files by rename, as `bake` does. Nobody can change a table with `memory="copy"`.
+    Changes of a mapped file are detected by its length and modification time: a change goes unnoticed if somebody restores
+    the modification time, or writes through a mapping that is older than the table's.
     """
 
     def __getitem__(self, key: Key, /) -> bytes:
-        """The value of a key; `KeyError` if the table does not have it."""
+        """Return the value of a key, or raise `KeyError` if the table does not have the key."""
 
     @overload
     def get(self, key: Key, /) -> bytes | None: ...
     @overload
     def get(self, key: Key, default: _T, /) -> bytes | _T:
-        """The value of a key, or `default` if the table does not have it."""
+        """Return the value of a key, or `default` if the table does not have the key."""
 
     def view(self, key: Key) -> memoryview:
-        """The value of a key as a read-only `memoryview`; `KeyError` if there is none.
+        """Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
 
-        A table that nobody can change (`memory="copy"`, or a server's sealed memory) lends the value without a copy, and
-        the view keeps that table in memory, also when a newer one is served. The view of a mapped file is a copy of the
-        value.
+        If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value in the
+        table and keeps that table in memory, even if the server serves a newer one. For a mapped file, the view refers to a
+        copy of the value.
         """
 
     @overload
@@ -79,46 +79,46 @@ class Table:
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """The values of many keys, in their order, all of one table: several times faster than one by one.
+        """Return the values of many keys, in their order and from one table: several times faster than one call per key.
 
-        A list, another iterable or a NumPy array of keys gives a list, with `None` where a key is not in the table. A
-        pyarrow array, or a Series of Polars, gives a pyarrow array of binary, with nulls.
+        For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the table
+        does not have. For a pyarrow array or a Polars Series, it is a pyarrow array of type binary, with nulls.
 
-        With `dtype`, all values must have its length: the result is a NumPy array of it, zeros where a key is not in
-        the table, and an array that says where it is. `dtype=(numpy.float32, 64)` gives rows of 64 floats.
+        With `dtype`, which all values must match in length, the result is a NumPy array of values, zeros for missing keys,
+        and a Boolean array of the keys that were found. `dtype=(numpy.float32, 64)` returns rows of 64 floats.
 
-        Other threads run meanwhile, from 64 keys on.
+        With 64 keys or more, other threads run meanwhile.
         """
 
     def floor(self, key: Key) -> _Row | None:
-        """The row with the largest key that is not above `key`."""
+        """Return the row with the largest key less than or equal to `key`."""
 
     def ceiling(self, key: Key) -> _Row | None:
-        """The row with the smallest key that is not below `key`."""
+        """Return the row with the smallest key greater than or equal to `key`."""
 
     def first(self) -> _Row | None:
-        """The row with the smallest key."""
+        """Return the row with the smallest key."""
 
     def last(self) -> _Row | None:
-        """The row with the largest key."""
+        """Return the row with the largest key."""
 
     def range(self, start: Key | None = None, end: Key | None = None) -> Rows[_Row]:
-        """The rows from `start` on and before `end`, like a slice: `end` is not among them.
+        """Return the rows with keys from `start` up to, but not including, `end`.
 
-        Their number, `len`, is known before any is read.
+        `len` of the result reads no rows.
         """
 
     def prefix(self, prefix: bytes | str) -> Rows[_Row]:
-        """The rows whose keys begin with `prefix`."""
+        """Return the rows whose keys start with `prefix`."""
 
     def keys(self) -> Rows[Any]:
-        """All keys in their order."""
+        """Return all keys in ascending order."""
 
     def values(self) -> Rows[bytes]:
-        """All values, in the order of their keys."""
+        """Return all values, in the order of their keys."""
 
     def items(self) -> Rows[_Row]:
-        """All rows, in the order of their keys."""
+        """Return all rows, in the order of their keys."""
 
     def __contains__(self, key: Key, /) -> bool: ...
     def __len__(self) -> int: ...
@@ -126,29 +126,29 @@ class Table:
     def __reversed__(self) -> Iterator[Any]: ...
     @property
     def key_kind(self) -> Literal["u64", "bytes"]:
-        """What the keys are."""
+        """The kind of the keys."""
 
     @property
     def digest(self) -> str:
-        """The table's XXH3-128 digest: files with different bytes have different ones. It detects accidents, and gives no
-        protection against somebody who wants two files with the same digest.
+        """The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but not
+        deliberate ones.
         """
 
     @property
     def file_len_bytes(self) -> int:
-        """The file's length."""
+        """The file's length in bytes."""
 
 @final
 class Direct(Table):
-    """The table that a server serves, looked up in this process: no question is sent, and no value copied twice.
+    """The table that a server serves, looked up in this process without sending requests.
 
-    The server hands its file over, and all processes share that one copy. When it serves a new table, lookups are in
-    that within milliseconds; while there is no server, in what is there. Threads share it; a child process has the
-    table handed over to itself when it first looks up.
+    The server transfers its file, and all processes share that one copy in memory. When the server serves a new table,
+    lookups use the new one within milliseconds; while no server runs, they use the last one. Threads share a `Direct`. A
+    child process after a fork requests its own transfer at its first lookup.
 
-    With `memory="copy"` the process has a copy, which nobody can change in place.
+    With `memory="copy"` the process has a private copy, which nobody can change.
 
-    Raises `DirectRefused` if the server does not hand its table over, and what `Client` raises.
+    Raises `DirectRefused` if the server does not transfer its table, and the exceptions of `Client`.
     """
 
     def __new__(
@@ -162,23 +162,23 @@ class Direct(Table):
     ) -> Self: ...
     @property
     def generation(self) -> int:
-        """The server's number of the table that is looked up in."""
+        """The server's number of the generation that lookups use."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a server."""
+        """Whether the process is connected to a running server."""
 
     def refresh(self) -> None:
-        """Have what is served now handed over, if it is another table, and wait for it."""
+        """Wait until lookups use the table that the server serves now."""
 
     def snapshot(self) -> Table:
-        """The table as it is now, which stays as it is: several lookups in one and the same."""
+        """Return the current table, which later bakes do not replace, for several lookups in one version."""
 
 def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
     """Open a baked file, without a server.
 
-    With `verify="full"` the whole file is verified first; with `"touch"` each block is verified when a lookup first reads
-    it, so that the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
+    With `verify="full"` the whole file is verified first. With `"touch"` each block is verified when a lookup first reads
+    it, and the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
     and then verified. With `memory="copy"` this process has a private copy, which nobody can change.
 
     Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
@@ -186,18 +186,19 @@ def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Lite
 
 @final
 class Client:
-    """Questions to a server on its Unix socket; an `@` begins an abstract name.
+    """A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
 
-    Threads share it, each with a connection of its own while it waits; other threads run meanwhile. A child process
-    connects anew. A call whose connection fails, because the server was restarted, is made `retries` times more, and
-    the server is waited for up to `reconnect_timeout`. Times are in seconds. Ctrl-C is seen when the call ends.
+    Threads share a client; each call uses a connection of its own, and other threads run meanwhile. A child process after a
+    fork reconnects. If the connection fails during a call, because the server restarted, the call is retried `retries`
+    times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds. Ctrl-C takes effect at
+    the end of a call.
 
-    The server must run as root, as this process's user, or as `server_user` (a name or a number, by default that of the
-    environment's `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can write to the
-    socket's folder or one above it.
+    The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the value of
+    the environment variable `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can
+    write to the socket's directory or one above it.
 
     Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all
-    `Error`.
+    subclasses of `Error`.
     """
 
     def __new__(
@@ -214,7 +215,7 @@ class Client:
     def get(self, key: Key, /) -> bytes | None: ...
     @overload
     def get(self, key: Key, default: _T, /) -> bytes | _T:
-        """The value of a key, or `default` if the key is not in the table."""
+        """Return the value of a key, or `default` if the table does not have the key."""
 
     @overload
     def get_many(
@@ -226,43 +227,55 @@ class Client:
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """The values of many keys, in their order, sent without waiting for each answer: see `Table.get_many`.
+        """Return the values of many keys, in their order, with pipelined requests: see `Table.get_many`.
 
-        Those that the server reads before and after a new table was baked are of different tables.
+        If the server replaces its table meanwhile, the values may come from both tables.
         """
 
     def exists(self, key: Key) -> bool:
-        """Whether a key is in the table."""
+        """Return whether the table has a key."""
+
+    def exists_many(self, keys: _Keys) -> list[bool]:
+        """Return whether the table has each of many keys, with pipelined requests."""
 
     def floor(self, key: Key) -> _Row | None:
-        """The row with the largest key that is not above `key`."""
+        """Return the row with the largest key less than or equal to `key`."""
+
+    def floor_many(self, keys: _Keys) -> list[_Row | None]:
+        """Return the result of `floor` for many keys, in their order, with pipelined requests."""
 
     def ceiling(self, key: Key) -> _Row | None:
-        """The row with the smallest key that is not below `key`."""
+        """Return the row with the smallest key greater than or equal to `key`."""
+
+    def ceiling_many(self, keys: _Keys) -> list[_Row | None]:
+        """Return the result of `ceiling` for many keys, in their order, with pipelined requests."""
 
     def first(self) -> _Row | None:
-        """The row with the smallest key."""
+        """Return the row with the smallest key."""
 
     def last(self) -> _Row | None:
-        """The row with the largest key."""
+        """Return the row with the largest key."""
 
     def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows:
-        """The rows from `start` on and before `end`, like a slice: `end` is not among them."""
+        """Return the rows with keys from `start` up to, but not including, `end`."""
 
     def prefix(self, prefix: bytes | str) -> ClientRows:
-        """The rows whose keys begin with `prefix`."""
+        """Return the rows whose keys start with `prefix`."""
 
     def count(self, start: Key | None = None, end: Key | None = None) -> int:
-        """How many keys there are from `start` on and before `end`."""
+        """Return the number of keys from `start` up to, but not including, `end`."""
+
+    def count_prefix(self, prefix: bytes | str) -> int:
+        """Return the number of keys that start with `prefix`."""
 
     def info(self) -> dict[str, str]:
-        """What the server says of itself."""
+        """Return facts about the server and its table."""
 
     def ping(self) -> None:
-        """Return if the server answers."""
+        """Return once the server has responded."""
 
     def close(self) -> None:
-        """Close the connections. Calls fail with `Closed` from here on."""
+        """Close the connections. Later calls raise `Closed`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -271,18 +284,18 @@ class Client:
 
 @final
 class Report:
-    """What was baked."""
+    """Result of a bake."""
 
     rows: int
     """Rows in the file."""
     rows_read: int
-    """Rows that came."""
+    """Rows that were read."""
     duplicates_dropped: int
-    """Of these, rows that gave way to another with the same key."""
+    """Rows that were dropped because another row has the same key."""
     key_kind: Literal["u64", "bytes"]
     file_len_bytes: int
     values_len_bytes: int
-    """The lengths of all values together."""
+    """Total length of the values."""
     digest: str
     """See `Table.digest`."""
     elapsed_s: float
@@ -294,40 +307,48 @@ class Memory:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
-class Question:
+class Request:
     @staticmethod
-    def get(key: Key) -> Question: ...
+    def get(key: Key) -> Request: ...
     @staticmethod
-    def exists(key: Key) -> Question: ...
+    def get_many(keys: _Keys) -> Request: ...
     @staticmethod
-    def floor(key: Key) -> Question: ...
+    def exists(key: Key) -> Request: ...
     @staticmethod
-    def ceiling(key: Key) -> Question: ...
+    def exists_many(keys: _Keys) -> Request: ...
     @staticmethod
-    def get_many(keys: _Keys) -> Question: ...
+    def floor(key: Key) -> Request: ...
     @staticmethod
-    def outermost(last: bool) -> Question: ...
+    def floor_many(keys: _Keys) -> Request: ...
     @staticmethod
-    def page(start: Key | None, end: Key | None) -> Question: ...
+    def ceiling(key: Key) -> Request: ...
     @staticmethod
-    def prefix(prefix: bytes | str) -> Question: ...
+    def ceiling_many(keys: _Keys) -> Request: ...
     @staticmethod
-    def count(start: Key | None, end: Key | None) -> Question: ...
+    def first() -> Request: ...
     @staticmethod
-    def info() -> Question: ...
+    def last() -> Request: ...
     @staticmethod
-    def ping() -> Question: ...
+    def page(start: Key | None, end: Key | None) -> Request: ...
+    @staticmethod
+    def page_with_prefix(prefix: bytes | str) -> Request: ...
+    @staticmethod
+    def count(start: Key | None, end: Key | None) -> Request: ...
+    @staticmethod
+    def count_prefix(prefix: bytes | str) -> Request: ...
+    @staticmethod
+    def info() -> Request: ...
+    @staticmethod
+    def ping() -> Request: ...
 
 @final
-class Wire:
+class Pipeline:
     def __new__(cls, path: str) -> Self: ...
-    def ask(self, question: Question, future: Future[Any]) -> None: ...
-    def take_requests(self) -> bytes: ...
+    def add(self, request: Request, future: Future[Any]) -> None: ...
+    def take_unsent(self) -> bytes: ...
     def received(self, bytes: bytes) -> None: ...
     def fail(self, error: BaseException) -> None: ...
     def closed(self) -> BaseException: ...
-    @property
-    def waiting_count(self) -> int: ...
 
 def bake_rows(
     rows: Iterator[Any],
@@ -339,9 +360,9 @@ def bake_rows(
     threads: int | None,
     replace: tuple[int, int | None, bool, bool],
 ) -> Report: ...
-def fill_fixed(source: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
+def fill_fixed(target: Table | Client, keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_arrow(
-    source: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
+    target: Table | Client, numbers: Any, offsets: Any, data: Any, valid: Any
 ) -> tuple[Memory, Memory, Memory, int, bool]: ...
 def forked() -> None: ...
 def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...

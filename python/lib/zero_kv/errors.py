@@ -1,8 +1,8 @@
-"""What can fail, one class each."""
+"""The exceptions of the package."""
 
 
 class Error(Exception):
-    """All that this package raises of its own."""
+    """Base class of the package's exceptions."""
 
 
 class KeyKind(Error, TypeError):
@@ -10,19 +10,19 @@ class KeyKind(Error, TypeError):
 
 
 class Damaged(Error):
-    """A file is not a whole table: it was damaged, or changed in place, where the answer is."""
+    """The file is not a valid table, or the part with the result is damaged or was changed in place."""
 
 
 class BakeFailed(Error, ValueError):
-    """Rows do not make a table. The message says which row, counted from 1."""
+    """The rows cannot be baked. The message has the number of the row, counted from 1."""
 
 
 class NotRunning(Error, ConnectionError):
-    """There is no such socket, or nobody listens on it."""
+    """The socket does not exist, or no process listens on it."""
 
 
 class Refused(Error, ConnectionError):
-    """The server is there, and this client may not ask it."""
+    """The server runs, but this client was not admitted."""
 
 
 class UntrustedServer(Error, ConnectionError):
@@ -30,20 +30,20 @@ class UntrustedServer(Error, ConnectionError):
 
 
 class DirectRefused(Refused):
-    """The server does not hand its table over, or what it hands over cannot be looked up in."""
+    """The server does not transfer its table, or this process cannot use it."""
 
 
 class TimedOut(Error, TimeoutError):
-    """Connecting or a call took longer than it may."""
+    """Connecting or a call timed out."""
 
 
 class Closed(Error, ConnectionError):
-    """The connection ended before the answer did."""
+    """The connection or the client was closed before the response was complete."""
 
 
 class ProtocolError(Error):
-    """What arrived is not an answer of a Zero-KV server."""
+    """The peer violated the protocol: it may not be a Zero-KV server."""
 
 
 class ServerError(Error):
-    """The server answered with an error: the table's keys may be of the other kind, or the value is damaged."""
+    """The server responded with an error: the table's keys may be of the other kind, or the value may be damaged."""

@@ -9,35 +9,35 @@ use crate::store::{MappedStore, Store, Witness};
 pub(super) struct Generation {
     pub(super) number: u64,
     pub(super) table: MappedStore,
-    pub(super) word: Arc<Word>,
+    pub(super) witness: Arc<GenerationWitness>,
 }
 
-/// What the server publishes about a generation.
-pub(super) struct Word {
+/// The state of a generation that the server publishes in shared memory.
+pub(super) struct GenerationWitness {
     pub(super) notice: Arc<Notice>,
-    /// The state before anything of the table was read.
+    /// The state before any byte of the table was read.
     pub(super) state: State,
 }
 
 impl Generation {
-    pub(super) fn new(number: u64, store: Store, word: Word) -> Generation {
-        let word = Arc::new(word);
-        let witness: Arc<dyn Witness> = word.clone();
-        Generation { number, table: MappedStore::with_witness(store, witness), word }
+    pub(super) fn new(number: u64, store: Store, witness: GenerationWitness) -> Generation {
+        let witness = Arc::new(witness);
+        let table = MappedStore::with_witness(store, Arc::<GenerationWitness>::clone(&witness));
+        Generation { number, table, witness }
     }
 
-    /// Returns whether the server serves it, or served it when the server ended.
+    /// Returns whether the server serves this generation, or served it when the server ended.
     pub(super) fn is_current(&self) -> bool {
-        self.word.notice.state().is_of(self.number)
+        self.witness.notice.state().is_of(self.number)
     }
 
-    /// Returns whether nothing has happened to it since it was transferred.
-    pub(super) fn is_as_handed_over(&self) -> bool {
-        self.word.notice.state().is_since(self.word.state) && self.table.is_trusted()
+    /// Returns whether neither the published state nor the file has changed since the transfer.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.witness.notice.state().is_since(self.witness.state) && self.table.is_trusted()
     }
 }
 
-impl Witness for Word {
+impl Witness for GenerationWitness {
     #[inline]
     fn standing(&self, store: &Store) -> Standing {
         match self.notice.standing_since(self.state) {

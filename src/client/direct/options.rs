@@ -1,21 +1,19 @@
-//! How a table that is handed over is held.
+//! Options of direct mode.
 
 use crate::client::Options;
 use crate::store::{Memory, OpenOptions};
 
-/// How [`Client::direct_with`](super::Client::direct_with) holds the file, and how
-/// long it waits for the server.
+/// Options of [`Client::direct_with`](super::Client::direct_with).
 #[derive(Clone, Debug)]
 pub struct DirectOptions {
-    /// Where the table is held. With [`Memory::Map`], the default, all processes share what the server transfers;
-    /// otherwise this process has a copy.
+    /// Where the table is kept. With [`Memory::Map`], the default, all processes share the memory that the server
+    /// transfers; otherwise this process has a copy.
     pub memory: Memory,
     /// How the table is opened. Its `verify` is ignored: blocks are verified when a lookup first reads them.
     pub open: OpenOptions,
-    /// Whether this process may install a handler for SIGBUS, so that a lookup in a file
-    /// that was truncated is an error and does not end the process. Default: true. Without
-    /// it, a file that can be truncated is not mapped, which is
-    /// [`ClientError::Direct`](crate::client::ClientError::Direct). See
+    /// Whether this process may install a handler for SIGBUS, so that a lookup in a truncated file returns an error
+    /// instead of ending the process. True by default. If false, a file that can be truncated is not mapped, and direct
+    /// mode fails with [`ClientError::Direct`](crate::client::ClientError::Direct). See
     /// [`survive_bus_errors`](crate::store::survive_bus_errors).
     pub survive_bus_errors: bool,
     /// Time-outs of requests to the server, and the user that the server may run as.

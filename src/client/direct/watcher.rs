@@ -1,7 +1,7 @@
-//! The thread that keeps the mapping up to date.
+//! The thread that replaces the table of a `Direct` by the server's next generation.
 //!
-//! It has always asked the server for the next generation, and sleeps until that is
-//! handed over, the server is gone, or a lookup has found that the file was changed.
+//! The thread always has a request for the next generation pending. It sleeps until the server responds or disconnects, or
+//! until a lookup detects that the file was changed.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,64 +16,64 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::DirectOptions;
 use super::generation::Generation;
-use super::handover::Connection;
+use super::transfer::TransferConnection;
 use crate::client::ClientError;
 use crate::direct::BEAT_MISSED;
 
-/// The pauses between attempts that fail: from the first to the last, doubled each
-/// time.
-const RETRY_FIRST: Duration = Duration::from_millis(10);
-const RETRY_LAST: Duration = Duration::from_millis(500);
+/// First pause after a failed attempt. Each pause is twice as long as the preceding one.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Maximum pause after a failed attempt.
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What lookups and the thread share.
-pub(super) struct Shared {
+/// State shared by lookups and the thread.
+pub(super) struct DirectState {
     path: PathBuf,
     options: DirectOptions,
     pub(super) current: ArcSwap<Generation>,
-    /// Locked while another generation is put there.
+    /// Locked while `current` is replaced.
     replacing: Mutex<()>,
     is_connected: AtomicBool,
-    /// Whether the thread was woken and has not looked yet.
-    is_rung: AtomicBool,
+    /// Whether a wake-up was sent that the thread has not received.
+    is_wake_pending: AtomicBool,
 }
 
-impl Shared {
-    /// Has the first generation handed over, and starts the thread, which ends when the
-    /// stream that is given is closed.
-    pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<Shared>, UnixStream), ClientError> {
-        let mut connection = Connection::new(path, options)?;
-        let generation = connection.ask(path, options)?;
-        connection.ask_for_next(path, generation.word.state)?;
-        let shared = Arc::new(Shared {
+impl DirectState {
+    /// Receives the first generation and starts the thread. Returns the socket that wakes the thread, which ends when the
+    /// socket is closed.
+    pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<DirectState>, UnixStream), ClientError> {
+        let mut connection = TransferConnection::new(path, options)?;
+        let generation = connection.transfer_current(path, options)?;
+        connection.request_next(path, generation.witness.state)?;
+        let shared = Arc::new(DirectState {
             path: path.to_path_buf(),
             options: options.clone(),
             current: ArcSwap::from_pointee(generation),
             replacing: Mutex::default(),
             is_connected: AtomicBool::new(true),
-            is_rung: AtomicBool::new(false),
+            is_wake_pending: AtomicBool::new(false),
         });
-        let of_thread = Arc::clone(&shared);
+        let thread_state = Arc::clone(&shared);
         let start = || -> io::Result<UnixStream> {
-            let (bell, door) = UnixStream::pair()?;
-            bell.set_nonblocking(true)?;
-            door.set_nonblocking(true)?;
+            let (wake_sender, wake_receiver) = UnixStream::pair()?;
+            wake_sender.set_nonblocking(true)?;
+            wake_receiver.set_nonblocking(true)?;
             thread::Builder::new()
                 .name("zero-kv-direct".to_owned())
-                .spawn(move || of_thread.watch(&door, connection))?;
-            Ok(bell)
+                .spawn(move || thread_state.watch(&wake_receiver, connection))?;
+            Ok(wake_sender)
         };
-        let bell = start().map_err(|error| ClientError::Direct {
+        let wake_sender = start().map_err(|error| ClientError::Direct {
             path: path.to_path_buf(),
             problem: format!("starting the thread that watches the server: {error}"),
         })?;
-        Ok((shared, bell))
+        Ok((shared, wake_sender))
     }
 
-    /// Wakes the thread, once until it looks.
-    pub(super) fn ring(&self, mut bell: &UnixStream) {
-        if !self.is_rung.load(Ordering::Relaxed) && !self.is_rung.swap(true, Ordering::Relaxed) {
-            // A full buffer is not possible; a thread that is gone serves nobody.
-            let _ = bell.write(&[1]);
+    /// Wakes the thread, unless an earlier wake-up is pending.
+    pub(super) fn wake_thread(&self, mut wake_sender: &UnixStream) {
+        if !self.is_wake_pending.load(Ordering::Relaxed) && !self.is_wake_pending.swap(true, Ordering::Relaxed) {
+            // The buffer is never full, and an error means that the thread has ended.
+            let _ = wake_sender.write(&[1]);
         }
     }
 
@@ -81,11 +81,14 @@ impl Shared {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// Has the generation handed over that is served, unless it is the current one.
+    /// Replaces the current generation by the one that the server serves, unless it is the same.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let _replacing = self.replacing();
-        if !self.is_connected() || !self.current.load().is_as_handed_over() {
-            self.replace(&mut Connection::new(&self.path, &self.options)?, Connection::ask)?;
+        if !self.is_connected() || !self.current.load().is_unchanged() {
+            self.replace(
+                &mut TransferConnection::new(&self.path, &self.options)?,
+                TransferConnection::transfer_current,
+            )?;
         }
         Ok(())
     }
@@ -94,135 +97,135 @@ impl Shared {
         self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in place what a connection gives. The last of its borrowers lets go of the
-    /// one before.
+    /// Replaces the current generation by the one from a connection. The preceding generation is dropped with its last
+    /// user.
     fn replace(
         &self,
-        connection: &mut Connection,
-        take: impl FnOnce(&mut Connection, &Path, &DirectOptions) -> Result<Generation, ClientError>,
+        connection: &mut TransferConnection,
+        receive: impl FnOnce(&mut TransferConnection, &Path, &DirectOptions) -> Result<Generation, ClientError>,
     ) -> Result<(), ClientError> {
-        self.current.store(Arc::new(take(connection, &self.path, &self.options)?));
+        self.current.store(Arc::new(receive(connection, &self.path, &self.options)?));
         Ok(())
     }
 
-    fn watch(&self, door: &UnixStream, connection: Connection) {
-        let (mut connection, mut pause) = (Some(connection), RETRY_FIRST);
-        let mut pulse = Pulse::of(&self.current.load());
+    fn watch(&self, wake_receiver: &UnixStream, connection: TransferConnection) {
+        let (mut connection, mut pause) = (Some(connection), RETRY_PAUSE_MIN);
+        let mut heartbeat = Heartbeat::read(&self.current.load());
         loop {
-            let woken = wait(door, connection.as_ref().map(Connection::stream), pause);
-            if let Wake::End = woken {
+            let woken = wait(wake_receiver, connection.as_ref().map(TransferConnection::stream), pause);
+            if let WakeReason::Closed = woken {
                 return;
             }
-            self.is_rung.store(false, Ordering::Relaxed);
-            pulse.update(&self.current.load());
+            self.is_wake_pending.store(false, Ordering::Relaxed);
+            heartbeat.update(&self.current.load());
             connection = match (connection, woken) {
-                (Some(connection), Wake::Server) => {
-                    let connection = self.take_next(connection).ok();
-                    pulse = Pulse::of(&self.current.load());
+                (Some(connection), WakeReason::Response) => {
+                    let connection = self.receive_next(connection).ok();
+                    heartbeat = Heartbeat::read(&self.current.load());
                     connection
                 }
-                (Some(connection), Wake::Time) => Some(connection),
-                // What a lookup found is not so any more.
-                (Some(connection), Wake::Bell) if self.current.load().table.is_trusted() => Some(connection),
+                (Some(connection), WakeReason::TimedOut) => Some(connection),
+                // The file has been checked since the lookup detected a change.
+                (Some(connection), WakeReason::Lookup) if self.current.load().table.is_trusted() => Some(connection),
                 (_, woken) => {
-                    // However often lookups find a page gone.
-                    if let Wake::Bell = woken
-                        && let Wake::End = wait(door, None, RETRY_FIRST)
+                    // Lookups that repeatedly find an unreadable page must not cause repeated attempts without a pause.
+                    if let WakeReason::Lookup = woken
+                        && let WakeReason::Closed = wait(wake_receiver, None, RETRY_PAUSE_MIN)
                     {
                         return;
                     }
-                    let connection = self.begin_anew().ok();
-                    pulse = Pulse::of(&self.current.load());
+                    let connection = self.reconnect().ok();
+                    heartbeat = Heartbeat::read(&self.current.load());
                     connection
                 }
             };
-            pause = if connection.is_some() { RETRY_FIRST } else { (2 * pause).min(RETRY_LAST) };
-            self.is_connected.store(connection.is_some() && pulse.is_fresh(), Ordering::Relaxed);
+            pause = if connection.is_some() { RETRY_PAUSE_MIN } else { (2 * pause).min(RETRY_PAUSE_MAX) };
+            self.is_connected.store(connection.is_some() && heartbeat.is_recent(), Ordering::Relaxed);
         }
     }
 
-    fn take_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
+    fn receive_next(&self, mut connection: TransferConnection) -> Result<TransferConnection, ClientError> {
         let _replacing = self.replacing();
-        self.replace(&mut connection, Connection::take)?;
-        self.ask_for_next(connection)
+        self.replace(&mut connection, TransferConnection::receive_next)?;
+        self.request_next(connection)
     }
 
-    fn begin_anew(&self) -> Result<Connection, ClientError> {
+    fn reconnect(&self) -> Result<TransferConnection, ClientError> {
         let _replacing = self.replacing();
-        let mut connection = Connection::new(&self.path, &self.options)?;
-        self.replace(&mut connection, Connection::ask)?;
-        self.ask_for_next(connection)
+        let mut connection = TransferConnection::new(&self.path, &self.options)?;
+        self.replace(&mut connection, TransferConnection::transfer_current)?;
+        self.request_next(connection)
     }
 
-    fn ask_for_next(&self, mut connection: Connection) -> Result<Connection, ClientError> {
-        connection.ask_for_next(&self.path, self.current.load().word.state)?;
+    fn request_next(&self, mut connection: TransferConnection) -> Result<TransferConnection, ClientError> {
+        connection.request_next(&self.path, self.current.load().witness.state)?;
         Ok(connection)
     }
 }
 
-/// Whether the server runs.
-struct Pulse {
-    beat: u64,
-    felt: Instant,
+/// The last observed heartbeat of the server.
+struct Heartbeat {
+    count: u64,
+    observed_at: Instant,
 }
 
-impl Pulse {
-    fn of(generation: &Generation) -> Pulse {
-        Pulse { beat: generation.word.notice.beat(), felt: Instant::now() }
+impl Heartbeat {
+    fn read(generation: &Generation) -> Heartbeat {
+        Heartbeat { count: generation.witness.notice.beat(), observed_at: Instant::now() }
     }
 
-    /// Notes whether the server has counted its beat up.
+    /// Updates the time if the server has incremented its count.
     fn update(&mut self, generation: &Generation) {
-        if self.beat != generation.word.notice.beat() {
-            *self = Pulse::of(generation);
+        if self.count != generation.witness.notice.beat() {
+            *self = Heartbeat::read(generation);
         }
     }
 
-    fn is_fresh(&self) -> bool {
-        self.felt.elapsed() < BEAT_MISSED
+    fn is_recent(&self) -> bool {
+        self.observed_at.elapsed() < BEAT_MISSED
     }
 }
 
-/// What the thread was woken by.
+/// Why the thread woke up.
 #[derive(Clone, Copy)]
-enum Wake {
-    /// Nobody looks up any more.
-    End,
-    /// A lookup.
-    Bell,
-    /// An answer.
-    Server,
-    /// The end of the server.
-    Gone,
-    /// The end of a pause, or the time to see whether the server runs.
-    Time,
+enum WakeReason {
+    /// The last `Direct` was dropped.
+    Closed,
+    /// A lookup detected that the file was changed.
+    Lookup,
+    /// The server responded.
+    Response,
+    /// The server closed the connection.
+    Disconnected,
+    /// The end of a pause, or the time to check the heartbeat.
+    TimedOut,
 }
 
-/// Waits for the bell, or the server, for some time; without one, for the end of a pause.
-fn wait(door: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> Wake {
+/// Waits for a wake-up, or for the server and its next heartbeat check. Without a server, waits for the end of a pause.
+fn wait(wake_receiver: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> WakeReason {
     let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
-    // However many lookups find that there is need of an attempt, the next one has its time. Only the end is heard before.
-    let heard = if server.is_some() { PollFlags::IN } else { PollFlags::empty() };
-    let mut polled = vec![PollFd::new(door, heard)];
+    // Without a server, lookups do not shorten the pause before the next attempt. Only the end of the last `Direct` does.
+    let events = if server.is_some() { PollFlags::IN } else { PollFlags::empty() };
+    let mut polled = vec![PollFd::new(wake_receiver, events)];
     polled.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));
-    // A signal ends the wait early, which does no harm.
+    // A signal ends the wait early, which is harmless.
     let _ = poll(&mut polled, Some(&pause));
-    let of_server = polled.get(1).map_or(PollFlags::empty(), PollFd::revents);
-    let mut rings = [0; 64];
-    let mut is_rung = false;
+    let server_events = polled.get(1).map_or(PollFlags::empty(), PollFd::revents);
+    let mut wake_ups = [0; 64];
+    let mut is_woken = false;
     loop {
-        match (&mut &*door).read(&mut rings) {
-            Ok(0) => return Wake::End,
-            Ok(_) => is_rung = true,
+        match (&mut &*wake_receiver).read(&mut wake_ups) {
+            Ok(0) => return WakeReason::Closed,
+            Ok(_) => is_woken = true,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
-    match is_rung {
-        _ if of_server.intersects(PollFlags::HUP | PollFlags::ERR) => Wake::Gone,
-        _ if !of_server.is_empty() => Wake::Server,
-        true => Wake::Bell,
-        false => Wake::Time,
+    match is_woken {
+        _ if server_events.intersects(PollFlags::HUP | PollFlags::ERR) => WakeReason::Disconnected,
+        _ if !server_events.is_empty() => WakeReason::Response,
+        true => WakeReason::Lookup,
+        false => WakeReason::TimedOut,
     }
 }

@@ -1,5 +1,4 @@
-//! The crate's own questions: each has the bytes that its vector says, reads the answer
-//! as the vector does, and refuses what is none.
+//! The crate's own requests: each encodes to its vector's bytes, and decodes or rejects responses as its vector says.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -7,15 +6,15 @@ use std::ops::Bound;
 
 use serde_json::{Value, json};
 use zero_kv::Key;
-use zero_kv::client::question::{Ceiling, Count, Exists, Floor, Get, PageOf, Unanswered};
-use zero_kv::client::{OwnedKey, Page, Question, Row};
-use zero_kv::protocol::answer::Violation;
+use zero_kv::client::request::{Ceiling, Count, Exists, Floor, Get, GetPage, RequestError};
+use zero_kv::client::{OwnedKey, Row, RowPage, TypedRequest};
 use zero_kv::protocol::native::{Op, VALUE_LEN_MAX_BYTES};
-use zero_kv::protocol::reader::{Answer, AnswerReader};
+use zero_kv::protocol::reader::{Response, ResponseReader};
+use zero_kv::protocol::response::Violation;
 
 use crate::{BYTES, NUMBERS, REFUSED, bytes, read, text};
 
-/// A key as a file of these keys writes it.
+/// Parses a key as a vector file with these keys writes it.
 fn key(field: &Value, keys: &str) -> OwnedKey {
     let written = field.as_str().expect("a key");
     match keys {
@@ -32,41 +31,41 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is made of the answer in these bytes, or why they are none.
-fn received<T>(op: Op, mut bytes: &[u8], take: impl FnOnce(Answer<'_>) -> T) -> Result<T, Violation> {
-    let mut reader = AnswerReader::new(VALUE_LEN_MAX_BYTES);
+/// Passes the response in these bytes to `decode`.
+fn received<T>(op: Op, mut bytes: &[u8], decode: impl FnOnce(Response<'_>) -> T) -> Result<T, Violation> {
+    let mut reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
     while !bytes.is_empty() {
-        let room = reader.room();
-        let len_bytes = room.len().min(bytes.len());
-        room[..len_bytes].copy_from_slice(&bytes[..len_bytes]);
+        let spare = reader.spare();
+        let len_bytes = spare.len().min(bytes.len());
+        spare[..len_bytes].copy_from_slice(&bytes[..len_bytes]);
         reader.received(len_bytes);
         bytes = &bytes[len_bytes..];
-        if let Some(answer) = reader.next(op)? {
-            return Ok(take(answer));
+        if let Some(response) = reader.next(op)? {
+            return Ok(decode(response));
         }
     }
-    panic!("{op:?} has no whole answer")
+    panic!("no whole response to {op:?}")
 }
 
-/// Why the bytes are no answer to the question, or what they say.
-fn answered<Q: Question>(question: &Q, answer: &[u8]) -> Result<Q::Answer, Violation> {
-    received(question.op(), answer, |answer| question.read(answer))?.map_err(|unanswered| match unanswered {
-        Unanswered::Violation(violation) => violation,
-        error => panic!("an answer, not {error:?}"),
+/// Decodes the response to a request.
+fn decoded<R: TypedRequest>(request: &R, bytes: &[u8]) -> Result<R::Output, Violation> {
+    received(request.op(), bytes, |response| request.decode(response))?.map_err(|error| match error {
+        RequestError::Violation(violation) => violation,
+        error => panic!("a response was expected, not {error:?}"),
     })
 }
 
-/// Holds a question's bytes, and what it reads, against a vector.
-fn hold<Q: Question>(vector: &Value, question: Result<Q, impl Debug>, say: impl FnOnce(Q::Answer) -> Value) {
-    let (name, question) = (text(vector, "name"), question.unwrap());
-    let mut request = Vec::new();
-    question.push(&mut request);
-    assert!(request == bytes(text(vector, "request")), "{name}: the request is {}", hex(&request));
-    let said = say(answered(&question, &bytes(text(vector, "answer"))).unwrap());
+/// Checks a request's encoding and decoding against a vector.
+fn check<R: TypedRequest>(vector: &Value, request: Result<R, impl Debug>, to_json: impl FnOnce(R::Output) -> Value) {
+    let (name, request) = (text(vector, "name"), request.unwrap());
+    let mut encoded = Vec::new();
+    request.encode(&mut encoded);
+    assert!(encoded == bytes(text(vector, "request")), "{name}: the request is {}", hex(&encoded));
+    let output = to_json(decoded(&request, &bytes(text(vector, "answer"))).unwrap());
     let expected = &vector["says"];
-    // A row that is too long to be said twice is in the answer alone.
-    if expected.get("rows").is_some() == said.get("rows").is_some() {
-        assert_eq!(said, *expected, "{name}");
+    // A row that is too long to be repeated is in the response alone.
+    if expected.get("rows").is_some() == output.get("rows").is_some() {
+        assert_eq!(output, *expected, "{name}");
     }
 }
 
@@ -81,12 +80,12 @@ fn row(row: Option<Row>) -> Value {
     )
 }
 
-fn page(page: Page) -> Value {
+fn page(page: RowPage) -> Value {
     let rows: Vec<_> = page.iter().map(|(key, value)| [written(key), hex(value)]).collect();
     json!({ "status": "ok", "rows": rows, "more": page.rest().is_some() })
 }
 
-/// The ends of a range that a vector asks about.
+/// Returns the ends of a vector's range.
 fn ends(ask: &Value, keys: &str) -> [Bound<OwnedKey>; 2] {
     [("start", "start_excluded"), ("end", "end_excluded")].map(|(end, excluded)| match ask.get(end) {
         None => Bound::Unbounded,
@@ -96,8 +95,8 @@ fn ends(ask: &Value, keys: &str) -> [Bound<OwnedKey>; 2] {
 }
 
 #[test]
-fn questions_are_asked_and_answered_as_the_vectors_say() {
-    let mut held = BTreeMap::<String, usize>::new();
+fn requests_and_responses_match_the_vectors() {
+    let mut checked = BTreeMap::<String, usize>::new();
     for file in [NUMBERS, BYTES] {
         let (file, vectors) = read(file);
         let keys = text(&file, "keys");
@@ -109,43 +108,43 @@ fn questions_are_asked_and_answered_as_the_vectors_say() {
             let range = (start.as_ref().map(OwnedKey::as_key), end.as_ref().map(OwnedKey::as_key));
             let limit_rows = ask["limit"].as_u64().unwrap_or(0) as u32;
             let key = key.unwrap_or(OwnedKey::U64(0));
-            // The crate asks about no key that cannot be.
+            // The crate sends no request for an empty key.
             if key == OwnedKey::Bytes(Vec::new()) {
                 continue;
             }
             let key = key.as_key();
             match op {
-                "get" => hold(vector, Get::new(key), |value| {
+                "get" => check(vector, Get::new(key), |value| {
                     value.map_or_else(missing, |value| json!({ "status": "ok", "value": hex(&value) }))
                 }),
-                "exists" => hold(vector, Exists::new(key), |there| match there {
+                "exists" => check(vector, Exists::new(key), |there| match there {
                     true => json!({ "status": "ok" }),
                     false => missing(),
                 }),
-                "floor" => hold(vector, Floor::new(key), row),
-                "ceiling" => hold(vector, Ceiling::new(key), row),
-                "range" if ask["backward"] == true => hold(vector, PageOf::last(range, limit_rows), page),
-                "range" => hold(vector, PageOf::first(range, limit_rows), page),
-                "count" => hold(vector, Count::new(range), |count| json!({ "status": "ok", "count": count })),
+                "floor" => check(vector, Floor::new(key), row),
+                "ceiling" => check(vector, Ceiling::new(key), row),
+                "range" if ask["backward"] == true => check(vector, GetPage::last(range, limit_rows), page),
+                "range" => check(vector, GetPage::first(range, limit_rows), page),
+                "count" => check(vector, Count::new(range), |count| json!({ "status": "ok", "count": count })),
                 _ => continue,
             }
-            *held.entry(op.to_owned()).or_default() += 1;
+            *checked.entry(op.to_owned()).or_default() += 1;
         }
     }
-    assert_eq!(held.len(), 6, "vectors of each question: {held:?}");
+    assert_eq!(checked.len(), 6, "vectors of each op: {checked:?}");
 }
 
 #[test]
-fn answers_that_are_none_are_refused() {
+fn invalid_responses_are_rejected() {
     let (_, vectors) = read(REFUSED);
     for vector in &vectors {
         let (ask, answer) = (&vector["ask"], bytes(text(vector, "answer")));
         let key = ask.get("key").map_or(OwnedKey::U64(0), |field| key(field, text(vector, "keys")));
         let is_refused = match text(ask, "op") {
-            "get" => answered(&Get::new(&key).unwrap(), &answer).is_err(),
-            "exists" => answered(&Exists::new(&key).unwrap(), &answer).is_err(),
-            "floor" => answered(&Floor::new(&key).unwrap(), &answer).is_err(),
-            "count" => answered(&Count::new(..).unwrap(), &answer).is_err(),
+            "get" => decoded(&Get::new(&key).unwrap(), &answer).is_err(),
+            "exists" => decoded(&Exists::new(&key).unwrap(), &answer).is_err(),
+            "floor" => decoded(&Floor::new(&key).unwrap(), &answer).is_err(),
+            "count" => decoded(&Count::new(..).unwrap(), &answer).is_err(),
             "info" => received(Op::Info, &answer, |_| ()).is_err(),
             "ping" => received(Op::Ping, &answer, |_| ()).is_err(),
             op => panic!("{op} is among the refused"),

@@ -1,0 +1,43 @@
+//! Arguments that several functions take.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use zero_kv::store::Memory;
+
+/// A user's name or number.
+#[derive(FromPyObject)]
+pub(crate) enum UserName {
+    Number(u32),
+    Name(String),
+}
+
+impl From<UserName> for String {
+    fn from(user: UserName) -> String {
+        match user {
+            UserName::Number(number) => number.to_string(),
+            UserName::Name(name) => name,
+        }
+    }
+}
+
+/// Converts seconds to a duration.
+pub(crate) fn duration(argument: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("{argument} is {seconds}, where seconds, 0 or more, were expected")))
+}
+
+/// Parses the argument `memory`.
+pub(crate) fn table_memory(memory: &str) -> PyResult<Memory> {
+    match memory {
+        "map" => Ok(Memory::Map),
+        "copy" => Ok(Memory::Copy),
+        _ => Err(unknown_value("memory", memory, "\"map\" or \"copy\"")),
+    }
+}
+
+/// Returns the exception for an argument that has none of the expected values.
+pub(crate) fn unknown_value(argument: &str, found: &str, expected: &str) -> PyErr {
+    PyValueError::new_err(format!("{argument} is {found:?}, where {expected} was expected"))
+}

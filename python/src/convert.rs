@@ -1,0 +1,115 @@
+//! Conversions between Python objects and the library's keys, ranges, rows, and facts.
+
+use std::ops::Bound as End;
+
+use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
+use zero_kv::client::request::prefix_range;
+use zero_kv::client::{Info, KeyRange, OwnedKey, Row};
+use zero_kv::{Key, KeyKind};
+
+use crate::errors::client_exception;
+
+/// Returns the key that an object stands for: an `int`, `bytes`, or a `str`, which is encoded as UTF-8.
+pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+    if let Ok(number) = object.cast::<PyInt>() {
+        return number_from(number).map(Key::U64);
+    }
+    match bytes_from(object)? {
+        Some(bytes) => Ok(Key::Bytes(bytes)),
+        // Objects with `__index__` are numbers: those of NumPy, for example.
+        None => match object.call_method0("__index__") {
+            Ok(number) => number_from(&number).map(Key::U64),
+            Err(error) if error.is_instance_of::<PyException>(object.py()) => Err(not_a_key(object)),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Returns the bytes of a `bytes` or `str` object, and `None` for other types.
+pub(crate) fn bytes_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Some(bytes.as_bytes()));
+    }
+    match object.cast::<PyString>() {
+        Ok(text) => text.to_str().map(|text| Some(text.as_bytes())),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns the bytes of a prefix of keys.
+pub(crate) fn prefix_from<'a>(prefix: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    bytes_from(prefix)?.ok_or_else(|| {
+        let found = type_name(prefix);
+        PyTypeError::new_err(format!("the prefix is of type {found}, where bytes or str was expected"))
+    })
+}
+
+/// Returns the range of keys from `start` up to, but not including, `end`.
+pub(crate) fn range_between(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<KeyRange> {
+    let key = |key: Option<&Bound<'_, PyAny>>| key.map(|key| key_from(key).map(OwnedKey::from)).transpose();
+    let (start, end) = (key(start)?, key(end)?);
+    Ok(KeyRange::new(start.map_or(End::Unbounded, End::Included), end.map_or(End::Unbounded, End::Excluded)))
+}
+
+/// Returns the range of the keys that start with `prefix`.
+pub(crate) fn range_with_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<KeyRange> {
+    prefix_range(prefix_from(prefix)?).map_err(|error| client_exception(&error))
+}
+
+fn number_from(number: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number.extract().map_err(|_| {
+        // Python refuses to convert numbers of more than some thousand digits.
+        let shown = number.str().map_or_else(|_| "too large to write".to_owned(), |shown| shown.to_string());
+        PyOverflowError::new_err(format!("the key is {shown}, where 0 to 18446744073709551615 was expected"))
+    })
+}
+
+fn not_a_key(object: &Bound<'_, PyAny>) -> PyErr {
+    let found = type_name(object);
+    PyTypeError::new_err(format!("the key is of type {found}, where int, bytes or str was expected"))
+}
+
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string())
+}
+
+/// Returns a key as an `int` or `bytes`.
+pub(crate) fn key_object<'py>(py: Python<'py>, key: Key<'_>) -> Bound<'py, PyAny> {
+    match key {
+        Key::U64(key) => key.into_pyobject(py).unwrap_or_else(|never| match never {}).into_any(),
+        Key::Bytes(key) => PyBytes::new(py, key).into_any(),
+    }
+}
+
+/// Returns a key and its value as a tuple.
+pub(crate) fn row_tuple<'py>(py: Python<'py>, key: Key<'_>, value: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
+    (key_object(py, key), PyBytes::new(py, value)).into_pyobject(py)
+}
+
+/// Returns a row as a tuple, or `None`.
+pub(crate) fn optional_row<'py>(py: Python<'py>, row: Option<Row>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    row.map(|(key, value)| row_tuple(py, key.as_key(), &value)).transpose()
+}
+
+/// Returns a server's facts as a dict of names and values.
+pub(crate) fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
+    let facts = PyDict::new(py);
+    for (name, value) in info.iter() {
+        facts.set_item(name, value)?;
+    }
+    Ok(facts)
+}
+
+pub(crate) fn kind_name(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::U64 => "u64",
+        KeyKind::Bytes => "bytes",
+    }
+}
+
+/// Returns the exception of a mapping that does not have a key.
+pub(crate) fn missing_key(key: &Bound<'_, PyAny>) -> PyErr {
+    PyKeyError::new_err(key.clone().unbind())
+}

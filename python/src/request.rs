@@ -1,0 +1,362 @@
+//! Requests for clients with their own sockets.
+//!
+//! In: requests, then bytes as they arrive. Out: encoded requests, and results for the futures that wait for them, in order.
+//! It has no socket: `lib/zero_kv/_aio.py` has one.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyList};
+use zero_kv::client::request::{
+    Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, LastRow, Ping, RequestError, TypedRequest,
+};
+use zero_kv::client::{ClientError, KeyRange, OwnedKey, Refusal, Row};
+use zero_kv::protocol::native::{Op, VALUE_LEN_MAX_BYTES};
+use zero_kv::protocol::reader::{PartialResponse, Response, ResponseReader};
+
+use crate::convert::{info_dict, key_from, optional_row, range_between, range_with_prefix, row_tuple};
+use crate::errors::client_exception;
+use crate::key_batch::KeyBatch;
+
+/// One or many requests with one result.
+#[pyclass(frozen, module = "zero_kv._native")]
+pub(crate) struct Request {
+    items: Vec<RequestItem>,
+    /// Whether the result is a list of the items' results.
+    is_many: bool,
+}
+
+/// A request that owns its keys.
+enum RequestItem {
+    Get(OwnedKey),
+    Exists(OwnedKey),
+    Floor(OwnedKey),
+    Ceiling(OwnedKey),
+    First,
+    Last,
+    Page(KeyRange),
+    Count(KeyRange),
+    Info,
+    Ping,
+}
+
+/// Evaluates an expression with the typed request of an item.
+macro_rules! with_typed_request {
+    ($item:expr, $request:ident => $value:expr) => {
+        match $item {
+            RequestItem::Get(key) => Get::new(key.as_key()).map(|$request| $value),
+            RequestItem::Exists(key) => Exists::new(key.as_key()).map(|$request| $value),
+            RequestItem::Floor(key) => Floor::new(key.as_key()).map(|$request| $value),
+            RequestItem::Ceiling(key) => Ceiling::new(key.as_key()).map(|$request| $value),
+            RequestItem::First => Ok(FirstRow).map(|$request| $value),
+            RequestItem::Last => Ok(LastRow).map(|$request| $value),
+            RequestItem::Page(range) => GetPage::first(range.bounds(), 0).map(|$request| $value),
+            RequestItem::Count(range) => Count::new(range.bounds()).map(|$request| $value),
+            RequestItem::Info => Ok(GetInfo).map(|$request| $value),
+            RequestItem::Ping => Ok(Ping).map(|$request| $value),
+        }
+    };
+}
+
+impl RequestItem {
+    fn op(&self) -> Result<Op, ClientError> {
+        with_typed_request!(self, request => request.op())
+    }
+
+    fn encode(&self, requests: &mut Vec<u8>) -> Result<(), ClientError> {
+        with_typed_request!(self, request => request.encode(requests))
+    }
+
+    /// Decodes the response into a Python object.
+    fn decode(&self, py: Python<'_>, response: Response<'_>) -> Result<PyResult<Py<PyAny>>, RequestError> {
+        const CHECKED: &str = "the constructor of Request checked the keys";
+        Ok(match self {
+            RequestItem::Get(key) => {
+                let value = Get::new(key.as_key()).expect(CHECKED).decode_borrowed(response)?;
+                Ok(value.map_or_else(|| py.None(), |value| PyBytes::new(py, value).into_any().unbind()))
+            }
+            RequestItem::Exists(key) => {
+                let is_found = Exists::new(key.as_key()).expect(CHECKED).decode(response)?;
+                Ok(PyBool::new(py, is_found).to_owned().into_any().unbind())
+            }
+            RequestItem::Floor(key) => row_object(py, Floor::new(key.as_key()).expect(CHECKED).decode(response)?),
+            RequestItem::Ceiling(key) => row_object(py, Ceiling::new(key.as_key()).expect(CHECKED).decode(response)?),
+            RequestItem::First => row_object(py, FirstRow.decode(response)?),
+            RequestItem::Last => row_object(py, LastRow.decode(response)?),
+            RequestItem::Page(range) => {
+                let page = GetPage::first(range.bounds(), 0).expect(CHECKED).decode(response)?;
+                let rest = page.rest().map(|rest| Request::single(RequestItem::Page(rest.clone())));
+                let rows = page.iter().map(|(key, value)| row_tuple(py, key, value)).collect::<PyResult<Vec<_>>>();
+                rows.and_then(|rows| (rows, rest).into_pyobject(py)).map(|page| page.into_any().unbind())
+            }
+            RequestItem::Count(range) => {
+                let count = Count::new(range.bounds()).expect(CHECKED).decode(response)?;
+                Ok(count.into_pyobject(py).unwrap_or_else(|never| match never {}).into_any().unbind())
+            }
+            RequestItem::Info => info_dict(py, &GetInfo.decode(response)?).map(|info| info.into_any().unbind()),
+            RequestItem::Ping => Ping.decode(response).map(|()| Ok(py.None()))?,
+        })
+    }
+}
+
+fn row_object(py: Python<'_>, row: Option<Row>) -> PyResult<Py<PyAny>> {
+    Ok(optional_row(py, row)?.into_pyobject(py)?.into_any().unbind())
+}
+
+impl Request {
+    fn single(item: RequestItem) -> Request {
+        Request { items: vec![item], is_many: false }
+    }
+
+    fn checked(self) -> PyResult<Request> {
+        for item in &self.items {
+            item.op().map_err(|error| client_exception(&error))?;
+        }
+        Ok(self)
+    }
+
+    fn for_key(item: fn(OwnedKey) -> RequestItem, key: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::single(item(key_from(key)?.into())).checked()
+    }
+
+    fn for_keys(item: fn(OwnedKey) -> RequestItem, keys: &Bound<'_, PyAny>) -> PyResult<Request> {
+        let keys = KeyBatch::from_object(keys)?.owned()?;
+        Request { items: keys.into_iter().map(item).collect(), is_many: true }.checked()
+    }
+
+    fn for_range(item: fn(KeyRange) -> RequestItem, range: KeyRange) -> PyResult<Request> {
+        Request::single(item(range)).checked()
+    }
+}
+
+#[pymethods]
+impl Request {
+    #[staticmethod]
+    fn get(key: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_key(RequestItem::Get, key)
+    }
+
+    #[staticmethod]
+    fn get_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_keys(RequestItem::Get, keys)
+    }
+
+    #[staticmethod]
+    fn exists(key: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_key(RequestItem::Exists, key)
+    }
+
+    #[staticmethod]
+    fn exists_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_keys(RequestItem::Exists, keys)
+    }
+
+    #[staticmethod]
+    fn floor(key: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_key(RequestItem::Floor, key)
+    }
+
+    #[staticmethod]
+    fn floor_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_keys(RequestItem::Floor, keys)
+    }
+
+    #[staticmethod]
+    fn ceiling(key: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_key(RequestItem::Ceiling, key)
+    }
+
+    #[staticmethod]
+    fn ceiling_many(keys: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_keys(RequestItem::Ceiling, keys)
+    }
+
+    #[staticmethod]
+    fn first() -> Request {
+        Request::single(RequestItem::First)
+    }
+
+    #[staticmethod]
+    fn last() -> Request {
+        Request::single(RequestItem::Last)
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (start, end))]
+    fn page(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<Request> {
+        Request::for_range(RequestItem::Page, range_between(start, end)?)
+    }
+
+    #[staticmethod]
+    fn page_with_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_range(RequestItem::Page, range_with_prefix(prefix)?)
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (start, end))]
+    fn count(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<Request> {
+        Request::for_range(RequestItem::Count, range_between(start, end)?)
+    }
+
+    #[staticmethod]
+    fn count_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<Request> {
+        Request::for_range(RequestItem::Count, range_with_prefix(prefix)?)
+    }
+
+    #[staticmethod]
+    fn info() -> Request {
+        Request::single(RequestItem::Info)
+    }
+
+    #[staticmethod]
+    fn ping() -> Request {
+        Request::single(RequestItem::Ping)
+    }
+}
+
+/// A request without its complete result, and the future that waits for it.
+struct PendingRequest {
+    request: Py<Request>,
+    future: Py<PyAny>,
+    /// Results of the first items.
+    results: Vec<Py<PyAny>>,
+    /// The first error of an item.
+    error: Option<PyErr>,
+    /// Number of items whose response was received.
+    received: usize,
+}
+
+/// The state of a connection without its socket: unsent requests, pending requests, and received bytes.
+#[pyclass(module = "zero_kv._native")]
+pub(crate) struct Pipeline {
+    path: PathBuf,
+    unsent: Vec<u8>,
+    pending: VecDeque<PendingRequest>,
+    reader: ResponseReader,
+    has_received: bool,
+}
+
+#[pymethods]
+impl Pipeline {
+    #[new]
+    fn new(path: PathBuf) -> Pipeline {
+        let reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
+        Pipeline { path, unsent: Vec::new(), pending: VecDeque::new(), reader, has_received: false }
+    }
+
+    /// Adds a request, whose result the future will have.
+    fn add(&mut self, py: Python<'_>, request: Py<Request>, future: Bound<'_, PyAny>) -> PyResult<()> {
+        let items = &request.get().items;
+        if items.is_empty() {
+            future.call_method1("set_result", (PyList::empty(py),))?;
+            return Ok(());
+        }
+        let start = self.unsent.len();
+        if let Some(error) = items.iter().find_map(|item| item.encode(&mut self.unsent).err()) {
+            self.unsent.truncate(start);
+            return Err(client_exception(&error));
+        }
+        let pending =
+            PendingRequest { request, future: future.unbind(), results: Vec::new(), error: None, received: 0 };
+        self.pending.push_back(pending);
+        Ok(())
+    }
+
+    /// Returns the bytes to send, each once.
+    fn take_unsent<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &mem::take(&mut self.unsent))
+    }
+
+    /// Takes bytes that arrived, and sets the results of futures whose responses are complete.
+    fn received(&mut self, py: Python<'_>, mut bytes: &[u8]) -> PyResult<()> {
+        self.has_received |= !bytes.is_empty();
+        while !bytes.is_empty() {
+            let spare = self.reader.spare();
+            let len_bytes = spare.len().min(bytes.len());
+            spare[..len_bytes].copy_from_slice(&bytes[..len_bytes]);
+            self.reader.received(len_bytes);
+            bytes = &bytes[len_bytes..];
+            self.process_responses(py)?;
+        }
+        Ok(())
+    }
+
+    /// Sets an exception for all pending requests.
+    fn fail(&mut self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        for pending in mem::take(&mut self.pending) {
+            pending.finish(py, "set_exception", error.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the exception for a connection that the peer closed.
+    fn closed<'py>(&self, py: Python<'py>) -> Bound<'py, pyo3::exceptions::PyBaseException> {
+        let path = self.path.clone();
+        let error = match self.has_received {
+            false => ClientError::Refused { path, reason: Refusal::Closed },
+            true => {
+                let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
+                ClientError::Closed { path, part, arrived_bytes, expected_bytes }
+            }
+        };
+        client_exception(&error).into_value(py).into_bound(py)
+    }
+}
+
+impl Pipeline {
+    /// Decodes the responses that are complete.
+    fn process_responses(&mut self, py: Python<'_>) -> PyResult<()> {
+        while let Some(pending) = self.pending.front_mut() {
+            let request = pending.request.clone_ref(py);
+            let items = &request.get().items;
+            let item = &items[pending.received];
+            let violation = |error| client_exception(&ClientError::Protocol { path: self.path.clone(), error });
+            let op = item.op().map_err(|error| client_exception(&error))?;
+            let Some(response) = self.reader.next(op).map_err(violation)? else { return Ok(()) };
+            match item.decode(py, response) {
+                Ok(result) => pending.results.push(result?),
+                Err(RequestError::Rejected { request, hint }) => {
+                    let error = ClientError::Server { path: self.path.clone(), request, hint };
+                    pending.error.get_or_insert_with(|| client_exception(&error));
+                }
+                Err(RequestError::Violation(error)) => return Err(violation(error)),
+                Err(_) => return Err(PyRuntimeError::new_err("an unknown kind of request error")),
+            }
+            pending.received += 1;
+            if pending.received < items.len() {
+                continue;
+            }
+            let Some(mut complete) = self.pending.pop_front() else { return Ok(()) };
+            match (complete.error.take(), request.get().is_many) {
+                (Some(error), _) => {
+                    complete.finish(py, "set_exception", error.into_value(py).into_bound(py).into_any())?;
+                }
+                (None, true) => {
+                    let results = PyList::new(py, mem::take(&mut complete.results))?;
+                    complete.finish(py, "set_result", results.into_any())?;
+                }
+                (None, false) => {
+                    let result = complete.results.pop().unwrap_or_else(|| py.None());
+                    complete.finish(py, "set_result", result.into_bound(py))?;
+                }
+            }
+        }
+        self.reader
+            .finish()
+            .map_err(|error| client_exception(&ClientError::Protocol { path: self.path.clone(), error }))
+    }
+}
+
+impl PendingRequest {
+    /// Sets the future's result or exception, unless the future was canceled.
+    fn finish(&self, py: Python<'_>, method: &str, argument: Bound<'_, PyAny>) -> PyResult<()> {
+        let future = self.future.bind(py);
+        if !future.call_method0("done")?.is_truthy()? {
+            future.call_method1(method, (argument,))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! A table that a server transfers to this process.
+//!
+//! In: a socket's path. Out: the library's `Direct` for this process. A child process after a fork gets the table
+//! transferred again, because a fork does not copy the thread that watches the server.
+
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use zero_kv::client::{Client, Direct, DirectOptions, Options};
+
+use crate::errors::client_exception;
+
+/// Number of forks between the process that first loaded this module and this process.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a fork. Python calls it in each child process.
+#[pyfunction]
+pub(crate) fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A table that a server transfers.
+pub(crate) struct ServedTable {
+    path: PathBuf,
+    memory: String,
+    options: DirectOptions,
+    /// Locked only while this thread is attached to Python. Python forks only while it holds its own lock, so no child
+    /// process inherits a locked mutex.
+    transferred: Mutex<Transferred>,
+}
+
+/// The table as transferred to one process.
+struct Transferred {
+    direct: Direct,
+    /// The value of `FORKS` at the transfer.
+    forks: u64,
+}
+
+impl ServedTable {
+    pub(crate) fn open(py: Python<'_>, path: PathBuf, memory: String, options: DirectOptions) -> PyResult<ServedTable> {
+        let transferred = Mutex::new(Transferred::open(py, &path, &options)?);
+        Ok(ServedTable { path, memory, options, transferred })
+    }
+
+    fn transferred(&self) -> MutexGuard<'_, Transferred> {
+        self.transferred.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the table of this process. Requests a transfer at the first call after a fork.
+    pub(crate) fn direct(&self, py: Python<'_>) -> PyResult<Direct> {
+        {
+            let transferred = self.transferred();
+            if transferred.forks == FORKS.load(Ordering::Relaxed) {
+                return Ok(transferred.direct.clone());
+            }
+        }
+        let opened = Transferred::open(py, &self.path, &self.options)?;
+        let mut transferred = self.transferred();
+        // Another thread may have replaced the table meanwhile.
+        if transferred.forks != opened.forks {
+            // Dropping the parent's table would wait for a thread that does not exist in this process.
+            mem::forget(mem::replace(&mut *transferred, opened));
+        }
+        Ok(transferred.direct.clone())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the arguments with which another process opens the same table.
+    pub(crate) fn arguments(&self) -> (&Path, &str, f64, Option<f64>, Option<&str>) {
+        let Options { connect_timeout, call_timeout, server_user, .. } = &self.options.client;
+        let call_timeout_s = call_timeout.map(|timeout| timeout.as_secs_f64());
+        (&self.path, &self.memory, connect_timeout.as_secs_f64(), call_timeout_s, server_user.as_deref())
+    }
+}
+
+impl Transferred {
+    fn open(py: Python<'_>, path: &Path, options: &DirectOptions) -> PyResult<Transferred> {
+        let forks = FORKS.load(Ordering::Relaxed);
+        let opened = py.detach(|| Client::connect_with(path, &options.client)?.direct_with(options));
+        Ok(Transferred { direct: opened.map_err(|error| client_exception(&error))?, forks })
+    }
+}

@@ -1,0 +1,237 @@
+//! Transfer of a table from a server.
+//!
+//! In: a socket. Out: the table whose descriptor the server sent, opened and checked against the server's response.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::Timeout;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::DirectOptions;
+use super::generation::{Generation, GenerationWitness};
+use crate::client::error::Phase;
+use crate::client::retry::Deadline;
+use crate::client::socket::{connect_within, set_timeout};
+use crate::client::{ClientError, Options};
+use crate::direct::{Notice, Standing, State};
+use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
+use crate::protocol::reader::ResponsePart;
+use crate::protocol::response::{CheckedHeader, Violation};
+use crate::store::{Memory, Store, is_sealed, survive_bus_errors};
+
+/// Pause before a transfer is requested again because the server just replaced its generation.
+const REPEAT_PAUSE: Duration = Duration::from_millis(1);
+const ATTEMPTS_MAX: u32 = 100;
+
+/// A connection for transfers.
+pub(super) struct TransferConnection {
+    stream: UnixStream,
+    call_timeout: Option<Duration>,
+    /// Deadline of the current request or response.
+    deadline: Deadline,
+    /// The page from the first response: a server has only one.
+    notice: Option<Arc<Notice>>,
+}
+
+impl TransferConnection {
+    pub(super) fn new(path: &Path, options: &DirectOptions) -> Result<TransferConnection, ClientError> {
+        let Options { connect_timeout, call_timeout, server_user, .. } = &options.client;
+        let stream = UnixStream::from(connect_within(path, *connect_timeout, server_user.as_deref())?);
+        let call_timeout = *call_timeout;
+        Ok(TransferConnection { stream, call_timeout, deadline: Deadline::after(call_timeout), notice: None })
+    }
+
+    /// Returns the socket, which becomes readable when a response arrives or the server ends.
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Requests and receives the table that the server serves now.
+    pub(super) fn transfer_current(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+        self.restart_deadline();
+        self.send_request(path, 0)?;
+        self.receive_generation(path, options)
+    }
+
+    /// Requests the table after a state. The server responds when it serves one.
+    pub(super) fn request_next(&mut self, path: &Path, state: State) -> Result<(), ClientError> {
+        self.restart_deadline();
+        self.send_request(path, state.known())
+    }
+
+    /// Receives the table that was requested with [`TransferConnection::request_next`].
+    pub(super) fn receive_next(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+        self.restart_deadline();
+        self.receive_generation(path, options)
+    }
+
+    fn restart_deadline(&mut self) {
+        self.deadline = Deadline::after(self.call_timeout);
+    }
+
+    fn receive_generation(&mut self, path: &Path, options: &DirectOptions) -> Result<Generation, ClientError> {
+        for _ in 1..ATTEMPTS_MAX {
+            if let Some(generation) = self.receive_once(path, options)? {
+                return Ok(generation);
+            }
+            thread::sleep(REPEAT_PAUSE);
+            self.send_request(path, 0)?;
+        }
+        Err(direct_error(path, "the server repeatedly sent another generation than it announces: see its log"))
+    }
+
+    /// Returns `None` if the server serves another generation by now, or no longer trusts its file.
+    fn receive_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
+        let (header, table, page) = self.receive(path)?;
+        let notice = match &self.notice {
+            Some(notice) => notice,
+            None => self.notice.insert(Arc::new(Notice::open(&page).map_err(|error| direct_error(path, error))?)),
+        };
+        let state = notice.state();
+        let number = header.generation.get();
+        // The server transfers no file that it does not trust, but may have lost its lease meanwhile.
+        if !state.is_of(number) || !state.is_trusted() {
+            return Ok(None);
+        }
+        let store = open(&table, path, options, || notice.standing_since(state) == Standing::Unchanged)?;
+        if store.digest().to_be_bytes() != header.digest {
+            return Err(direct_error(
+                path,
+                "the digest of the transferred file differs from the digest in the response: see the server's log",
+            ));
+        }
+        let witness = GenerationWitness { notice: Arc::clone(notice), state };
+        let generation = Generation::new(number, store, witness);
+        Ok(generation.witness.notice.state().is_since(state).then_some(generation))
+    }
+
+    /// Requests the table once its state differs from `known`; 0 differs from every state.
+    fn send_request(&mut self, path: &Path, known: u64) -> Result<(), ClientError> {
+        let request = Request::new(Op::Open, known);
+        let sent = self.set_remaining_timeout(Timeout::Send).and_then(|()| self.stream.write_all(request.as_bytes()));
+        sent.map_err(|error| transfer_error(path, Phase::Send, self.deadline.started.elapsed(), error))
+    }
+
+    /// Sets a time-out of the socket to the remaining time.
+    fn set_remaining_timeout(&self, which: Timeout) -> io::Result<()> {
+        let left = self.deadline.left();
+        match left.is_some_and(|left| left.is_zero()) {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(set_timeout(&self.stream, which, left)?),
+        }
+    }
+
+    fn receive(&mut self, path: &Path) -> Result<(OpenHeader, File, File), ClientError> {
+        let failed = |error| transfer_error(path, Phase::Receive, self.deadline.started.elapsed(), error);
+        let mut descriptors = Vec::new();
+        let mut response = [0; RESPONSE_HEADER_LEN_BYTES + OPEN_LEN_BYTES];
+        let (mut arrived_bytes, mut has_header) = (0, false);
+        while arrived_bytes < response.len() {
+            let spare = &mut response[arrived_bytes..];
+            self.set_remaining_timeout(Timeout::Recv).map_err(failed)?;
+            let (len_bytes, is_truncated) = receive_some(&self.stream, spare, &mut descriptors).map_err(failed)?;
+            if is_truncated {
+                return Err(direct_error(path, "this process has no free descriptors: raise the limit (ulimit -n)"));
+            }
+            if len_bytes == 0 {
+                let (part, before_bytes, expected_bytes) = match has_header {
+                    true => (ResponsePart::Value, RESPONSE_HEADER_LEN_BYTES, OPEN_LEN_BYTES),
+                    false => (ResponsePart::Header, 0, RESPONSE_HEADER_LEN_BYTES),
+                };
+                let (path, arrived_bytes) = (path.to_path_buf(), arrived_bytes - before_bytes);
+                return Err(ClientError::Closed { path, part, arrived_bytes, expected_bytes });
+            }
+            arrived_bytes += len_bytes;
+            if !has_header && arrived_bytes >= RESPONSE_HEADER_LEN_BYTES {
+                check_header(path, &response)?;
+                has_header = true;
+            }
+        }
+        let (header, _) =
+            OpenHeader::read_from_prefix(&response[RESPONSE_HEADER_LEN_BYTES..]).expect("a checked length");
+        match <[OwnedFd; 2]>::try_from(descriptors) {
+            Ok([table, page]) => Ok((header, table.into(), page.into())),
+            Err(_) => Err(direct_error(path, "the response came without its two descriptors")),
+        }
+    }
+}
+
+/// Checks that a response header announces a table.
+fn check_header(path: &Path, response: &[u8]) -> Result<(), ClientError> {
+    let violation = |error: Violation| ClientError::Protocol { path: path.to_path_buf(), error };
+    let (header, _) = ResponseHeader::read_from_prefix(response).expect("at least the length of a header");
+    match CheckedHeader::new(Op::Open, &header).map_err(violation)? {
+        CheckedHeader::Found { .. } => Ok(()),
+        _ => Err(direct_error(
+            path,
+            "the server does not transfer its table: it runs with --no-direct or --memory copy (use --memory map or \
+             --memory sealed), its file was changed in place, or too many transfers wait for clients that do not receive them: see its log",
+        )),
+    }
+}
+
+/// Receives bytes and their descriptors. Returns the number of bytes, and whether descriptors were lost.
+fn receive_some(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<(usize, bool)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut rights, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
+        }
+    }
+    Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
+}
+
+fn open(
+    table: &File,
+    path: &Path,
+    options: &DirectOptions,
+    is_leased: impl FnOnce() -> bool,
+) -> Result<Store, ClientError> {
+    let open_failed = |error: crate::StoreError| direct_error(path, format!("opening the transferred table: {error}"));
+    if options.memory == Memory::Map && !is_sealed(table) {
+        if !options.survive_bus_errors {
+            return Err(direct_error(
+                path,
+                "the server's file can be truncated, and DirectOptions::survive_bus_errors disables the handler that \
+                 turns this into a lookup error: enable it, copy the table (Memory::Copy), or start the server with \
+                 --memory sealed",
+            ));
+        }
+        // Before any byte is read, and again for each generation, because other code may have replaced the handler.
+        survive_bus_errors()
+            .map_err(|error| direct_error(path, format!("installing a handler for SIGBUS: {error}")))?;
+    }
+    Store::from_transfer(table, path, options.memory, &options.open, is_leased).map_err(open_failed)
+}
+
+fn transfer_error(path: &Path, phase: Phase, after: Duration, error: io::Error) -> ClientError {
+    let path = path.to_path_buf();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut { path, phase, after },
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            let (part, expected_bytes) = (ResponsePart::Header, RESPONSE_HEADER_LEN_BYTES);
+            ClientError::Closed { path, part, arrived_bytes: 0, expected_bytes }
+        }
+        _ => ClientError::Io { path, phase, error },
+    }
+}
+
+fn direct_error(path: &Path, problem: impl ToString) -> ClientError {
+    ClientError::Direct { path: path.to_path_buf(), problem: problem.to_string() }
+}

@@ -1,0 +1,449 @@
+//! The methods of [`Client`] and [`AsyncClient`](super::AsyncClient), written once for both.
+//!
+//! In: keys and ranges. Out: decoded responses, or an error within the call's time-out. The macro [`impl_client`] is an
+//! `impl` block: `$async` stands for `async` or nothing, and `$await` for `.await` or nothing. To add a method to both
+//! clients, add it to this block.
+
+use std::path::Path;
+
+#[cfg(feature = "tokio")]
+use super::async_connection::AsyncConnection;
+use super::batch::{self, Batch, EncodeRequest, VisitResponse};
+use super::blocking_connection::BlockingConnection;
+use super::error::ClientError;
+use super::info::Info;
+use super::key::{Bounds, KeyRange};
+use super::options::Options;
+use super::pool::PoolMember;
+use super::range_cursor::RangeCursor;
+use super::request::{
+    Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, LastRow, Ping, Reload, Rollback, Row, TypedRequest,
+    check_bounds, prefix_range,
+};
+use super::retry::{Deadline, Retry};
+use super::row_page::RowPage;
+#[cfg(feature = "tokio")]
+use super::{AsyncClient, AsyncClientRows};
+use super::{Client, ClientRows};
+use crate::format::KeyBounds;
+use crate::format::key::{Key, KeyKind};
+
+/// Implements a client.
+macro_rules! impl_client {
+    ($Client:ident, $Rows:ident, $Connection:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
+        /// Connecting.
+        impl $Client {
+            /// Connects to the socket at `path`. A path that starts with `@` names an abstract socket.
+            ///
+            /// # Errors
+            /// [`ClientError::NotRunning`], [`ClientError::Refused`], [`ClientError::UntrustedServer`],
+            /// [`ClientError::TimedOut`], [`ClientError::Io`]. Connecting is not retried.
+            pub $($async)? fn connect(path: impl AsRef<Path>) -> Result<Self, ClientError> {
+                Self::connect_with(path, &Options::default())$($await)*
+            }
+
+            /// Connects like [`Self::connect`], with options.
+            ///
+            /// # Errors
+            /// Those of [`Self::connect`].
+            pub $($async)? fn connect_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ClientError> {
+                let mut client = Self::unconnected(path.as_ref(), options);
+                client.connect_now()$($await)*?;
+                Ok(client)
+            }
+
+            /// Returns the socket's path.
+            pub fn path(&self) -> &Path {
+                &self.path
+            }
+        }
+
+        /// Lookups of keys.
+        impl $Client {
+            /// Returns the value of a key, or `None` if the table does not have the key.
+            ///
+            /// Memory for the value grows as its bytes arrive, up to [`Options::value_len_max_bytes`]. A response that
+            /// announces a longer value is an error.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn get<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, ClientError> {
+                self.call(Get::new(key)?)$($await)*
+            }
+
+            /// Passes the value of a key to `visit`, borrowed from the receive buffer instead of copied.
+            ///
+            /// # Errors
+            /// [`ClientError`]. `visit` is not called then.
+            pub $($async)? fn get_with<'k, T>(
+                &mut self,
+                key: impl Into<Key<'k>>,
+                visit: impl FnOnce(Option<&[u8]>) -> T,
+            ) -> Result<T, ClientError> {
+                let get = Get::new(key)?;
+                let (mut visit, mut output) = (Some(visit), None);
+                self.exchange(batch::single(&get, |response| {
+                    let value = get.decode_borrowed(response)?;
+                    output = visit.take().map(|visit| visit(value));
+                    Ok(())
+                }))
+                $($await)*?;
+                Ok(output.expect("an exchange without an error has one response"))
+            }
+
+            /// Returns the values of many keys, in their order. Requests are pipelined: hundreds take one round trip.
+            ///
+            /// # Errors
+            /// [`ClientError`]. If the server responds to one key with an error, the whole call fails.
+            pub $($async)? fn get_many<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
+                let mut values = Vec::with_capacity(keys.len());
+                self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))$($await)*?;
+                Ok(values)
+            }
+
+            /// Passes the values of many keys to `visit`, in their order, borrowed from the receive buffer, each with
+            /// the position of its key in `keys`.
+            ///
+            /// # Errors
+            /// [`ClientError`]. If the server responds to a key with an error, `visit` is called only for the keys
+            /// before that key.
+            pub $($async)? fn get_many_with<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+                mut visit: impl FnMut(usize, Option<&[u8]>),
+            ) -> Result<(), ClientError> {
+                self.exchange(batch::for_keys(keys, |position, get: Get<'k>, response| {
+                    visit(position, get.decode_borrowed(response)?);
+                    Ok(())
+                })?)
+                $($await)*
+            }
+
+            /// Returns whether the table has a key. The server does not read the value, and so does not verify it.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn exists<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<bool, ClientError> {
+                self.call(Exists::new(key)?)$($await)*
+            }
+
+            /// Returns whether the table has each of many keys, pipelined like [`Self::get_many`].
+            ///
+            /// # Errors
+            /// Those of [`Self::get_many`].
+            pub $($async)? fn exists_many<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<Vec<bool>, ClientError> {
+                let mut found = Vec::with_capacity(keys.len());
+                self.exchange(batch::for_keys(keys, |_, exists: Exists<'k>, response| {
+                    found.push(exists.decode(response)?);
+                    Ok(())
+                })?)
+                $($await)*?;
+                Ok(found)
+            }
+
+            /// Returns the row with the largest key less than or equal to `key`.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn floor<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<Row>, ClientError> {
+                self.call(Floor::new(key)?)$($await)*
+            }
+
+            /// Returns the result of [`Self::floor`] for many keys, in their order, pipelined like [`Self::get_many`].
+            ///
+            /// # Errors
+            /// Those of [`Self::get_many`].
+            pub $($async)? fn floor_many<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<Vec<Option<Row>>, ClientError> {
+                let mut rows = Vec::with_capacity(keys.len());
+                self.exchange(batch::for_keys(keys, |_, floor: Floor<'k>, response| {
+                    rows.push(floor.decode(response)?);
+                    Ok(())
+                })?)
+                $($await)*?;
+                Ok(rows)
+            }
+
+            /// Returns the row with the smallest key greater than or equal to `key`.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn ceiling<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<Row>, ClientError> {
+                self.call(Ceiling::new(key)?)$($await)*
+            }
+
+            /// Returns the result of [`Self::ceiling`] for many keys, in their order, pipelined like
+            /// [`Self::get_many`].
+            ///
+            /// # Errors
+            /// Those of [`Self::get_many`].
+            pub $($async)? fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<Vec<Option<Row>>, ClientError> {
+                let mut rows = Vec::with_capacity(keys.len());
+                self.exchange(batch::for_keys(keys, |_, ceiling: Ceiling<'k>, response| {
+                    rows.push(ceiling.decode(response)?);
+                    Ok(())
+                })?)
+                $($await)*?;
+                Ok(rows)
+            }
+        }
+
+        /// Rows in key order.
+        impl $Client {
+            /// Returns the row with the smallest key.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn first(&mut self) -> Result<Option<Row>, ClientError> {
+                self.call(FirstRow)$($await)*
+            }
+
+            /// Returns the row with the largest key.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn last(&mut self) -> Result<Option<Row>, ClientError> {
+                self.call(LastRow)$($await)*
+            }
+
+            /// Returns all rows in key order, from either end.
+            pub fn rows(&mut self) -> $Rows<'_> {
+                $Rows::new(self, KeyRange::from(Bounds::ALL))
+            }
+
+            /// Returns the rows whose keys are in a range, in key order, from either end. A range that ends before its
+            /// start has no rows.
+            ///
+            /// No request is sent before the first row is taken. After that, each request is for one page of rows.
+            ///
+            /// # Errors
+            /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. A key at an end may be empty.
+            pub fn range<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<$Rows<'_>, ClientError> {
+                let range = KeyRange::from(check_bounds(&range)?);
+                Ok($Rows::new(self, range))
+            }
+
+            /// Returns the rows whose keys start with `prefix`, in key order, from either end.
+            ///
+            /// # Errors
+            /// [`ClientError::KeyLen`].
+            pub fn prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<$Rows<'_>, ClientError> {
+                let range = prefix_range(prefix.as_ref())?;
+                Ok($Rows::new(self, range))
+            }
+
+            /// Returns the first rows of a range: at most `limit_rows`, or as many as fit a page if that is 0.
+            /// [`RowPage::rest`] is the range to request next, on this or another connection.
+            ///
+            /// # Errors
+            /// [`ClientError`]. A key at an end may be empty.
+            pub $($async)? fn first_page<'k>(
+                &mut self,
+                range: impl KeyBounds<'k>,
+                limit_rows: u32,
+            ) -> Result<RowPage, ClientError> {
+                self.call(GetPage::first(range, limit_rows)?)$($await)*
+            }
+
+            /// Returns the last rows of a range, in ascending key order like [`Self::first_page`].
+            ///
+            /// # Errors
+            /// Those of [`Self::first_page`].
+            pub $($async)? fn last_page<'k>(
+                &mut self,
+                range: impl KeyBounds<'k>,
+                limit_rows: u32,
+            ) -> Result<RowPage, ClientError> {
+                self.call(GetPage::last(range, limit_rows)?)$($await)*
+            }
+
+            /// Returns the number of keys in a range. The server sends no rows.
+            ///
+            /// # Errors
+            /// Those of [`Self::first_page`].
+            pub $($async)? fn count<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<u64, ClientError> {
+                self.call(Count::new(range)?)$($await)*
+            }
+
+            /// Returns the number of keys that start with `prefix`.
+            ///
+            /// # Errors
+            /// Those of [`Self::first_page`].
+            pub $($async)? fn count_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<u64, ClientError> {
+                self.call(Count::new(prefix_range(prefix.as_ref())?.bounds())?)$($await)*
+            }
+
+            /// Returns the kind of the table's keys. Sends one or two requests: the server responds with an error to a
+            /// count of keys of the other kind.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
+                for kind in [KeyKind::U64, KeyKind::Bytes] {
+                    match self.call(Count::all_of(kind))$($await)* {
+                        Ok(_) => return Ok(kind),
+                        Err(ClientError::Server { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(ClientError::unknown_key_kind(&self.path))
+            }
+
+            /// Returns the next row of a range, or the last one if `backward`, and requests a page if needed.
+            pub(super) $($async)? fn next_row(
+                &mut self,
+                cursor: &mut RangeCursor,
+                backward: bool,
+            ) -> Result<Option<Row>, ClientError> {
+                loop {
+                    if let Some(row) = cursor.next(backward) {
+                        return Ok(Some(row));
+                    }
+                    // The cursor changes only after the page has arrived: a future that is dropped loses no rows.
+                    let Some(range) = cursor.unread().cloned() else { return Ok(None) };
+                    match self.call(cursor.page_request(&range, backward))$($await)* {
+                        Ok(page) => cursor.add_page(page, backward),
+                        Err(error) => {
+                            cursor.end();
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+
+        /// The server.
+        impl $Client {
+            /// Returns once the server has responded, whatever it serves.
+            ///
+            /// # Errors
+            /// [`ClientError::Server`] from a server that does not support the request, and those of [`Self::get`].
+            pub $($async)? fn ping(&mut self) -> Result<(), ClientError> {
+                self.call(Ping)$($await)*
+            }
+
+            /// Returns facts about the server and its table.
+            ///
+            /// # Errors
+            /// [`ClientError::Server`] from a server that does not support the request, and those of [`Self::get`].
+            pub $($async)? fn info(&mut self) -> Result<Info, ClientError> {
+                self.call(GetInfo)$($await)*
+            }
+
+            /// Makes the server reload its file, and returns the number of the attempt without waiting for its end.
+            /// [`Self::info`] reports the last complete attempt as `reload_done`, and its outcome as `reload_last`.
+            ///
+            /// # Errors
+            /// [`ClientError::Server`] if this user may not send the request, and those of [`Self::get`]. The request is
+            /// never retried.
+            pub $($async)? fn reload(&mut self) -> Result<u64, ClientError> {
+                self.call(Reload)$($await)*
+            }
+
+            /// Makes the server go back to the previous generation, and returns the number of the attempt like
+            /// [`Self::reload`].
+            ///
+            /// # Errors
+            /// Those of [`Self::reload`].
+            pub $($async)? fn rollback(&mut self) -> Result<u64, ClientError> {
+                self.call(Rollback)$($await)*
+            }
+
+            /// Sends one request and returns its decoded response.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn call<R: TypedRequest>(&mut self, request: R) -> Result<R::Output, ClientError> {
+                let mut output = None;
+                self.exchange(batch::single(&request, |response| {
+                    output = Some(request.decode(response)?);
+                    Ok(())
+                }))
+                $($await)*?;
+                Ok(output.expect("an exchange without an error has one response"))
+            }
+        }
+
+        /// Connection and retries.
+        impl $Client {
+            /// Connects once, without retries.
+            pub(super) $($async)? fn connect_now(&mut self) -> Result<(), ClientError> {
+                let connected = $Connection::connect(&self.path, &self.options, Deadline::after(None))$($await)*;
+                self.connection = Some(connected?);
+                Ok(())
+            }
+
+            /// Sends all requests of a batch and visits their responses. Reconnects after a failure, and then resends
+            /// only requests without a response.
+            $($async)? fn exchange<E: EncodeRequest, V: VisitResponse>(
+                &mut self,
+                mut batch: Batch<E, V>,
+            ) -> Result<(), ClientError> {
+                let deadline = Deadline::after(self.options.call_timeout);
+                let mut retry = Retry::new(&self.options, batch.is_idempotent());
+                while let Err(error) = self.exchange_once(&mut batch, deadline)$($await)* {
+                    match retry.pause_after(&error, deadline) {
+                        Some(pause) => $sleep(pause)$($await)*,
+                        None => return Err(error),
+                    }
+                }
+                batch.into_result().map_err(|error| ClientError::request(&self.path, error))
+            }
+
+            /// Sends the rest of a batch on one connection. The connection is put back only after success, so an error,
+            /// a panic, or a dropped future closes it.
+            $($async)? fn exchange_once<E: EncodeRequest, V: VisitResponse>(
+                &mut self,
+                batch: &mut Batch<E, V>,
+                deadline: Deadline,
+            ) -> Result<(), ClientError> {
+                let mut connection = match self.connection.take() {
+                    Some(connection) => connection,
+                    None => $Connection::connect(&self.path, &self.options, deadline)$($await)*?,
+                };
+                batch.resend_unanswered();
+                loop {
+                    match connection.pipeline.advance(batch) {
+                        Ok(false) => {}
+                        Ok(true) => break,
+                        Err(violation) => return Err(ClientError::violation(&self.path, violation)),
+                    }
+                    if let Err(error) = connection.transfer(deadline)$($await)* {
+                        return Err(connection.pipeline.error(&self.path, error, deadline));
+                    }
+                }
+                self.connection = Some(connection);
+                Ok(())
+            }
+        }
+
+        impl PoolMember for $Client {
+            fn unconnected(path: &Path, options: &Options) -> Self {
+                $Client { path: path.to_path_buf(), options: options.clone(), connection: None }
+            }
+
+            fn is_connected(&self) -> bool {
+                self.connection.is_some()
+            }
+
+            fn drop_unless_idle(&mut self) {
+                self.connection.take_if(|connection| !connection.is_idle());
+            }
+        }
+    };
+}
+
+impl_client!(Client, ClientRows, BlockingConnection, std::thread::sleep, [], []);
+#[cfg(feature = "tokio")]
+impl_client!(AsyncClient, AsyncClientRows, AsyncConnection, tokio::time::sleep, [async], [.await]);

@@ -1,0 +1,113 @@
+//! The state of a connection without its socket: unsent requests and received bytes.
+
+use std::io::{self, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset};
+use std::path::{Path, PathBuf};
+
+use super::batch::{Batch, EncodeRequest, VisitResponse};
+use super::error::{ClientError, Phase, Refusal};
+use super::options::Options;
+use super::retry::Deadline;
+use crate::protocol::reader::{PartialResponse, ResponseReader};
+use crate::protocol::response::Violation;
+
+/// Encoded requests and received bytes of one connection.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    requests: Vec<u8>,
+    sent_bytes: usize,
+    reader: ResponseReader,
+    has_received: bool,
+}
+
+impl Pipeline {
+    pub(super) fn new(options: &Options) -> Self {
+        let reader = ResponseReader::new(options.value_len_max_bytes);
+        Pipeline { requests: Vec::new(), sent_bytes: 0, reader, has_received: false }
+    }
+
+    /// Visits the responses that have arrived, and encodes more requests once the earlier ones are sent. Returns whether
+    /// the batch is complete.
+    #[inline]
+    pub(super) fn advance<E: EncodeRequest, V: VisitResponse>(
+        &mut self,
+        batch: &mut Batch<E, V>,
+    ) -> Result<bool, Violation> {
+        batch.visit_responses(&mut self.reader)?;
+        if batch.is_all_received() {
+            self.reader.finish()?;
+            if !self.unsent().is_empty() {
+                return Err(Violation::ResponseBeforeRequest);
+            }
+            if batch.is_all_sent() {
+                return Ok(true);
+            }
+        }
+        if self.unsent().is_empty() {
+            self.requests.clear();
+            self.sent_bytes = 0;
+            batch.fill(&mut self.requests);
+        }
+        Ok(false)
+    }
+
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.requests[self.sent_bytes..]
+    }
+
+    /// Marks the first `len_bytes` of [`Pipeline::unsent`] as sent.
+    pub(super) fn sent(&mut self, len_bytes: usize) {
+        self.sent_bytes += len_bytes;
+    }
+
+    /// Returns the buffer to receive bytes into.
+    pub(super) fn spare(&mut self) -> &mut [u8] {
+        self.reader.spare()
+    }
+
+    /// Marks the first `len_bytes` of [`Pipeline::spare`] as received.
+    pub(super) fn received(&mut self, len_bytes: usize) {
+        self.has_received = true;
+        self.reader.received(len_bytes);
+    }
+
+    /// Returns whether the connection still sends requests or only waits for responses.
+    pub(super) fn phase(&self) -> Phase {
+        match self.unsent().is_empty() {
+            true => Phase::Receive,
+            false => Phase::Send,
+        }
+    }
+
+    /// Returns the error of a call whose bytes could not be sent or received.
+    #[cold]
+    pub(super) fn error(&self, path: &Path, error: TransferError, deadline: Deadline) -> ClientError {
+        let path = path.to_path_buf();
+        match error {
+            TransferError::TimedOut(phase) => ClientError::TimedOut { path, phase, after: deadline.started.elapsed() },
+            // The kernel reports so if the peer closed the connection before it read every request.
+            TransferError::System(_, error) if [ConnectionReset, BrokenPipe].contains(&error.kind()) => {
+                self.closed(path)
+            }
+            TransferError::System(phase, error) => ClientError::Io { path, phase, error },
+            TransferError::Closed => self.closed(path),
+        }
+    }
+
+    fn closed(&self, path: PathBuf) -> ClientError {
+        match self.has_received {
+            false => ClientError::Refused { path, reason: Refusal::Closed },
+            true => {
+                let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
+                ClientError::Closed { path, part, arrived_bytes, expected_bytes }
+            }
+        }
+    }
+}
+
+/// Why bytes could not be sent or received.
+#[derive(Debug)]
+pub(super) enum TransferError {
+    TimedOut(Phase),
+    Closed,
+    System(Phase, io::Error),
+}

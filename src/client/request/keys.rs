@@ -1,0 +1,175 @@
+//! Requests for one key.
+
+use std::ops::Bound;
+
+use zerocopy::IntoBytes;
+
+use super::ranges::GetPage;
+use super::{RequestError, Row, TypedRequest, check_len};
+use crate::client::error::ClientError;
+use crate::client::key::{Bounds, OwnedKey};
+use crate::client::row_page::RowPage;
+use crate::format::key::Key;
+use crate::protocol::native::{Op, Request, push_long};
+use crate::protocol::reader::Response;
+use crate::protocol::response::PageError;
+
+/// Requests the value of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Get<'k>(Key<'k>);
+
+/// Requests whether the table has a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Exists<'k>(Key<'k>);
+
+/// Requests the row with the largest key less than or equal to a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Floor<'k>(Key<'k>);
+
+/// Requests the row with the smallest key greater than or equal to a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Ceiling<'k>(Key<'k>);
+
+/// A request for one key, which can be sent for each of many keys.
+pub(in crate::client) trait KeyRequest<'k>: TypedRequest {
+    const OP: Op;
+
+    /// Creates a request for a key whose length is valid.
+    fn from_checked(key: Key<'k>) -> Self;
+}
+
+macro_rules! impl_key_request {
+    ($($request:ident),*) => {$(
+        impl<'k> $request<'k> {
+            /// Creates a request for this key.
+            ///
+            /// # Errors
+            /// [`ClientError::KeyLen`].
+            pub fn new(key: impl Into<Key<'k>>) -> Result<Self, ClientError> {
+                let key = key.into();
+                check_len(key, 1)?;
+                Ok($request(key))
+            }
+        }
+
+        impl<'k> KeyRequest<'k> for $request<'k> {
+            const OP: Op = Op::$request;
+
+            #[inline]
+            fn from_checked(key: Key<'k>) -> Self {
+                $request(key)
+            }
+        }
+    )*};
+}
+
+impl_key_request!(Get, Exists, Floor, Ceiling);
+
+impl Get<'_> {
+    /// Decodes the response like [`TypedRequest::decode`], but borrows the value instead of copying it.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    #[inline]
+    pub fn decode_borrowed<'a>(&self, response: Response<'a>) -> Result<Option<&'a [u8]>, RequestError> {
+        match response {
+            Response::Found(value) => Ok(Some(value)),
+            Response::NotFound => Ok(None),
+            Response::Error => Err(RequestError::key(self.0)),
+        }
+    }
+}
+
+impl TypedRequest for Get<'_> {
+    type Output = Option<Vec<u8>>;
+
+    fn op(&self) -> Op {
+        Self::OP
+    }
+
+    #[inline]
+    fn encode(&self, requests: &mut Vec<u8>) {
+        encode_key(Self::OP, self.0, requests);
+    }
+
+    fn decode(&self, response: Response<'_>) -> Result<Option<Vec<u8>>, RequestError> {
+        Ok(self.decode_borrowed(response)?.map(<[u8]>::to_vec))
+    }
+}
+
+impl TypedRequest for Exists<'_> {
+    type Output = bool;
+
+    fn op(&self) -> Op {
+        Self::OP
+    }
+
+    #[inline]
+    fn encode(&self, requests: &mut Vec<u8>) {
+        encode_key(Self::OP, self.0, requests);
+    }
+
+    #[inline]
+    fn decode(&self, response: Response<'_>) -> Result<bool, RequestError> {
+        match response {
+            Response::Found(_) => Ok(true),
+            Response::NotFound => Ok(false),
+            Response::Error => Err(RequestError::key(self.0)),
+        }
+    }
+}
+
+impl TypedRequest for Floor<'_> {
+    type Output = Option<Row>;
+
+    fn op(&self) -> Op {
+        Self::OP
+    }
+
+    fn encode(&self, requests: &mut Vec<u8>) {
+        encode_key(Self::OP, self.0, requests);
+    }
+
+    fn decode(&self, response: Response<'_>) -> Result<Option<Row>, RequestError> {
+        decode_row(self.0, Bounds { start: Bound::Unbounded, end: Bound::Included(self.0) }, response)
+    }
+}
+
+impl TypedRequest for Ceiling<'_> {
+    type Output = Option<Row>;
+
+    fn op(&self) -> Op {
+        Self::OP
+    }
+
+    fn encode(&self, requests: &mut Vec<u8>) {
+        encode_key(Self::OP, self.0, requests);
+    }
+
+    fn decode(&self, response: Response<'_>) -> Result<Option<Row>, RequestError> {
+        decode_row(self.0, Bounds { start: Bound::Included(self.0), end: Bound::Unbounded }, response)
+    }
+}
+
+#[inline]
+fn encode_key(op: Op, key: Key<'_>, requests: &mut Vec<u8>) {
+    match key {
+        Key::U64(key) => requests.extend_from_slice(Request::new(op, key).as_bytes()),
+        Key::Bytes(key) => push_long(op, &[key], requests),
+    }
+}
+
+/// Decodes a response whose value is a page of exactly one row.
+fn decode_row(key: Key<'_>, bounds: Bounds<'_>, response: Response<'_>) -> Result<Option<Row>, RequestError> {
+    let page = match response {
+        Response::Found(page) => RowPage::decode(&GetPage { bounds, backward: false, limit_rows: 1 }, page),
+        Response::NotFound => return Ok(None),
+        Response::Error => return Err(RequestError::key(key)),
+    };
+    let page = page.map_err(RequestError::page)?;
+    match (page.iter().next(), page.rest()) {
+        (Some((key, value)), None) => Ok(Some((OwnedKey::from(key), value.to_vec()))),
+        (None, _) => Err(RequestError::page(PageError::RowCount { rows: 0, rows_max: 1 })),
+        (_, Some(_)) => Err(RequestError::page(PageError::MoreFlag { more: 1 })),
+    }
+}

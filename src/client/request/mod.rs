@@ -1,0 +1,151 @@
+//! Requests with typed responses.
+//!
+//! In: keys and ranges, then the response to each request. Out: encoded requests, then checked values, rows, and numbers.
+//! The clients of this crate are built on these types. They have no socket, so a client for another event loop can use
+//! them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
+
+mod keys;
+mod ranges;
+mod server;
+
+use super::error::ClientError;
+use super::key::{Bounds, key_at};
+use crate::format::KeyBounds;
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
+use crate::protocol::native::Op;
+use crate::protocol::reader::Response;
+use crate::protocol::response::{PageError, Violation};
+
+pub use crate::format::Row;
+pub(super) use keys::KeyRequest;
+pub use keys::{Ceiling, Exists, Floor, Get};
+pub use ranges::{Count, FirstRow, GetPage, LastRow, prefix_range};
+pub use server::{GetInfo, Ping, Reload, Rollback};
+
+/// Error messages show at most this many bytes of a key.
+const KEY_SHOWN_MAX_BYTES: usize = 64;
+const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers, not bytes, or bytes, not numbers); if \
+                          they are not, see the log of kv_store, and if the value is damaged, bake the file again";
+
+/// A request that can encode itself and decode its response.
+///
+/// # Example
+/// A client without a socket: encode a request, then decode the bytes that arrived.
+/// ```
+/// use zero_kv::client::request::{Get, TypedRequest};
+/// use zero_kv::protocol::reader::ResponseReader;
+///
+/// let get = Get::new(7)?;
+/// let mut requests = Vec::new();
+/// get.encode(&mut requests);
+/// assert_eq!(requests, b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07");
+///
+/// let mut reader = ResponseReader::new(1 << 20);
+/// let arrived = b"\0\0\0\0\0\0\0\x05seven";
+/// reader.spare()[..arrived.len()].copy_from_slice(arrived);
+/// reader.received(arrived.len());
+/// let response = reader.next(get.op())?.expect("a whole response");
+/// assert_eq!(get.decode(response).unwrap(), Some(b"seven".to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait TypedRequest {
+    /// The decoded response.
+    type Output;
+
+    /// Returns the operation.
+    fn op(&self) -> Op;
+
+    /// Appends the encoded request.
+    fn encode(&self, requests: &mut Vec<u8>);
+
+    /// Decodes and checks the response.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    fn decode(&self, response: Response<'_>) -> Result<Self::Output, RequestError>;
+}
+
+/// Why a whole response has no output for its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The server responded with an error status. The connection remains usable.
+    Rejected {
+        /// The request in words: a key, a range, or a command.
+        request: String,
+        /// The likely cause, and what to do.
+        hint: &'static str,
+    },
+    /// The response violates the protocol. The connection is unusable, because the peer's other bytes are as doubtful.
+    Violation(Violation),
+}
+
+impl RequestError {
+    fn page(error: PageError) -> Self {
+        RequestError::Violation(Violation::Page(error))
+    }
+
+    #[cold]
+    fn key(key: Key<'_>) -> Self {
+        RequestError::Rejected { request: format!("key {}", quoted(key)), hint: OTHER_KIND }
+    }
+
+    #[cold]
+    fn range(bounds: &Bounds<'_>) -> Self {
+        RequestError::Rejected { request: range_name(bounds), hint: OTHER_KIND }
+    }
+
+    fn command(command: &str, hint: &'static str) -> Self {
+        RequestError::Rejected { request: command.to_owned(), hint }
+    }
+}
+
+/// Decodes the value of a response that is one number.
+fn decode_number(op: Op, value: &[u8]) -> Result<u64, RequestError> {
+    let violation = Violation::ResponseLen { op, len_bytes: value.len(), min_bytes: 8, max_bytes: 8 };
+    value.try_into().map(u64::from_be_bytes).map_err(|_| RequestError::Violation(violation))
+}
+
+/// Returns the ends of a range after checking their lengths and kinds.
+pub(super) fn check_bounds<'k>(range: &impl KeyBounds<'k>) -> Result<Bounds<'k>, ClientError> {
+    let (start, end) = range.bounds();
+    for key in [start, end].into_iter().filter_map(key_at) {
+        check_len(key, 0)?;
+    }
+    match (key_at(start), key_at(end)) {
+        (Some(start), Some(end)) if start.kind() != end.kind() => {
+            Err(ClientError::MixedKeys { start: start.kind(), end: end.kind() })
+        }
+        _ => Ok(Bounds { start, end }),
+    }
+}
+
+/// Checks that a request can hold the key.
+#[inline]
+pub(super) fn check_len(key: Key<'_>, min_bytes: usize) -> Result<(), ClientError> {
+    match key.as_bytes().map(<[u8]>::len) {
+        Some(len_bytes) if !(min_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) => {
+            Err(ClientError::KeyLen { len_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a key for an error message: escaped, on one line, and shortened.
+fn quoted(key: Key<'_>) -> String {
+    match key {
+        Key::U64(key) => key.to_string(),
+        Key::Bytes(key) if key.len() <= KEY_SHOWN_MAX_BYTES => format!("\"{}\"", key.escape_ascii()),
+        Key::Bytes(key) => format!("\"{}...\"", key[..KEY_SHOWN_MAX_BYTES].escape_ascii()),
+    }
+}
+
+/// Returns the name of a range for an error message.
+fn range_name(bounds: &Bounds<'_>) -> String {
+    let from = key_at(bounds.start).map_or(String::new(), |start| format!(" from {}", quoted(start)));
+    let to = key_at(bounds.end).map_or(String::new(), |end| format!(" to {}", quoted(end)));
+    match (&*from, &*to) {
+        ("", "") => "the range of all keys".to_owned(),
+        _ => format!("the range{from}{to}"),
+    }
+}

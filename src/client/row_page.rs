@@ -1,0 +1,139 @@
+//! A page of rows.
+//!
+//! In: the value of a response, and its request. Out: rows, all of which were checked.
+
+use std::ops::Bound;
+
+use zerocopy::FromBytes;
+
+use super::key::{KeyRange, OwnedKey};
+use super::request::GetPage;
+use crate::format::key::{Key, KeyKind};
+use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, Record};
+use crate::protocol::native::{PAGE_LEN_MAX_BYTES, PageHeader};
+use crate::protocol::response::PageError;
+
+/// Consecutive rows from the start or the end of a range.
+///
+/// A page has at most 64 KiB of rows, or a single longer row. It takes 4 bytes of memory per row in addition.
+#[derive(Clone, Debug)]
+pub struct RowPage {
+    kind: KeyKind,
+    /// Records, encoded as in the file.
+    records: Vec<u8>,
+    offsets_bytes: Vec<u32>,
+    rest: Option<KeyRange>,
+}
+
+impl RowPage {
+    /// Decodes a page after checking that its rows are whole, ascend, are of one key kind, and are in the requested range.
+    pub(super) fn decode(request: &GetPage<'_>, page: &[u8]) -> Result<RowPage, PageError> {
+        let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageError::Truncated { row: 0 })?;
+        let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
+        let kind_error = PageError::KeyKind { code };
+        let kind = KeyKind::from_code(code.into()).ok_or(kind_error)?;
+        if request.bounds.kinds().any(|requested| requested != kind) {
+            return Err(kind_error);
+        }
+        if !(ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).contains(&bits.into()) {
+            return Err(PageError::Align { bits });
+        }
+        if request.limit_rows > 0 && row_count > request.limit_rows {
+            return Err(PageError::RowCount { rows: row_count, rows_max: request.limit_rows });
+        }
+        if row_count > 1 && records.len() > PAGE_LEN_MAX_BYTES {
+            return Err(PageError::Len { len_bytes: records.len() });
+        }
+        let offsets_bytes = check_rows(request, kind, 1 << bits, row_count, records)?;
+        let more = match header.more.get() {
+            0 => false,
+            // Without a row, the position of the remaining rows would be unknown.
+            1 if row_count > 0 => true,
+            more => return Err(PageError::MoreFlag { more }),
+        };
+        let mut page = RowPage { kind, records: records.to_vec(), offsets_bytes, rest: None };
+        page.rest = more.then(|| page.remaining(request));
+        Ok(page)
+    }
+
+    fn remaining(&self, request: &GetPage<'_>) -> KeyRange {
+        let mut rest = KeyRange::from(request.bounds);
+        if request.backward {
+            rest.end = Bound::Excluded(OwnedKey::from(self.row(0).0));
+        } else {
+            rest.start = Bound::Excluded(OwnedKey::from(self.row(self.len() - 1).0));
+        }
+        rest
+    }
+
+    /// Returns the kind of the table's keys.
+    pub fn key_kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.offsets_bytes.len()
+    }
+
+    /// Returns whether the page has no rows, because the range has none.
+    pub fn is_empty(&self) -> bool {
+        self.offsets_bytes.is_empty()
+    }
+
+    /// Returns the rows in ascending key order, for either end of the range.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Key<'_>, &[u8])> + ExactSizeIterator {
+        (0..self.len()).map(|row| self.row(row))
+    }
+
+    /// Returns the rest of the range, which is the range to request next, or `None` if it has no more rows.
+    pub fn rest(&self) -> Option<&KeyRange> {
+        self.rest.as_ref()
+    }
+
+    pub(super) fn take_rest(&mut self) -> Option<KeyRange> {
+        self.rest.take()
+    }
+
+    pub(super) fn row(&self, row: usize) -> (Key<'_>, &[u8]) {
+        let record = Record::at(self.kind, &self.records, self.offsets_bytes[row].into());
+        let record = record.expect("a record that was checked when the page was decoded");
+        (record.key(), record.value())
+    }
+}
+
+/// Returns the offset of each row after checking all rows.
+fn check_rows(
+    request: &GetPage<'_>,
+    kind: KeyKind,
+    align_bytes: usize,
+    row_count: u32,
+    records: &[u8],
+) -> Result<Vec<u32>, PageError> {
+    // Without capacity for the announced number of rows, which is untrusted.
+    let mut offsets_bytes = Vec::new();
+    let (mut at_bytes, mut previous) = (0, None);
+    for row in 0..row_count {
+        let record = Record::at(kind, records, at_bytes as u64).ok_or(PageError::Truncated { row })?;
+        let key = record.key();
+        if key.as_bytes().is_some_and(<[u8]>::is_empty) {
+            return Err(PageError::EmptyKey { row });
+        }
+        if previous.is_some_and(|previous| key <= previous) {
+            return Err(PageError::KeyOrder { row });
+        }
+        if !request.bounds.contains(key) {
+            return Err(PageError::OutOfRange { row });
+        }
+        offsets_bytes.push(at_bytes as u32);
+        at_bytes += record.len_bytes(align_bytes);
+        if at_bytes > records.len() {
+            return Err(PageError::Truncated { row });
+        }
+        previous = Some(key);
+    }
+    match records.len() - at_bytes {
+        0 => Ok(offsets_bytes),
+        len_bytes => Err(PageError::TrailingBytes { len_bytes }),
+    }
+}

@@ -1,0 +1,288 @@
+//! Checks of native response headers.
+//!
+//! In: a header that a peer sent, and the op of the request. Out: how many bytes of value follow, or how the header
+//! violates the protocol. Values are checked elsewhere.
+
+use thiserror::Error;
+
+use super::native::{
+    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES,
+};
+use super::native::{ResponseHeader, Status, VALUE_LEN_MAX_BYTES};
+
+/// Length of the number in a response to [`Op::Count`], [`Op::Reload`], or [`Op::Rollback`].
+const NUMBER_LEN_BYTES: usize = size_of::<u64>();
+
+/// A response header that is valid for the op of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckedHeader {
+    /// The request succeeded, and a value follows: for [`Op::Get`] the key's value, for [`Op::Floor`], [`Op::Ceiling`],
+    /// and [`Op::Range`] a page of rows, for [`Op::Info`] a text, for [`Op::Open`] an
+    /// [`OpenHeader`](super::native::OpenHeader), for [`Op::Count`], [`Op::Reload`], and [`Op::Rollback`] a number, and
+    /// for the other ops nothing.
+    Found {
+        /// Length of the value.
+        value_len_bytes: usize,
+    },
+    /// The table has no such row. Nothing follows.
+    NotFound,
+    /// The server could not process the request. Nothing follows.
+    Error,
+}
+
+/// How a peer's bytes violate the native protocol.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// The status code is not one of [`Status`]'s.
+    #[error("status code {code}, where 0 (ok), 1 (not found) or 2 (error) was expected")]
+    Status {
+        /// The code.
+        code: u32,
+    },
+    /// The header announces a value longer than the maximum.
+    #[error("a header announces a value of {len_bytes} bytes, where at most {max_bytes} are allowed")]
+    ValueLen {
+        /// The announced length.
+        len_bytes: usize,
+        /// The maximum length.
+        max_bytes: usize,
+    },
+    /// The header announces a page, number, or text of an impossible length.
+    #[error(
+        "a header announces a response of {len_bytes} bytes to {op:?}, where {min_bytes} to {max_bytes} were expected"
+    )]
+    ResponseLen {
+        /// The op of the request.
+        op: Op,
+        /// The announced length.
+        len_bytes: usize,
+        /// The minimum length.
+        min_bytes: usize,
+        /// The maximum length.
+        max_bytes: usize,
+    },
+    /// A response to this op never has this status.
+    #[error("status {status:?} in a response to {op:?}, which never has it")]
+    UnexpectedStatus {
+        /// The op of the request.
+        op: Op,
+        /// The status.
+        status: Status,
+    },
+    /// The header announces a value, but a response with this op and status has none.
+    #[error(
+        "a header announces a value of {len_bytes} bytes with status {status:?} in a response to {op:?}, which has none"
+    )]
+    UnexpectedValue {
+        /// The op of the request.
+        op: Op,
+        /// The status.
+        status: Status,
+        /// The announced length.
+        len_bytes: usize,
+    },
+    /// Bytes arrived after the response to the last request.
+    #[error("{len_bytes} bytes arrived after the last response, where none were expected")]
+    UnexpectedBytes {
+        /// How many of these bytes were read from the socket.
+        len_bytes: usize,
+    },
+    /// A response arrived before its request was sent.
+    #[error("a response arrived before its request was sent")]
+    ResponseBeforeRequest,
+    /// The value is not a page that the request asked for.
+    #[error("an invalid page of rows: {0}")]
+    Page(PageError),
+}
+
+/// Why a value is not a page that the request asked for. Rows are counted from 0.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PageError {
+    /// The key kind is unknown, or differs from the kind in the request.
+    #[error("the page's key kind is {code}, which is unknown or not the kind in the request")]
+    KeyKind {
+        /// The kind's code.
+        code: u8,
+    },
+    /// Records never have this alignment.
+    #[error("rows are aligned to 2^{bits} bytes, where 2^3 to 2^12 are possible")]
+    Align {
+        /// The exponent.
+        bits: u8,
+    },
+    /// The flag for more rows is neither 0 nor 1, or is 1 in a page without rows.
+    #[error("the flag for more rows is {more}, where 0, or 1 after at least one row, was expected")]
+    MoreFlag {
+        /// The flag's value.
+        more: u16,
+    },
+    /// The page has more rows than requested, or no row where one is required.
+    #[error("the page has {rows} rows, where 1 to {rows_max} were expected")]
+    RowCount {
+        /// The page's number of rows.
+        rows: u32,
+        /// The maximum number of rows.
+        rows_max: u32,
+    },
+    /// Several rows take more space than a page of several rows may have.
+    #[error("several rows take {len_bytes} bytes, where at most {PAGE_LEN_MAX_BYTES} are allowed")]
+    Len {
+        /// The length of the rows.
+        len_bytes: usize,
+    },
+    /// A row is not a record, or extends beyond the end of the page.
+    #[error("row {row} is truncated")]
+    Truncated {
+        /// The row.
+        row: u32,
+    },
+    /// A row's key has no bytes.
+    #[error("row {row} has an empty key")]
+    EmptyKey {
+        /// The row.
+        row: u32,
+    },
+    /// A row's key is not greater than the preceding row's key.
+    #[error("row {row} is out of key order")]
+    KeyOrder {
+        /// The row.
+        row: u32,
+    },
+    /// A row's key is outside the requested range.
+    #[error("row {row} is outside the requested range")]
+    OutOfRange {
+        /// The row.
+        row: u32,
+    },
+    /// Bytes follow the last row.
+    #[error("{len_bytes} bytes follow the last row")]
+    TrailingBytes {
+        /// How many.
+        len_bytes: usize,
+    },
+}
+
+impl CheckedHeader {
+    /// Checks the header of a response to `op`.
+    ///
+    /// # Errors
+    /// [`Violation`]. The rest of the connection's bytes cannot be split into responses then.
+    pub fn new(op: Op, header: &ResponseHeader) -> Result<CheckedHeader, Violation> {
+        let code = header.status_code();
+        let status = Status::from_code(code).ok_or(Violation::Status { code })?;
+        let len_bytes = header.value_len_bytes();
+        let bounded = |min_bytes, max_bytes| match (min_bytes..=max_bytes).contains(&len_bytes) {
+            true => Ok(CheckedHeader::Found { value_len_bytes: len_bytes }),
+            false => Err(Violation::ResponseLen { op, len_bytes, min_bytes, max_bytes }),
+        };
+        match (status, op, len_bytes) {
+            (Status::Ok, Op::Get, 0..=VALUE_LEN_MAX_BYTES) | (Status::Ok, Op::Exists | Op::Ping, 0) => {
+                Ok(CheckedHeader::Found { value_len_bytes: len_bytes })
+            }
+            (Status::Ok, Op::Get, _) => Err(Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES }),
+            (Status::Ok, Op::Floor | Op::Ceiling | Op::Range, _) => bounded(PAGE_HEADER_LEN_BYTES, PAGE_MAX_BYTES),
+            (Status::Ok, Op::Count | Op::Reload | Op::Rollback, _) => bounded(NUMBER_LEN_BYTES, NUMBER_LEN_BYTES),
+            (Status::Ok, Op::Info, _) => bounded(0, INFO_LEN_MAX_BYTES),
+            (Status::Ok, Op::Open, _) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
+            (Status::NotFound, Op::Get | Op::Exists | Op::Floor | Op::Ceiling, 0) => Ok(CheckedHeader::NotFound),
+            (Status::NotFound, _, 0) => Err(Violation::UnexpectedStatus { op, status }),
+            (Status::Error, _, 0) => Ok(CheckedHeader::Error),
+            _ => Err(Violation::UnexpectedValue { op, status, len_bytes }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::*;
+
+    /// Checks a header with this status code and length as a response to `op`.
+    fn check(op: Op, status_code: u32, len_bytes: u32) -> Result<CheckedHeader, Violation> {
+        let mut header = ResponseHeader::bare(Status::Ok);
+        header.as_mut_bytes()[..4].copy_from_slice(&status_code.to_be_bytes());
+        header.as_mut_bytes()[4..].copy_from_slice(&len_bytes.to_be_bytes());
+        CheckedHeader::new(op, &header)
+    }
+
+    #[test]
+    fn valid_headers_are_accepted() {
+        let max = VALUE_LEN_MAX_BYTES as u32;
+        for len_bytes in [0, 1, max] {
+            let found = CheckedHeader::Found { value_len_bytes: len_bytes as usize };
+            assert_eq!(check(Op::Get, 0, len_bytes), Ok(found));
+        }
+        assert_eq!(check(Op::Exists, 0, 0), Ok(CheckedHeader::Found { value_len_bytes: 0 }));
+        for op in [Op::Get, Op::Exists] {
+            assert_eq!(check(op, 1, 0), Ok(CheckedHeader::NotFound));
+            assert_eq!(check(op, 2, 0), Ok(CheckedHeader::Error));
+        }
+    }
+
+    #[test]
+    fn lengths_of_pages_numbers_and_texts_are_bounded() {
+        let page_max = PAGE_MAX_BYTES as u32;
+        for op in [Op::Floor, Op::Ceiling, Op::Range] {
+            for len_bytes in [8, 9, page_max] {
+                let found = CheckedHeader::Found { value_len_bytes: len_bytes as usize };
+                assert_eq!(check(op, 0, len_bytes), Ok(found));
+            }
+            for len_bytes in [0, 7, page_max + 1, u32::MAX] {
+                let len_bytes = len_bytes as usize;
+                let violation = Violation::ResponseLen { op, len_bytes, min_bytes: 8, max_bytes: PAGE_MAX_BYTES };
+                assert_eq!(check(op, 0, len_bytes as u32), Err(violation));
+            }
+        }
+        for op in [Op::Count, Op::Reload, Op::Rollback] {
+            assert_eq!(check(op, 0, 8), Ok(CheckedHeader::Found { value_len_bytes: 8 }));
+            for len_bytes in [0, 7, 9] {
+                let violation = Violation::ResponseLen { op, len_bytes, min_bytes: 8, max_bytes: 8 };
+                assert_eq!(check(op, 0, len_bytes as u32), Err(violation));
+            }
+        }
+        assert_eq!(check(Op::Info, 0, 65_536), Ok(CheckedHeader::Found { value_len_bytes: 65_536 }));
+        let violation = Violation::ResponseLen { op: Op::Info, len_bytes: 65_537, min_bytes: 0, max_bytes: 65_536 };
+        assert_eq!(check(Op::Info, 0, 65_537), Err(violation));
+        for op in [Op::Floor, Op::Ceiling] {
+            assert_eq!(check(op, 1, 0), Ok(CheckedHeader::NotFound));
+        }
+        for (len_bytes, is_valid) in [(0, false), (31, false), (32, true), (33, false)] {
+            assert_eq!(check(Op::Open, 0, len_bytes).is_ok(), is_valid, "{len_bytes}");
+        }
+        assert_eq!(check(Op::Ping, 0, 0), Ok(CheckedHeader::Found { value_len_bytes: 0 }));
+        for op in [Op::Range, Op::Count, Op::Info, Op::Reload, Op::Rollback, Op::Open, Op::Ping] {
+            let status = Status::NotFound;
+            assert_eq!(check(op, 1, 0), Err(Violation::UnexpectedStatus { op, status }));
+            assert_eq!(check(op, 2, 0), Ok(CheckedHeader::Error));
+        }
+    }
+
+    #[test]
+    fn invalid_statuses_and_lengths_are_violations() {
+        let max = VALUE_LEN_MAX_BYTES as u32;
+        let too_long =
+            |len_bytes| Violation::ValueLen { len_bytes: len_bytes as usize, max_bytes: VALUE_LEN_MAX_BYTES };
+        for len_bytes in [max + 1, u32::MAX] {
+            assert_eq!(check(Op::Get, 0, len_bytes), Err(too_long(len_bytes)));
+        }
+        for (op, status) in [
+            (Op::Exists, Status::Ok),
+            (Op::Ping, Status::Ok),
+            (Op::Get, Status::NotFound),
+            (Op::Exists, Status::NotFound),
+            (Op::Get, Status::Error),
+            (Op::Exists, Status::Error),
+        ] {
+            for len_bytes in [1, u32::MAX] {
+                let unexpected = Violation::UnexpectedValue { op, status, len_bytes: len_bytes as usize };
+                assert_eq!(check(op, status as u32, len_bytes), Err(unexpected));
+            }
+        }
+        for code in [3, 256, u32::MAX] {
+            assert_eq!(check(Op::Get, code, 0), Err(Violation::Status { code }));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Lookups that return verified copies of values, written once for [`MappedStore`](super::MappedStore) and
+//! [`Direct`](crate::client::Direct).
+
+/// Implements the lookups for a type with a method `with_table`, which passes a `&MappedStore` to a function.
+macro_rules! impl_verified_lookups {
+    ($Type:ident) => {
+        /// Lookups.
+        impl $Type {
+            /// Returns the value of a key, or `None` if the table does not have the key.
+            ///
+            /// # Errors
+            /// [`LookupError::KeyKind`] if the table's keys are of the other kind, [`LookupError::Damaged`] if the
+            /// value's block is damaged or the file was changed.
+            #[inline]
+            pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, LookupError> {
+                let key = key.into();
+                self.with_table(|table| table.copied(|store| Ok(store.get(key)?.map(<[u8]>::to_vec))))
+            }
+
+            /// Passes the value of a key to `visit`, without an allocation for most values.
+            ///
+            /// # Errors
+            /// Those of [`Self::get`]. `visit` is not called then.
+            #[inline]
+            pub fn get_with<'k, T>(
+                &self,
+                key: impl Into<Key<'k>>,
+                visit: impl FnOnce(Option<&[u8]>) -> T,
+            ) -> Result<T, LookupError> {
+                let key = key.into();
+                self.with_table(|table| table.visit_value(key, visit))
+            }
+
+            /// Returns the values of many keys, in their order and from one table: several times faster than one call
+            /// of [`Self::get`] per key.
+            ///
+            /// # Errors
+            /// Those of [`Self::get`].
+            pub fn get_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LookupError>
+            where
+                K: Into<Key<'k>> + Copy,
+            {
+                let mut values = Vec::with_capacity(keys.len());
+                self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
+                Ok(values)
+            }
+
+            /// Passes the values of many keys from one table to `visit`, in order, each with the position of its key.
+            ///
+            /// # Errors
+            /// Those of [`Self::get`]. Every value that was passed to `visit` before is correct.
+            pub fn get_many_with<'k, K>(
+                &self,
+                keys: &[K],
+                visit: impl FnMut(usize, Option<&[u8]>),
+            ) -> Result<(), LookupError>
+            where
+                K: Into<Key<'k>> + Copy,
+            {
+                self.with_table(|table| table.visit_values(keys, visit))
+            }
+
+            /// Returns the row with the largest key less than or equal to `key`.
+            ///
+            /// # Errors
+            /// Those of [`Self::get`].
+            pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
+                let key = key.into();
+                self.with_table(|table| table.copied(|store| Ok(store.floor(key)?.map(owned))))
+            }
+
+            /// Returns the row with the smallest key greater than or equal to `key`.
+            ///
+            /// # Errors
+            /// Those of [`Self::get`].
+            pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
+                let key = key.into();
+                self.with_table(|table| table.copied(|store| Ok(store.ceiling(key)?.map(owned))))
+            }
+        }
+    };
+}
+
+pub(crate) use impl_verified_lookups;

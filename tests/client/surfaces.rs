@@ -1,0 +1,125 @@
+//! The clients in Rust and Python have the same methods.
+//!
+//! Both Rust clients get their methods from one macro in `methods.rs`. The tests read the sources, because Rust cannot list
+//! the methods of a type.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A method of the clients in Rust.
+struct Method {
+    name: &'static str,
+    /// Why the clients in Python do not have it.
+    missing_in_python: Option<&'static str>,
+}
+
+const fn everywhere(name: &'static str) -> Method {
+    Method { name, missing_in_python: None }
+}
+
+const fn only_in_rust(name: &'static str, reason: &'static str) -> Method {
+    Method { name, missing_in_python: Some(reason) }
+}
+
+const METHODS: &[Method] = &[
+    only_in_rust("connect", "the constructor connects"),
+    only_in_rust("connect_with", "the constructor has keyword arguments"),
+    only_in_rust("path", "repr() shows the path"),
+    everywhere("get"),
+    only_in_rust("get_with", "Python cannot borrow from the receive buffer"),
+    everywhere("get_many"),
+    only_in_rust("get_many_with", "Python cannot borrow from the receive buffer"),
+    everywhere("exists"),
+    everywhere("exists_many"),
+    everywhere("floor"),
+    everywhere("floor_many"),
+    everywhere("ceiling"),
+    everywhere("ceiling_many"),
+    everywhere("first"),
+    everywhere("last"),
+    only_in_rust("rows", "range() without arguments returns all rows"),
+    everywhere("range"),
+    everywhere("prefix"),
+    only_in_rust("first_page", "range() requests pages"),
+    only_in_rust("last_page", "range() requests pages"),
+    everywhere("count"),
+    everywhere("count_prefix"),
+    only_in_rust("key_kind", "the keys of results have a Python type"),
+    everywhere("ping"),
+    everywhere("info"),
+    only_in_rust("reload", "administration uses zkv"),
+    only_in_rust("rollback", "administration uses zkv"),
+    only_in_rust("call", "Python has no types for requests"),
+];
+
+/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection.
+const ONLY_IN_PYTHON: &[&str] = &["close"];
+
+/// Methods that only the blocking client in Rust has: direct mode needs no client while it looks keys up.
+const ONLY_BLOCKING: &[&str] = &["direct", "direct_with"];
+
+fn source(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the names after `def ` or `fn ` in lines that start with one of the prefixes.
+fn method_names(source: &str, prefixes: &[&str]) -> BTreeSet<String> {
+    let after_prefix = |line: &str| prefixes.iter().find_map(|prefix| line.strip_prefix(prefix).map(str::to_owned));
+    let name = |rest: String| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_owned();
+    source.lines().filter_map(after_prefix).map(name).filter(|name| !name.starts_with('_')).collect()
+}
+
+fn expected_names(is_expected: impl Fn(&Method) -> bool) -> BTreeSet<String> {
+    METHODS.iter().filter(|method| is_expected(method)).map(|method| method.name.to_owned()).collect()
+}
+
+#[test]
+fn the_rust_clients_have_the_listed_methods_from_one_macro() {
+    let macro_source = source("src/client/methods.rs");
+    let found = method_names(&macro_source, &["            pub fn ", "            pub $($async)? fn "]);
+    assert_eq!(found, expected_names(|_| true));
+    for client in ["impl_client!(Client,", "impl_client!(AsyncClient,"] {
+        assert!(macro_source.contains(client), "{client}");
+    }
+    // Other files add no methods, apart from direct mode.
+    let (mut folders, mut file_count) = (vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/client")], 0);
+    let mut others = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            file_count += 1;
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(!text.contains("\nimpl AsyncClient {"), "{}", path.display());
+            for block in text.split("\nimpl Client {").skip(1) {
+                others.extend(method_names(block.split("\n}").next().unwrap(), &["    pub fn "]));
+            }
+        }
+    }
+    assert!(file_count > 20, "{file_count}");
+    assert_eq!(others, ONLY_BLOCKING.iter().map(|name| (*name).to_owned()).collect());
+}
+
+#[test]
+fn the_python_clients_have_the_methods_of_the_rust_clients() {
+    let mut expected = expected_names(|method| method.missing_in_python.is_none());
+    expected.extend(ONLY_IN_PYTHON.iter().map(|name| (*name).to_owned()));
+    for (path, class) in
+        [("python/lib/zero_kv/_native.pyi", "\nclass Client:"), ("python/lib/zero_kv/_aio.py", "\nclass AsyncClient:")]
+    {
+        let text = source(path);
+        let (_, class_and_rest) = text.split_once(class).unwrap();
+        // The class ends at the next line that is not indented.
+        let end = class_and_rest
+            .match_indices('\n')
+            .find(|(at, _)| class_and_rest[at + 1..].starts_with(|first: char| first != ' ' && first != '\n'));
+        let class_source = &class_and_rest[..end.map_or(class_and_rest.len(), |(at, _)| at)];
+        let found = method_names(class_source, &["    def ", "    async def "]);
+        assert_eq!(found, expected, "{path}");
+    }
+}
