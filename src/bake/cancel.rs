@@ -26,7 +26,7 @@ pub(super) struct FileNames {
 }
 
 impl Cancel {
-    /// Ends the bake with [`BakeError::Cancelled`](super::BakeError::Cancelled) at its next check: at every piece of
+    /// Ends the bake with [`BakeError::Canceled`](super::BakeError::Canceled) at its next check: at every piece of
     /// the input, while rows are merged and written, at every window of the read-back, and between the stages. The bake
     /// first finishes sorting a run, building the index, or waiting for the input or the disk.
     pub fn set(&self) {

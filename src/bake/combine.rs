@@ -141,7 +141,7 @@ pub(super) fn reduce(
             merge(&mut group.sources(context)?, group.common_len_bytes(), tally, |row, origin| {
                 rows += 1;
                 if rows % PROGRESS_ROWS == 0 {
-                    context.check_cancelled()?;
+                    context.check_canceled()?;
                     progress(Progress::Merge { rows, rows_total });
                 }
                 writer.push(row, origin).map_err(temporary)
@@ -200,7 +200,7 @@ pub(super) fn combine_counting(
         let rows_total = parts.row_count_max();
         let merged = each_row(parts, context, &mut tallied, |row, _| {
             if writer.row_count().is_multiple_of(PROGRESS_ROWS) {
-                context.check_cancelled()?;
+                context.check_canceled()?;
                 progress(Progress::Write { rows: writer.row_count(), rows_total });
             }
             if row.deleted {

@@ -14,7 +14,7 @@ pub(super) struct Context<'o> {
 }
 
 impl Context<'_> {
-    pub(super) fn check_cancelled(&self) -> Result<(), BakeError> {
-        if self.options.cancel.is_set() { Err(BakeError::Cancelled) } else { Ok(()) }
+    pub(super) fn check_canceled(&self) -> Result<(), BakeError> {
+        if self.options.cancel.is_set() { Err(BakeError::Canceled) } else { Ok(()) }
     }
 }

@@ -184,7 +184,7 @@ pub enum BakeError {
     },
     /// The bake was canceled through [`Options::cancel`](super::Options::cancel).
     #[error("stopped: nothing was put in place")]
-    Cancelled,
+    Canceled,
     /// The file is in place, but its folder cannot be synced.
     #[error("{}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back", path.display())]
     FolderSync {

@@ -143,7 +143,7 @@ impl<'p> Feed<'p> {
         self.last_line_max = 0;
         while let Some(piece) = reader.next_piece(self.recycled.buffer())? {
             self.last_line_max = piece.last_line_max;
-            self.context.check_cancelled()?;
+            self.context.check_canceled()?;
             let ticket = self.take_ticket(piece.len_bytes)?;
             let work = Work { ticket, piece, input_name: input_name.clone(), input_origin };
             self.work.send(work).map_err(|_| Stop::Closed)?;

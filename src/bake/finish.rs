@@ -47,9 +47,9 @@ impl Finish<'_, '_> {
         self.check_replacement(&combined)?;
         // Without a comparison, this memory is released before the index is built.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);
-        self.context.check_cancelled()?;
+        self.context.check_canceled()?;
         let layout = self.index(&file, &combined)?;
-        self.context.check_cancelled()?;
+        self.context.check_canceled()?;
         let keys_looked_up = self.verify(&file, &combined, &layout, parts)?;
         self.place(file, &layout)?;
         Ok(self.report(gathered, &old, &combined, &layout, keys_looked_up))
@@ -115,7 +115,7 @@ impl Finish<'_, '_> {
         }
         if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
             // Rows of different runs may have an earlier duplicate.
-            each_row(&parts, context, &mut gathered.tally, |_, _| context.check_cancelled())?;
+            each_row(&parts, context, &mut gathered.tally, |_, _| context.check_canceled())?;
             refuse_duplicate(context, &gathered.tally, self.origins)?;
         }
         let file = NewFile::beside(self.output, &context.options.cancel).map_err(|error| self.output_failed(error))?;
@@ -175,7 +175,7 @@ impl Finish<'_, '_> {
     fn place(&mut self, file: NewFile, layout: &Layout) -> Result<(), BakeError> {
         (self.progress)(Progress::Settle);
         file.put_in_place().map_err(|error| match error {
-            PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Cancelled,
+            PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Canceled,
             PlaceError::Unplaced(error) => self.output_failed(error),
             PlaceError::FolderSync(error) => BakeError::FolderSync { path: self.output.to_path_buf(), error },
         })?;

@@ -190,7 +190,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
     }
 
     fn take(&mut self, mut batch: Batch) -> Result<(), BakeError> {
-        self.context.check_cancelled()?;
+        self.context.check_canceled()?;
         self.bad_rows.take(mem::take(&mut batch.bad))?;
         self.rows_read.fetch_add(batch.len() as u64, Ordering::Relaxed);
         self.first_text_origin = self.first_text_origin.or(batch.first_text_origin());

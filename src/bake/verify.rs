@@ -40,7 +40,7 @@ pub(super) fn read_back(
 ) -> Result<u64, BakeError> {
     let plan = plan(layout, budget, cancel);
     let found = Store::check_file(file, path, &plan, progress).map_err(|error| match error {
-        StoreError::Canceled { .. } => BakeError::Cancelled,
+        StoreError::Canceled { .. } => BakeError::Canceled,
         error => BakeError::Verify(error),
     })?;
     let (expected_rows, found_rows) = (layout.dimensions.row_count, found.dimensions.row_count);
@@ -76,7 +76,7 @@ pub(super) fn compare(
             return Ok(());
         }
         if row_number % PROGRESS_ROWS == 0 {
-            context.check_cancelled()?;
+            context.check_canceled()?;
             progress(Progress::Compare { rows: row_number, rows_total: records.row_count });
         }
         let is_same = found.is_some() && {

@@ -100,7 +100,7 @@ impl Watcher {
         // If the file is in place, the bake is about to end and to report that.
         if self.cancel.abandon() {
             self.live.clear();
-            let _ = writeln!(io::stderr(), "baker: {}", BakeError::Cancelled);
+            let _ = writeln!(io::stderr(), "baker: {}", BakeError::Canceled);
             die(signal);
         }
         drop(ending);
