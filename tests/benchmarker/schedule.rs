@@ -78,7 +78,8 @@ fn unsent_requests_to_a_slow_server_are_counted_and_have_latencies() {
 #[test]
 fn a_sweep_ends_near_the_capacity_of_the_server() {
     let served = Served::new(small_rows(), limited);
-    let args = ["--sweep", "--p99-us=20000", "--seconds=0.3", "--pipeline=1"];
+    // A busy machine delays responses by tens of milliseconds.
+    let args = ["--sweep", "--p99-us=100000", "--seconds=0.3", "--pipeline=1"];
     let output = served.run(&[&args[..], &["--json"]].concat());
     assert_good(&output);
     let json = stdout(&output);
@@ -91,7 +92,7 @@ fn a_sweep_ends_near_the_capacity_of_the_server() {
 
     let text = stdout(&served.run(&args));
     assert!(text.starts_with("without a schedule: "), "{text}");
-    assert!(text.contains("\nrate ") && text.contains("\nhighest rate with a p99 of at most 20000 µs: "), "{text}");
+    assert!(text.contains("\nrate ") && text.contains("\nhighest rate with a p99 of at most 100000 µs: "), "{text}");
 }
 
 #[test]
