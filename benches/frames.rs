@@ -19,7 +19,7 @@ use zero_kv::Store;
 use zero_kv::bake::{self, Options};
 use zero_kv::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use zero_kv::protocol::response::{CheckedHeader, Violation};
-use zero_kv::server::Answers;
+use zero_kv::server::{Responses, answer_requests};
 use zerocopy::{FromBytes, IntoBytes};
 
 const PIPELINE_FRAMES: usize = 256;
@@ -125,7 +125,7 @@ fn assemble_responses(bencher: Bencher) {
     keys.shuffle(&mut SmallRng::seed_from_u64(3));
     let requests: Vec<Request> = keys.iter().map(|key| Request::new(Op::Get, *key)).collect();
 
-    let mut answers = Answers::new();
+    let mut answers = Responses::new();
     for (requests, keys) in requests.chunks(PIPELINE_FRAMES).zip(keys.chunks(PIPELINE_FRAMES)) {
         let mut expected = Vec::new();
         for key in keys {
@@ -134,14 +134,14 @@ fn assemble_responses(bencher: Bencher) {
             push_value(&mut expected, *key, VALUE_LEN_MIN_BYTES);
         }
         answers.clear();
-        assert_eq!(answers.assemble(&store, requests), requests.len());
+        assert_eq!(answer_requests(&store, requests, &mut answers), requests.len());
         let check = |unsent: &[std::io::IoSlice]| assert!(*unsent[0] == expected[..] && unsent.len() == 1);
         answers.with_unsent(&store, 0, check).expect("intact file");
     }
     let mut pipelines = requests.chunks_exact(PIPELINE_FRAMES).cycle();
     bencher.counter(ItemsCount::new(PIPELINE_FRAMES)).bench_local(|| {
         answers.clear();
-        answers.assemble(&store, black_box(pipelines.next().expect("endless iterator")));
+        answer_requests(&store, black_box(pipelines.next().expect("endless iterator")), &mut answers);
         answers.total_len_bytes()
     });
 }

@@ -310,7 +310,7 @@ fn a_server_out_of_descriptors_serves_on_and_accepts_again() {
     command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--db"]);
     command.arg(table.db()).arg("--socket").arg(table.socket()).args(["--max-connections", "1000"]);
     let mut server = Server::spawn(command, &table.socket());
-    server.wait_for_log("1000 connections take more descriptors than the limit leaves");
+    server.wait_for_log("1000 connections need more descriptors than the limit leaves");
     server.wait_for_log("ready");
     let mut first = server.connect();
     // These are queued by the system, whether the server can accept them or not.

@@ -25,6 +25,10 @@ mod format {
 /// Takes the place of `src/store/`.
 mod store {
     pub(crate) use crate::models::LeaseState;
+    pub(crate) use standing::Standing;
+
+    #[path = "../../../src/store/standing.rs"]
+    mod standing;
 
     pub(crate) mod clock {
         pub(crate) fn now_ns() -> u64 {

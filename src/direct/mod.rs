@@ -1,8 +1,8 @@
 //! The page of memory that a server shares with direct clients.
 //!
-//! In: the generation that is served and the state of its lease. Out: a few words that every direct client has mapped, by
-//! which it sees without a system call whether the file that it has mapped is unchanged. `docs/PROTOCOL.md` describes the
-//! page; this module knows no socket and no table.
+//! In: the current generation and the state of its lease. Out: a few words that every direct client has mapped, which
+//! show without a system call whether the file that the client has mapped is unchanged. `docs/PROTOCOL.md` describes
+//! the page. Knows no socket and no table.
 
 #[cfg(feature = "server")]
 mod owner;
@@ -14,10 +14,10 @@ use std::time::Duration;
 pub(crate) use page::Notice;
 #[cfg(feature = "server")]
 pub(crate) use page::{Board, Waiter};
-pub(crate) use words::{Standing, State};
+pub(crate) use words::TableState;
 
-/// How often a server counts the beat up, at least.
+/// The maximum time between two beats of a server.
 #[cfg(feature = "server")]
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// The time without a beat after which a client takes the server for stopped.
+/// The time without a beat after which a client considers the server stopped.
 pub(crate) const BEAT_MISSED: Duration = Duration::from_secs(4);

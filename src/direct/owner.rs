@@ -1,4 +1,4 @@
-//! A word of the page that the kernel changes when the server ends, however it ends.
+//! A word of the page that the kernel changes when the server ends for any reason.
 //!
 //! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`) that a
 //! thread of the server owns for as long as the page exists. A thread that exits first has its robust futexes marked
@@ -17,7 +17,7 @@ use std::thread;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use super::page::Page;
+use super::page::SharedPage;
 
 /// The stack of a thread that only waits.
 const STACK_LEN_BYTES: usize = 64 << 10;
@@ -31,8 +31,8 @@ impl Owner {
     /// Starts the thread that owns the word. The page stays mapped until that thread has ended.
     ///
     /// # Errors
-    /// If the system gives no thread, or has no robust futexes.
-    pub(super) fn start(page: Arc<Page>) -> io::Result<Owner> {
+    /// If the system starts no thread, or has no robust futexes.
+    pub(super) fn start(page: Arc<SharedPage>) -> io::Result<Owner> {
         let (stop, stopped) = channel();
         let (started, outcome) = channel();
         let run = move || own(&page, &started, &stopped);
@@ -42,7 +42,7 @@ impl Owner {
     }
 }
 
-fn own(page: &Page, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
+fn own(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     match claim(page) {
         Ok(_list) => {
             let _ = started.send(Ok(()));
@@ -56,20 +56,20 @@ fn own(page: &Page, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     }
 }
 
-/// Has the calling thread own the word until it exits or the list is dropped.
-pub(super) fn claim(page: &Page) -> io::Result<RobustList> {
+/// Makes the calling thread the owner of the word until it exits or the list is dropped.
+pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
     // After the registration: a word that the kernel would not mark names no owner.
     page.words().owner.store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
     Ok(list)
 }
 
-/// What set_robust_list(2) takes, as <linux/futex.h> defines it, and the only entry of the list.
+/// The argument of set_robust_list(2), as <linux/futex.h> defines it, and the only entry of the list.
 #[repr(C)]
 struct Layout {
     /// The first entry.
     first: *const Entry,
-    /// From an entry to its futex.
+    /// The offset from an entry to its futex.
     futex_offset_bytes: libc::c_long,
     /// An entry that is being added or removed.
     pending: *const Entry,
@@ -95,7 +95,7 @@ pub(super) struct RobustList {
 }
 
 impl RobustList {
-    fn register(page: &Page) -> io::Result<RobustList> {
+    fn register(page: &SharedPage) -> io::Result<RobustList> {
         let file = memfd_create("zero-kv-owner", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, size_of::<Layout>() as u64)?;
         let memory = MmapOptions::new().len(size_of::<Layout>()).map_raw(&file)?;
@@ -105,7 +105,8 @@ impl RobustList {
             page.words().owner.as_ptr().addr().wrapping_sub(entry.addr()).cast_signed() as libc::c_long;
         let layout =
             Layout { first: entry, futex_offset_bytes, pending: ptr::null(), entry: Entry { next: list.cast() } };
-        // SAFETY: The mapping is writable, has the size of a `Layout`, and starts at a page boundary. Nobody else has it.
+        // SAFETY: The mapping is writable, has the size of a `Layout`, and starts at a page boundary. Nothing else
+        // refers to it.
         unsafe { list.write(layout) };
         set_robust_list(list)?;
         Ok(RobustList { _memory: memory })
@@ -113,7 +114,7 @@ impl RobustList {
 }
 
 impl Drop for RobustList {
-    /// Before the memory is unmapped, whose addresses could be used for something else when the thread exits.
+    /// Comes before the memory is unmapped, whose addresses could be used for something else when the thread exits.
     fn drop(&mut self) {
         let _ = set_robust_list(ptr::null());
     }

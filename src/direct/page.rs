@@ -1,7 +1,7 @@
-//! The page's memory.
+//! The memory of the page.
 //!
-//! A memory file of one page that cannot be made shorter or longer. The server has mapped it for writing, and since then
-//! the system lets nobody write to it or map it for writing: see F_SEAL_FUTURE_WRITE in fcntl(2).
+//! A memory file of one page that cannot be resized. The server has mapped it for writing, and since then the system
+//! lets nobody write to it or map it for writing: see F_SEAL_FUTURE_WRITE in fcntl(2).
 
 #[cfg(feature = "server")]
 use std::collections::BTreeMap;
@@ -22,20 +22,21 @@ use tracing::warn;
 
 #[cfg(feature = "server")]
 use super::owner::Owner;
-use super::words::{Standing, State, Words};
+use super::words::{TableState, Words};
 #[cfg(feature = "server")]
 use crate::store::LeaseState;
+use crate::store::Standing;
 use crate::store::clock;
 
 const LEN_BYTES: usize = 4096;
 /// The first bytes of the page.
 const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE3");
 const MAGIC_AT_BYTES: usize = 0;
-/// The identity of the time namespace in which the page's deadline is to be read: device and inode.
+/// The identity of the time namespace of the page's deadline: its device and inode.
 const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
-/// The words that lookups load are on one line of the processor's cache, which holds nothing that changes often.
+/// The words that lookups load share a cache line, which contains nothing that changes often.
 const WORDS_AT_BYTES: usize = 128;
-/// Counts up as long as the server runs.
+/// Changes as long as the server runs.
 const BEAT_AT_BYTES: usize = 256;
 
 const _: () = {
@@ -44,9 +45,9 @@ const _: () = {
     assert!(offset_of!(Words, state) == 0 && offset_of!(Words, owner) == 16);
 };
 
-/// Identifies the time namespace of this process, which may offset CLOCK_MONOTONIC: the device and inode
-/// of `/proc/self/ns/time`. Zeros on a kernel without time namespaces, where there is one clock.
-/// `None` if the system does not tell, as without `/proc`.
+/// Identifies the time namespace of this process, which may offset CLOCK_MONOTONIC, by the device and inode of
+/// `/proc/self/ns/time`. Zeros on a kernel without time namespaces, where there is one clock. `None` if the system does
+/// not report it, such as without `/proc`.
 fn time_namespace() -> Option<[u64; 2]> {
     match rustix::fs::stat("/proc/self/ns/time") {
         Ok(stat) => Some([stat.st_dev, stat.st_ino]),
@@ -55,10 +56,10 @@ fn time_namespace() -> Option<[u64; 2]> {
     }
 }
 
-/// A page that is mapped.
-pub(super) struct Page(MmapRaw);
+/// A mapped page.
+pub(super) struct SharedPage(MmapRaw);
 
-impl Page {
+impl SharedPage {
     fn at(&self, offset_bytes: usize) -> &AtomicU64 {
         debug_assert!(offset_bytes < LEN_BYTES && offset_bytes.is_multiple_of(align_of::<AtomicU64>()));
         let address = self.0.as_mut_ptr().wrapping_add(offset_bytes).cast();
@@ -69,32 +70,32 @@ impl Page {
         unsafe { AtomicU64::from_ptr(address) }
     }
 
-    /// The words that lookups load.
+    /// Returns the words that lookups load.
     #[inline(always)]
     pub(super) fn words(&self) -> &Words {
         let address = self.0.as_mut_ptr().wrapping_add(WORDS_AT_BYTES).cast_const().cast();
-        // SAFETY: As in `Page::at`, for the bytes of `Words`, which are atomics, for which all bit patterns are valid. No
-        // offset that is passed to `Page::at` is among them. The kernel changes the owner's word atomically.
+        // SAFETY: As in `SharedPage::at`, for the bytes of `Words`, which are atomics, for which all bit patterns are valid. No
+        // offset that is passed to `SharedPage::at` is among them. The kernel changes the owner's word atomically.
         unsafe { &*address }
     }
 }
 
-/// The server's side, which publishes what is served.
+/// The server's side of the page, which publishes the state of the table.
 #[cfg(feature = "server")]
 #[derive(Clone)]
-pub(crate) struct Board(Arc<Shared>);
+pub(crate) struct Board(Arc<BoardState>);
 
 #[cfg(feature = "server")]
-struct Shared {
-    page: Arc<Page>,
-    /// Without it, clients do not trust leases.
+struct BoardState {
+    page: Arc<SharedPage>,
+    /// The owner of the word that the kernel changes when the server ends. Without it, clients do not trust leases.
     _owner: Option<Owner>,
-    /// Read-only. Each client gets an open file description of its own of it.
+    /// Read-only. Each client gets its own open file description of it.
     file: File,
-    /// Locked while the state or the deadline is written: a deadline of one generation must not be written
-    /// after the state of the next.
+    /// Locked while the state or the deadline is written: a deadline of one generation must not be written after the
+    /// state of the next.
     writing: Mutex<()>,
-    /// Tasks that wait for a change of the state, by their numbers.
+    /// Tasks that wait for a change of the state, by number.
     waiting: Mutex<BTreeMap<u64, Waker>>,
     last_number: AtomicU64,
 }
@@ -111,11 +112,11 @@ impl Board {
     /// Creates a page on which no generation is served.
     ///
     /// # Errors
-    /// If the system has no sealed memory, or not this kind (before Linux 5.1).
+    /// If the system has no sealed memory, or not this kind of seal (before Linux 5.1).
     pub(crate) fn new() -> io::Result<Board> {
         let file = File::from(memfd_create("zero-kv-state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(LEN_BYTES as u64)?;
-        let page = Arc::new(Page(MmapOptions::new().len(LEN_BYTES).map_raw(&file)?));
+        let page = Arc::new(SharedPage(MmapOptions::new().len(LEN_BYTES).map_raw(&file)?));
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
@@ -127,14 +128,14 @@ impl Board {
         let file = crate::store::reopened(&file)?;
         let owner = Owner::start(Arc::clone(&page))
             .inspect_err(|error| {
-                warn!("direct clients examine the file for each batch, for they could not notice that this server ends: {error}");
+                warn!("direct clients cannot notice that this server ends: {error}: they examine the file after each batch");
             })
             .ok();
         let (writing, waiting, last_number) = (Mutex::default(), Mutex::default(), AtomicU64::default());
-        Ok(Board(Arc::new(Shared { page, _owner: owner, file, writing, waiting, last_number })))
+        Ok(Board(Arc::new(BoardState { page, _owner: owner, file, writing, waiting, last_number })))
     }
 
-    /// The file by which other processes map the page.
+    /// Returns the file that other processes map.
     pub(crate) fn file(&self) -> &File {
         &self.0.file
     }
@@ -146,7 +147,7 @@ impl Board {
         self.wake();
     }
 
-    /// Publishes the state of the lease on the file of a generation, if that generation is served.
+    /// Publishes the state of the lease on the file of a generation, if that generation is current.
     pub(crate) fn set_lease(&self, generation: u64, lease: LeaseState) {
         let _writing = self.writing();
         let words = self.0.page.words();
@@ -172,7 +173,7 @@ impl Board {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows that the server runs. Called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
+    /// Shows that the server runs. Must be called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
     pub(crate) fn beat(&self) {
         self.0.page.at(BEAT_AT_BYTES).fetch_add(1, Ordering::SeqCst);
     }
@@ -193,10 +194,10 @@ impl Board {
 
 #[cfg(feature = "server")]
 impl Waiter {
-    /// Returns whether the state that a client knows is the current one, and has the task woken when it no longer is.
+    /// Returns whether the state that a client knows is current, and has the task woken when it changes.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
-        // Asked last: who changes it then finds the waker.
+        // Compared last: a thread that changes the state after this finds the waker.
         self.board.is_known(known)
     }
 }
@@ -205,15 +206,15 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let waker = self.board.waiting().remove(&self.number);
-        // What it wakes may end with it: not under the lock.
+        // Not under the lock, because a task that is woken may end at once.
         drop(waker);
     }
 }
 
-/// A client's side.
+/// A client's side of the page.
 pub(crate) struct Notice {
-    page: Page,
-    /// Whether this process reads the clock that the server's deadlines are of.
+    page: SharedPage,
+    /// Whether this process reads the clock of the server's deadlines.
     has_same_clock: bool,
 }
 
@@ -221,13 +222,13 @@ impl Notice {
     /// Maps the page that a server has passed.
     ///
     /// # Errors
-    /// If the file is not such a page, or could be truncated.
+    /// If the file is not a page of this version, or could be truncated.
     pub(crate) fn open(file: &File) -> io::Result<Notice> {
         let refuse = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
         if file.metadata()?.len() != LEN_BYTES as u64 || !is_as_long_for_ever(file) {
             return Err(refuse("the page of the server's state is not one of 4096 bytes that cannot be truncated"));
         }
-        let page = Page(MmapOptions::new().len(LEN_BYTES).map_raw_read_only(file)?);
+        let page = SharedPage(MmapOptions::new().len(LEN_BYTES).map_raw_read_only(file)?);
         let load = |at_bytes| page.at(at_bytes).load(Ordering::Relaxed);
         if load(MAGIC_AT_BYTES) != MAGIC {
             return Err(refuse(
@@ -245,14 +246,14 @@ impl Notice {
 
     /// Returns what the page proves about the bytes that were read since the state was `then` and before this call.
     #[inline(always)]
-    pub(crate) fn standing_since(&self, then: State) -> Standing {
+    pub(crate) fn standing_since(&self, then: TableState) -> Standing {
         let is_before = |until_ns| self.has_same_clock && clock::now_ns() < until_ns;
         self.page.words().standing_since(then, is_before)
     }
 
-    /// Returns the state. Memory that is read after this is not older, and what was read before it not newer.
+    /// Returns the state. Memory that is read after this is not older, and memory that was read before is not newer.
     #[inline(always)]
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> TableState {
         self.page.words().state()
     }
 }
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     impl Notice {
-        fn is_leased_since(&self, then: State) -> bool {
+        fn is_leased_since(&self, then: TableState) -> bool {
             self.standing_since(then) == Standing::Unchanged
         }
     }

@@ -1,58 +1,59 @@
 //! The words of the page that lookups load.
 //!
-//! In: changes of what the server serves and of the state of its lease. Out: whether bytes that a client has copied are
-//! those that the server verified. The order of the stores and loads is checked in `models/`.
+//! In: changes of the served table and of the state of its lease. Out: whether the bytes that a client has copied are
+//! those that the server verified. `models/` checks the order of the stores and loads.
 
 #[cfg(feature = "server")]
 use crate::store::LeaseState;
+use crate::store::Standing;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The state of the served file, in one word.
+/// The state of the served table, in one word.
 ///
 /// Bits 0 to 31 are the lowest bits of the generation's number. Bits 32 to 60 count changes of the state, so that no two
 /// states in a row are equal. The three highest bits are flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State(u64);
+pub(crate) struct TableState(u64);
 
-/// The server has leased this generation's file at some time. Without a lease now, nothing of the file may be trusted.
+/// The server has leased this generation's file at some time. Without a lease now, no byte of the file may be trusted.
 const LEASABLE: u64 = 1 << 61;
-/// The server has the file leased. It clears this flag before a process can write to the file.
+/// The server holds a lease on the file. It clears this flag before a process can write to the file.
 const LEASED: u64 = 1 << 62;
-/// The file was changed in place: nothing of it may be trusted.
+/// The file was changed in place: no byte of it may be trusted.
 const CHANGED: u64 = 1 << 63;
 const FLAGS: u64 = LEASABLE | LEASED | CHANGED;
 const GENERATION: u64 = u32::MAX as u64;
 
-impl State {
-    /// Returns the state without its flags, by which a client tells the server which state it knows.
+impl TableState {
+    /// Returns the state without its flags. A client sends this to the server to show which state it knows.
     pub(crate) fn known(self) -> u64 {
         self.0 & !FLAGS
     }
 
-    /// Returns whether this is the state of the generation with a number.
+    /// Returns whether this is the state of a generation.
     pub(crate) fn is_of(self, generation: u64) -> bool {
         (self.0 ^ generation) & GENERATION == 0
     }
 
     /// Returns whether the state has not changed since it was `then`.
     #[inline(always)]
-    pub(crate) fn is_since(self, then: State) -> bool {
+    pub(crate) fn is_since(self, then: TableState) -> bool {
         (self.0 ^ then.0) & !FLAGS == 0
     }
 
-    /// Returns whether the file is leased, and was not changed while it was not.
+    /// Returns whether the file is leased, and was not changed while it was not leased.
     #[inline(always)]
     pub(crate) fn is_leased(self) -> bool {
         self.0 & (LEASED | CHANGED) == LEASED
     }
 
-    /// Returns whether the file can be trusted: it is leased, or never was and is not known to have changed.
+    /// Returns whether the file can be trusted: it is leased, or it never was and is not known to have changed.
     pub(crate) fn is_trusted(self) -> bool {
         self.is_leased() || self.0 & FLAGS == 0
     }
 
     /// Returns whether a process may have changed the file since the state was `then`.
-    fn has_lost_trust_since(self, then: State) -> bool {
+    fn has_lost_trust_since(self, then: TableState) -> bool {
         self.is_of(then.0) && (!self.is_trusted() || then.is_leased() && !self.is_since(then))
     }
 
@@ -63,60 +64,49 @@ impl State {
 }
 
 #[cfg(feature = "server")]
-impl State {
+impl TableState {
     /// Returns the state after this one.
-    fn next(self, generation: u64, flags: u64) -> State {
+    fn next(self, generation: u64, flags: u64) -> TableState {
         let count = (self.0 & !FLAGS).wrapping_add(1 << 32) & !(FLAGS | GENERATION);
-        State(generation & GENERATION | count | flags)
+        TableState(generation & GENERATION | count | flags)
     }
 
-    /// Returns the state after some flags are set or cleared; `None` if nothing changes.
-    fn with(self, flags: u64, is_set: bool) -> Option<State> {
+    /// Returns the state after some flags are set or cleared. Returns `None` if nothing changes.
+    fn with(self, flags: u64, is_set: bool) -> Option<TableState> {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
 
-    /// Returns the state after the lease was lost, which may happen before it was ever published; `None` if nothing
+    /// Returns the state after the lease was lost, which may happen before it was ever published. Returns `None` if nothing
     /// changes.
-    fn with_lost_lease(self) -> Option<State> {
+    fn with_lost_lease(self) -> Option<TableState> {
         self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
     }
 
-    fn with_flags(self, flags: u64) -> Option<State> {
+    fn with_flags(self, flags: u64) -> Option<TableState> {
         (flags != self.0 & FLAGS).then(|| self.next(self.0, flags))
     }
 }
 
-/// What the page proves about the bytes of a file that were read before it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// No process has written to the file.
-    Unchanged,
-    /// The file must be examined.
-    Unknown,
-    /// A process may have written to the file.
-    Changed,
-}
-
-/// The bits of a futex that are the number of the thread that owns it: see <linux/futex.h>.
+/// The bits of a futex that contain the number of the thread that owns it: see <linux/futex.h>.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// The words, as they follow each other in the page. The server's stores are serialized by its own lock.
+/// The words, in the order of the page. The server serializes its stores by its own lock.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Words {
     pub(super) state: AtomicU64,
-    /// The time until which the lease of the served file is trusted, by the server's clock; 0 without one.
+    /// The time until which the lease of the current file is trusted, by the server's clock. 0 without a lease.
     leased_until_ns: AtomicU64,
-    /// A robust futex: the number of a thread of the server, and no thread's number once the server has ended.
+    /// A robust futex: contains the number of a thread of the server, and no thread's number once the server has ended.
     pub(super) owner: AtomicU32,
 }
 
 impl Words {
-    /// Returns the state. Memory that is read after this is not older, and what was read before it not newer.
+    /// Returns the state. Memory that is read after this is not older, and memory that was read before is not newer.
     #[inline(always)]
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> TableState {
         fence(Ordering::Acquire);
-        let state = State(self.state.load(Ordering::Relaxed));
+        let state = TableState(self.state.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         state
     }
@@ -127,11 +117,11 @@ impl Words {
     /// A server that is stopped does not move the deadline. One that was killed has no thread with the owner's number: the
     /// kernel changes that word before it drops the lease.
     #[inline(always)]
-    pub(super) fn standing_since(&self, then: State, is_before: impl FnOnce(u64) -> bool) -> Standing {
+    pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> bool) -> Standing {
         fence(Ordering::Acquire);
         let until_ns = self.leased_until_ns.load(Ordering::Relaxed);
         let is_owned = self.owner.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
-        // The deadline is loaded before the state: if it is that of a later generation, the state is, too.
+        // The deadline is loaded before the state: if it belongs to a later generation, the state does, too.
         let state = self.state();
         let is_leased = state.is_leased() && state.is_since(then);
         if is_leased && is_owned && is_before(until_ns) {
@@ -143,34 +133,34 @@ impl Words {
 
 #[cfg(feature = "server")]
 impl Words {
-    /// Publishes that another generation is served, whose file is not leased yet.
+    /// Publishes a new generation, whose file is not leased yet.
     pub(super) fn serve(&self, generation: u64) {
-        // Whoever sees the new state does not see the deadline of the old one.
+        // A client that sees the new state does not see the deadline of the old one.
         self.leased_until_ns.store(0, Ordering::SeqCst);
         self.update(|state| Some(state.next(generation, 0)));
     }
 
-    /// Publishes the state of the lease on the file of the served generation. Returns whether the state has changed.
+    /// Publishes the state of the lease on the current file. Returns whether the state has changed.
     pub(super) fn set_lease(&self, lease: LeaseState) -> bool {
-        // Whoever sees *leased* sees a deadline of the lease.
+        // A client that sees *leased* sees a deadline of the lease.
         let until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 };
         self.leased_until_ns.store(until_ns, Ordering::SeqCst);
         match lease {
             LeaseState::TrustedUntil(_) => self.update(|state| state.with(LEASABLE | LEASED, true)),
-            LeaseState::Lost => self.update(State::with_lost_lease),
-            // The server ends. Clients go on with the file as it is, and examine it for each batch.
+            LeaseState::Lost => self.update(TableState::with_lost_lease),
+            // The server ends. Clients continue with the file, and examine it for each batch.
             LeaseState::Released => false,
         }
     }
 
-    /// Publishes whether the served file was changed in place. Returns whether the state has changed.
+    /// Publishes whether the current file was changed in place. Returns whether the state has changed.
     pub(super) fn set_changed(&self, is_changed: bool) -> bool {
         self.update(|state| state.with(CHANGED, is_changed))
     }
 
-    /// Changes the state. `None` is no change.
-    fn update(&self, change: impl FnOnce(State) -> Option<State>) -> bool {
-        let changed = change(State(self.state.load(Ordering::SeqCst)));
+    /// Changes the state. `None` means no change.
+    fn update(&self, change: impl FnOnce(TableState) -> Option<TableState>) -> bool {
+        let changed = change(TableState(self.state.load(Ordering::SeqCst)));
         if let Some(state) = changed {
             self.state.store(state.0, Ordering::SeqCst);
         }
@@ -184,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_change_gives_a_state_that_was_not_there_before() {
-        let mut state = State(0).next(7, 0);
+        let mut state = TableState(0).next(7, 0);
         assert!(state.is_of(7) && !state.is_of(8) && !state.is_leased() && !state.is_changed());
         let mut seen = vec![state];
         for (flag, is_set) in [(LEASED, true), (CHANGED, true), (LEASED, false), (CHANGED, false), (LEASED, true)] {
@@ -200,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_file_whose_lease_was_lost_is_not_trusted_by_whoever_mapped_it_before_or_maps_it_then() {
-        let unleased = State(0).next(7, 0);
+        let unleased = TableState(0).next(7, 0);
         let leased = unleased.with(LEASABLE | LEASED, true).unwrap();
         let lost = leased.with(LEASED, false).unwrap();
         let changed = lost.with(CHANGED, true).unwrap();
@@ -237,7 +227,7 @@ mod tests {
 
     #[test]
     fn counts_do_not_reach_beyond_their_bits() {
-        let last = State(!FLAGS);
+        let last = TableState(!FLAGS);
         let next = last.next(u64::MAX, LEASED);
         assert!(next.is_of(u64::MAX) && next.is_leased() && !next.is_changed());
         assert!(!next.is_since(last));

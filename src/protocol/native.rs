@@ -29,33 +29,84 @@ const _: () = {
     assert!(LONG_HEADER_LEN_BYTES < REQUEST_LEN_BYTES);
 };
 
-/// Operation of a request.
+/// The form of an op's requests, and what they read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Op {
+pub enum OpKind {
+    /// Looks one key up. Short for a number, long for a key of bytes.
+    Point,
+    /// Finds the nearest key. Short for a number, long for a key of bytes.
+    Neighbor,
+    /// Reads a range of keys. Always long.
+    Range,
+    /// Concerns the server, not a key. Never long.
+    Server,
+}
+
+/// Defines all ops: one row for each, with its code, its name, and its kind. The names of the server's counters and metrics
+/// derive from it.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident;)*) => {
+        /// Operation of a request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Op {
+            $($(#[$doc])* $op = $code,)*
+        }
+
+        impl Op {
+            /// All ops, in the order of their codes.
+            pub const ALL: [Op; [$($code),*].len()] = [$(Op::$op),*];
+
+            #[inline]
+            const fn from_number(number: u32) -> Option<Op> {
+                match number {
+                    $($code => Some(Op::$op),)*
+                    _ => None,
+                }
+            }
+
+            /// Returns the name of the op's counter in Info.
+            pub const fn counter_name(self) -> &'static str {
+                match self {
+                    $(Op::$op => concat!("requests_", $name),)*
+                }
+            }
+
+            /// Returns the kind of the op.
+            #[inline]
+            pub const fn kind(self) -> OpKind {
+                match self {
+                    $(Op::$op => OpKind::$kind,)*
+                }
+            }
+        }
+    };
+}
+
+ops! {
     /// Returns the key's value.
-    Get = 0,
+    Get = 0, "get", Point;
     /// Returns whether the table has the key. The response has no value.
-    Exists = 1,
+    Exists = 1, "exists", Point;
     /// Returns the row with the largest key less than or equal to this one.
-    Floor = 2,
+    Floor = 2, "floor", Neighbor;
     /// Returns the row with the smallest key greater than or equal to this one.
-    Ceiling = 3,
-    /// Returns a page of the rows of a range. Always long.
-    Range = 4,
-    /// Returns the number of rows in a range. Always long.
-    Count = 5,
-    /// Returns facts about the server and its table. Never long.
-    Info = 6,
-    /// Reloads the file. Never long.
-    Reload = 7,
-    /// Goes back to the previous generation. Never long.
-    Rollback = 8,
+    Ceiling = 3, "ceiling", Neighbor;
+    /// Returns a page of the rows of a range.
+    Range = 4, "range", Range;
+    /// Returns the number of rows in a range.
+    Count = 5, "count", Range;
+    /// Returns facts about the server and its table.
+    Info = 6, "info", Server;
+    /// Reloads the file.
+    Reload = 7, "reload", Server;
+    /// Goes back to the previous generation.
+    Rollback = 8, "rollback", Server;
     /// Transfers the file for direct mode: its descriptor, and the descriptor of the page that announces the next
-    /// generation. Never long, and only over a Unix socket.
-    Open = 9,
-    /// Returns an empty response. Never long.
-    Ping = 10,
+    /// generation. Only over a Unix socket.
+    Open = 9, "open", Server;
+    /// Returns an empty response.
+    Ping = 10, "ping", Server;
 }
 
 /// Flag in the op code of a long request.
@@ -65,16 +116,8 @@ impl Op {
     /// Returns the op of a short request with this code.
     #[inline]
     pub const fn from_code(code: u32) -> Option<Op> {
-        match code {
-            0 => Some(Op::Get),
-            1 => Some(Op::Exists),
-            2 => Some(Op::Floor),
-            3 => Some(Op::Ceiling),
-            6 => Some(Op::Info),
-            7 => Some(Op::Reload),
-            8 => Some(Op::Rollback),
-            9 => Some(Op::Open),
-            10 => Some(Op::Ping),
+        match Op::from_number(code) {
+            Some(op) if !matches!(op.kind(), OpKind::Range) => Some(op),
             _ => None,
         }
     }
@@ -82,10 +125,8 @@ impl Op {
     /// Returns the op of a long request with this code.
     #[inline]
     pub const fn from_long_code(code: u32) -> Option<Op> {
-        match code ^ LONG {
-            4 => Some(Op::Range),
-            5 => Some(Op::Count),
-            code @ 0..=3 => Op::from_code(code),
+        match Op::from_number(code ^ LONG) {
+            Some(op) if !matches!(op.kind(), OpKind::Server) => Some(op),
             _ => None,
         }
     }

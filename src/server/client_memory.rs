@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use tracing::warn;
 
 use super::activity::Activity;
-use super::counters::Totals;
 use super::log_limit::LogLimit;
 use super::registry::Registry;
+use super::statistics::Totals;
 
 /// Evictions go on until this share of the limit is free, so that the search for victims is rare.
 const FREED_SHARE: u64 = 8;
@@ -21,9 +21,9 @@ const FREED_SHARE: u64 = 8;
 pub(super) struct ClientMemory {
     pub(super) max_bytes: u64,
     held_bytes: AtomicU64,
-    /// Of these, what connections hold that are evicted and have not ended yet.
+    /// The part of it that evicted connections hold that have not ended yet.
     evicted_bytes: AtomicU64,
-    /// Held while victims are chosen.
+    /// Locked while connections are chosen.
     choosing: Mutex<()>,
     logged: LogLimit,
 }
@@ -54,7 +54,7 @@ impl ClientMemory {
         }
     }
 
-    /// Records that a connection has ended, which its registry must know.
+    /// Records the end of a connection that its registry has already removed.
     pub(super) fn release(&self, activity: &Activity) {
         let held_bytes = activity.held_bytes();
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl ClientMemory {
         }
     }
 
-    /// Whether connections hold more than the limit, apart from those that are evicted.
+    /// Returns whether connections hold more than the limit, apart from evicted ones.
     pub(super) fn is_over_limit(&self) -> bool {
         self.held_bytes().saturating_sub(self.evicted_bytes.load(Ordering::Relaxed)) > self.max_bytes
     }
@@ -71,7 +71,7 @@ impl ClientMemory {
     /// Evicts the connections that hold the most.
     #[cold]
     pub(super) fn evict_largest(&self, registries: &[Arc<Registry>], totals: &Totals) {
-        // One worker at a time: two would choose the same victims.
+        // One worker at a time, because two would choose the same connections.
         let Ok(_choosing) = self.choosing.try_lock() else { return };
         let holders_of = |registry: &Arc<Registry>| {
             let registry = Arc::clone(registry);
@@ -93,7 +93,7 @@ impl ClientMemory {
             }
             let evicted_bytes = registry.evict(activity, &self.evicted_bytes);
             count += u64::from(evicted_bytes.is_some());
-            // A connection that has ended meanwhile holds nothing any more.
+            // A connection that has ended meanwhile holds nothing.
             kept_bytes = kept_bytes.saturating_sub(evicted_bytes.unwrap_or(*held_bytes));
         }
         totals.cut_memory.fetch_add(count, Ordering::Relaxed);

@@ -1,57 +1,46 @@
-//! What a server counts.
+//! The counters of a worker.
 //!
-//! In: what was answered, a pass at a time. Out: numbers that are added up when
-//! somebody asks. Each worker writes its own counters only, without locked
-//! instructions, so counting costs a pass some nanoseconds and a request none.
-//! It knows nothing of how the numbers are shown.
+//! In: the results of each pass. Out: numbers that are added up on request. Each worker writes only its own counters,
+//! with plain loads and stores, so counting costs a few nanoseconds per pass and nothing per request. Knows nothing of
+//! how the numbers are shown.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::protocol::native::{Op, Status};
+use crate::protocol::native::{Op, OpKind, Status};
 
-/// One pass in so many is timed.
+/// One pass in this many is timed.
 const TIMED_EVERY: u64 = 64;
 
-/// What requests are told apart by. Native ones come first, by their codes.
-#[derive(Clone, Copy)]
-pub(super) enum Asked {
-    /// Commands of the Redis protocol.
-    Redis = 11,
-    /// Native requests that are none.
-    Other = 12,
-}
+/// Index of the counters of commands of the Redis protocol. The counters of native requests precede it, by op code.
+pub(super) const REDIS: usize = Op::ALL.len();
+/// Index of the counters of native requests with an unknown op.
+pub(super) const UNKNOWN_OP: usize = REDIS + 1;
 
-/// By `Op`'s codes, then by `Asked`'s, behind `requests_`.
-pub(super) const REQUESTS_NAMES: [&str; 13] = [
-    "requests_get",
-    "requests_exists",
-    "requests_floor",
-    "requests_ceiling",
-    "requests_range",
-    "requests_count",
-    "requests_info",
-    "requests_reload",
-    "requests_rollback",
-    "requests_open",
-    "requests_ping",
-    "requests_redis",
-    "requests_other",
-];
+/// The names of the request counters in Info.
+pub(super) const REQUESTS_NAMES: [&str; UNKNOWN_OP + 1] = {
+    let mut names = ["requests_redis"; UNKNOWN_OP + 1];
+    let mut at = 0;
+    while at < Op::ALL.len() {
+        names[at] = Op::ALL[at].counter_name();
+        at += 1;
+    }
+    names[UNKNOWN_OP] = "requests_other";
+    names
+};
 
-/// By `Status`'s codes.
+/// The names of the statuses, by code.
 pub(super) const STATUS_NAMES: [&str; 3] = ["ok", "not_found", "error"];
 
-/// Requests by what they asked for, and by how they went.
+/// The number of requests by op and status.
 pub(super) type Requests<N> = [[N; STATUS_NAMES.len()]; REQUESTS_NAMES.len()];
 
-/// A number that one thread writes and any reads.
+/// A number that one thread writes and any thread reads.
 #[derive(Default)]
 pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    /// For the thread that writes it.
+    /// Adds to the number. Only one thread may call this.
     #[inline]
     pub(super) fn add(&self, count: u64) {
         self.0.store(self.get() + count, Ordering::Relaxed);
@@ -68,13 +57,13 @@ impl Counter {
 pub(super) struct Tally(Requests<u32>);
 
 impl Tally {
-    /// A request, without an op if that is not known.
+    /// Counts a request. `op` is `None` if it is unknown.
     #[inline(always)]
     pub(super) fn count(&mut self, op: Option<Op>, status: Status) {
-        self.0[op.map_or(Asked::Other as usize, |op| op as usize)][status as usize] += 1;
+        self.0[op.map_or(UNKNOWN_OP, |op| op as usize)][status as usize] += 1;
     }
 
-    /// Gets that found values: all that were not counted one by one.
+    /// Counts Gets that found a value: all requests that were not counted one by one.
     #[inline(always)]
     pub(super) fn count_values(&mut self, count: usize) {
         self.0[Op::Get as usize][Status::Ok as usize] += count as u32;
@@ -85,32 +74,32 @@ impl Tally {
         self.0.as_flattened().iter().sum::<u32>() as usize
     }
 
-    /// Requests about the server itself.
+    /// Returns the number of requests about the server.
     pub(super) fn about_server(&self) -> usize {
-        let of = &self.0[Op::Info as usize..=Op::Ping as usize];
-        of.as_flattened().iter().sum::<u32>() as usize
+        let ops = Op::ALL.into_iter().filter(|op| op.kind() == OpKind::Server);
+        ops.map(|op| self.0[op as usize].iter().sum::<u32>() as usize).sum()
     }
 }
 
-/// What a worker counts, on lines of its own.
+/// The counters of a worker, on cache lines that no other data shares.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
-    /// Connections that were given to the worker. Written by the thread that accepts.
+    /// Connections that the worker received. Written by the thread that accepts connections.
     accepted: Counter,
-    /// Those of them that have ended.
+    /// Accepted connections that have ended.
     closed: Counter,
     requests: Requests<Counter>,
-    /// Keys that commands of the Redis protocol found, and did not find.
+    /// Keys that commands of the Redis protocol found.
     redis_hits: Counter,
     redis_misses: Counter,
     read_len_bytes: Counter,
     written_len_bytes: Counter,
     /// Passes that answered requests.
     batches: Counter,
-    /// How many requests they answered.
+    /// The number of requests of each pass.
     batch_requests: Histogram,
-    /// How long the timed ones took, until their answers were sent or had to wait.
+    /// The duration of timed passes, until their responses were sent or had to wait.
     service_ns: Histogram,
 }
 
@@ -123,7 +112,7 @@ impl Counters {
         self.closed.add(1);
     }
 
-    /// Connections that there are.
+    /// Returns the number of open connections.
     pub(super) fn connections(&self) -> u64 {
         let closed = self.closed.get();
         self.accepted.get().saturating_sub(closed)
@@ -142,8 +131,8 @@ impl Counters {
 
     /// Counts a pass over commands of the Redis protocol.
     pub(super) fn count_redis(&self, commands: u64, errors: u64, hits: u64, misses: u64) {
-        let requests = &self.requests[Asked::Redis as usize];
-        // An error may belong to a command that an earlier pass has counted.
+        let requests = &self.requests[REDIS];
+        // An error may belong to a command that was counted in an earlier pass.
         requests[Status::Ok as usize].add(commands.saturating_sub(errors));
         requests[Status::Error as usize].add(errors);
         self.redis_hits.add(hits);
@@ -166,13 +155,13 @@ impl Counters {
         self.written_len_bytes.add(len_bytes as u64);
     }
 
-    /// The time, if the pass that begins is to be timed.
+    /// Returns the time, if the pass that begins is to be timed.
     #[inline]
     pub(super) fn start(&self) -> Option<Instant> {
         self.batches.get().is_multiple_of(TIMED_EVERY).then(Instant::now)
     }
 
-    /// The end of a pass. One that answered nothing does not count.
+    /// Ends a pass. Does not count one that answered nothing.
     #[inline]
     pub(super) fn end(&self, started: Option<Instant>) {
         if let Some(started) = started
@@ -181,43 +170,6 @@ impl Counters {
             self.service_ns.record(started.elapsed().as_nanos() as u64);
         }
     }
-}
-
-/// What is counted of a server as a whole, where speed does not matter.
-#[derive(Default)]
-pub(super) struct Totals {
-    /// Generations that took the place of one before.
-    pub(super) swaps: AtomicU64,
-    /// Those of them that were an older one again.
-    pub(super) rollbacks: AtomicU64,
-    /// Files that were not served because something is wrong with them.
-    pub(super) refused_files: AtomicU64,
-    /// Times that the file that is served was found to have changed or to be unreadable.
-    pub(super) faults: AtomicU64,
-    /// Attempts to serve another generation: asked for, and over.
-    pub(super) reload_requested: AtomicU64,
-    pub(super) reload_done: AtomicU64,
-    /// How the last one went.
-    pub(super) reload_last: Mutex<String>,
-    /// Why the file at the path is not served; empty if it is, or if there is none.
-    pub(super) file_refused: Mutex<String>,
-    /// Connections that were cut off.
-    pub(super) cut_idle: AtomicU64,
-    pub(super) cut_stalled: AtomicU64,
-    /// Connections that were closed because they sent HTTP.
-    pub(super) cut_http: AtomicU64,
-    /// Connections whose clients took pending responses too slowly.
-    pub(super) cut_slow: AtomicU64,
-    /// Connections that held a generation beyond the limit on retained ones.
-    pub(super) cut_generation: AtomicU64,
-    /// Connections that held the most memory when all together held too much.
-    pub(super) cut_memory: AtomicU64,
-    /// Replaced generations that are still held.
-    pub(super) generations_retained: AtomicU64,
-    /// Connections that were not let in.
-    pub(super) refused: AtomicU64,
-    /// Connections that ended in a panic.
-    pub(super) panics: AtomicU64,
 }
 
 /// The sums of all workers' counters.
@@ -251,7 +203,7 @@ impl Sums {
         self.service_ns.add(&of.service_ns);
     }
 
-    /// Keys that were asked for and found, and those that were not.
+    /// Returns the number of requested keys that were found.
     pub(super) fn hits(&self) -> u64 {
         self.keys(Status::Ok) + self.redis_hits
     }
@@ -260,23 +212,23 @@ impl Sums {
         self.keys(Status::NotFound) + self.redis_misses
     }
 
-    /// Native requests for a key that went so.
+    /// Returns the number of native requests for one key that had this status.
     fn keys(&self, status: Status) -> u64 {
         [Op::Get, Op::Exists].iter().map(|op| self.requests[*op as usize][status as usize]).sum()
     }
 
-    /// Requests that were answered with an error.
+    /// Returns the number of requests that failed.
     pub(super) fn errors(&self) -> u64 {
         self.requests.iter().map(|of| of[Status::Error as usize]).sum()
     }
 }
 
-/// Each power of two is divided into so many buckets, two to this power.
+/// Each power of two is divided into two to this power of buckets.
 const PARTS_BITS: u32 = 2;
-/// Numbers above 2⁴⁰, 18 minutes in nanoseconds, are counted as that one.
+/// The number of buckets. Numbers above 2⁴⁰, which is 18 minutes in nanoseconds, count as 2⁴⁰.
 const BUCKETS: usize = bucket_of(1 << 40) + 1;
 
-/// How often numbers were seen, within a quarter of their size.
+/// A histogram whose buckets are at most a quarter of their numbers wide.
 struct Histogram {
     buckets: [Counter; BUCKETS],
     sum: Counter,
@@ -304,8 +256,8 @@ impl Histogram {
     }
 }
 
-/// The bucket that a number is counted in: up to 4 each has its own, 0 is counted
-/// as 1. A power of two is the last of its bucket.
+/// Returns the bucket of a number. Each number up to 4 has its own bucket, and 0 counts as 1. A power of two is the
+/// last number of its bucket.
 const fn bucket_of(number: u64) -> usize {
     let number = number.saturating_sub(1);
     if number < 1 << PARTS_BITS {
@@ -315,7 +267,7 @@ const fn bucket_of(number: u64) -> usize {
     ((shift as usize) << PARTS_BITS) + (number >> shift) as usize
 }
 
-/// The largest number of a bucket.
+/// Returns the largest number of a bucket.
 const fn bucket_end(bucket: usize) -> u64 {
     if bucket < 1 << PARTS_BITS {
         return bucket as u64 + 1;
@@ -324,7 +276,7 @@ const fn bucket_end(bucket: usize) -> u64 {
     ((1 << PARTS_BITS) + part as u64 + 1) << shift
 }
 
-/// Numbers that were seen, as they were counted up to one moment.
+/// The sum of several histograms at one moment.
 pub(super) struct Distribution {
     buckets: [u64; BUCKETS],
     pub(super) sum: u64,
@@ -350,20 +302,20 @@ impl Distribution {
         self.buckets.iter().sum()
     }
 
-    /// How many were at most two to this power.
+    /// Returns how many numbers were at most two to this power.
     #[cfg(feature = "metrics")]
     pub(super) fn up_to_power(&self, power: u32) -> u64 {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
     }
 
-    /// The largest number of each bucket that holds any, and how many it holds.
+    /// Returns the largest number and the count of each bucket that is not empty.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(bucket, count)| (bucket_end(bucket), *count))
     }
 
-    /// A number that so large a share of them are not above, at most a quarter too
-    /// large. 0 if there are none.
+    /// Returns a number that this share of the numbers does not exceed, at most a quarter too large. Returns 0 if there
+    /// are none.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -413,16 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn native_codes_and_names_agree() {
-        for (code, name) in REQUESTS_NAMES.iter().enumerate() {
-            let op = Op::from_code(code as u32).or(Op::from_long_code(code as u32 | 1 << 16));
-            let expected = match op {
-                Some(op) => format!("{op:?}").to_lowercase(),
-                None if code == Asked::Redis as usize => "redis".to_owned(),
-                None => "other".to_owned(),
-            };
-            assert_eq!(name.strip_prefix("requests_"), Some(&*expected));
+    fn every_op_has_the_counter_of_its_code() {
+        for (code, op) in Op::ALL.into_iter().enumerate() {
+            assert_eq!(op as usize, code);
+            assert_eq!(REQUESTS_NAMES[code], format!("requests_{}", format!("{op:?}").to_lowercase()));
         }
-        assert_eq!(Asked::Other as usize, REQUESTS_NAMES.len() - 1);
+        assert_eq!(REQUESTS_NAMES[Op::ALL.len()..], ["requests_redis", "requests_other"]);
     }
 }

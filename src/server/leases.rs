@@ -1,7 +1,7 @@
 //! The thread that keeps the leases on served files.
 //!
-//! In: SIGIO, when a writer waits for a lease, and the time. Out: leases that are given back or
-//! renewed. A file whose lease is renewed in time need not be examined after every batch.
+//! In: SIGIO when a writer waits for a lease, and the time. Out: leases that are released or renewed. A file whose
+//! lease is renewed in time needs no examination after every batch.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ pub(super) fn take() {
     static ANSWERING: OnceLock<()> = OnceLock::new();
     ANSWERING.get_or_init(|| {
         if let Err(error) = answer() {
-            warn!("files are examined after every batch, for they cannot be leased: {error}");
+            warn!("files cannot be leased: {error}: they are examined after every batch");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! What clients may take of the server.
+//! The limits on what clients may use.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -8,40 +8,36 @@ use rustix::process::{Resource, getrlimit};
 use crate::machine_memory;
 use crate::protocol::resp::COMMAND_LEN_MAX_BYTES;
 
-/// Descriptors that no connection takes: for new files, for the metrics, and for
-/// what the process itself has.
+/// Descriptors that are kept for other purposes than connections: new files, metrics, and the process itself.
 const DESCRIPTORS_KEPT: u64 = 64;
-/// Descriptors that a worker has beside its connections.
+/// Descriptors that a worker needs besides its connections.
 const DESCRIPTORS_OF_WORKER: u64 = 4;
-/// The part of the machine's memory that connections may hold together, unless told otherwise: one in this many.
+/// By default, connections together may hold this part of the machine's memory: one in this many bytes.
 const CLIENT_MEMORY_SHARE: u64 = 8;
 /// The limit on client memory is at least this many command buffers. One command alone can take two, because a buffer
 /// that grows doubles its capacity.
 const CLIENT_MEMORY_MIN_BUFFERS: u64 = 4;
 
-/// What clients may take of the server. Beyond a limit a connection is closed, and
-/// the log says why.
+/// The limits on what clients may use. The server closes a connection that exceeds a limit, and logs the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time, of all protocols and sockets. One beyond them is closed
-    /// as soon as it is accepted. `None`: what the limit of descriptors leaves, at most
-    /// [`Limits::CONNECTIONS_MAX`].
+    /// The maximum number of connections, of all protocols and sockets. A connection beyond it is closed as soon as it
+    /// is accepted. `None`: as many as the limit on descriptors allows, at most [`Limits::CONNECTIONS_MAX`].
     pub connections_max: Option<NonZeroUsize>,
-    /// Bytes of a command that has not come whole, in the Redis protocol; from
-    /// [`Limits::BUFFER_MIN_BYTES`] to [`Limits::BUFFER_MAX_BYTES`]. Native requests
-    /// are all shorter.
+    /// The maximum length of an incomplete command of the Redis protocol, from [`Limits::BUFFER_MIN_BYTES`] to
+    /// [`Limits::BUFFER_MAX_BYTES`]. All native requests are shorter.
     pub buffer_max_bytes: usize,
-    /// How long a client may ask for nothing. Zero: for ever.
+    /// How long a client may send no request. Zero: forever.
     pub idle_timeout: Duration,
-    /// How long a client may take no byte of the answers that wait for it, or
-    /// send no byte of a request that it has begun. Zero: for ever.
+    /// How long a client may receive no byte of pending responses, or send no byte of a request that it has begun.
+    /// Zero: forever.
     pub stall_timeout: Duration,
-    /// The minimum rate at which a client takes pending responses, averaged over
-    /// [`Limits::drain_window`]. Zero: no minimum.
+    /// The minimum rate at which a client receives pending responses, averaged over [`Limits::drain_window`]. Zero: no
+    /// minimum.
     pub drain_rate_min_bytes_per_s: u64,
-    /// The maximum number of replaced generations that pending responses of connections may hold.
-    /// Beyond it, the connections that hold the oldest are disconnected. Clients in direct mode
-    /// hold descriptors of their own and do not count.
+    /// The maximum number of replaced generations that pending responses of connections may hold. Beyond it, the
+    /// connections that hold the oldest ones are disconnected. Direct clients have their own descriptors and do not
+    /// count.
     pub generations_max: usize,
     /// The maximum memory that all connections hold together: unfinished commands, copied responses
     /// that are pending, and sessions of the Redis protocol. Beyond it, the connections that hold
@@ -51,18 +47,18 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The most connections, unless more are asked for.
+    /// The default maximum number of connections, if the limit on descriptors allows it.
     pub const CONNECTIONS_MAX: usize = 16_384;
-    /// The smallest buffer: the longest native request fits, and a read behind it.
+    /// The smallest buffer: the longest native request and one read fit into it.
     pub const BUFFER_MIN_BYTES: usize = 256 << 10;
-    /// The largest buffer: the longest command of the Redis protocol fits.
+    /// The largest buffer: the longest command of the Redis protocol fits into it.
     pub const BUFFER_MAX_BYTES: usize = COMMAND_LEN_MAX_BYTES;
-    /// The time-out of clients that stall, unless another is asked for.
+    /// The default time-out of clients that stall.
     pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-    /// The default minimum drain rate: a fifth of what a modem line of 56 kbit/s takes.
+    /// The default minimum drain rate: a fifth of the rate of a modem line of 56 kbit/s.
     pub const DRAIN_RATE_MIN_BYTES_PER_S: u64 = 1 << 10;
-    /// The default limit on replaced generations that are held. Their clients have not taken their
-    /// responses through several swaps, and each may hold the memory of a whole table.
+    /// The default limit on replaced generations that are held. Their clients have not received their responses through
+    /// several swaps, and each generation may hold the memory of a whole table.
     pub const GENERATIONS_MAX: usize = 4;
 
     /// Returns the time over which a drain rate is averaged: two stall time-outs, so that one pause
@@ -72,9 +68,10 @@ impl Limits {
         pause.saturating_mul(2)
     }
 
-    /// How many connections a server of so many workers has at a time.
+    /// Returns the maximum number of connections of a server with this many workers.
     pub(super) fn connections_max(&self, workers: usize) -> usize {
-        self.connections_max.map_or_else(|| connections_borne(workers).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
+        self.connections_max
+            .map_or_else(|| connections_available(workers).min(Self::CONNECTIONS_MAX), NonZeroUsize::get)
     }
 
     /// Returns the limit on the memory that all connections hold together.
@@ -119,8 +116,8 @@ impl Default for Limits {
     }
 }
 
-/// Connections for which there are descriptors beside those that are kept.
-pub(super) fn connections_borne(workers: usize) -> usize {
+/// Returns the number of connections that the limit on descriptors allows.
+pub(super) fn connections_available(workers: usize) -> usize {
     let kept = DESCRIPTORS_KEPT + DESCRIPTORS_OF_WORKER * workers as u64;
     let left = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |limit| limit.saturating_sub(kept));
     usize::try_from(left.max(1)).unwrap_or(usize::MAX)

@@ -15,13 +15,13 @@ use super::log_limit::LogLimit;
 use super::panics;
 use super::service::Notifier;
 
-/// How often a thread beats, unless the watchdog wants it more often.
+/// How often a thread beats, unless the watchdog requires more.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Beats in the watchdog's time.
+/// The number of beats within the watchdog's time-out.
 const BEATS_PER_WATCHDOG: u32 = 8;
-/// Seconds without a beat after which a thread is reported as stuck. Longer than any window of work takes on a slow disk.
+/// Seconds without a beat after which a thread is reported as stuck. Longer than a unit of work takes on a slow disk.
 const STUCK_AFTER_S: u32 = 30;
-/// Panics after which a thread is reported as failing. One of them is forgiven for each minute without another.
+/// Panics after which a thread is reported as failing. One panic is forgiven per minute without another one.
 const PANICS_MAX: u32 = 3;
 const PANIC_FORGIVEN_AFTER_S: u32 = 60;
 /// How long a task that panicked waits before it runs again.
@@ -80,14 +80,14 @@ impl Thread {
         self.is_running.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the thread ended although the server goes on. Has no effect on one that was never started.
+    /// Records that the thread ended although the server continues. Has no effect on a thread that was not started.
     pub(super) fn ended(&self) {
         if self.is_running.swap(false, Ordering::Relaxed) {
             self.has_ended.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes that the thread makes progress.
+    /// Records that the thread makes progress.
     pub(super) fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
@@ -133,7 +133,7 @@ impl Thread {
         self.seconds_since_panic.store(0, Ordering::Relaxed);
         *self.last_panic.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_owned();
         if let Some(left_out) = self.panics_logged.line() {
-            error!(thread = self.name, left_out, "panic in the {} thread, which goes on: {panic}", self.name);
+            error!(thread = self.name, left_out, "panic in the {} thread, which continues: {panic}", self.name);
         }
     }
 
@@ -141,7 +141,8 @@ impl Thread {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Notes that a second has passed. Seconds are counted and not measured: a process that was stopped as a whole finds
+    /// Records that a second has passed. Seconds are counted instead of measured: when a process that was stopped as a
+    /// whole resumes, none of its threads is stuck.
     /// none of its threads stuck when it resumes.
     fn second_passed(&self) {
         let beats = self.beats.load(Ordering::Relaxed);
@@ -185,12 +186,12 @@ pub(super) struct Liveness {
     pub(super) metrics: Arc<Thread>,
     leases: Arc<Thread>,
     workers: Box<[Arc<Thread>]>,
-    /// The service manager takes a server that is silent for this long for hung.
+    /// The time-out after which the service manager considers the server hung.
     watchdog: Option<Duration>,
 }
 
 impl Liveness {
-    /// Threads of a server that `notifies` the service manager or not.
+    /// Returns the liveness of a server that `notifies` the service manager or not.
     pub(super) fn new(workers: usize, notifies: bool) -> Liveness {
         let thread = |name, beats_expected| Arc::new(Thread::new(name, beats_expected));
         Liveness {
@@ -223,7 +224,7 @@ impl Liveness {
         self.threads().filter_map(|thread| thread.problem()).collect()
     }
 
-    /// Counts the seconds in which the main thread does not beat. For another thread, once a second.
+    /// Counts the seconds in which the main thread does not beat. Another thread must call this once a second.
     pub(super) fn second_passed_for_main(&self) {
         self.main.second_passed();
     }
@@ -237,8 +238,8 @@ impl Liveness {
         }
     }
 
-    /// Tells the service manager twice in the watchdog's time that the server lives, unless a thread has made no progress
-    /// in between. Never ends.
+    /// Notifies the service manager twice within the watchdog's time-out that the server is alive, unless a thread has
+    /// made no progress in between. Never ends.
     pub(super) async fn keep_watchdog_quiet(&self, notifier: &Notifier) {
         let Some(timeout) = self.watchdog else { return std::future::pending().await };
         let mut beats_seen = vec![0; self.threads().count()];
@@ -247,8 +248,7 @@ impl Liveness {
             match self.silent_since(&mut beats_seen) {
                 Some(thread) => warn!(
                     thread = thread.name,
-                    "the {} thread makes no progress: the service manager is not told that the server lives",
-                    thread.name
+                    "the {} thread makes no progress: the service manager gets no watchdog notification", thread.name
                 ),
                 None => notifier.alive(),
             }

@@ -1,22 +1,22 @@
-//! Keeps what clients do from filling the log: a line a second at most.
+//! Limits log lines that clients can cause to one per second.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Of one kind of line.
+/// The limit of one kind of line.
 #[derive(Default)]
-pub(super) struct LogLimit(Mutex<State>);
+pub(super) struct LogLimit(Mutex<LogState>);
 
 #[derive(Default)]
-struct State {
+struct LogState {
     last: Option<Instant>,
     left_out: u64,
 }
 
 impl LogLimit {
-    /// If there may be a line now, how many were left out since the last.
+    /// Returns how many lines were omitted since the last one, if a line may be logged now.
     pub(super) fn line(&self) -> Option<u64> {
         self.line_at(Instant::now())
     }

@@ -1,24 +1,30 @@
 //! The socket server.
 //!
-//! In: paths of a file and of a socket. Out: answers, until it is told to stop.
-//! `generations` opens files and puts new ones in the place of old ones, `listener` owns the socket's path, `worker` threads run one
-//! single-threaded tokio runtime each, `connection` reads requests and sends
-//! answers, `native`, `about` and `redis` make answers of requests, `answers` holds
-//! them, `counters` counts, `residency` measures, `snapshot` is what the server
-//! tells of itself, `metrics` tells it over HTTP, `spin` keeps a worker awake,
-//! `limits` bound what clients take, `activity` is what a connection reports of itself, `registry` disconnects
-//! connections by the rules of `timeouts`, `client_memory` bounds what all of them hold,
-//! `panics` keeps a fault in one connection from the others, and `liveness` reports
-//! threads that panic, end, or make no progress.
-//! Connections stay with the worker that they were given to, so nothing is locked
-//! on the way of a request.
+//! In: the path of a file and a configuration. Out: responses, until the server is told to stop.
+//!
+//! A connection stays with the worker that accepted it, and a worker is one thread with a single-threaded runtime, so no
+//! request takes a lock.
+//!
+//! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
+//!
+//! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: what everything else may use
+//! 2. `counters`, `statistics`: counts of each worker, and of the whole server
+//! 3. `service`, `liveness`, `leases`: the service manager, the health of threads, the leases of files
+//! 4. `generations`: opens and checks files, and replaces the one that is served
+//! 5. `activity`, `timeouts`, `registry`, `client_memory`: what connections use, and which are disconnected for it
+//! 6. `residency`, `settings`, `state`, `worker_state`: the state that threads share
+//! 7. `sending`, `pending`, `responses`, `snapshot`: responses, and what the server reports about itself
+//! 8. `native`, `redis`: the two protocols
+//! 9. `connection`, `worker`: reads requests and sends responses
+//! 10. `error`, `listener`, `config`, `accept`, `metrics`: sockets and configuration
 
-mod about;
+mod accept;
 mod activity;
-mod answers;
 mod client_memory;
+mod config;
 mod connection;
 mod counters;
+mod error;
 mod generations;
 mod leases;
 mod limits;
@@ -31,179 +37,57 @@ mod native;
 mod panics;
 mod pass;
 mod peer;
+mod pending;
 mod redis;
 mod registry;
 mod residency;
+mod responses;
+mod sending;
 mod service;
-mod shared;
+mod settings;
 mod snapshot;
 mod spin;
+mod state;
+mod statistics;
 mod steps;
 mod stream;
 mod timeouts;
 mod turn;
 mod worker;
+mod worker_state;
 
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
-use tracing::{debug, info, warn};
+use tokio::runtime::Builder;
+use tracing::{info, warn};
 
-use crate::DEFAULT_SOCKET;
 use crate::direct::{BEAT_EVERY, Board};
-use crate::replace::ReplaceRules;
-use crate::store::{Memory, OpenOptions, Verify, survive_bus_errors};
-pub use answers::Answers;
+use crate::store::survive_bus_errors;
+use accept::Acceptor;
+pub use config::{Check, Config, SPIN};
+pub use error::ServerError;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
-use generations::{Generation, Plan, Source, Supervisor, Told};
+use generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 pub use limits::Limits;
 use listener::{Doorkeeper, Listener};
 pub use listener::{Inherited, SocketAccess};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
+pub use native::answer_requests;
+pub use responses::Responses;
 use service::Notifier;
-use shared::{Beginning, Serving};
-use worker::{Accepted, Worker};
+use settings::Settings;
+use state::ServerState;
+use statistics::Statistics;
+use worker::Worker;
 
-/// How long a failing accept waits before it tries again.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-
-/// How long a worker polls unless it is told: about as long as the system takes
-/// to wake a thread.
-pub const SPIN: Duration = Duration::from_micros(50);
-
-/// Why a server cannot start, or had to stop.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// The file cannot be served.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The socket cannot be had.
-    #[error("{}: {problem}", path.display())]
-    Socket {
-        /// The socket's path.
-        path: PathBuf,
-        /// What is in the way, and what to do.
-        problem: String,
-    },
-    /// The TCP address cannot be had.
-    #[error("{address}: {problem}")]
-    Tcp {
-        /// The address.
-        address: SocketAddr,
-        /// What is in the way, and what to do.
-        problem: String,
-    },
-    /// A limit cannot be kept.
-    #[error("{0}")]
-    Limits(String),
-    /// A thread or runtime cannot be started.
-    #[error("starting a worker: {0}")]
-    Worker(io::Error),
-    /// Faults of mapped files cannot be survived.
-    #[error("handling SIGBUS: {0}")]
-    Signal(io::Error),
-}
-
-/// When the blocks of a file are held against their checksums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Check {
-    /// Each when a request first touches it.
-    #[default]
-    Touch,
-    /// So, and all others when the file is being served.
-    Background,
-    /// All before the file is served.
-    Full,
-}
-
-/// Where to serve, and with what.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where files are held in memory.
-    pub memory: Memory,
-    /// How files are opened. Its `verify` is ignored: see `check`.
-    pub open: OpenOptions,
-    /// When they are checked.
-    pub check: Check,
-    /// A file of keys and digests of their values that every file must have before
-    /// it is served, beside those that are drawn from its own index.
-    pub canaries: Option<PathBuf>,
-    /// What a file must be like to replace the one that is served, and to be the first. A rollback is not checked.
-    pub replace: ReplaceRules,
-    /// Whether files are leased where the system allows it, so that they need not be
-    /// looked at behind every batch. Takes SIGIO of the process.
-    pub lease: bool,
-    /// Whether a new file that is put in place is served without being asked for.
-    pub watch: bool,
-    /// Whether clients on this machine may have the file itself, to look up in it without
-    /// the server: see [`Direct`](crate::client::Direct). A `copy` is never handed over.
-    pub direct: bool,
-    /// Where clients connect: a path, or with `abstract_socket` an abstract name behind an `@`.
-    pub socket: PathBuf,
-    /// Whether `socket` is an abstract name. It has no mode and no owner: every process
-    /// of the machine, or of the network namespace, may connect.
-    pub abstract_socket: bool,
-    /// Who may connect to `socket`. Nothing of it is for `tcp`.
-    pub access: SocketAccess,
-    /// Sockets that take the place of `socket` and `tcp`.
-    pub inherited: Inherited,
-    /// Where clients connect that cannot use Unix sockets. Port 0 takes any that
-    /// is free.
-    pub tcp: Option<SocketAddr>,
-    /// Whether `tcp` may be an address that other machines reach. There is no
-    /// password: whoever reaches it reads the table.
-    pub tcp_exposed: bool,
-    /// Threads that answer. `None`: one for every two processors, since clients need as many.
-    pub workers: Option<NonZeroUsize>,
-    /// How long a worker polls after an answer before it sleeps. Zero: it sleeps
-    /// at once. `None`: [`SPIN`], or zero on one processor.
-    pub spin: Option<Duration>,
-    /// What clients may take.
-    pub limits: Limits,
-    /// Whether to tell the service manager (systemd, by NOTIFY_SOCKET) that this process is
-    /// ready, reloads, stops, and lives (WATCHDOG_USEC). For programs that are nothing but
-    /// this server.
-    pub notify: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            memory: Memory::default(),
-            open: OpenOptions::default(),
-            check: Check::default(),
-            canaries: None,
-            replace: ReplaceRules::default(),
-            lease: true,
-            watch: true,
-            direct: true,
-            socket: DEFAULT_SOCKET.into(),
-            abstract_socket: false,
-            access: SocketAccess::default(),
-            inherited: Inherited::default(),
-            tcp: None,
-            tcp_exposed: false,
-            workers: None,
-            spin: None,
-            limits: Limits::default(),
-            notify: false,
-        }
-    }
-}
-
-/// A file that was opened and checked, and is to be served: the first half of
-/// [`Server::bind`], which may take long.
+/// A file that was opened and checked: the first half of [`Server::bind`], which may take long.
 pub struct Opened {
     source: Source,
     generation: Generation,
@@ -220,39 +104,36 @@ impl Opened {
         if config.lease {
             leases::take();
         }
-        let source = source(db.as_ref(), config);
+        let source = config.source(db.as_ref());
         let generation = source.open()?;
         Ok(Opened { source, generation })
     }
 
-    /// Takes the socket. Clients can connect from here on, and are answered once
-    /// the server runs.
+    /// Listens on the sockets. Clients can connect from now on, and get responses once the server runs.
     ///
     /// # Errors
     /// [`ServerError::Socket`], [`ServerError::Tcp`].
     pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
         let Opened { source, generation } = self;
         config.limits.check().map_err(ServerError::Limits)?;
-        let tcp = listener::tcp(config)?;
-        let listener = Listener::new(config)?;
-        let doorkeeper = Doorkeeper::new(&config.access);
-        let workers = config.workers.map_or_else(default_workers, NonZeroUsize::get);
-        let told = Told::new(Arc::default());
-        let spin = config.spin.unwrap_or_else(default_spin);
-        let limits = config.limits.clone();
+        let tcp = listener::tcp(&config.inherited, config.tcp, config.tcp_exposed)?;
+        let listener = Listener::new(&config.socket, config.abstract_socket, &config.access, &config.inherited)?;
+        let statistics = Arc::new(Statistics::new(config.worker_count()));
         Ok(Server {
             source,
             generation,
-            told,
-            listener,
-            doorkeeper,
-            tcp,
-            workers,
-            spin,
-            limits,
+            control: ControlChannel::new(Arc::clone(&statistics)),
+            statistics,
+            spin: config.spin_time(),
+            limits: config.limits.clone(),
             notify: config.notify,
-            #[cfg(feature = "metrics")]
-            metrics: None,
+            sockets: Sockets {
+                listener,
+                doorkeeper: Doorkeeper::new(&config.access),
+                tcp,
+                #[cfg(feature = "metrics")]
+                metrics: None,
+            },
         })
     }
 }
@@ -261,24 +142,19 @@ impl Opened {
 pub struct Server {
     source: Source,
     generation: Generation,
-    told: Told,
-    listener: Listener,
-    doorkeeper: Doorkeeper,
-    tcp: Option<StdTcpListener>,
-    workers: usize,
+    control: ControlChannel,
+    statistics: Arc<Statistics>,
     spin: Duration,
     limits: Limits,
-    #[cfg(feature = "metrics")]
-    metrics: Option<metrics::Endpoint>,
     notify: bool,
+    sockets: Sockets,
 }
 
 impl Server {
-    /// Opens and checks the file, and takes the socket. Clients can connect from
-    /// here on, and are answered once the server runs.
+    /// Opens and checks the file, and listens on the sockets. Clients can connect from now on, and get responses once the
+    /// server runs.
     ///
-    /// The process survives a file that is cut off or cannot be read from here on:
-    /// see [`survive_bus_errors`].
+    /// From now on, the process survives a file that is truncated or cannot be read: see [`survive_bus_errors`].
     ///
     /// # Errors
     /// [`ServerError::Open`], [`ServerError::Socket`], [`ServerError::Tcp`].
@@ -309,107 +185,78 @@ impl Server {
         Opened::new(db, config)?.bind(config)
     }
 
-    /// What asks the running server for another generation.
+    /// Returns a handle that requests another generation from the running server.
     pub fn control(&self) -> Control {
-        self.told.control.clone()
+        self.control.control.clone()
     }
 
-    /// Also tells what it counts, over HTTP: `/metrics` for Prometheus, `/healthz`
-    /// and `/readyz`. `exposed` is whether other machines may reach the address.
+    /// Serves `/metrics` for Prometheus, `/healthz`, and `/readyz` over HTTP. `exposed` allows an address that other
+    /// machines can reach.
     ///
     /// # Errors
     /// [`ServerError::Socket`], [`ServerError::Tcp`].
     #[cfg(feature = "metrics")]
     pub fn serve_metrics(&mut self, address: &MetricsAddress, exposed: bool) -> Result<(), ServerError> {
-        self.metrics = Some(metrics::Endpoint::bind(address, exposed)?);
+        self.sockets.metrics = Some(metrics::Endpoint::bind(address, exposed)?);
         Ok(())
     }
 
-    /// Where clients connect over TCP, if they can.
+    /// Returns the address of the TCP socket, if there is one.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
-        self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
+        self.sockets.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// Answers requests until `stop` is done. Then it takes no more connections
-    /// and no more requests, sends the answers to those that it has read, for at
-    /// most half a second, and removes the socket.
+    /// Serves requests until `stop` is ready. Then accepts no more connections, reads no more requests, sends the
+    /// responses to the requests that it has read, for at most half a second, and removes the socket.
     ///
-    /// Blocks the thread; must not be called inside a runtime.
+    /// Blocks the thread. Must not be called inside a runtime.
     ///
     /// # Errors
     /// [`ServerError::Worker`] if a thread cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let tcp_address = self.tcp_address();
-        let socket = self.listener.path().to_path_buf();
-        let serving = Arc::new(Serving::new(Beginning {
-            generation: self.generation,
-            control: self.told.control.clone(),
-            totals: self.told.control.totals(),
-            source: self.source.clone(),
-            socket,
+        let Server { source, generation, control, statistics, spin, limits, notify, mut sockets } = self;
+        let workers = statistics.worker_count();
+        let table = ServedTable::new(generation, workers, source.direct);
+        let settings = Settings {
+            source,
+            socket: sockets.listener.path().to_path_buf(),
             tcp: tcp_address,
-            workers: self.workers,
-            notifier: Notifier::new(self.notify),
-            limits: self.limits,
-        }));
-        let (wanted, borne) = (serving.connections_max, limits::connections_borne(self.workers));
-        if wanted > borne {
-            warn!("{wanted} connections take more descriptors than the limit leaves, {borne}: raise it (ulimit -n)");
+            connections_max: limits.connections_max(workers),
+            limits,
+        };
+        let notifier = Notifier::new(notify);
+        let state = Arc::new(ServerState::new(settings, table, statistics, control.control.clone(), notifier));
+        let (wanted, available) = (state.settings.connections_max, limits::connections_available(workers));
+        if wanted > available {
+            warn!(
+                "{wanted} connections need more descriptors than the limit leaves, {available}: raise the limit (ulimit -n)"
+            );
         }
-        let (liveness, main) = (&serving.liveness, &serving.liveness.main);
-        main.started();
-        let workers: Vec<Worker> = (0..self.workers)
-            .map(|number| Worker::start(number, &serving, self.spin))
+        state.liveness.main.started();
+        let clients = Arc::default();
+        let workers: Vec<Worker> = (0..workers)
+            .map(|number| Worker::start(number, &state, spin, &clients))
             .collect::<io::Result<_>>()
             .map_err(ServerError::Worker)?;
-        let supervisor =
-            Supervisor::start(self.source, Arc::clone(&serving), self.told).map_err(ServerError::Worker)?;
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
-        // A panic is counted, and the number is measured again soon.
-        let _ = liveness.residency.catch(|| residency::measure(&serving));
-        liveness.residency.started();
-        let served: io::Result<()> = runtime.block_on(async {
-            tokio::spawn(residency::watch(Arc::clone(&serving)));
-            if let Some(board) = serving.board.clone() {
-                let main = Arc::clone(main);
-                tokio::spawn(async move { main.keep(|| beat(&board)).await });
-            }
-            let unix = UnixListener::from_std(self.listener.socket()?)?;
-            let tcp = self.tcp.map(TcpListener::from_std).transpose()?;
-            #[cfg(feature = "metrics")]
-            if let Some(endpoint) = self.metrics {
-                info!("metrics on {}", endpoint.address()?);
-                tokio::spawn(endpoint.serve(Arc::clone(&serving)));
-            }
-            let on_tcp = tcp_address.map(|address| format!(" and {address}")).unwrap_or_default();
-            let path = self.listener.path().display();
-            let generation = serving.generation();
-            let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
-            info!(generation = generation.number, digest, rows, workers = workers.len(), "ready on {path}{on_tcp}");
-            serving.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}"));
-            drop(generation);
-            tokio::select! {
-                () = main.keep(|| accept_unix(&unix, &self.doorkeeper, &serving, &workers)) => {}
-                () = main.keep(|| accept_tcp(tcp.as_ref(), &serving, &workers)) => {}
-                () = main.keep(|| main.keep_beating(liveness.beat_every())) => {}
-                () = main.keep(|| liveness.count_seconds()) => {}
-                () = main.keep(|| liveness.keep_watchdog_quiet(&serving.notifier)) => {}
-                () = stop => {}
-            }
-            Ok(())
-        });
-        // A measurement that is in progress is not waited for.
+        let supervisor = Supervisor::start(supervised(&state), control).map_err(ServerError::Worker)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
+        // A panic is counted, and the measurement is repeated soon.
+        let _ = state.liveness.residency.catch(|| residency::measure(&state.table, &state.residency));
+        state.liveness.residency.started();
+        let acceptor = Acceptor::new(Arc::clone(&state), workers);
+        let served = runtime.block_on(sockets.serve(&state, &acceptor, stop));
+        // Does not wait for a measurement in progress.
         runtime.shutdown_background();
         supervisor.cancel();
         served.map_err(ServerError::Worker)?;
         info!("stopping");
-        serving.notifier.stopping();
-        drop(self.listener);
-        // All of them, before any is waited for.
-        let stopping: Vec<_> = workers.into_iter().map(Worker::stop).collect();
+        state.notifier.stopping();
+        drop(sockets);
+        // Stops all workers before it waits for one of them.
+        let stopping: Vec<_> = acceptor.into_workers().into_iter().map(Worker::stop).collect();
         for worker in stopping {
-            // One that has panicked has said so.
+            // A panic of the worker was logged.
             let _ = worker.join();
         }
         supervisor.join();
@@ -417,92 +264,80 @@ impl Server {
     }
 }
 
-/// Has those who look up in the file themselves know that the server runs.
+/// The listening sockets of a server.
+struct Sockets {
+    listener: Listener,
+    doorkeeper: Doorkeeper,
+    tcp: Option<StdTcpListener>,
+    #[cfg(feature = "metrics")]
+    metrics: Option<metrics::Endpoint>,
+}
+
+impl Sockets {
+    /// Accepts connections until `stop` is ready, and runs the tasks of the main thread meanwhile.
+    async fn serve(
+        &mut self,
+        state: &Arc<ServerState>,
+        acceptor: &Acceptor,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let (liveness, main) = (&state.liveness, &state.liveness.main);
+        let (table, residency) = (Arc::clone(&state.table), Arc::clone(&state.residency));
+        tokio::spawn(residency::watch(table, residency, Arc::clone(&liveness.residency)));
+        if let Some(board) = state.table.board().cloned() {
+            let main = Arc::clone(main);
+            tokio::spawn(async move { main.keep(|| beat(&board)).await });
+        }
+        let unix = UnixListener::from_std(self.listener.socket()?)?;
+        let tcp = self.tcp.take().map(TcpListener::from_std).transpose()?;
+        #[cfg(feature = "metrics")]
+        if let Some(endpoint) = self.metrics.take() {
+            info!("metrics on {}", endpoint.address()?);
+            tokio::spawn(endpoint.serve(Arc::clone(state)));
+        }
+        report_ready(state);
+        tokio::select! {
+            () = main.keep(|| acceptor.accept_unix(&unix, &self.doorkeeper)) => {}
+            () = main.keep(|| acceptor.accept_tcp(tcp.as_ref())) => {}
+            () = main.keep(|| main.keep_beating(liveness.beat_every())) => {}
+            () = main.keep(|| liveness.count_seconds()) => {}
+            () = main.keep(|| liveness.keep_watchdog_quiet(&state.notifier)) => {}
+            () = stop => {}
+        }
+        Ok(())
+    }
+}
+
+/// Logs that the server accepts connections, and notifies the service manager.
+fn report_ready(state: &ServerState) {
+    let (generation, settings) = (state.table.current(), &state.settings);
+    let on_tcp = settings.tcp.map(|address| format!(" and {address}")).unwrap_or_default();
+    let (path, workers) = (settings.socket.display(), state.statistics.worker_count());
+    let (rows, digest) = (generation.store.len(), snapshot::digest_text(generation.store.digest()));
+    info!(generation = generation.number, digest, rows, workers, "ready on {path}{on_tcp}");
+    state.notifier.ready(&format!("serves {rows} rows on {path}{on_tcp}"));
+}
+
+/// Returns the parts of the state that the supervisor uses.
+fn supervised(state: &ServerState) -> Supervised {
+    let registries = Arc::clone(&state.registries);
+    Supervised {
+        source: state.settings.source.clone(),
+        generations_max: state.settings.limits.generations_max,
+        table: Arc::clone(&state.table),
+        statistics: Arc::clone(&state.statistics),
+        notifier: Arc::clone(&state.notifier),
+        liveness: Arc::clone(&state.liveness),
+        disconnect_before: Box::new(move |number| {
+            registries.iter().for_each(|registry| registry.disconnect_generations_before(number));
+        }),
+    }
+}
+
+/// Shows direct clients that the server runs. Never ends.
 async fn beat(board: &Board) {
     loop {
         board.beat();
         tokio::time::sleep(BEAT_EVERY).await;
-    }
-}
-
-fn source(db: &Path, config: &Config) -> Source {
-    let verify = if config.check == Check::Full { Verify::Full } else { Verify::Touch };
-    let options = OpenOptions { verify, ..config.open.clone() };
-    let (background, canaries) = (config.check == Check::Background, config.canaries.clone());
-    let plan = Plan { memory: config.memory, options, background, canaries, replace: config.replace.clone() };
-    Source { path: db.to_path_buf(), plan, watch: config.watch, direct: config.direct }
-}
-
-/// Clients are on this machine too, and take about as long for a request.
-fn default_workers() -> usize {
-    processors().div_ceil(2)
-}
-
-/// On one processor, who polls keeps the client from asking.
-fn default_spin() -> Duration {
-    if processors() > 1 { SPIN } else { Duration::ZERO }
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
-}
-
-async fn next_admitted(listener: &UnixListener, doorkeeper: &Doorkeeper, refused: &AtomicU64) -> io::Result<Accepted> {
-    loop {
-        let (stream, _) = listener.accept().await?;
-        if doorkeeper.admits(&stream) {
-            return Accepted::unix(stream);
-        }
-        refused.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-async fn accept_unix(listener: &UnixListener, doorkeeper: &Doorkeeper, serving: &Serving, workers: &[Worker]) {
-    accept(serving, workers, async || next_admitted(listener, doorkeeper, &serving.totals.refused).await).await;
-}
-
-async fn accept_tcp(listener: Option<&TcpListener>, serving: &Serving, workers: &[Worker]) {
-    match listener {
-        Some(listener) => accept(serving, workers, async || Accepted::tcp(listener.accept().await?)).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Gives each connection to the worker that has the fewest.
-async fn accept(serving: &Serving, workers: &[Worker], next: impl AsyncFn() -> io::Result<Accepted>) {
-    let mut failing = false;
-    loop {
-        match (next().await, workers.iter().min_by_key(|worker| worker.connections())) {
-            (Ok(stream), _) if connections(workers) >= serving.connections_max as u64 => refuse(serving, &stream),
-            (Ok(stream), Some(worker)) => {
-                if std::mem::take(&mut failing) {
-                    info!("connections are accepted again");
-                }
-                worker.take(stream);
-            }
-            (Ok(_), None) => {}
-            // The client has gone already.
-            (Err(error), _) if error.kind() == io::ErrorKind::ConnectionAborted => debug!("not accepted: {error}"),
-            (Err(error), _) => {
-                if !std::mem::replace(&mut failing, true) {
-                    warn!("cannot accept a connection: {error}: trying again every {} ms", ACCEPT_RETRY.as_millis());
-                }
-                tokio::time::sleep(ACCEPT_RETRY).await;
-            }
-        }
-    }
-}
-
-fn connections(workers: &[Worker]) -> u64 {
-    workers.iter().map(Worker::connections).sum()
-}
-
-/// What it would have spoken is not known, and a refusal in one protocol would be
-/// a wrong answer in the other: it is closed without a word.
-fn refuse(serving: &Serving, stream: &Accepted) {
-    serving.totals.refused.fetch_add(1, Ordering::Relaxed);
-    if let Some(left_out) = serving.refusals_logged.line() {
-        let (peer, max) = (stream.peer, serving.connections_max);
-        warn!(%peer, left_out, "refused: {max} connections are there already (--max-connections)");
     }
 }

@@ -12,15 +12,14 @@ use std::sync::Once;
 use std::task::Poll;
 
 thread_local! {
-    /// Whether a panic of this thread is caught here.
+    /// Whether a panic of this thread is being caught.
     static CATCHES: Cell<bool> = const { Cell::new(false) };
-    /// Where and why it did.
+    /// The place and the message of the last caught panic.
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From here on panics that [`catch`] catches are told to its caller alone, who
-/// logs them in one line; with RUST_BACKTRACE set they are printed as well. Other
-/// panics are handled as before.
+/// Installs a panic hook: from now on, panics that [`catch`] catches are reported only to its caller, which logs them
+/// in one line. With RUST_BACKTRACE, they are also printed. Other panics go to the previous hook.
 pub(super) fn take_over() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -37,10 +36,10 @@ pub(super) fn take_over() {
     });
 }
 
-/// Runs `run`.
+/// Runs a function and catches its panic.
 ///
 /// # Errors
-/// Where it panicked, if [`take_over`] was called, and why.
+/// The place and the message of the panic. The place is only known after [`take_over`].
 #[inline]
 pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let caught_outside = CATCHES.replace(true);
@@ -49,7 +48,7 @@ pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     ran.map_err(|payload| CAUGHT.take().unwrap_or_else(|| message(&*payload).to_owned()))
 }
 
-/// Polls a future until it is done or panics, and then drops it.
+/// Polls a future until it is ready or panics, and then drops it.
 ///
 /// # Errors
 /// Those of [`catch`].

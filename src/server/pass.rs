@@ -1,25 +1,33 @@
-//! What a protocol tells the connection that handed it bytes.
+//! What a protocol reports to its connection after a pass.
 
-/// A pass over what a client has sent: some of it was answered.
+use crate::protocol::native::REQUEST_LEN_BYTES;
+
+/// The maximum number of 16-byte requests in a pass.
+pub(super) const PASS_REQUESTS_MAX: usize = 1024;
+
+/// The length of one read. Longer than a common batch of 256 requests, because a read that does not fill its buffer shows
+/// that the socket is empty.
+pub(super) const READ_LEN_BYTES: usize = PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
+
+/// The result of a pass over a client's pending requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// Bytes whose requests are answered, or have no answer.
+    /// The bytes whose requests are answered, or need no response.
     pub(super) taken_bytes: usize,
-    /// What comes next, once the answers are sent.
+    /// What follows once the responses are sent.
     pub(super) then: Then,
 }
 
-/// What comes after a pass.
+/// What follows a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// More input: what is left is not a whole request.
+    /// A read: the rest is not a complete request.
     Read,
-    /// Another pass over what is left.
+    /// Another pass over the rest.
     Answer,
-    /// The same, but there is much to do: other connections come first.
+    /// Another pass over the rest, after other connections had their turn.
     Yield,
-    /// More input, or another state of what is served than this: until then, what is left
-    /// is an Open that waits for it.
+    /// A read, or a state of the table that differs from this one: the rest is an Open that waits for it.
     Wait(u64),
     /// The end of the connection.
     Close,

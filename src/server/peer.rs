@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The client at the other end of a connection.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,30 +7,30 @@ use tokio::net::UnixStream;
 
 use crate::user_namespace::is_ambiguous;
 
-/// Who connected.
+/// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Over TCP, from there.
+    /// A TCP client, and its address.
     Tcp(SocketAddr),
-    /// Over the Unix socket: who did, if the system tells.
+    /// A client of the Unix socket, and its process if the system reports it.
     Unix(Option<Process>),
 }
 
-/// A process, as it was when it connected.
+/// A process at the time when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
-    /// 0 if it cannot be seen from here, as from another container.
+    /// 0 if the process is not visible, such as one of another container.
     pid: i32,
     uid: u32,
 }
 
 impl Peer {
-    pub(super) fn of(stream: &UnixStream) -> Peer {
+    pub(super) fn from_stream(stream: &UnixStream) -> Peer {
         let process = |of: tokio::net::unix::UCred| Process { pid: of.pid().unwrap_or_default(), uid: of.uid() };
         Peer::Unix(stream.peer_cred().ok().map(process))
     }
 
-    /// Where it is, if it came over TCP.
+    /// Returns the address of a TCP client.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match self {
             Peer::Tcp(address) => Some(*address),
@@ -38,13 +38,13 @@ impl Peer {
         }
     }
 
-    /// Whether it is on this machine, and can be handed descriptors.
+    /// Returns whether the client is on this machine, so that it can receive descriptors.
     pub(super) fn is_unix(&self) -> bool {
         matches!(self, Peer::Unix(_))
     }
 
-    /// Returns whether it may change which generation is served: it is root or the user that the server runs as. A number
-    /// that different users share is neither.
+    /// Returns whether the client may change which generation is served: it must be root or the user that the server
+    /// runs as. A number that several users share is neither.
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))

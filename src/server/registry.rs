@@ -1,9 +1,9 @@
-//! The connections of one worker, and who of them is disconnected.
+//! The connections of one worker, and the decision which of them to disconnect.
 //!
-//! In: connections as they begin and end, and what each reports of itself. Out: an end to those that a rule of
-//! [`Timeouts`] applies to, that hold a generation which is too old, or that are evicted for the memory they hold; a
-//! line of the log and a count. One task a worker looks at the connections once a second while there are any. It knows
-//! no protocol and no socket.
+//! In: connections as they begin and end, and the activity that each reports. Out: the end of connections that break a
+//! rule of [`Timeouts`], hold a generation that is too old, or are evicted for the memory they hold; each is logged and
+//! counted. One task per worker checks the connections once a second while there are any. Knows no protocol and no
+//! socket.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,16 +15,15 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::activity::Activity;
-use super::counters::Totals;
 use super::limits::Limits;
 use super::peer::Peer;
-use super::shared::Serving;
+use super::statistics::Totals;
 use super::timeouts::{Observed, Reason, TICK, Timeouts};
 
-/// Connections disconnected at one look that have a line of the log each; one more line counts the others.
+/// The maximum number of connections per check that are logged individually. One more line counts the others.
 const LINES_MAX: usize = 5;
 
-/// The connections of one worker. Other threads only evict connections and ask for generations to be released.
+/// The connections of one worker. Other threads only evict connections and request that generations be released.
 pub(super) struct Registry {
     timeouts: Timeouts,
     now_tick: AtomicU32,
@@ -69,7 +68,7 @@ impl Registry {
         Arc::new(Activity::new(number, peer, self.now_tick.load(Ordering::Relaxed)))
     }
 
-    /// Notes that a connection has received a byte, or that its responses begin to wait.
+    /// Records that a connection has received a byte, or that its responses begin to wait.
     #[inline]
     pub(super) fn moved(&self, activity: &Activity) {
         activity.set_moved_tick(self.now_tick.load(Ordering::Relaxed));
@@ -118,13 +117,13 @@ impl Registry {
         }
     }
 
-    /// No panic leaves the map half changed.
+    /// A panic cannot leave the map half changed, so a poisoned lock is used as it is.
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Registered>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Disconnects whoever is due. Does not end.
-    pub(super) async fn run(&self, serving: &Serving) {
+    /// Disconnects the connections that are due, and calls `on_tick` every [`TICK`] while there are connections. Never ends.
+    pub(super) async fn run(&self, totals: &Totals, on_tick: impl Fn()) {
         loop {
             while self.connections().is_empty() {
                 self.came.notified().await;
@@ -133,11 +132,11 @@ impl Registry {
             loop {
                 tokio::select! {
                     () = sleep_until(tick) => break,
-                    () = self.generations_exceeded.notified() => self.disconnect_old_generations(&serving.totals),
+                    () = self.generations_exceeded.notified() => self.disconnect_old_generations(totals),
                 }
             }
-            self.tick(&serving.totals);
-            serving.evict_if_over_limit();
+            self.tick(totals);
+            on_tick();
         }
     }
 
@@ -159,10 +158,10 @@ impl Registry {
     }
 
     fn disconnect(&self, totals: &Totals, mut reason: impl FnMut(&mut Registered) -> Option<Reason>) {
-        // A connection that ends removes itself, so none is ended while the map is locked.
+        // A connection that ends removes itself, so none may end while the map is locked.
         let due: Vec<Due> =
             self.connections().values_mut().filter_map(|registered| due(registered, &mut reason)).collect();
-        // All of them before the first line of the log, which a panic could interrupt.
+        // All of them before the first log line, which a panic could interrupt.
         for Due { reason, abort, .. } in &due {
             abort.abort();
             reason.counter(totals).fetch_add(1, Ordering::Relaxed);
@@ -213,7 +212,7 @@ mod tests {
             Scene { runtime, registry, totals: Totals::default(), connections }
         }
 
-        /// Which connections have ended.
+        /// Returns which connections have ended.
         fn ended(&self) -> Vec<usize> {
             self.runtime.block_on(tokio::task::yield_now());
             let ended = self.connections.iter().enumerate().filter(|(_, (task, _))| task.is_finished());
@@ -235,14 +234,14 @@ mod tests {
     #[test]
     fn holders_of_generations_beyond_the_limit_are_disconnected() {
         let scene = Scene::new(&Limits::default(), 5);
-        // The first holds none.
+        // The first one holds no generation.
         for (generation, (_, activity)) in scene.connections.iter().enumerate() {
             activity.set_waits(Waits::Client(1));
             activity.set_generation(generation as u64);
         }
         scene.registry.disconnect_generations_before(3);
         scene.registry.disconnect_old_generations(&scene.totals);
-        // Each is counted once, however often it is looked at before its task has ended.
+        // Each connection is counted once, even if it is checked again before its task has ended.
         scene.registry.disconnect_old_generations(&scene.totals);
         scene.registry.tick(&scene.totals);
         assert_eq!(scene.ended(), [1, 2]);

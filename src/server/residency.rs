@@ -1,22 +1,23 @@
-//! How much of the file is in memory.
+//! How much of the served file is in memory.
 //!
-//! In: what is served. Out: a number that is some seconds old. To measure it takes
-//! the system milliseconds for each gigabyte, so no worker does, however often
-//! it is asked for.
+//! In: the served table. Out: a number that is some seconds old. The system needs milliseconds per gigabyte for a
+//! measurement, so workers only read the last result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::shared::Serving;
+use super::generations::ServedTable;
+use super::liveness::Thread;
 
-/// How often to see whether another generation is served.
+/// How often to check whether another generation is served.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often to measure, and for how much of the time at most: one part of so many.
+/// How often to measure.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
+/// Measurements take at most one part in this many of the time.
 const SHARE_OF_TIME: u32 = 200;
 
-/// Bytes of the file, as they were last measured.
+/// The resident bytes of the file at the last measurement.
 #[derive(Default)]
 pub(super) struct Residency(AtomicU64);
 
@@ -26,24 +27,24 @@ impl Residency {
     }
 }
 
-/// Measures, and tells which generation it was and how long that took.
-pub(super) fn measure(serving: &Serving) -> (u64, Duration) {
-    let (generation, started) = (serving.generation(), Instant::now());
+/// Measures the current generation. Returns its number, and how long the measurement took.
+pub(super) fn measure(table: &ServedTable, residency: &Residency) -> (u64, Duration) {
+    let (generation, started) = (table.current(), Instant::now());
     let len_bytes = generation.store.resident_len_bytes();
-    serving.residency.0.store(len_bytes, Ordering::Relaxed);
+    residency.0.store(len_bytes, Ordering::Relaxed);
     (generation.number, started.elapsed())
 }
 
-/// Measures again and again. Ends with the runtime.
-pub(super) async fn watch(serving: Arc<Serving>) {
+/// Repeats the measurement until the runtime ends.
+pub(super) async fn watch(table: Arc<ServedTable>, residency: Arc<Residency>, thread: Arc<Thread>) {
     loop {
-        let measured = Arc::clone(&serving);
-        let measure = move || measured.liveness.residency.catch(|| measure(&measured));
+        let (measured, residency, thread) = (Arc::clone(&table), Arc::clone(&residency), Arc::clone(&thread));
+        let measure = move || thread.catch(|| measure(&measured, &residency));
         let Ok(measured) = tokio::task::spawn_blocking(measure).await else { return };
-        // After a panic the number stays as it was, until the next turn.
-        let (number, took) = measured.unwrap_or_else(|_| (serving.generation().number, Duration::ZERO));
+        // After a panic, the last result stays until the next measurement.
+        let (number, took) = measured.unwrap_or_else(|_| (table.current().number, Duration::ZERO));
         let until = Instant::now() + MEASURE_EVERY.max(took * SHARE_OF_TIME);
-        while Instant::now() < until && serving.generation().number == number {
+        while Instant::now() < until && table.current().number == number {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

@@ -1,22 +1,21 @@
-//! What the service manager (systemd) is told: ready, reloading,
-//! stopping, alive.
+//! Notifications to the service manager (systemd): ready, reloading, stopping, alive.
 //!
-//! In: what happens. Out: datagrams to NOTIFY_SOCKET, if there is one and the
-//! configuration asks for it. Whatever goes wrong with them is no reason to stop.
+//! In: events. Out: datagrams to NOTIFY_SOCKET, if it is set and the configuration asks for them. A failure does not
+//! stop the server.
 
 use sd_notify::NotifyState;
 use tracing::warn;
 
 use super::log_limit::LogLimit;
 
-/// The way to the service manager.
+/// Sends notifications to the service manager.
 pub(super) struct Notifier {
     wanted: bool,
     log_limit: LogLimit,
 }
 
 impl Notifier {
-    /// Tells nothing unless it is `wanted`.
+    /// Sends nothing unless it is `wanted`.
     pub(super) fn new(wanted: bool) -> Self {
         Notifier { wanted, log_limit: LogLimit::default() }
     }
@@ -25,17 +24,17 @@ impl Notifier {
         self.wanted
     }
 
-    /// Requests are answered; `status` is for who looks at the service.
+    /// Reports that requests are answered. Users of the service manager see `status`.
     pub(super) fn ready(&self, status: &str) {
         self.tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// What is to be said of the server from now on.
+    /// Changes the status that users of the service manager see.
     pub(super) fn status(&self, status: &str) {
         self.tell(&[NotifyState::Status(status)]);
     }
 
-    /// Another file is being looked at; [`Notifier::ready`] ends that.
+    /// Reports that another file is being checked, until the next [`Notifier::ready`].
     pub(super) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.tell(&[NotifyState::Reloading, now]),
@@ -47,7 +46,7 @@ impl Notifier {
         self.tell(&[NotifyState::Stopping]);
     }
 
-    /// The server's threads make progress.
+    /// Reports that the server's threads make progress.
     pub(super) fn alive(&self) {
         self.tell(&[NotifyState::Watchdog]);
     }
@@ -57,7 +56,7 @@ impl Notifier {
             && let Err(error) = sd_notify::notify(states)
             && let Some(left_out) = self.log_limit.line()
         {
-            warn!(left_out, "the service manager cannot be told: {error}: look at NOTIFY_SOCKET");
+            warn!(left_out, "the service manager cannot be notified: {error}: check NOTIFY_SOCKET");
         }
     }
 }

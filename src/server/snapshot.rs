@@ -1,14 +1,14 @@
-//! What a server tells of itself, at one moment.
+//! The facts that a server reports about itself, at one moment.
 //!
-//! In: what it serves and what was counted. Out: facts, which Info, Redis's INFO
-//! and the metrics show each in its way.
+//! In: the state and the counters of the server. Out: facts, which Info, Redis's INFO, and the metrics format in three
+//! ways.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counters::{Distribution, REQUESTS_NAMES, Sums};
-use super::shared::Serving;
+use super::state::ServerState;
 use super::steps::STEP_LEN_BYTES;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::key::KeyKind;
@@ -17,28 +17,28 @@ use crate::store::{Memory, Verify, Writers, WritersUnknown};
 /// The server's version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What tells one generation of a table from others: 32 hexadecimal digits.
+/// Formats the digest of a table as 32 hexadecimal digits.
 pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// Steps of a snapshot of a small table.
+/// The steps of taking and writing a snapshot of a small table.
 const SNAPSHOT_STEPS: usize = 1000;
 
-/// The facts.
+/// The facts that a server reports about itself, at one moment.
 pub(super) struct Snapshot {
     pub(super) uptime: Duration,
     pub(super) workers: usize,
     pub(super) socket: String,
-    /// Empty without one.
+    /// Empty without a TCP socket.
     pub(super) tcp: String,
-    /// Where the file was found, and what is done with such files.
+    /// The path of the file.
     pub(super) file: String,
     pub(super) memory: &'static str,
     pub(super) verify: &'static str,
-    /// Whether clients can look up in it themselves.
+    /// Whether clients can map the file.
     pub(super) is_direct: bool,
-    /// Which file it is, of those that were served.
+    /// The number of the current generation.
     pub(super) generation: u64,
     pub(super) digest: u128,
     pub(super) key_kind: KeyKind,
@@ -46,11 +46,11 @@ pub(super) struct Snapshot {
     pub(super) file_len_bytes: u64,
     /// Bytes of the file that are in memory.
     pub(super) resident_len_bytes: u64,
-    /// How many blocks its records have, and how many of them were looked at and found sound.
+    /// The number of blocks, and how many of them are verified.
     pub(super) blocks: (usize, usize),
-    /// How many of them were found damaged.
+    /// The number of blocks that were found damaged.
     pub(super) damaged_blocks: usize,
-    /// Whether it was changed in place, and is not believed.
+    /// Whether the file was changed in place and is not trusted.
     pub(super) is_changed: bool,
     pub(super) sums: Sums,
     pub(super) cut_idle: u64,
@@ -77,46 +77,48 @@ pub(super) struct Snapshot {
     pub(super) client_memory_max_bytes: u64,
     /// Why the file at the path is not served. Empty if it is, or if there is none.
     pub(super) file_refused: String,
-    /// Panics of each thread but those that ended a connection.
+    /// Panics of each thread, except those that ended a connection.
     pub(super) thread_panics: Vec<(String, u64)>,
-    /// What is wrong with threads, a sentence for each.
+    /// The problems of threads, a sentence for each.
     pub(super) thread_problems: Vec<String>,
     /// Why processes that write to the file are not detected, if they are not.
     pub(super) writers_unknown: Option<WritersUnknown>,
 }
 
 impl Snapshot {
-    pub(super) fn of(serving: &Serving) -> Snapshot {
-        let (generation, totals) = (serving.generation(), &serving.totals);
+    /// Takes a snapshot of a running server.
+    pub(super) fn take(server: &ServerState) -> Snapshot {
+        let (generation, totals, settings) = (server.table.current(), &server.statistics.totals, &server.settings);
+        let plan = &settings.source.plan;
         let store = &generation.store;
         let number = |total: &AtomicU64| total.load(Ordering::Relaxed);
         Snapshot {
-            uptime: serving.started.elapsed(),
-            workers: serving.worker_count(),
-            socket: serving.socket.display().to_string(),
-            tcp: serving.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
-            file: serving.source.path.display().to_string(),
-            memory: match serving.source.plan.memory {
+            uptime: server.statistics.uptime(),
+            workers: server.statistics.worker_count(),
+            socket: settings.socket.display().to_string(),
+            tcp: settings.tcp.map(|tcp| tcp.to_string()).unwrap_or_default(),
+            file: settings.source.path.display().to_string(),
+            memory: match plan.memory {
                 Memory::Map => "map",
                 Memory::Copy => "copy",
                 Memory::Sealed => "sealed",
             },
-            verify: match (serving.source.plan.options.verify, serving.source.plan.background) {
+            verify: match (plan.options.verify, plan.background) {
                 (Verify::Full, _) => "full",
                 (_, true) => "background",
                 (_, false) => "touch",
             },
-            is_direct: serving.hands_over(&generation),
+            is_direct: server.table.is_direct(&generation),
             generation: generation.number,
             digest: store.digest(),
             key_kind: store.key_kind(),
             rows: store.len() as u64,
             file_len_bytes: store.file_len_bytes(),
-            resident_len_bytes: serving.residency.len_bytes(),
+            resident_len_bytes: server.residency.len_bytes(),
             blocks: store.block_counts(),
             damaged_blocks: store.damaged_block_count(),
-            is_changed: serving.is_changed() || !store.is_trusted(),
-            sums: serving.sums(),
+            is_changed: server.table.is_changed() || !store.is_trusted(),
+            sums: server.statistics.sums(),
             cut_idle: number(&totals.cut_idle),
             cut_stalled: number(&totals.cut_stalled),
             cut_http: number(&totals.cut_http),
@@ -133,16 +135,16 @@ impl Snapshot {
             cut_generation: number(&totals.cut_generation),
             cut_memory: number(&totals.cut_memory),
             generations_retained: number(&totals.generations_retained),
-            generations_max: serving.limits.generations_max,
-            client_memory_bytes: serving.client_memory.held_bytes(),
-            client_memory_max_bytes: serving.client_memory.max_bytes,
+            generations_max: settings.limits.generations_max,
+            client_memory_bytes: server.client_memory.held_bytes(),
+            client_memory_max_bytes: server.client_memory.max_bytes,
             file_refused: totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            thread_panics: serving
+            thread_panics: server
                 .liveness
                 .threads()
                 .map(|thread| (thread.name().to_owned(), thread.panics()))
                 .collect(),
-            thread_problems: serving.liveness.problems(),
+            thread_problems: server.liveness.problems(),
             writers_unknown: match generation.writers {
                 Writers::Unknown(reason) => Some(reason),
                 Writers::None | Writers::Some => None,
@@ -150,18 +152,18 @@ impl Snapshot {
         }
     }
 
-    /// Returns the steps of making one and writing it: asking the system about this process, and counting the blocks
-    /// that are verified.
-    pub(super) fn steps(serving: &Serving) -> usize {
-        SNAPSHOT_STEPS + serving.generation().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
+    /// Returns the steps of taking and writing a snapshot: it reads facts about this process from the system, and
+    /// counts the verified blocks.
+    pub(super) fn steps(server: &ServerState) -> usize {
+        SNAPSHOT_STEPS + server.table.current().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }
 
-    /// Whether the file is served, as one word.
+    /// Returns whether the file is served, as one word.
     pub(super) fn state(&self) -> &'static str {
         if self.is_changed { "changed" } else { "serving" }
     }
 
-    /// What the keys are, as one word.
+    /// Returns the kind of the keys, as one word.
     pub(super) fn key_kind(&self) -> &'static str {
         match self.key_kind {
             KeyKind::U64 => "u64",
@@ -169,7 +171,7 @@ impl Snapshot {
         }
     }
 
-    /// All of it, by the names that Info has.
+    /// Returns all facts under their names in Info.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let (sums, batch_requests) = (&self.sums, &self.sums.batch_requests);
         let service_us = |share| format!("{:.3}", sums.service_ns.quantile(share) as f64 / 1e3);
@@ -236,13 +238,13 @@ impl Snapshot {
             ("thread_panics", self.thread_panics.iter().map(|(_, panics)| panics).sum::<u64>().to_string()),
             ("thread_problems", self.thread_problems.join("; ")),
         ]);
-        // A path may hold anything, a line end too.
+        // A path may contain line ends and other control characters.
         facts.iter_mut().for_each(|(_, value)| *value = value.replace(char::is_control, "?"));
         facts
     }
 
-    /// The answer to Info: the facts, and the histograms, by which whoever asks twice
-    /// has the quantiles of the time between.
+    /// Formats the response to Info: the facts and the histograms. A client that requests it twice can compute the
+    /// quantiles of the time between.
     pub(super) fn info(&self) -> String {
         let buckets = |seen: &Distribution| {
             let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();

@@ -1,9 +1,8 @@
-//! Polling for a while before sleeping.
+//! Polling before sleeping.
 //!
-//! A sleeping worker takes the system tens of microseconds to wake, which is
-//! most of what a client waits that sends one request at a time. A task that
-//! yields whenever it is polled keeps the runtime from sleeping: it looks for
-//! events without waiting, and comes back.
+//! The system needs tens of microseconds to wake a sleeping worker, which is most of the latency of a client that sends
+//! one request at a time. A task that yields whenever it is polled keeps the runtime awake: the runtime checks for
+//! events without waiting, and polls the task again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,13 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-/// Keeps one worker awake for some time after each answer. Everything in it is
-/// used on that worker's thread only.
+/// Keeps one worker awake for some time after each response. Only that worker's thread uses it.
 pub(super) struct Spin {
     time: Duration,
-    /// Whether something was answered since this was last looked at.
+    /// Whether responses were made since the last check.
     answered: AtomicBool,
-    /// Whether it takes `wake` to go on.
+    /// Whether the task waits for `wake`.
     asleep: AtomicBool,
     wake: Notify,
 }
@@ -28,7 +26,7 @@ impl Spin {
         Spin { time, answered: AtomicBool::new(false), asleep: AtomicBool::new(false), wake: Notify::new() }
     }
 
-    /// Notes that something was answered.
+    /// Records that responses were made.
     pub(super) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
         if self.asleep.load(Ordering::Relaxed) {
@@ -37,7 +35,7 @@ impl Spin {
         }
     }
 
-    /// Spins whenever something was answered. Does not end.
+    /// Polls after each response. Never ends.
     pub(super) async fn run(&self) {
         loop {
             self.asleep.store(true, Ordering::Relaxed);
@@ -45,7 +43,7 @@ impl Spin {
             let mut since = Instant::now();
             while since.elapsed() < self.time {
                 yield_now().await;
-                // Clients and other workers that want this processor come first.
+                // Lets clients and other workers run that wait for this processor.
                 thread::yield_now();
                 if self.answered.swap(false, Ordering::Relaxed) {
                     since = Instant::now();

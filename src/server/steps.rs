@@ -1,9 +1,8 @@
-//! The work of a pass over what a client sent.
+//! The work of a pass.
 //!
-//! In: what was done. Out: whether other connections should have their turn. Work is
-//! counted in steps and not timed, so counting it costs next to nothing and a test can
-//! assert it. A step is work of at most about 100 ns: a lookup, a row that was visited, or
-//! 64 bytes that were read or written.
+//! In: work that was done. Out: whether other connections should have their turn. Work is counted in steps instead of
+//! timed, so counting it costs next to nothing and tests can assert it. A step is work of at most about 100 ns: a
+//! lookup, a visited row, or 64 bytes that were read or written.
 
 use std::ops::ControlFlow;
 
@@ -11,11 +10,11 @@ use crate::store::verification_work_on_thread;
 
 /// Steps after which a pass ends: about 1 ms.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
-/// Steps after which a connection's turn ends. Its last pass may add as many as a pass has.
+/// Steps after which a connection's turn ends. Its last pass may exceed this by the steps of a pass.
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
-/// Bytes that are one step to read, hash, compare or copy.
+/// Bytes that take one step to read, hash, compare, or copy.
 pub(super) const STEP_LEN_BYTES: usize = 64;
-/// Verification work that is one step: reading this many tags of blocks.
+/// Verification work of one step: reading this many tags of blocks.
 const STEP_WORK: usize = 64;
 /// Verification work after which a request is interrupted and repeated in the next turn.
 pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
@@ -30,7 +29,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// None yet.
+    /// Begins a pass, with no steps.
     #[inline]
     pub(super) fn begin() -> Steps {
         Steps { counted: 0, verification_work_before: verification_work_on_thread() }
@@ -65,7 +64,7 @@ impl Steps {
         }
     }
 
-    /// Whether the pass should end.
+    /// Returns whether the pass should end.
     #[inline]
     pub(super) fn are_enough(&self) -> bool {
         self.total() > PASS_STEPS_MAX

@@ -1,4 +1,4 @@
-//! What answers go out on.
+//! The sockets that responses are sent on.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -15,14 +15,14 @@ use tokio::net::{TcpStream, UnixStream};
 /// Files whose descriptors are sent with one response: the table, and the page with its state.
 pub(super) type Descriptors = [File; 2];
 
-/// A connection's socket.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {
-    /// Sends bytes, and with the first of them descriptors.
-    fn poll_hand_over(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
+/// The socket of a connection.
+pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
+    /// Sends bytes, and descriptors with the first of them.
+    fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 }
 
-impl Stream for UnixStream {
-    fn poll_hand_over(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>> {
+impl ClientStream for UnixStream {
+    fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>> {
         let descriptors = descriptors.each_ref().map(File::as_fd);
         let send = || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -41,21 +41,20 @@ impl Stream for UnixStream {
     }
 }
 
-impl Stream for TcpStream {
-    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
+impl ClientStream for TcpStream {
+    fn poll_send_with(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 }
 
-/// Whether more descriptors are under way, of all that this user has sent and nobody has
-/// taken, than a process may have open (`RLIMIT_NOFILE`).
+/// Returns whether a send failed because this user has more descriptors in flight than a process may have open
+/// (`RLIMIT_NOFILE`).
 pub(super) fn is_too_many(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// Sends pieces of memory side by side, and descriptors, if there are any, with the
-/// first byte.
-pub(super) fn poll_send<S: Stream>(
+/// Sends pieces of memory one after another, and descriptors, if there are any, with the first byte.
+pub(super) fn poll_send<S: ClientStream>(
     mut stream: Pin<&mut S>,
     cx: &mut Context<'_>,
     pieces: &[IoSlice],
@@ -64,7 +63,7 @@ pub(super) fn poll_send<S: Stream>(
     let polled = match (pieces, descriptors) {
         ([piece], None) => stream.poll_write(cx, piece),
         (pieces, None) => stream.poll_write_vectored(cx, pieces),
-        (pieces, Some(descriptors)) => stream.as_mut().poll_hand_over(cx, &pieces[0], descriptors),
+        (pieces, Some(descriptors)) => stream.as_mut().poll_send_with(cx, &pieces[0], descriptors),
     };
     match polled {
         Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),

@@ -1,7 +1,6 @@
-//! The rules by which a connection is disconnected for what it does, or does not do.
+//! The rules by which connections are disconnected for what they do or fail to do.
 //!
-//! In: what a connection reports of itself, at each tick of the registry. Out: the reason to disconnect it, if there
-//! is one.
+//! In: the activity of a connection, at each tick of the registry. Out: the reason to disconnect it, if there is one.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,25 +8,25 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::activity::{Activity, Waits};
-use super::counters::Totals;
 use super::limits::Limits;
+use super::statistics::Totals;
 
-/// How often connections are looked at, and the unit of time here. Ticks are counted, time is not measured: a server
-/// that was itself stopped disconnects nobody for that.
+/// How often connections are checked, and the unit of time in this file. Ticks are counted instead of timed, so that a
+/// server that was stopped itself disconnects nobody for that.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 /// Why a connection is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It sent no request for `ticks`.
+    /// The client sent no request for `ticks`.
     Idle { ticks: u32 },
     /// No byte of an unfinished request arrived for `ticks`.
     StalledRequest { arrived_bytes: usize, ticks: u32 },
-    /// Its client took no byte of the pending responses for `ticks`.
+    /// The client received no byte of pending responses for `ticks`.
     StalledResponse { pending_bytes: usize, ticks: u32 },
-    /// Its client took fewer bytes of pending responses than the minimum drain rate asks for.
+    /// The client received pending responses more slowly than the minimum drain rate.
     Slow { taken_bytes: u64, min_bytes: u64, ticks: u32 },
-    /// It holds a generation beyond the number that may be retained.
+    /// The connection holds a generation beyond the limit on retained ones.
     Generation { number: u64 },
 }
 
@@ -66,23 +65,23 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the rules remember of a connection from one tick to the next. Every connection has one, so it is small.
+/// What the rules remember about a connection from one tick to the next. Every connection has one, so it is small.
 #[derive(Default)]
 pub(super) struct Observed {
-    /// The low half of what the connection had sent at the last tick: whether it has changed is all that counts.
+    /// The low half of the number of bytes that were sent by the last tick. Only whether it has changed matters.
     sent_bytes_low: u32,
-    /// The tick at which the window began over which the drain rate is averaged. `None`: no responses are pending.
+    /// The tick at which the window of the drain rate began. `None`: no responses are pending.
     window_since_tick: Option<NonZeroU32>,
-    /// What the connection had sent when the window began.
+    /// The number of bytes that were sent before the window began.
     window_sent_bytes: u64,
 }
 
 /// The time-outs, in ticks.
 pub(super) struct Timeouts {
-    /// 0: never.
+    /// 0: no time-out.
     idle_ticks: u32,
     stall_ticks: u32,
-    /// 0: any rate will do.
+    /// 0: no minimum.
     drain_min_bytes_per_tick: u64,
     window_ticks: u32,
 }
@@ -122,16 +121,16 @@ impl Timeouts {
                 (self.stall_ticks, Reason::StalledResponse { pending_bytes, ticks: self.stall_ticks })
             }
         };
-        // The first of these ticks may have been almost over when the connection last moved a byte.
+        // The first of these ticks may have been almost over when the connection last sent or received a byte.
         let waited_ticks = now_tick.wrapping_sub(activity.moved_tick());
         (ticks > 0 && waited_ticks > ticks).then_some(reason)
     }
 
-    /// Checks the drain rate over windows that follow each other for as long as responses are pending.
+    /// Checks the drain rate over consecutive windows, for as long as responses are pending.
     fn slow(&self, now_tick: u32, waits: Waits, sent_bytes: u64, observed: &mut Observed) -> Option<Reason> {
         match waits {
             Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
-            // Responses are being made, from requests that the client sent before.
+            // Responses are being made to requests that the client sent before.
             Waits::Turn => return None,
             _ => {
                 observed.window_since_tick = None;

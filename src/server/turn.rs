@@ -1,15 +1,15 @@
-//! What one connection may use of its worker before the others have their turn.
+//! The limits on what one connection may do before other connections get their turn.
 
-use super::connection::READ_LEN_BYTES;
+use super::pass::READ_LEN_BYTES;
 use super::steps::TURN_STEPS_MAX;
 
-/// Bytes of requests that are answered.
+/// The maximum length of requests that are answered in a turn.
 const BYTES_MAX: usize = 4 * READ_LEN_BYTES;
 const PASSES_MAX: usize = 16;
-/// Bytes of answers that the socket takes.
+/// The maximum length of responses that are sent in a turn.
 const SENT_BYTES_MAX: usize = 2 << 20;
 
-/// What a turn has left to use.
+/// What is left of a turn.
 pub(super) struct Turn {
     bytes: usize,
     passes: usize,

@@ -1,4 +1,4 @@
-//! Threads that answer: each has a runtime, its connections and its buffers.
+//! Worker threads: each has a runtime, its connections, and its buffers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,128 +14,145 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::{debug, warn};
 
-use super::connection::Connection;
+use super::connection::Connections;
 use super::liveness::Thread;
 use super::peer::Peer;
-use super::shared::{Serving, Shared};
+use super::redis;
+use super::state::ServerState;
+use super::worker_state::WorkerState;
 
-/// How long a stopping worker waits for clients to take their answers.
+/// How long a stopping worker waits for clients to receive their responses.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// What tells that a TCP client is gone, if nothing else does: it is asked when it was silent
-/// for so long, so many times, and so long apart.
+/// After this time without traffic, the kernel probes whether a TCP client still exists. It sends `KEEP_ALIVE_PROBES`
+/// probes, `KEEP_ALIVE_PAUSE` apart.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 const KEEP_ALIVE_PROBES: u32 = 3;
 const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(20);
 
-/// A connection that was accepted, on its way to the runtime that serves it.
+/// A connection that was accepted and is not registered with a runtime yet.
 pub(super) struct Accepted {
-    stream: Stream,
+    stream: AcceptedStream,
     pub(super) peer: Peer,
 }
 
-enum Stream {
+enum AcceptedStream {
     Unix(StdUnixStream),
     Tcp(StdTcpStream),
 }
 
 impl Accepted {
     pub(super) fn unix(stream: UnixStream) -> io::Result<Accepted> {
-        let peer = Peer::of(&stream);
-        Ok(Accepted { stream: Stream::Unix(stream.into_std()?), peer })
+        let peer = Peer::from_stream(&stream);
+        Ok(Accepted { stream: AcceptedStream::Unix(stream.into_std()?), peer })
     }
 
     pub(super) fn tcp((stream, address): (TcpStream, SocketAddr)) -> io::Result<Accepted> {
-        Ok(Accepted { stream: Stream::Tcp(stream.into_std()?), peer: Peer::Tcp(address) })
+        Ok(Accepted { stream: AcceptedStream::Tcp(stream.into_std()?), peer: Peer::Tcp(address) })
     }
 }
 
 /// A running worker.
 pub(super) struct Worker {
-    shared: Arc<Shared>,
+    state: Arc<WorkerState>,
     streams: UnboundedSender<Accepted>,
     thread: JoinHandle<()>,
 }
 
 impl Worker {
-    pub(super) fn start(number: usize, serving: &Arc<Serving>, spin: Duration) -> io::Result<Worker> {
-        let shared = Arc::new(Shared::new(Arc::clone(serving), number, spin));
+    /// Starts the thread of the worker with this number.
+    ///
+    /// # Errors
+    /// If the system does not start it.
+    pub(super) fn start(
+        number: usize,
+        server: &Arc<ServerState>,
+        spin: Duration,
+        redis_clients: &Arc<redis::Clients>,
+    ) -> io::Result<Worker> {
+        let state = Arc::new(WorkerState::new(Arc::clone(server), number, spin));
         let (streams, receiver) = unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let of_thread = Arc::clone(&shared);
-        let beat_every = serving.liveness.beat_every();
-        let thread = Arc::clone(serving.liveness.worker(number));
+        let connections = Connections { worker: Arc::clone(&state), redis_clients: Arc::clone(redis_clients) };
+        let beat_every = server.liveness.beat_every();
+        let thread = Arc::clone(server.liveness.worker(number));
         thread.started();
         let run = move || {
             let beating = Arc::clone(&thread);
             runtime.spawn(async move { beating.keep(|| beating.keep_beating(beat_every)).await });
-            let served = thread.catch(|| runtime.block_on(serve(receiver, of_thread, &thread)));
+            let served = thread.catch(|| runtime.block_on(connections.serve(receiver, &thread)));
             if served.is_err() {
                 thread.ended();
             }
         };
         let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(run)?;
-        Ok(Worker { shared, streams, thread })
+        Ok(Worker { state, streams, thread })
     }
 
-    /// How many connections it has.
+    /// Returns the number of its connections.
     pub(super) fn connections(&self) -> u64 {
-        self.shared.connections()
+        self.state.counters().connections()
     }
 
-    /// Gives it a connection.
+    /// Sends a connection to the worker.
     pub(super) fn take(&self, stream: Accepted) {
-        self.shared.connection_opened();
+        self.state.counters().connection_opened();
         // A worker that has ended is reported by `Liveness`.
         let _ = self.streams.send(stream);
     }
 
-    /// Has it read no more, and send what it owes.
+    /// Has the worker read no more requests and send pending responses. Returns its thread.
     pub(super) fn stop(self) -> JoinHandle<()> {
         drop(self.streams);
         self.thread
     }
 }
 
-/// Serves connections until the server stops accepting them. Runs the worker's other tasks meanwhile, again after each panic.
-async fn serve(mut streams: UnboundedReceiver<Accepted>, shared: Arc<Shared>, thread: &Arc<Thread>) {
-    if let Some(spin) = shared.spin.clone() {
-        let spinning = Arc::clone(thread);
-        tokio::spawn(async move { spinning.keep(|| spin.run()).await });
-    }
-    let (disconnecting, of_worker) = (Arc::clone(thread), Arc::clone(&shared));
-    tokio::spawn(async move { disconnecting.keep(|| of_worker.registry.run(&of_worker.serving)).await });
-    while let Some(stream) = streams.recv().await {
-        if let Err(error) = spawn(stream, &shared) {
-            shared.connection_closed();
-            warn!("cannot serve a connection: {error}");
+impl Connections {
+    /// Serves connections until the server stops accepting them. Runs the worker's other tasks meanwhile, and restarts
+    /// them after each panic.
+    async fn serve(self, mut streams: UnboundedReceiver<Accepted>, thread: &Arc<Thread>) {
+        if let Some(spin) = self.worker.spin.clone() {
+            let spinning = Arc::clone(thread);
+            tokio::spawn(async move { spinning.keep(|| spin.run()).await });
         }
-    }
-    // Whoever has not taken its answers by then is cut off.
-    let _ = tokio::time::timeout(DRAIN, shared.stop()).await;
-}
-
-fn spawn(Accepted { stream, peer }: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
-    match stream {
-        Stream::Unix(stream) => Connection::new(UnixStream::from_std(stream)?, peer, Arc::clone(shared)).spawn(),
-        Stream::Tcp(stream) => {
-            if let Err(error) = set_options(&stream) {
-                debug!(%peer, "a connection stays without its options: {error}");
+        let (disconnecting, state) = (Arc::clone(thread), Arc::clone(&self.worker));
+        tokio::spawn(async move {
+            let (registry, server) = (&state.registry, &state.server);
+            disconnecting.keep(|| registry.run(&server.statistics.totals, || server.evict_if_over_limit())).await
+        });
+        while let Some(stream) = streams.recv().await {
+            if let Err(error) = self.spawn(stream) {
+                self.worker.counters().connection_closed();
+                warn!("cannot serve a connection: {error}");
             }
-            Connection::new(TcpStream::from_std(stream)?, peer, Arc::clone(shared)).spawn();
         }
+        // Clients that have not received their responses by then are disconnected.
+        let _ = tokio::time::timeout(DRAIN, self.worker.stop()).await;
     }
-    Ok(())
+
+    fn spawn(&self, Accepted { stream, peer }: Accepted) -> io::Result<()> {
+        match stream {
+            AcceptedStream::Unix(stream) => self.open(UnixStream::from_std(stream)?, peer).spawn(),
+            AcceptedStream::Tcp(stream) => {
+                if let Err(error) = set_options(&stream) {
+                    debug!(%peer, "the options of a connection cannot be set: {error}");
+                }
+                self.open(TcpStream::from_std(stream)?, peer).spawn();
+            }
+        }
+        Ok(())
+    }
 }
 
 fn set_options(stream: &StdTcpStream) -> io::Result<()> {
-    // Answers go out whole; none waits for the one after it.
+    // A response is written as a whole, so none needs to wait for the next one.
     stream.set_nodelay(true)?;
     sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
     sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_PAUSE)?;
     sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    // The same for answers that are on their way, which are not probes.
+    // The same limit for responses in flight, which suppress the probes.
     let gone_after = KEEP_ALIVE + KEEP_ALIVE_PAUSE * KEEP_ALIVE_PROBES;
     Ok(sockopt::set_tcp_user_timeout(stream, gone_after.as_millis() as u32)?)
 }

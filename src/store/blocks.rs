@@ -15,15 +15,13 @@ use super::verification::{self, BLOCK_WORK};
 
 /// No block is verified in the epoch with this number.
 const NEVER: u8 = 0;
-/// Epochs are numbered as they come: in odd ones the file is believed, in even ones
-/// every block is damaged.
+/// Epochs are numbered in order. In odd ones the file is trusted, in even ones every block counts as damaged.
 const FIRST: u8 = 1;
-/// None is used twice: after the last, a file has changed so often that it must be
-/// opened anew.
+/// The last epoch. None is used twice: after the last one, a file has changed so often that it must be opened again.
 const LAST: u8 = u8::MAX - 1;
-/// Damaged blocks that are remembered until they are told.
+/// The maximum number of damaged blocks that are remembered until they are reported.
 const DAMAGED_MAX: usize = 64;
-/// Blocks that also have one tag together, 4 MiB: a lookup of a long value reads few tags.
+/// The number of blocks in a group, which also has one tag: 4 MiB, so that a lookup of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
@@ -31,7 +29,7 @@ const GROUP_BLOCKS: usize = 256;
 pub struct Epoch(u8);
 
 impl Epoch {
-    /// Whether nothing is to be believed in it.
+    /// Returns whether no byte is trusted in this epoch.
     #[inline(always)]
     pub(super) fn is_distrust(self) -> bool {
         self.0.is_multiple_of(2)
@@ -50,13 +48,13 @@ pub(super) struct Blocks {
 
 #[derive(Debug, Default)]
 struct Damaged {
-    /// Those that are not told yet, and all that ever were, up to a number.
+    /// The damaged blocks that are not reported yet, and all of them, each up to a maximum number.
     new: Vec<usize>,
     known: Vec<usize>,
 }
 
 impl Blocks {
-    /// Returns `count` blocks of which none is verified.
+    /// Returns `count` unverified blocks.
     pub(super) fn new(count: usize) -> Blocks {
         let tags = |count| std::iter::repeat_with(|| AtomicU8::new(NEVER)).take(count).collect();
         let (tags, group_tags) = (tags(count), tags(count / GROUP_BLOCKS));
@@ -68,23 +66,23 @@ impl Blocks {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Whether the bytes of a range that is not empty are known to be sound.
+    /// Returns whether the blocks of a range that is not empty are verified.
     #[inline(always)]
     pub(super) fn are_known(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
         let is_known = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
-        // A distrusted epoch is no block's.
+        // No block has the tag of a distrusted epoch.
         is_known(first) && (first == last || is_known(last) && last.wrapping_sub(first) == 1)
     }
 
-    /// The tags, for a prefetch.
+    /// Returns the tags, for a prefetch.
     #[inline(always)]
     pub(super) fn tags(&self) -> &[AtomicU8] {
         &self.tags
     }
 
-    /// Verifies the blocks of a range that are not verified yet. Returns whether all blocks are sound, and `false` if the
-    /// limit on the work of this thread was reached before.
+    /// Verifies the blocks of a range that are not verified yet. Returns whether all blocks are intact, and `false` if
+    /// the limit on the work of this thread was reached before.
     #[cold]
     #[inline(never)]
     pub(super) fn look_at(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
@@ -102,7 +100,7 @@ impl Blocks {
                 continue;
             }
             match group_tag {
-                // These tags are read once: then the group has its own.
+                // These tags are read once: after that, the group's tag is read instead.
                 Some(_) if !verification::begin(blocks.len()) => return false,
                 Some(_) => {}
                 None => verification::count(blocks.len()),
@@ -117,7 +115,8 @@ impl Blocks {
         true
     }
 
-    /// Returns whether one block is sound, and `false` if the limit on the work of this thread was reached before.
+    /// Verifies one block. Returns whether it is intact, and `false` if the limit on the work of this thread was
+    /// reached before.
     pub(super) fn is_sound(&self, epoch: Epoch, records: &[u8], sums: &[U64], block: usize) -> bool {
         let Some(tag) = self.tags.get(block).filter(|_| !epoch.is_distrust()) else { return false };
         if tag.load(Ordering::Relaxed) == epoch.0 {
@@ -136,38 +135,38 @@ impl Blocks {
         is_sound
     }
 
-    /// Notes that a block was found sound.
+    /// Records that a block is verified.
     pub(super) fn remember(&self, block: usize) {
         if let Some(tag) = self.tags.get(block) {
             tag.store(self.epoch().0, Ordering::Relaxed);
         }
     }
 
-    /// How many blocks are known to be sound.
+    /// Returns the number of verified blocks.
     pub(super) fn known_count(&self) -> usize {
         let epoch = self.epoch().0;
         self.tags.iter().filter(|tag| tag.load(Ordering::Relaxed) == epoch).count()
     }
 
-    /// Believes no byte any more, unless that is so already or a newer epoch has
-    /// begun. Tells whether this call did it.
+    /// Ends the trust in all bytes, unless it has ended already or a newer epoch has begun. Returns whether this call
+    /// ended it.
     pub(super) fn distrust(&self, since: Epoch) -> bool {
         let is_news = !since.is_distrust() && self.follow(since);
         if is_news {
-            // What was found of a file that others wrote to meanwhile says nothing about what it will hold.
+            // Damage that was found while others wrote to the file does not show what the file will contain.
             *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = Damaged::default();
         }
         is_news
     }
 
-    /// Whether a batch that was looked up in an epoch is as it was baked: `is_unchanged` says that the file looks as it
-    /// did when it was last trusted. Otherwise ends the epoch.
+    /// Returns whether a batch that was looked up in an epoch is correct: `is_unchanged` returns whether the file looks
+    /// as it did when it was last trusted. Otherwise ends the epoch.
     ///
-    /// Called after the bytes are copied. `is_unchanged` is called before the epoch is compared, because the file has
-    /// another look in a later epoch.
+    /// Must be called after the bytes are copied. Calls `is_unchanged` before it compares the epoch, because the file
+    /// looks different in a later epoch.
     #[inline(always)]
     pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
-        // In an epoch of distrust every answer was an error.
+        // In a distrusted epoch, every lookup failed.
         if (epoch.is_distrust() || is_unchanged()) && self.epoch() == epoch {
             return true;
         }
@@ -175,13 +174,13 @@ impl Blocks {
         false
     }
 
-    /// Begins a new epoch after one of distrust. Tells whether there was one left.
+    /// Begins a new epoch after a distrusted one. Returns whether there was one left.
     pub(super) fn trust_again(&self) -> bool {
         let since = self.epoch();
         since.is_distrust() && since.0 < LAST && self.follow(since)
     }
 
-    /// Begins the epoch behind one, if that is not over.
+    /// Begins the epoch after this one, if this one has not ended.
     fn follow(&self, epoch: Epoch) -> bool {
         self.epoch.compare_exchange(epoch.0, epoch.0 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -194,12 +193,12 @@ impl Blocks {
         }
     }
 
-    /// How many blocks were found damaged in this epoch, up to a number.
+    /// Returns the number of blocks that were found damaged in this epoch, up to a maximum.
     pub(super) fn damaged_count(&self) -> usize {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).known.len()
     }
 
-    /// The blocks that were found damaged since this was last asked, each once.
+    /// Returns the blocks that were found damaged since the last call, each once.
     pub(super) fn take_damaged(&self) -> Vec<usize> {
         std::mem::take(&mut self.damaged.lock().unwrap_or_else(PoisonError::into_inner).new)
     }

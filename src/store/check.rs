@@ -1,4 +1,4 @@
-//! Checking what a file holds against what its header and checksums say.
+//! Verification of a file against its header and its checksums.
 
 use std::ops::{ControlFlow, Range};
 use std::panic;
@@ -16,47 +16,44 @@ use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
 
-/// Bytes that are read before their pages are given back: whole blocks.
+/// The bytes that are read before their pages are released: whole blocks.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
-/// Keys that are looked up together.
+/// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
-/// Keys of a sample that are looked up before the pages they touched are given back. The system maps what lies around
-/// each of them, too: 64 KiB or more, of pilots and of places.
+/// The number of sampled keys that are looked up before the pages they touched are released. The system also maps the
+/// pages around each of them: 64 KiB or more, of pilots and of places.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
 /// Maximum number of threads that check a copy's records.
 const CHECK_THREADS_MAX: usize = 16;
 
-/// How a file is checked. What is checked is the same, but for the keys that are
-/// looked up.
+/// How a file is checked. All plans check everything except the keys, of which they may look up a sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Threads at work, at least one.
+    /// The number of threads, at least one.
     pub(crate) threads: usize,
-    /// Whether the pages of a mapped file are given back when they are checked, so
-    /// that few are resident at a time.
+    /// Whether the pages of a mapped file are released once they are checked, so that few are resident at a time.
     pub(crate) release: bool,
-    /// One of so many rows is looked up, the first and every so many behind it.
+    /// One of this many rows is looked up, beginning with the first.
     pub(crate) lookup_rows: usize,
-    /// Cancels the check, whose result is then to be discarded.
+    /// Cancels the check. The result of a canceled check must be discarded.
     pub(crate) pace: Pace,
 }
 
 impl Default for Plan {
-    /// All of it, on this thread, as it is going to be used.
+    /// Checks everything on this thread, and keeps the pages for later use.
     fn default() -> Plan {
         Plan { threads: 1, release: false, lookup_rows: 1, pace: Pace::default() }
     }
 }
 
-/// Checks all that lookups rely on: every byte against its checksum, that
-/// records follow each other in key order, that each fence names its row, that
-/// each key is found, and that no other slot leads anywhere. After it, a key is
-/// found if and only if a row has it.
+/// Checks all that lookups rely on: every byte against its checksum, that records are in key order, that each fence
+/// matches its row, that each key is found, and that no other slot leads to a record. After this, a key is found if and
+/// only if a row has it.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
-    // Where an end cannot be read, a row is named that is wrong.
+    // If an end cannot be read, the error names the first wrong row.
     store.common = common(store).unwrap_or_default();
     rows(store, plan, progress)?;
     unused_slots(store, plan)
@@ -68,14 +65,14 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     blocks(store, &Plan { threads, pace: pace.clone(), ..Plan::default() })
 }
 
-/// Checks every byte but those of the records against its checksum, and that the fences can be those of rows.
+/// Checks every byte except the records against its checksum, and that the fences can belong to rows.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
     fences(store)
 }
 
-/// Checks what can be told of fences without the records: they lead to aligned places in the records, far enough from each
-/// other for the rows between them, and ascend with their keys.
+/// Checks fences without the records: they must lead to aligned offsets of the records, far enough apart for the rows
+/// between them, and ascend with their keys.
 fn fences(store: &Store) -> Result<(), FormatError> {
     let align_bytes = store.record_align_bytes() as u64;
     let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
@@ -94,19 +91,19 @@ fn fences(store: &Store) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Checks what [`index`] does, and the first record and the last.
+/// Checks what [`index`] checks, and the first and the last record.
 pub(super) fn index_and_ends(store: &mut Store, pace: &Pace) -> Result<(), FormatError> {
     index(store, pace)?;
     ends(store)
 }
 
-/// The first record and the last, on which lookups by order rely.
+/// Checks the first and the last record, which ordered lookups rely on.
 pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
     store.common = common(store)?;
     Ok(())
 }
 
-/// What all keys begin with, if they are bytes.
+/// Returns the common prefix of all keys, if they are bytes.
 fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
     let Some(last_row) = store.len().checked_sub(1) else { return Ok(Box::default()) };
     let end = |row: usize, block: usize| match store.row(row) {
@@ -147,7 +144,7 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
             .flat_map(|window| window.chunks(BLOCK_LEN_BYTES));
         range.clone().zip(blocks).try_for_each(|(block, bytes)| {
             check_block(store, block, bytes)?;
-            // Lookups need not look at it again.
+            // Lookups need not verify it again.
             store.blocks.remember(block);
             Ok(())
         })
@@ -156,7 +153,7 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     on_threads(ranges, check, &mut || ()).into_iter().collect()
 }
 
-/// Holds the bytes at the start of some, up to a block's length, against the block's checksum.
+/// Verifies the first block of some bytes against its checksum.
 fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatError> {
     let (found, expected) = (block_sum(&bytes[..bytes.len().min(BLOCK_LEN_BYTES)]), store.block_sums()[block]);
     if found == expected {
@@ -182,7 +179,7 @@ fn windows<'s>(
     })
 }
 
-/// Gives back pages of a section, if that is planned.
+/// Releases pages of a section, if the plan says so.
 fn release(store: &Store, plan: &Plan, section: &Section, range: Range<usize>) {
     #[cfg(feature = "bake")]
     if plan.release {
@@ -193,7 +190,7 @@ fn release(store: &Store, plan: &Plan, section: &Section, range: Range<usize>) {
     let _ = (store, plan.release, section, range);
 }
 
-/// Walks along the records, holds the fences against them, and looks keys up.
+/// Reads the records in order, compares them with the fences, and looks keys up.
 fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     let done = AtomicU64::new(0);
     let check = |range: Range<usize>, tell: &mut dyn FnMut()| match store.key_kind() {
@@ -211,10 +208,10 @@ fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(),
     }
 }
 
-/// Walks along some rows, from a fence on. Gives the first whose key is not found.
+/// Reads rows in order, beginning at a fence. Returns the first row whose key is not found.
 ///
-/// The row behind them is held against the last of them, too: whoever begins
-/// with it cannot know whether it is where its fence says.
+/// Also compares the row after them with the last of them: the thread that begins at that row cannot know whether the
+/// row is at the offset of its fence.
 fn rows_of<'s, K: LookupKey>(
     store: &'s Store,
     plan: &Plan,
@@ -266,7 +263,7 @@ fn rows_of<'s, K: LookupKey>(
     Ok(astray)
 }
 
-/// The record of a row, if all about it is right.
+/// Returns the record of a row if it is correct.
 #[inline(always)]
 fn check_row<'s>(
     store: &'s Store,
@@ -297,7 +294,7 @@ fn check_row<'s>(
     Ok(record)
 }
 
-/// Zeros stand behind a record, and between a key of bytes and its answer.
+/// Checks that zeros follow a record, and separate a key of bytes from its response.
 fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize) -> bool {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let behind = records.get(start + record.bytes().len()..start + len_bytes);
@@ -309,11 +306,11 @@ fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize
     behind.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
 }
 
-/// Keys that wait to be looked up together.
+/// Keys that wait until they are looked up together.
 struct Lookups<'s, K> {
     store: &'s Store,
     plan: &'s Plan,
-    /// As many are looked up together.
+    /// The number of keys that are looked up together.
     batch_keys: usize,
     rows: Vec<usize>,
     keys: Vec<K>,
@@ -337,7 +334,7 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         }
     }
 
-    /// Looks up those that wait, and notes the first row that is not found.
+    /// Looks up the waiting keys, and records the first row that is not found.
     fn find(&mut self, astray: &mut Option<u64>) {
         if astray.is_none() {
             self.store.find_each(
@@ -356,7 +353,7 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         self.keys.clear();
         self.answers_at_bytes.clear();
         if self.plan.lookup_rows > 1 {
-            // Each key has touched some pages of both, and there is no room for all.
+            // Each key has touched pages of both sections, and all of them together may not fit into memory.
             for section in [&self.store.layout.pilots, &self.store.layout.places] {
                 release(self.store, self.plan, section, 0..section.len_bytes as usize);
             }
@@ -364,11 +361,11 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
     }
 }
 
-/// Slots that no key leads to hold 0, the place of the first row: another could
-/// lead a key that no row has into a value that looks like its record.
+/// Checks that unused slots contain 0, the place of the first row: another place could lead a missing key into a value
+/// that looks like its record.
 ///
-/// Each key has led to its own record, so as many slots are used as there are
-/// rows, and the places in all but one of them are not 0.
+/// Each key leads to its own record, so the number of used slots is the number of rows, and the places in all of them
+/// except one are not 0.
 fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let expected = store.len().saturating_sub(1) as u64;
     let section = &store.layout.places;
@@ -377,15 +374,15 @@ fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
 }
 
-/// As many ranges as there are threads, or fewer, that begin at multiples of a unit.
+/// Returns as many ranges as there are threads, or fewer, that begin at multiples of a unit.
 fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
     let len = count.div_ceil(threads.max(1)).next_multiple_of(unit).max(unit);
-    // One without anything, if there is nothing: what follows the last row is looked at all the same.
+    // Returns one empty range if there is nothing, so that what follows the last row is checked.
     (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
 }
 
-/// Does the work for each range at the same time, for the first on this thread,
-/// which tells how it goes. Gives what comes of them in order.
+/// Processes all ranges at the same time, the first one on this thread, which reports progress. Returns the results in
+/// order.
 fn on_threads<T: Send>(
     ranges: impl Iterator<Item = Range<usize>>,
     work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,
@@ -408,7 +405,7 @@ fn on_threads<T: Send>(
         for (range, helper) in helpers {
             done.push(match helper {
                 Ok(helper) => helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)),
-                // Whatever threads the system does not give, this one does their work.
+                // If the system does not start a thread, this thread does its work.
                 Err(_) => work(range, tell),
             });
         }

@@ -1,15 +1,14 @@
 //! The clock that lease deadlines are compared with.
 //!
-//! CLOCK_MONOTONIC_COARSE is the time of the last timer tick: at most some 10 ms old, and read from
-//! memory in about 5 ns, where CLOCK_MONOTONIC takes about 25 ns. A deadline leaves a hundred times
-//! as much room. The kernel times leases by the same tick, so both are late together.
+//! CLOCK_MONOTONIC_COARSE is the time of the last timer tick: at most about 10 ms old, and read from memory in about 5
+//! ns, where CLOCK_MONOTONIC takes about 25 ns. Deadlines have a margin of a hundred times that. The kernel times
+//! leases by the same tick, so both are late together.
 
 use rustix::time::{ClockId, clock_gettime};
 
 const CLOCK: ClockId = ClockId::MonotonicCoarse;
 
-/// Returns the time in nanoseconds since some moment that is the same for all processes of a time
-/// namespace.
+/// Returns the nanoseconds since a moment that all processes of a time namespace share.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(CLOCK);

@@ -1,32 +1,30 @@
 //! A search tree over the fences.
 //!
-//! In: what fences have of their keys. Out: how many are below a bound. Each
-//! level has every sixteenth head of the level below it, so that a search looks
-//! at a few lines on each, and those of the upper levels stay in the processor's
-//! cache. It takes up half a byte for each
-//! fence.
+//! In: the heads of fences, which are the first bytes of their keys. Out: the number of heads below a bound. Each level
+//! contains every sixteenth head of the level below it, so a search reads a few cache lines per level, and the upper
+//! levels stay in the processor's cache. It takes half a byte per fence.
 
 use super::machine::prefetch;
 use crate::format::index::Fence;
 
-/// Heads of a node.
+/// The heads of a node.
 const NODE_HEADS: usize = 16;
 
 /// The levels above the fences.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// All levels, the lowest first.
+    /// The heads of all levels, the lowest level first.
     heads: Vec<u64>,
-    /// Where each level begins, the lowest first.
+    /// The start of each level, the lowest first.
     starts: Vec<usize>,
 }
 
 impl Directory {
-    pub(super) fn of(fences: &[Fence]) -> Directory {
+    pub(super) fn from_fences(fences: &[Fence]) -> Directory {
         let mut directory = Directory::default();
         let mut level: Vec<u64> = fences.iter().step_by(NODE_HEADS).map(|fence| fence.head.get()).collect();
         let mut below = fences.len();
-        // A level of one node needs none above it.
+        // A level of one node needs no level above it.
         while below > NODE_HEADS {
             directory.starts.push(directory.heads.len());
             directory.heads.extend_from_slice(&level);
@@ -36,8 +34,7 @@ impl Directory {
         directory
     }
 
-    /// How many of the fences, which must be those that it was made of, have a
-    /// head below a bound.
+    /// Returns how many fences have a head below a bound. They must be the fences that the tree was built from.
     #[inline]
     pub(super) fn below(&self, fences: &[Fence], bound: u64) -> usize {
         let mut node = 0;
@@ -48,7 +45,7 @@ impl Directory {
             let from = node * NODE_HEADS;
             let heads = level.get(from..(from + NODE_HEADS).min(level.len())).unwrap_or_default();
             let count = heads.iter().map(|head| usize::from(*head < bound)).sum::<usize>();
-            // The first head below it is that of a node whose heads are all at the bound or above.
+            // The first head below this one belongs to a node whose heads are all at or above the bound.
             let Some(last) = (from + count).checked_sub(1) else { return 0 };
             node = last;
         }
@@ -58,7 +55,7 @@ impl Directory {
     }
 }
 
-/// Starts to load some bytes, as far as is worth it.
+/// Prefetches some bytes, up to a useful maximum.
 #[inline]
 pub(super) fn prefetch_bytes(bytes: &[u8], offset_bytes: usize, len_bytes: usize) {
     const LINE_LEN_BYTES: usize = 64;
@@ -78,7 +75,7 @@ mod tests {
             for repeated in [1, 3, 20] {
                 let fence = |i: u64| Fence { head: (10 + i / repeated * 2).into(), offset_bytes: i.into() };
                 let fences: Vec<Fence> = (0..count).map(fence).collect();
-                let directory = Directory::of(&fences);
+                let directory = Directory::from_fences(&fences);
                 for bound in (0..count * 2 + 20).chain([u64::MAX]) {
                     let expected = fences.partition_point(|fence| fence.head.get() < bound);
                     assert_eq!(directory.below(&fences, bound), expected, "{count} fences, bound {bound}");

@@ -1,4 +1,4 @@
-//! Why a file cannot be served, and why a lookup has no answer.
+//! Why a file cannot be opened, and why a lookup fails.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::format::FormatError;
 use crate::format::key::KeyKind;
 
-/// Why a file cannot be served.
+/// Why a file cannot be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -17,15 +17,15 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file's bytes cannot be held in memory as was asked.
+    /// The file's bytes cannot be held in memory as requested.
     #[error("{}: {problem}", path.display())]
     Memory {
         /// The file.
         path: PathBuf,
-        /// What is in the way, and what to do.
+        /// The cause and the remedy.
         problem: String,
     },
     /// The options' [`Pace`](super::Pace) canceled the opening of the file.
@@ -34,32 +34,32 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file's bytes are not what they must be.
+    /// The file is not an undamaged file of this version.
     #[error("{}: {error}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The problem.
         error: FormatError,
     },
 }
 
-/// Why a lookup has no answer.
+/// Why a lookup fails.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// The table's keys are not of the kind asked for.
+    /// The key is not of the table's kind.
     #[error(
         "keys of this table are {held}, where {asked} were asked for: ask for a key of its kind, or bake another with `baker --keys`"
     )]
     KeyKind {
-        /// What the table's keys are.
+        /// The kind of the table's keys.
         held: KeyKind,
-        /// What was asked for.
+        /// The kind of the requested key.
         asked: KeyKind,
     },
-    /// What would tell is damaged: a block of the file does not have its checksum,
-    /// or the file was changed in place since it was opened.
+    /// The result depends on damaged bytes: a block does not match its checksum, or the file was changed in place since
+    /// it was opened.
     #[error(
         "the file is damaged where the answer is: check it with `zkv verify`, and put new files in place by rename"
     )]

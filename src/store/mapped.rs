@@ -1,7 +1,7 @@
 //! A mapped file whose values are copied out and verified.
 //!
-//! In: a path, then keys. Out: values in memory of their own. Somebody else can change a mapped file at any time, so
-//! nothing is returned before the file was found unchanged after the copy.
+//! In: a path, then keys. Out: copies of values. Another process can change a mapped file at any time, so nothing is
+//! returned before the file was found unchanged after the copy.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,25 +10,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
+use super::standing::Standing;
 use super::verified_lookups::impl_verified_lookups;
 use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_file, survive_bus_errors};
-use crate::direct::Standing;
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
-/// Values of this length together are copied before they are verified and passed on.
+/// Values of this total length are copied before they are verified and passed to the caller.
 const BATCH_LEN_BYTES: usize = 64 << 10;
-/// Keys that are looked up before their values are verified and passed on.
+/// Keys that are looked up before their values are verified and passed to the caller.
 const BATCH_KEYS: usize = 256;
 
-/// Knows more of a store's file than [`Store::is_unchanged_since`] does, and at less cost.
+/// Detects changes of a store's file more cheaply than [`Store::is_unchanged_since`].
 pub(crate) trait Witness: Send + Sync {
-    /// Returns whether somebody has changed the store's bytes since it was opened. [`Standing::Unknown`] has the store
-    /// examine the file.
+    /// Returns whether a process has changed the store's bytes since it was opened. After [`Standing::Unknown`], the
+    /// store examines the file.
     fn standing(&self, store: &Store) -> Standing;
 }
 
-/// A table in memory that somebody else may change: a mapped file. Safe, and without a copy of the table.
+/// A table in memory that other processes may change: a mapped file. Safe, and without a copy of the table.
 ///
 /// It has the lookups of [`Store`], but returns copies of values. Each is verified after it was copied: if the file was
 /// changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. Verifying costs a system call
@@ -66,7 +66,7 @@ pub struct MappedStore {
 impl MappedStore {
     /// Maps a baked file and verifies all of it, as [`Store::open`] does.
     ///
-    /// From now on a page of a mapped file that cannot be read is an error in this whole process, and no longer ends it:
+    /// From now on, a page of a mapped file that cannot be read is an error in this whole process and does not end it:
     /// see [`survive_bus_errors`].
     ///
     /// # Errors
@@ -87,15 +87,16 @@ impl MappedStore {
         let path = path.as_ref();
         let file = open_file(path)?;
         survive_bus_errors().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
-        Ok(Store::of_file(&file, path, Memory::Map, options, done)?.into())
+        Ok(Store::from_file(&file, path, Memory::Map, options, done)?.into())
     }
 
-    /// Wraps a store whose bytes a witness vouches for.
+    /// Wraps a store whose bytes a witness watches.
     pub(crate) fn with_witness(store: Store, witness: Arc<dyn Witness>) -> MappedStore {
         MappedStore { store, witness: Some(witness) }
     }
 
-    /// Returns the table as a [`Store`], which lends values, if nobody can change its memory: if it is a copy or sealed.
+    /// Returns the table as a [`Store`], which lends values, if nobody can change its memory because it is a copy or
+    /// sealed.
     #[inline]
     pub fn as_private(&self) -> Option<&Store> {
         self.store.is_private().then_some(&self.store)
@@ -104,13 +105,13 @@ impl MappedStore {
     /// Returns the table as a [`Store`], which lends values from the mapping.
     ///
     /// # Safety
-    /// As for [`Store::map`]: nobody changes the file as long as anything is borrowed from the result.
+    /// As for [`Store::map`]: nobody changes the file while anything is borrowed from the result.
     #[inline]
     pub unsafe fn as_store(&self) -> &Store {
         &self.store
     }
 
-    /// The store for the parts of this crate that copy and verify by themselves.
+    /// Returns the store, for the parts of this crate that copy and verify themselves.
     #[inline]
     pub(crate) fn unverified(&self) -> &Store {
         &self.store
@@ -171,7 +172,7 @@ impl MappedStore {
         self.copied(|store| store.prefix(prefix)).map(|rows| MappedRows::new(self, rows))
     }
 
-    /// Returns how many keys are in a range.
+    /// Returns the number of keys in a range.
     ///
     /// # Errors
     /// Those of [`MappedStore::range`].
@@ -220,7 +221,7 @@ impl MappedStore {
         self.store.is_trusted()
     }
 
-    /// Checks the index of a file that has changed and, if that is whole, trusts the file again: see
+    /// Checks the index of a file that has changed and, if it is intact, trusts the file again: see
     /// [`Store::look_again`].
     ///
     /// # Errors
@@ -334,11 +335,11 @@ pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
     (key.into(), value.to_vec())
 }
 
-/// Values side by side, until they are verified. Each thread keeps one, so that most lookups allocate nothing.
+/// Consecutive values, until they are verified. Each thread keeps one buffer, so that most lookups allocate nothing.
 #[derive(Default)]
 struct Scratch {
     bytes: Vec<u8>,
-    /// Where each value ends, if there is one.
+    /// The end of each value, if there is one.
     ends: Vec<Option<usize>>,
 }
 
@@ -347,14 +348,14 @@ thread_local! {
 }
 
 impl Scratch {
-    /// Returns this thread's, empty; a new one while another call on this thread has it.
+    /// Returns this thread's buffer, empty. Returns a new one if another call on this thread uses it.
     fn take() -> Scratch {
         let mut scratch = SCRATCH.take();
         scratch.clear();
         scratch
     }
 
-    /// Keeps it for the next call, unless a long value made it large.
+    /// Keeps the buffer for the next call, unless a long value made it large.
     fn give_back(self) {
         if self.bytes.capacity() <= 2 * BATCH_LEN_BYTES {
             SCRATCH.set(self);

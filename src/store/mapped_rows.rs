@@ -7,10 +7,10 @@ use super::mapped::owned;
 use super::{LookupError, MappedStore, Rows};
 use crate::format::Row;
 
-/// Rows of a first page. Each page has twice as many as the one before.
+/// Rows of the first page. Each page has twice as many as the page before.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
-/// Values of this length together end a page.
+/// Values of this total length end a page.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
 /// Rows of a [`MappedStore`] in key order, from either end.
@@ -77,7 +77,7 @@ impl Iterator for MappedRows<'_> {
         self.front.pop_front().or_else(|| self.back.pop_back()).map(Ok)
     }
 
-    /// Skips rows without reading more than stand between two fences.
+    /// Skips rows, and reads at most the rows between two fences.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         let copied = count.min(self.front.len());
         self.front.drain(..copied);
@@ -106,7 +106,7 @@ impl DoubleEndedIterator for MappedRows<'_> {
         self.back.pop_front().or_else(|| self.front.pop_back()).map(Ok)
     }
 
-    /// Skips rows without reading more than stand between two fences.
+    /// Skips rows, and reads at most the rows between two fences.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         let copied = count.min(self.back.len());
         self.back.drain(..copied);

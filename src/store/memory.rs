@@ -1,8 +1,7 @@
 //! How a file's bytes are held in memory.
 //!
-//! In: an open file and what is wanted. Out: its bytes, held so, with a word on
-//! each thing that was done. Nothing is done by halves: what is asked for and
-//! cannot be had is an error.
+//! In: an open file and options. Out: its bytes in the requested kind of memory, and a report of each step. A request
+//! that cannot be met is an error.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -29,8 +28,8 @@ pub enum Memory {
     Map,
     /// A copy in memory of this process, in huge pages as far as the system provides them. The file may change or vanish.
     Copy,
-    /// A copy in a sealed memory file (`memfd_create`), which no process can change or truncate, this one included, and
-    /// which can be transferred to other processes. Linux only.
+    /// A copy in a sealed memory file (`memfd_create`), which no process, including this one, can change or truncate,
+    /// and which can be transferred to other processes.
     Sealed,
 }
 
@@ -58,7 +57,7 @@ pub struct OpenOptions {
     /// Reads every page on several threads and enters it into the page table, so that no lookup waits for the disk or
     /// the kernel.
     pub warm: bool,
-    /// Locks every page in memory (`mlock`). The limit is that of the process, `RLIMIT_MEMLOCK`.
+    /// Locks every page in memory (`mlock`), up to the limit of the process, `RLIMIT_MEMLOCK`.
     pub lock: bool,
     /// When the records are verified against their checksums.
     pub verify: Verify,
@@ -66,37 +65,35 @@ pub struct OpenOptions {
     pub pace: Pace,
 }
 
-/// When the records of a file are held against their checksums. All else is when
-/// the file is opened.
+/// When the records of a file are verified against their checksums. Everything else is verified when the file is
+/// opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
-    /// When the file is opened, as are the order of the keys, and that each key is
-    /// found.
+    /// When the file is opened, together with the order of the keys and that each key is found.
     #[default]
     Full,
-    /// Each block when a lookup first touches it; a lookup that meets a damaged one
-    /// gives [`LookupError::Damaged`](super::LookupError::Damaged). The file opens
-    /// in the time that a look at its index takes.
+    /// Each block when a lookup first touches it. A lookup that reads a damaged block returns
+    /// [`LookupError::Damaged`](super::LookupError::Damaged). The file opens in the time that a check of its index
+    /// takes.
     Touch,
 }
 
-/// Something that was done to hold a file in memory. As text, one line.
+/// A step of holding a file in memory. Its text is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
-    /// What was done.
+    /// The kind of step.
     pub kind: StepKind,
-    /// The file's length.
+    /// The length of the file.
     pub len_bytes: u64,
-    /// How much lies in huge pages. The last of them may reach beyond the file's
-    /// end.
+    /// The length of the huge pages. The last of them may extend beyond the end of the file.
     pub huge_len_bytes: u64,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 
-/// What a [`Step`] did.
+/// The kind of a [`Step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepKind {
@@ -104,14 +101,14 @@ pub enum StepKind {
     Copied,
     /// Copied the file into sealed memory.
     Sealed,
-    /// Read every page in.
+    /// Read every page into memory.
     Warmed,
     /// Locked every page.
     Locked,
 }
 
 impl Step {
-    /// Whether a copy lies in fewer huge pages than it fills.
+    /// Returns whether a copy is in fewer huge pages than it fills.
     pub fn lacks_huge_pages(&self) -> bool {
         self.kind == StepKind::Copied && self.huge_len_bytes < self.len_bytes
     }
@@ -140,7 +137,7 @@ pub(super) fn hold(
 ) -> Result<Map, StoreError> {
     let started = Instant::now();
     let map = match memory {
-        Memory::Map => Map::of(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?,
+        Memory::Map => Map::map(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?,
         Memory::Copy => copy(file, path, &options.pace, Map::copy_of)?,
         Memory::Sealed => copy(file, path, &options.pace, Map::sealed_copy_of)?,
     };
@@ -159,7 +156,7 @@ pub(super) fn hold_immutable(
     options: &OpenOptions,
     done: &mut dyn FnMut(&Step),
 ) -> Result<Map, StoreError> {
-    match Map::of_immutable(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })? {
+    match Map::map_immutable(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })? {
         Some(map) => prepare(map, path, options, done),
         None => {
             let started = Instant::now();
@@ -193,7 +190,7 @@ fn check_canceled(path: &Path, pace: &Pace) -> Result<(), StoreError> {
     }
 }
 
-/// Checks the header and returns the file's length. A file that is no table is rejected before it is copied.
+/// Checks the header and returns the file's length. Rejects a file that is not a table before it is copied.
 fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
     let failed = |error| StoreError::Io { path: path.to_path_buf(), error };
     let len_bytes = file.metadata().map_err(failed)?.len();
@@ -246,7 +243,7 @@ fn limits() -> String {
     fs::read_to_string("/proc/self/limits").unwrap_or_default()
 }
 
-/// What to say of a lock that was refused, with the text of `/proc/PID/limits`.
+/// Describes why a lock failed, given the text of `/proc/PID/limits`.
 fn lock_problem(len_bytes: u64, error: &io::Error, limits: &str) -> String {
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
     let limit = limit.and_then(|line| line.split_ascii_whitespace().next()).unwrap_or("not known");

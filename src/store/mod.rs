@@ -1,7 +1,7 @@
-//! A baked file, opened, checked and ready to be asked.
+//! A baked file, opened and checked, that keys are looked up in.
 //!
-//! In: a path, then keys. Out: values, borrowed from the memory that holds the
-//! file ([`Store`]) or copied out of it ([`MappedStore`]). It knows no socket and no runtime.
+//! In: a path, then keys. Out: values, borrowed from the memory that holds the file ([`Store`]) or copied out of it
+//! ([`MappedStore`]). Knows no socket and no runtime.
 
 mod blocks;
 pub(crate) mod check;
@@ -15,6 +15,7 @@ mod map;
 mod mapped;
 mod mapped_rows;
 mod memory;
+mod open;
 mod order;
 mod pace;
 mod parts;
@@ -25,14 +26,13 @@ mod search;
 #[cfg(test)]
 mod simulation;
 mod stamp;
+mod standing;
 mod trust;
 mod unchecked;
 mod verification;
 mod verified_lookups;
 
-use std::fs::File;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use zerocopy::little_endian::U64;
@@ -60,23 +60,25 @@ pub use mapped::MappedStore;
 pub(crate) use mapped::{Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
+pub(crate) use open::open_file;
 pub(crate) use order::prefix_end;
 pub use pace::Pace;
 pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]
-pub(crate) use rows::Page;
+pub(crate) use rows::PageRange;
 pub use rows::Rows;
 pub(crate) use sealed::is_sealed;
 #[cfg(feature = "server")]
 pub(crate) use sealed::reopened;
 pub(crate) use search::Found;
+pub(crate) use standing::Standing;
 pub use trust::Mistrust;
 pub use unchecked::Unchecked;
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
 pub(crate) use verified_lookups::impl_verified_lookups;
 
-/// How much of a record is fetched ahead of a lookup, at most.
+/// The maximum length of a record that is prefetched before a lookup reads it.
 const PREFETCH_MAX_BYTES: usize = 256;
 
 /// An immutable table in memory, from a baked file.
@@ -124,164 +126,20 @@ pub struct Store {
     map: Map,
     layout: Layout,
     blocks: Blocks,
-    /// The mean length of records, bounded: as much as is fetched ahead of each.
+    /// The mean length of records, up to [`PREFETCH_MAX_BYTES`]: this much of each record is prefetched.
     typical_len_bytes: usize,
-    /// What all keys begin with; nothing if they are numbers.
+    /// The prefix that all keys have in common. Empty if they are numbers.
     common: Box<[u8]>,
-    /// Made when the file is opened, or when it is first needed.
+    /// Built when the file is opened, or when it is first needed.
     directory: OnceLock<Directory>,
 }
 
 impl Store {
-    /// Opens a baked file in memory that nobody can change, and verifies all of it: every byte against its checksum, the
-    /// order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache, verifying takes
-    /// 0.8 s on one core.
-    ///
-    /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use a
-    /// large table without a copy, see [`MappedStore`].
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a copy,
-    /// [`StoreError::Format`] if it is not an undamaged file of this version.
-    ///
-    /// # Example
-    /// ```
-    /// let error = zero_kv::Store::open("no/such/file.db").unwrap_err();
-    /// assert!(error.to_string().starts_with("no/such/file.db: "));
-    /// ```
-    pub fn open(path: impl AsRef<Path>) -> Result<Store, StoreError> {
-        Store::open_with(path, &OpenOptions::default(), &mut |_| ())
-    }
-
-    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each step. What is verified is the
-    /// copy, not the file.
-    ///
-    /// # Errors
-    /// Those of [`Store::open`], and [`StoreError::Memory`] if the options ask for what the system does not give. Fewer
-    /// huge pages than a copy fills are not an error: see [`Step::lacks_huge_pages`].
-    pub fn open_with(
-        path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
-    ) -> Result<Store, StoreError> {
-        let path = path.as_ref();
-        let map = memory::hold_immutable(&open_file(path)?, path, options, done)?;
-        Unchecked::over(map, path)?.check_as(options.verify, &options.pace)
-    }
-
-    /// Copies a baked file into sealed memory, which [`Store::share`] can transfer to other processes. Linux only.
-    ///
-    /// # Errors
-    /// Those of [`Store::open_with`].
-    pub fn open_sealed(
-        path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
-    ) -> Result<Store, StoreError> {
-        let path = path.as_ref();
-        Store::of_file(&open_file(path)?, path, Memory::Sealed, options, done)
-    }
-
-    /// Maps a baked file and verifies all of it, as [`Store::open`] does. Lookups borrow values from the file's pages,
-    /// which all processes share.
-    ///
-    /// # Safety
-    /// As long as the `Store` lives, nobody writes to the file or truncates it, neither this process nor another. The
-    /// system does not enforce that. Otherwise bytes change while they are borrowed, which is undefined behavior. Of a
-    /// file that is truncated, pages vanish, and reading one ends the process with `SIGBUS` unless
-    /// [`survive_bus_errors`] was called. Deleting the file or renaming another one over it is allowed, and it is how
-    /// `baker` replaces a table.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if it is not an undamaged file
-    /// of this version.
-    ///
-    /// # Example
-    /// ```
-    /// # #[cfg(feature = "bake")] {
-    /// # use zero_kv::bake::{self, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("storage.db");
-    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
-    /// // SAFETY: Only `baker` writes files here, and it replaces them by rename.
-    /// let store = unsafe { zero_kv::Store::map(&path)? };
-    /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Store, StoreError> {
-        // SAFETY: The caller guarantees what `map_with` asks for.
-        unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
-    }
-
-    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each step.
-    ///
-    /// # Safety
-    /// That of [`Store::map`].
-    ///
-    /// # Errors
-    /// Those of [`Store::map`], and [`StoreError::Memory`] if the options ask for what the system does not give.
-    pub unsafe fn map_with(
-        path: impl AsRef<Path>,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
-    ) -> Result<Store, StoreError> {
-        let path = path.as_ref();
-        Store::of_file(&open_file(path)?, path, Memory::Map, options, done)
-    }
-
-    /// Opens a file that is open already. Error messages call it `path`. With [`Memory::Map`], the caller lends nothing
-    /// to safe code and verifies what it copied.
-    pub(crate) fn of_file(
-        file: &File,
-        path: &Path,
-        memory: Memory,
-        options: &OpenOptions,
-        done: &mut dyn FnMut(&Step),
-    ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::over(memory::hold(file, path, memory, options, done)?, path)?;
-        match memory {
-            Memory::Map => unchecked.check_as(options.verify, &options.pace),
-            // Somebody may have written to the file while it was copied.
-            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
-        }
-    }
-
-    /// Opens a file that a server transferred after checking its index, like [`Store::of_file`]. `is_as_checked` returns
-    /// whether nobody has changed the file since; it is called once this process would notice a later change.
-    pub(crate) fn from_transfer(
-        file: &File,
-        path: &Path,
-        memory: Memory,
-        options: &OpenOptions,
-        is_as_checked: impl FnOnce() -> bool,
-    ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::over(memory::hold(file, path, memory, options, &mut |_| ())?, path)?;
-        match memory {
-            Memory::Map if sealed::is_sealed(file) || is_as_checked() => unchecked.trust_index(),
-            Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),
-            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(Verify::Touch, &options.pace),
-        }
-    }
-
-    /// Checks a file that is open as [`Store::open`] would, and gives what its
-    /// header says. `progress` is told how many rows are checked.
-    #[cfg(feature = "bake")]
-    pub(crate) fn check_file(
-        file: &File,
-        path: &Path,
-        plan: &check::Plan,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Layout, StoreError> {
-        let map = memory::hold(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?;
-        Ok(Unchecked::over(map, path)?.check_by(plan, progress)?.layout)
-    }
-
-    /// The value of a key, or `None` if the key is not in the table.
+    /// Returns the value of a key, or `None` if the table does not have the key.
     ///
     /// # Errors
     /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
-    /// [`LookupError::Damaged`] if the answer's block is damaged.
+    /// [`LookupError::Damaged`] if the value's block is damaged.
     ///
     /// # Example
     /// ```
@@ -305,7 +163,7 @@ impl Store {
         value(self.find(key.into())?)
     }
 
-    /// Whether a key is in the table.
+    /// Returns whether the table has a key.
     ///
     /// # Errors
     /// Those of [`Store::get`].
@@ -314,13 +172,12 @@ impl Store {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// Looks up many keys and hands each answer on, in order, with the key's
-    /// position in `keys`. Memory accesses of neighbouring keys overlap, so this
-    /// is several times faster than as many calls of [`Store::get`].
+    /// Looks up many keys, and calls `answer` with the position in `keys` and the value of each, in order. Memory accesses
+    /// of neighboring keys overlap, so this is several times faster than calling [`Store::get`] for each key.
     ///
     /// # Errors
-    /// Those of [`Store::get`]. If a key is of the other kind nothing is handed
-    /// on; if one is damaged, the answers before it are.
+    /// Those of [`Store::get`]. If a key is of the other kind, `answer` is not called. If a value is damaged, `answer` is
+    /// called for the keys before it.
     ///
     /// # Example
     /// ```
@@ -371,7 +228,7 @@ impl Store {
                 ControlFlow::Break(())
             }
         };
-        // All keys are of the table's kind, so neither default is ever asked for.
+        // All keys are of the table's kind, so neither default is ever used.
         match self.key_kind() {
             KeyKind::U64 => self.find_each(keys.len(), |i| key(i).as_u64().unwrap_or_default(), found),
             KeyKind::Bytes => self.find_each(keys.len(), |i| key(i).as_bytes().unwrap_or_default(), found),
@@ -379,36 +236,34 @@ impl Store {
         outcome
     }
 
-    /// What the table's keys are.
+    /// Returns the kind of the table's keys.
     #[inline]
     pub fn key_kind(&self) -> KeyKind {
         self.layout.dimensions.key_kind
     }
 
-    /// How many rows the table has.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.layout.dimensions.row_count as usize
     }
 
-    /// Whether the table has no rows.
+    /// Returns whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The file's length.
+    /// Returns the length of the file.
     pub fn file_len_bytes(&self) -> u64 {
         self.layout.file_len_bytes()
     }
 
     /// Returns the XXH3-128 digest in the file's header. Files with different bytes have different digests, unless somebody
-    /// made them to collide: the digest detects accidents, and gives no protection against somebody who wants two files
-    /// with the same one.
+    /// constructed a collision: the digest detects accidents, not attacks.
     pub fn digest(&self) -> u128 {
         self.layout.digest()
     }
 
-    /// The key and value of a row, counted from 0 in key order; `None` behind the
-    /// last.
+    /// Returns the key and value of a row, counted from 0 in key order. Returns `None` after the last row.
     ///
     /// # Errors
     /// [`LookupError::Damaged`].
@@ -420,7 +275,7 @@ impl Store {
         record.map(|record| Some((record.key(), record.value()))).ok_or(LookupError::Damaged)
     }
 
-    /// All rows in key order.
+    /// Returns all rows in key order.
     ///
     /// # Example
     /// ```
@@ -439,8 +294,8 @@ impl Store {
         Rows::all(self)
     }
 
-    /// Hands on, in order, the answers of `count` keys of the table's kind, with
-    /// each key's position, until it is told to stop.
+    /// Looks up `count` keys of the table's kind, and calls `found` with the position and the result of each, in order,
+    /// until it breaks.
     #[inline(always)]
     pub(crate) fn find_each<'s, K: LookupKey>(
         &'s self,
@@ -466,13 +321,13 @@ impl Store {
         if held == asked { Ok(key) } else { Err(LookupError::KeyKind { held, asked }) }
     }
 
-    /// `None` if no sound record is there.
+    /// Returns the record at an offset, or `None` if there is no intact one.
     #[inline]
     fn record_at(&self, offset_bytes: u64) -> Option<Record<'_>> {
         self.record_of(self.key_kind(), offset_bytes)
     }
 
-    /// The same for keys of a kind, which is the table's, that is known in advance.
+    /// Does what [`Store::record_at`] does, for a kind of keys that is known at compile time and is the table's.
     #[inline(always)]
     fn record_of(&self, kind: KeyKind, offset_bytes: u64) -> Option<Record<'_>> {
         let record = Record::at(kind, self.records(), offset_bytes)?;
@@ -480,7 +335,7 @@ impl Store {
         self.are_sound(start..start + record.bytes().len()).then_some(record)
     }
 
-    /// Where records are looked up by place.
+    /// Returns the records section.
     #[inline]
     pub(crate) fn records(&self) -> &[u8] {
         self.section(&self.layout.records)
@@ -514,7 +369,7 @@ impl Store {
 
     #[inline]
     fn directory(&self) -> &Directory {
-        self.directory.get_or_init(|| Directory::of(self.fences()))
+        self.directory.get_or_init(|| Directory::from_fences(self.fences()))
     }
 
     pub(crate) fn record_align_bytes(&self) -> usize {
@@ -523,15 +378,10 @@ impl Store {
 
     #[inline]
     fn section(&self, section: &Section) -> &[u8] {
-        // In bounds: Layout::decode has checked every section against the mapping's length.
+        // In bounds: Layout::decode checked every section against the mapping's length.
         let start = section.offset_bytes as usize;
         &self.map.bytes()[start..start + section.len_bytes as usize]
     }
-}
-
-/// Opens a regular file for reading.
-pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
-    open_regular(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
 }
 
 #[inline(always)]
@@ -554,5 +404,5 @@ impl<'s> IntoIterator for &'s Store {
 
 #[inline]
 fn typed<T: FromBytes + Immutable + KnownLayout + Unaligned>(section: &[u8]) -> &[T] {
-    <[T]>::ref_from_bytes(section).expect("a section as long as Layout::decode has checked")
+    <[T]>::ref_from_bytes(section).expect("a section of the length that Layout::decode checked")
 }

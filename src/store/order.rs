@@ -1,37 +1,35 @@
-//! Lookups by order: what is at, before or behind a key, and between two.
+//! Lookups by order: the rows at, before, or after a key, and the rows of a range.
 //!
-//! Fences narrow a key down to the rows between two of them, and these are read.
-//! Of keys of bytes a fence has 8 bytes, those behind the bytes that all keys of
-//! the table begin with. Where several fences have the same 8, their records
-//! decide.
+//! Fences narrow a key down to the rows between two of them, which are then read. For byte keys, a fence has the 8
+//! bytes that follow the common prefix of all keys. If several fences have equal bytes, their records decide.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
 
 use super::directory::prefetch_bytes;
 #[cfg(feature = "server")]
-use super::rows::Page;
+use super::rows::PageRange;
 use super::rows::{Position, Rows};
 use super::{LookupError, Store};
 use crate::format::KeyBounds;
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind};
 
-/// Which side of a key's row is meant.
+/// A side of a key's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// In front of the row.
+    /// Before the row.
     Before,
-    /// Behind it.
+    /// After the row.
     Behind,
 }
 
 impl Store {
-    /// The row with the largest key that is not above `key`.
+    /// Returns the row with the largest key less than or equal to `key`.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
-    /// [`LookupError::Damaged`] if a block is that has to be read.
+    /// [`LookupError::KeyKind`] if the table's keys are of the other kind, [`LookupError::Damaged`] if a block that
+    /// must be read is damaged.
     ///
     /// # Example
     /// ```
@@ -39,7 +37,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// // Where ranges of addresses begin, and whose they are.
+    /// The beginnings of address ranges, and their owners.
     /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));
@@ -53,7 +51,7 @@ impl Store {
         self.seek(key, Side::Behind)?.1.map(|position| self.row_at(position)).transpose()
     }
 
-    /// The row with the smallest key that is not below `key`.
+    /// Returns the row with the smallest key greater than or equal to `key`.
     ///
     /// # Errors
     /// Those of [`Store::floor`].
@@ -63,7 +61,7 @@ impl Store {
         (position.row < self.len()).then(|| self.row_at(position)).transpose()
     }
 
-    /// The row with the smallest key.
+    /// Returns the row with the smallest key.
     ///
     /// # Errors
     /// [`LookupError::Damaged`].
@@ -71,7 +69,7 @@ impl Store {
         self.row(0)
     }
 
-    /// The row with the largest key.
+    /// Returns the row with the largest key.
     ///
     /// # Errors
     /// [`LookupError::Damaged`].
@@ -79,9 +77,8 @@ impl Store {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// The rows whose keys lie in a range, in key order, from either end. Their
-    /// number is known ([`ExactSizeIterator::len`]) before any is read. A range
-    /// that ends before it begins has none.
+    /// Returns the rows whose keys are in a range, in key order, from either end. Their number is known
+    /// ([`ExactSizeIterator::len`]) before any is read. A range that ends before it begins has no rows.
     ///
     /// # Errors
     /// Those of [`Store::floor`], for either end.
@@ -115,7 +112,7 @@ impl Store {
         self.between(same_kind(start)?, same_kind(end)?)
     }
 
-    /// How many keys lie in a range. Reads none of them but those near its ends.
+    /// Returns the number of keys in a range. Reads only the keys near its ends.
     ///
     /// # Errors
     /// Those of [`Store::range`].
@@ -123,11 +120,10 @@ impl Store {
         self.range(range).map(|rows| rows.len())
     }
 
-    /// The rows whose keys begin with these bytes, in key order, from either end.
+    /// Returns the rows whose keys begin with these bytes, in key order, from either end.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are numbers, and else those of
-    /// [`Store::floor`].
+    /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise those of [`Store::floor`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
         let prefix = prefix.as_ref();
         let start = self.same_kind(Key::Bytes(prefix))?;
@@ -136,7 +132,7 @@ impl Store {
         self.between(Bound::Included(start), end)
     }
 
-    /// The rows between two keys of the table's kind.
+    /// Returns the rows between two keys of the table's kind.
     pub(crate) fn between(&self, start: Bound<Key<'_>>, end: Bound<Key<'_>>) -> Result<Rows<'_>, LookupError> {
         let start = match start {
             Bound::Unbounded => Position::START,
@@ -156,35 +152,35 @@ impl Store {
         Ok((record.key(), record.value()))
     }
 
-    /// The page with the row that [`Store::floor`] would give.
+    /// Returns the page with the row that [`Store::floor`] returns.
     #[cfg(feature = "server")]
-    pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<Page, LookupError> {
+    pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
         let (end, start) = self.seek(key, Side::Behind)?;
-        Ok(Page::between(start.unwrap_or(end), end))
+        Ok(PageRange::between(start.unwrap_or(end), end))
     }
 
-    /// The page with the row that [`Store::ceiling`] would give.
+    /// Returns the page with the row that [`Store::ceiling`] returns.
     #[cfg(feature = "server")]
-    pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Result<Page, LookupError> {
+    pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
         let (start, _) = self.seek(key, Side::Before)?;
         let mut rows = Rows::between(self, start, self.end());
         if rows.next_record().is_none() && start.row < self.len() {
             return Err(LookupError::Damaged);
         }
-        Ok(Page::between(start, rows.ends().0))
+        Ok(PageRange::between(start, rows.ends().0))
     }
 
-    /// Where a side of a key is, and where the row in front of it is.
+    /// Returns the position of a side of a key, and the position of the row before it.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.is_distrusted() {
             return Err(LookupError::Damaged);
         }
         let fences = self.fences();
-        // If all fences are behind it, so are all rows.
+        // If all fences are after the key, so are all rows.
         let Some(number) = self.fences_before(key, side)?.checked_sub(1) else { return Ok((Position::START, None)) };
         let offset_bytes = fences[number].offset_bytes.get();
         let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
-        // Each record tells where the next one is: reading along them would wait for one after the other.
+        // Each record contains the offset of the next one, so reading them in order would wait for each.
         prefetch_bytes(self.records(), offset_bytes as usize, next_offset_bytes.saturating_sub(offset_bytes) as usize);
         let start = Position { row: number * FENCE_ROWS, offset_bytes };
         match key {
@@ -193,8 +189,8 @@ impl Store {
         }
     }
 
-    /// Walks from a fence in front of a side of a key to that side. Rows that are
-    /// not as the fences say have changed since the file was opened.
+    /// Walks from a fence before a side of a key to that side. Fails if rows do not match the fences, because the file
+    /// was changed since it was opened.
     #[inline(always)]
     fn walk(
         &self,
@@ -223,7 +219,7 @@ impl Store {
         Ok((position, before))
     }
 
-    /// How many fences are in front of a side of a key.
+    /// Returns the number of fences before a side of a key.
     fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
         let fences = self.fences();
         match self.compare_common(key) {
@@ -241,12 +237,12 @@ impl Store {
             });
         }
         let not_above = not_above();
-        // Fences with the same head are in front of it or not as their keys are.
+        // For fences with equal heads, their keys decide.
         match fences[..not_above].last() {
             Some(last) if last.head.get() == head => {}
             _ => return Ok(not_above),
         }
-        // Each is in front of the other, in a file that is as it was when it was opened.
+        // They ascend, unless the file was changed since it was opened.
         let below = below().min(not_above);
         let mut is_damaged = false;
         let before = fences[below..not_above].partition_point(|fence| {
@@ -257,14 +253,14 @@ impl Store {
         if is_damaged { Err(LookupError::Damaged) } else { Ok(below + before) }
     }
 
-    /// Whether a key stands below or above all that begin as the table's keys do.
+    /// Compares a key with the common prefix of the table's keys: returns whether it is below or above all of them.
     fn compare_common(&self, key: Key<'_>) -> Ordering {
         let Some(key) = key.as_bytes() else { return Ordering::Equal };
         key[..key.len().min(self.common.len())].cmp(&self.common)
     }
 }
 
-/// Whether a row is in front of a side of a key.
+/// Returns whether a row is before a side of a key.
 #[inline(always)]
 fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     match side {
@@ -273,7 +269,7 @@ fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     }
 }
 
-/// The least bytes above all that begin with these. `None` if there are none.
+/// Returns the smallest bytes greater than all bytes that begin with a prefix. Returns `None` if there are none.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=kept].to_vec();

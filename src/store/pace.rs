@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A function that long work on a file calls before each window of at most 8 MiB: reading a file in, copying it, and
-/// checking it. Once it returns false, the work ends with [`StoreError::Canceled`](super::StoreError::Canceled), and so
-/// does all later work with this `Pace` or a clone of it. The default never cancels.
+/// A function that long work on a file calls before each window of at most 8 MiB: reading, copying, and checking. Once
+/// it returns false, the work ends with [`StoreError::Canceled`](super::StoreError::Canceled), and so does all later
+/// work with this `Pace` or a clone of it. The default never cancels.
 ///
 /// # Example
 /// ```
@@ -50,8 +50,8 @@ impl Pace {
         Pace(Some(Arc::new(Observer { goes_on: Box::new(goes_on), is_canceled: AtomicBool::new(false) })))
     }
 
-    /// Returns whether the next window is to be worked on. After the first `false`, what the work returns is to be
-    /// discarded, whatever it is.
+    /// Returns whether to continue with the next window. After the first `false`, the result of the work must be
+    /// discarded.
     pub(crate) fn goes_on(&self) -> bool {
         let Some(observer) = &self.0 else { return true };
         if !observer.is_canceled.load(Ordering::Relaxed) && !(observer.goes_on)() {
@@ -60,7 +60,7 @@ impl Pace {
         !observer.is_canceled.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the work was canceled, and its result means nothing.
+    /// Returns whether the work was canceled, so that its result must be discarded.
     pub(crate) fn is_canceled(&self) -> bool {
         self.0.as_ref().is_some_and(|observer| observer.is_canceled.load(Ordering::Relaxed))
     }

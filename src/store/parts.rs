@@ -26,7 +26,7 @@ pub(super) fn for_each_part<T>(
     };
     let helpers = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
     thread::scope(|scope| {
-        // Whatever threads the system does not give, this one does their work.
+        // If the system does not start a thread, this thread does its work.
         let helpers: Vec<_> =
             (0..helpers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work_on).ok()).collect();
         let mut done = work_on();

@@ -10,8 +10,8 @@ use std::path::Path;
 /// Opens the file at a path for reading.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the path leads to anything but a regular file, which then was not opened; the
-/// system's error if it cannot be opened.
+/// [`io::ErrorKind::InvalidInput`] if the path leads to something other than a regular file, which is then not opened.
+/// Otherwise the system's error if it cannot be opened.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     check_type(&file)?;
@@ -29,20 +29,20 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")
 }
 
-/// Opens the inode whose type was read: nobody can put another one at the path in between.
+/// Opens the inode whose type was read, so that nobody can put another one at the path in between.
 fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
 
     let inode = File::from(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     check_type(&inode)?;
     match super::sealed::reopened(&inode) {
-        // Without /proc the path is opened once more.
+        // Without /proc, the path is opened again.
         Err(error) if error.kind() == io::ErrorKind::NotFound => open_without_waiting(path),
         opened => opened,
     }
 }
 
-/// Opens a path. Should it lead to a FIFO or a terminal by now, this neither waits for a writer nor takes the terminal.
+/// Opens a path. If it leads to a FIFO or a terminal by now, this neither waits for a writer nor acquires the terminal.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -93,7 +93,7 @@ mod tests {
             assert_eq!(open_regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
             assert!(!was_opened(), "{}", path.display());
         }
-        // The watch does see an open.
+        // The watch reports an open.
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         File::options().read(true).custom_flags(flags).open(&link).unwrap();
         assert!(was_opened());

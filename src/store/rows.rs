@@ -1,4 +1,4 @@
-//! The rows of a table one after the other, from either end.
+//! The rows of a table in key order, from either end.
 
 use std::fmt;
 #[cfg(feature = "server")]
@@ -9,38 +9,36 @@ use crate::format::index::FENCE_ROWS;
 use crate::format::key::Key;
 use crate::format::record::Record;
 
-/// A row's number, and where its record is: a place between two rows, or at an
-/// end of the table.
+/// A row's number, and the offset of its record: a position between two rows, or at an end of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Rows in front of it.
+    /// The number of rows before it.
     pub(crate) row: usize,
-    /// Where the next row's record begins in the records section.
+    /// The offset of the next row's record in the records section.
     pub(crate) offset_bytes: u64,
 }
 
 impl Position {
-    /// In front of the first row.
+    /// Before the first row.
     pub(super) const START: Position = Position { row: 0, offset_bytes: 0 };
 }
 
-/// Rows in key order: all ([`Store::iter`]), or some ([`Store::range`],
-/// [`Store::prefix`]).
+/// Rows in key order: all of them ([`Store::iter`]), or some ([`Store::range`], [`Store::prefix`]).
 ///
-/// Reads the rows that it gives, and at most as many again as stand between two
-/// fences. Ends early where the file is damaged: [`Rows::outcome`] tells.
+/// Reads the rows that it returns, and at most as many again as there are between two fences. Ends early where the file
+/// is damaged: see [`Rows::outcome`].
 #[derive(Clone)]
 pub struct Rows<'s> {
     store: &'s Store,
     next: Position,
     end: Position,
-    /// Where the rows are that precede the end, from the last fence on: walking
-    /// back, each would else be looked for from its fence.
+    /// The positions of the rows that precede the end, from the last fence on. Otherwise, iteration from the end would
+    /// search for each row from its fence.
     group: Group,
     damaged: bool,
 }
 
-/// Where the records behind a fence are.
+/// The positions of the records after a fence.
 #[derive(Clone, Copy)]
 struct Group {
     first_row: usize,
@@ -57,13 +55,12 @@ impl<'s> Rows<'s> {
         Rows::between(store, Position::START, store.end())
     }
 
-    /// None if the end is not behind the start.
+    /// Returns no rows if the end is not after the start.
     pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
         Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE, damaged: false }
     }
 
-    /// Whether all rows that were asked for were given. Rows behind one that is
-    /// damaged are not.
+    /// Returns an error if rows are missing because a row is damaged: the rows after it are not returned.
     ///
     /// # Errors
     /// [`LookupError::Damaged`] if the rows ended before their end.
@@ -71,7 +68,7 @@ impl<'s> Rows<'s> {
         if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
     }
 
-    /// Notes that there is no row where one must be.
+    /// Records that a row is missing.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
         self.damaged |= found.is_none();
         found
@@ -102,13 +99,13 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Where the next row is, and where the rows end.
+    /// Returns the position of the next row, and the end.
     #[cfg(feature = "server")]
     pub(crate) fn ends(&self) -> (Position, Position) {
         (self.next, self.end)
     }
 
-    /// The next row's record, and where it begins in the records section.
+    /// Returns the next row's record, and its offset in the records section.
     pub(super) fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
         if self.next.row >= self.end.row || self.damaged {
             return None;
@@ -138,11 +135,11 @@ impl<'s> Rows<'s> {
     }
 }
 
-/// Some of the rows of a range, which lie side by side.
+/// Consecutive rows of a range.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
-    /// Where their records are in the records section.
+pub(crate) struct PageRange {
+    /// Their records in the records section.
     pub(crate) offset_bytes: Range<u64>,
     pub(crate) row_count: usize,
     /// Whether the range has more rows.
@@ -150,22 +147,21 @@ pub(crate) struct Page {
 }
 
 #[cfg(feature = "server")]
-impl Page {
-    /// All rows between two positions.
-    pub(super) fn between(start: Position, end: Position) -> Page {
+impl PageRange {
+    /// Returns all rows between two positions.
+    pub(super) fn between(start: Position, end: Position) -> PageRange {
         let offset_bytes = start.offset_bytes..end.offset_bytes;
-        Page { offset_bytes, row_count: end.row.saturating_sub(start.row), more: false }
+        PageRange { offset_bytes, row_count: end.row.saturating_sub(start.row), more: false }
     }
 }
 
 #[cfg(feature = "server")]
 impl Rows<'_> {
-    /// The first rows, or the last: at most so many, and at most so many bytes of
-    /// records, but at least one if there is one. `None` if it is damaged where
-    /// the page would begin or end.
-    pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<Page> {
+    /// Returns the first or the last rows of the range: at most this many, and at most this many bytes of records, but
+    /// at least one row if there is one. Returns `None` if the file is damaged where the page would begin or end.
+    pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<PageRange> {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
-        // Wraps, here and below, only in a file that has changed since it was opened.
+        // Wraps, here and below, only if the file was changed since it was opened.
         let len_bytes = |next: Position, end: Position| end.offset_bytes.wrapping_sub(next.offset_bytes);
         if rows > rows_max {
             match backward {
@@ -185,8 +181,8 @@ impl Rows<'_> {
                 }
             }
         }
-        let page = Page::between(next, end);
-        Some(Page { more: page.row_count < rows, ..page })
+        let page = PageRange::between(next, end);
+        Some(PageRange { more: page.row_count < rows, ..page })
     }
 }
 
@@ -197,7 +193,7 @@ impl<'s> Iterator for Rows<'s> {
         self.next_record().map(|(record, _)| (record.key(), record.value()))
     }
 
-    /// Skips rows without reading more than stand between two fences.
+    /// Skips rows, and reads at most the rows between two fences.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         self.skip_first(count);
         self.next()
@@ -208,7 +204,7 @@ impl<'s> Iterator for Rows<'s> {
         (left, Some(left))
     }
 
-    /// Reads none of them.
+    /// Reads no rows.
     fn count(self) -> usize {
         self.len()
     }
@@ -225,7 +221,7 @@ impl DoubleEndedIterator for Rows<'_> {
         self.previous_record().map(|record| (record.key(), record.value()))
     }
 
-    /// Skips rows without reading more than stand between two fences.
+    /// Skips rows, and reads at most the rows between two fences.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         self.skip_last(count);
         self.next_back()
@@ -239,13 +235,13 @@ impl fmt::Debug for Rows<'_> {
 }
 
 impl Store {
-    /// Behind the last row.
+    /// Returns the position after the last row.
     pub(super) fn end(&self) -> Position {
         Position { row: self.len(), offset_bytes: self.records().len() as u64 }
     }
 
-    /// In front of a row, or behind the last: from the last fence before it, along
-    /// the rows. `None` if it is damaged there.
+    /// Returns the position before a row, or after the last one: walks along the rows from the last fence before it.
+    /// Returns `None` if the file is damaged there.
     pub(crate) fn position(&self, row: usize) -> Option<Position> {
         if row >= self.len() {
             return Some(self.end());
@@ -259,8 +255,8 @@ impl Store {
         Some(rows.next)
     }
 
-    /// The last position that is not behind an offset of the records section, and
-    /// the first that is not before it. `None` if it is damaged there.
+    /// Returns the last position at or before an offset of the records section, and the first position at or after it.
+    /// Returns `None` if the file is damaged there.
     #[cfg(feature = "server")]
     fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
         let fences = self.fences();
@@ -278,7 +274,7 @@ impl Store {
         }
     }
 
-    /// Where the rows from a row's fence on are, up to an end.
+    /// Returns the positions of the rows from the fence of a row up to an end.
     fn group_of(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
         let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();

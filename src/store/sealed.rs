@@ -1,8 +1,7 @@
 //! Files that nobody can change.
 //!
-//! In: a memory file that was written. Out: one that no process can change, cut
-//! off or make longer any more, the one that made it included. A file of a disk
-//! is like that if fs-verity is enabled for it: see the kernel's
+//! In: a memory file that was written. Out: a memory file that no process, including the one that made it, can write to
+//! or resize any more. A file on a disk is similar if fs-verity is enabled for it: see the kernel's
 //! `Documentation/filesystems/fsverity.rst`.
 
 use std::fs::File;
@@ -14,17 +13,16 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What keeps bytes as they are.
+/// The seals that keep the bytes unchanged.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE);
 
-/// An empty memory file, to be written and then sealed.
+/// Creates an empty memory file, to be written and then sealed.
 pub(super) fn create() -> io::Result<File> {
     Ok(File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
 }
 
-/// Seals a memory file for good. The system refuses as long as somebody holds one of
-/// its pages: the kernel itself does for moments, when it moves pages together or
-/// has not entered a written one into its lists. `wait` waits between two tries.
+/// Seals a memory file. The system refuses while something holds one of its pages: the kernel itself does for moments,
+/// when it compacts pages or has not added a written page to its lists yet. `wait` waits between two attempts.
 pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     const TRIES: u32 = 20;
     for _ in 1..TRIES {
@@ -36,21 +34,20 @@ pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SEALS | SealFlags::SEAL)?)
 }
 
-/// Whether it is a memory file that was sealed: neither its bytes change nor are
-/// they ever gone.
+/// Returns whether the file is a sealed memory file: its bytes neither change nor disappear.
 pub(crate) fn is_sealed(file: &File) -> bool {
-    // Other files have no seals, and say so by an error.
+    // Other files have no seals, and return an error.
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// Whether its bytes cannot change, though the disk may fail to give them.
+/// Returns whether the bytes cannot change, although the disk may fail to deliver them.
 pub(super) fn has_verity(file: &File) -> bool {
     statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::VERITY))
 }
 
-/// Opens a file once more, to read it, whether or not it has a name: leases and locks
-/// are those of one opening, and so is the right to write.
+/// Opens a file again, read-only, even if it has no name. Leases, locks, and the right to write belong to an open file
+/// description.
 pub(crate) fn reopened(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

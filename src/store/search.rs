@@ -1,8 +1,7 @@
-//! Looking keys up.
+//! Lookups of keys in the hash index.
 //!
-//! One key at a time, or many in stages, so that the memory fetches what the
-//! next stage needs while others are looked at. Whatever the index holds, a key
-//! is found only where it stands in a record.
+//! One key at a time, or many in stages, so that memory fetches what the next stage needs while other keys are
+//! processed. Whatever the index contains, a key is only found if a record has it.
 
 use std::ops::ControlFlow;
 
@@ -15,30 +14,30 @@ use crate::format::index::{Hash, Parts};
 use crate::format::key::LookupKey;
 use crate::format::record;
 
-/// Keys that go through a stage together. Their prefetches, one or two each, are
-/// about as many as a core can have under way.
+/// Keys that go through a stage together. Their prefetches, one or two each, are about as many as a core can have in
+/// flight.
 const GROUP_KEYS: usize = 16;
 
-/// Keys whose lookups are under way: a group in each stage.
+/// Keys whose lookups are in flight: a group in each stage.
 const WINDOW_KEYS: usize = 4 * GROUP_KEYS;
 
 const LINE_LEN_BYTES: usize = 64;
 
-/// What a lookup comes to.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
-    /// The key's answer, and where it is in the records section.
+    /// The key's stored response, and its offset in the records section.
     Answer(&'a [u8], u64),
     /// No record has this key.
     Missing,
-    /// What would tell is not as it was baked.
+    /// The bytes that decide are damaged.
     Damaged,
 }
 
-/// No record is there.
+/// There is no record.
 const NOWHERE: u64 = u64::MAX;
 
-/// What a lookup needs of a file.
+/// The parts of a file that a lookup needs.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'a> {
     pub(super) hash_seed: u64,
@@ -47,27 +46,25 @@ pub(super) struct Index<'a> {
     pub(super) places: &'a [U32],
     pub(super) records: &'a [u8],
     pub(super) record_align_bits: u32,
-    /// The mean length of records, bounded: as much as is fetched ahead of each.
+    /// The mean length of records, up to a maximum: this much of each record is prefetched.
     pub(super) typical_len_bytes: usize,
     pub(super) blocks: &'a Blocks,
     pub(super) block_sums: &'a [U64],
-    /// The epoch that the lookups began in.
+    /// The epoch in which the lookups began.
     pub(super) epoch: Epoch,
 }
 
 impl<'a> Index<'a> {
-    /// A key's record.
+    /// Returns a key's record.
     #[inline]
     pub(super) fn find<K: LookupKey>(&self, key: K) -> Found<'a> {
         self.record(key, self.offset_bytes(self.slot(key.hash(self.hash_seed))))
     }
 
-    /// Hands on, in order, the records of `count` keys, with each key's position,
-    /// until it is told to stop.
+    /// Calls `found` with the position and the record of each of `count` keys, in order, until it breaks.
     ///
-    /// Groups of keys go through four stages: pilots are asked for, then places,
-    /// then records, then the group is handed on. Each group is one stage behind
-    /// the group before it, so memory is busy while answers are made.
+    /// Groups of keys go through four stages: prefetch of pilots, of places, and of records, and the calls of `found`.
+    /// Each group is one stage behind the group before it, so memory is busy while responses are made.
     #[inline(always)]
     pub(super) fn find_each<K: LookupKey>(
         &self,
@@ -112,20 +109,20 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The slot that a hash leads to.
+    /// Returns the slot of a hash.
     #[inline(always)]
     fn slot(&self, hash: Hash) -> usize {
         self.pilots.get(hash.pilot(&self.parts)).map_or(usize::MAX, |pilot| hash.slot(*pilot, &self.parts))
     }
 
-    /// The place behind a slot: where the one record is that can be meant.
+    /// Returns the place in a slot: the offset of the only record that can have the key.
     #[inline(always)]
     fn offset_bytes(&self, slot: usize) -> u64 {
         self.places.get(slot).map_or(NOWHERE, |place| u64::from(place.get()) << self.record_align_bits)
     }
 
-    /// What the record at an offset has for the key. Bytes are read first, and
-    /// believed if the blocks are sound that they came from.
+    /// Compares the record at an offset with the key. Reads the bytes first, and trusts them if their blocks are
+    /// intact.
     #[inline(always)]
     fn record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
         let start = offset_bytes as usize;
@@ -145,20 +142,20 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// What it means that no record is where the index leads.
+    /// Interprets a place without a record.
     #[cold]
     fn nowhere(&self) -> Found<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
     }
 
-    /// Whether a range of the records, up to their end, is as it was baked.
+    /// Verifies a range of the records, up to their end.
     #[inline(always)]
     fn are_sound(&self, start: usize, end: usize) -> bool {
         self.blocks.are_known(self.epoch, start, end)
             || self.blocks.look_at(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
     }
 
-    /// Starts to load as much of a record as an average one has.
+    /// Prefetches as much of a record as the mean length.
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;

@@ -1,8 +1,8 @@
 //! A simulation of a served file: a server with its lease, two batches at a time, rechecks, swaps, and its death by
-//! SIGKILL; a direct client; a writer that writes by write(2) or through a mapping; and pauses of any length, as by SIGSTOP.
+//! SIGKILL; a direct client; a writer that uses write(2) or a mapping; and pauses of any length, as after SIGSTOP.
 //!
-//! One thread runs all of it. Wherever a thread of the real system could be preempted, the simulation may let time pass,
-//! let the writer go on, or run an operation of another thread, as a seed says. So a seed replays a schedule.
+//! One thread runs all of it. Wherever a thread of the real system could be preempted, the simulation may let time
+//! pass, let the writer continue, or run an operation of another thread. A seed decides, so a seed replays a schedule.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -10,14 +10,14 @@ use std::rc::Rc;
 
 use super::blocks::{Blocks, Epoch};
 use super::lease::{Leasable, Lease, LeaseState, Proof};
-use crate::direct::Standing;
+use super::standing::Standing;
 use crate::format::checksum::block_sum;
 
-/// The shortest time after which the kernel takes a lease away: one second less two ticks of 10 ms.
+/// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
 const BREAK_NS: u64 = 980_000_000;
 /// The length of a table, which is one block.
 const LEN_BYTES: usize = 4;
-/// How deep operations of other threads are nested in each other.
+/// How deep operations of other threads may be nested.
 const DEPTH_MAX: usize = 2;
 
 /// A process that writes to a file in place.
@@ -27,11 +27,11 @@ enum Writer {
     None,
     /// Waits in open(2) for the lease.
     Waits { since_ns: u64 },
-    /// Has the file open, and has written so many bytes.
+    /// Has the file open, and has written this many bytes.
     Writes { written_bytes: usize, byte: u8 },
 }
 
-/// A file as the kernel has it.
+/// A file as the kernel sees it.
 struct SimulatedFile {
     baked: u8,
     bytes: [u8; LEN_BYTES],
@@ -57,7 +57,7 @@ struct Page {
 }
 
 impl Page {
-    /// As `State::is_trusted`.
+    /// Mirrors `TableState::is_trusted`.
     fn is_trusted(self) -> bool {
         !self.is_changed && (self.is_leased || !self.is_leasable)
     }
@@ -116,7 +116,7 @@ impl World {
             }
             Writer::Writes { written_bytes: LEN_BYTES, .. } => Writer::None,
             Writer::Writes { written_bytes, byte } => {
-                // The time is changed in one step, and the bytes in others.
+                // The time changes in one step, and the bytes in others.
                 match written_bytes {
                     0 if !file.hides_writes && file.modified.is_multiple_of(2) => file.modified += 1,
                     _ => {
@@ -175,7 +175,7 @@ fn run_one() {
     }
 }
 
-/// Runs what locks a lease. Other threads of the server that want the lock would wait for it.
+/// Runs an operation that locks a lease. Other threads of the server that want the lock would wait for it.
 fn with_lease_locked<T>(run: impl FnOnce() -> T) -> T {
     world(|world| world.is_lease_locked = true);
     let outcome = run();
@@ -242,14 +242,14 @@ impl Leasable for Descriptor {
     }
 }
 
-/// What was read of a table, verified, and copied: as in `Store::get`.
+/// The bytes of a table that were read, verified, and copied, as `Store::get` does.
 fn look_up(blocks: &Blocks, epoch: Epoch, file: &Descriptor) -> Option<[u8; LEN_BYTES]> {
     let sums = [block_sum(&[file.baked(); LEN_BYTES])];
     let is_sound = blocks.are_known(epoch, 0, LEN_BYTES) || blocks.look_at(epoch, &file.copy(), &sums, 0, LEN_BYTES);
     is_sound.then(|| file.copy())
 }
 
-/// Asserts that bytes that were sent are the baked ones.
+/// Asserts that the bytes that were sent are the baked ones.
 fn assert_baked(sent: [u8; LEN_BYTES], file: &Descriptor, by: &str) {
     let baked = file.baked();
     world(|world| {
@@ -265,7 +265,7 @@ struct Generation {
     number: usize,
     lease: Lease<Descriptor>,
     blocks: Blocks,
-    /// What the file's time was when it was last trusted: see `stamp.rs`.
+    /// The file's time when it was last trusted: see `stamp.rs`.
     seen: Cell<u64>,
 }
 
@@ -278,7 +278,7 @@ impl Generation {
         Descriptor(self.number)
     }
 
-    /// As `Watched::is_unchanged`.
+    /// Mirrors `Watched::is_unchanged`.
     fn is_unchanged(&self) -> bool {
         match self.lease.proof() {
             Proof::Unchanged => true,
@@ -291,13 +291,13 @@ impl Generation {
         self.file().modified() == self.seen.get()
     }
 
-    /// As `Watched::lease`.
+    /// Mirrors `Watched::lease`.
     fn take_lease(&self) {
         with_lease_locked(|| self.lease.take_now(|| self.looks_unchanged()));
     }
 }
 
-/// As `Worker::answer`: the generation is pinned for the batch.
+/// Mirrors a pass of a connection: the generation is pinned for the batch.
 fn batch_of_server() {
     let generation = served();
     let epoch = generation.blocks.epoch();
@@ -310,7 +310,7 @@ fn batch_of_server() {
     }
 }
 
-/// As `State::look_again` of the supervisor and `Store::look_again`, for an index that is intact.
+/// Mirrors `Supervision::look_again` and `Store::look_again`, for an index that is intact.
 fn look_again() {
     let generation = served();
     if !generation.blocks.epoch().is_distrust() {
@@ -329,7 +329,7 @@ fn look_again() {
     }
 }
 
-/// As `Board::set_changed`.
+/// Mirrors `Board::set_changed`.
 fn set_changed(is_changed: bool) {
     pause();
     write_page(|page| {
@@ -358,7 +358,7 @@ fn kill() {
     world(|world| world.files.iter_mut().for_each(|file| file.is_leased = false));
 }
 
-/// Bakes another file, and serves it.
+/// Bakes another file and serves it.
 fn swap() {
     let number = world(|world| {
         let baked = 1 + world.files.len() as u8;
@@ -373,18 +373,18 @@ fn swap() {
     if !with_lease_locked(|| generation.lease.is_held()) {
         return;
     }
-    // As `Board::serve`.
+    // Mirrors `Board::serve`.
     write_page(|page| page.until_ns = 0);
     pause();
     write_page(|page| *page = Page { generation: number, count: page.count + 1, ..Page::default() });
     pause();
     with_lease_locked(|| generation.lease.report(Box::new(move |state| set_lease(number, state))));
     let old = SERVER.with_borrow_mut(|generations| std::mem::replace(generations, vec![generation]));
-    // Gives the lease back, unless a batch still reads the generation.
+    // Releases the lease, unless a batch still reads the generation.
     with_lease_locked(|| drop(old));
 }
 
-/// As `Board::set_lease`.
+/// Mirrors `Board::set_lease`.
 fn set_lease(generation: usize, lease: LeaseState) {
     if world(|world| world.page.generation != generation) {
         return;
@@ -415,7 +415,7 @@ struct Client {
 
 /// The server passes its file to the client.
 fn hand_over() {
-    // As `is_open` in the server.
+    // Mirrors `is_open` of the server.
     let generation = served();
     let epoch = generation.blocks.epoch();
     if epoch.is_distrust() || !generation.blocks.accept(epoch, || generation.is_unchanged()) {
@@ -428,14 +428,14 @@ fn hand_over() {
     }
     pause();
     let client = Client { file, page, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
-    // Without a lease, a write can be in flight, whose end changes bytes and not the file's time.
+    // Without a lease, a write can be in flight whose end changes bytes but not the file's time.
     if client.standing() == Standing::Unchanged {
         CLIENT.set(Some(Rc::new(client)));
     }
 }
 
 impl Client {
-    /// As `Notice::standing_since`: the deadline first, then the owner, the state, and the clock.
+    /// Mirrors `Notice::standing_since`: the deadline first, then the owner, the state, and the clock.
     fn standing(&self) -> Standing {
         let until_ns = world(|world| world.page.until_ns);
         pause();
@@ -454,7 +454,7 @@ impl Client {
     }
 }
 
-/// As `Direct::look_up`.
+/// Mirrors `Direct::look_up`.
 fn batch_of_client() {
     let Some(client) = CLIENT.with_borrow(Option::clone) else { return };
     let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
@@ -487,7 +487,7 @@ fn simulate(seed: u64) -> (u64, Option<String>) {
         pause();
         run_one();
     }
-    // Generations give their leases back without being interrupted.
+    // Generations release their leases without being interrupted.
     world(|world| world.depth = DEPTH_MAX);
     drop((SERVER.take(), CLIENT.take()));
     world(|world| (world.accepted, world.wrong.take()))
@@ -511,6 +511,6 @@ fn no_accepted_batch_contains_a_byte_that_was_never_baked() {
         accepted += count;
         assert_eq!(wrong, None, "replay this schedule with {SEED}={seed}");
     }
-    // A server that accepts nothing sends nothing wrong.
+    // A server that accepts no batch sends nothing wrong.
     assert!(accepted >= schedules, "{accepted} batches of {schedules} schedules were accepted");
 }

@@ -109,7 +109,7 @@ impl Watched {
     }
 
     /// Trusts the file as long as it has this stamp.
-    pub(super) fn believe(&self, stamp: Stamp) {
+    pub(super) fn trust(&self, stamp: Stamp) {
         self.seen.store(stamp.0, Ordering::Release);
         self.seen_faults.store(stamp.1, Ordering::Release);
     }
@@ -158,7 +158,7 @@ mod tests {
             assert!(watched.is_unchanged(&guarded));
             change(&file);
             assert!(!watched.is_unchanged(&guarded), "{how}");
-            watched.believe(watched.stamp(&guarded).unwrap());
+            watched.trust(watched.stamp(&guarded).unwrap());
             assert!(watched.is_unchanged(&guarded));
         }
     }

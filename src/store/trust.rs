@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::blocks::Epoch;
 use super::lease::{LeaseState, Writers};
 use super::sealed::reopened;
+use super::stamp::{Stamp, Watched};
 use super::{Pace, Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
@@ -46,7 +47,7 @@ impl Store {
     }
 
     /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or truncated
-    /// meanwhile, its lease was not lost, and all its pages could be read. Costs a look at the clock if
+    /// meanwhile, its lease was not lost, and all its pages could be read. Reads the clock if
     /// [`Store::is_leased`], otherwise a system call. If not, every lookup fails with
     /// [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`].
     ///
@@ -89,11 +90,12 @@ impl Store {
     /// Calls `report` with the state of the lease on the file now, unless there never was one, and whenever the state
     /// changes: before the lease is released, in particular. Only the first caller is served.
     pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
-        self.map.report(Box::new(report));
+        if let Some(file) = self.map.watched() {
+            file.report(Box::new(report));
+        }
     }
 
-    /// What others can map to read the same bytes from the same memory, opened by
-    /// itself and only to read. `None` if the bytes are a copy.
+    /// Opens the file that others can map to read the bytes from this memory, read-only. Returns `None` for a copy.
     ///
     /// # Errors
     /// If the system does not open it.
@@ -104,7 +106,7 @@ impl Store {
     /// Returns whether [`Store::is_unchanged_since`] costs no system call: the bytes are a copy, or the file is leased and
     /// the lease was confirmed a moment ago.
     pub fn is_leased(&self) -> bool {
-        self.map.is_leased()
+        self.map.watched().is_none_or(Watched::is_leased)
     }
 
     /// Returns whether the file is unchanged, or was checked after its last change. If not, every lookup fails.
@@ -131,25 +133,30 @@ impl Store {
         }
         // The lease comes first: nobody changes what is checked under it. It ends no batch's proof, because nothing is
         // trusted in this epoch.
-        self.map.retake_lease().map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Mistrust::Changing,
-            _ => Mistrust::Io(error),
-        })?;
-        let Some(stamp) = self.map.stamp()? else { return Ok(()) };
+        let (Some(file), Some(stamp)) = (self.map.watched(), self.retake_lease()?) else { return Ok(()) };
         let checked = check::index(self, pace);
         if pace.is_canceled() {
             return Err(Mistrust::Canceled);
         }
         checked?;
         // Without a lease, only the stamp tells of a write that was in flight.
-        if !self.map.is_lease_held_or_unused() || self.map.stamp()? != Some(stamp) {
+        if !file.is_lease_held_or_unused() || self.map.stamp()? != Some(stamp) {
             return Err(Mistrust::Changing);
         }
-        self.map.believe(stamp);
+        file.trust(stamp);
         self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
     }
 
-    /// Ends an epoch, if that is not over: every lookup fails from now on.
+    /// Takes a lease that was lost again. Returns the stamp of the file after that.
+    fn retake_lease(&self) -> Result<Option<Stamp>, Mistrust> {
+        self.map.watched().map_or(Ok(()), Watched::retake_lease).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Mistrust::Changing,
+            _ => Mistrust::Io(error),
+        })?;
+        Ok(self.map.stamp()?)
+    }
+
+    /// Ends an epoch, if it is not over: every lookup fails from now on.
     pub(crate) fn distrust(&self, epoch: Epoch) {
         self.blocks.distrust(epoch);
     }
@@ -158,59 +165,55 @@ impl Store {
     /// if it is trusted.
     #[cfg(feature = "server")]
     pub(crate) fn is_lease_held(&self) -> bool {
-        self.map.is_lease_held()
+        self.map.watched().is_none_or(Watched::is_lease_held)
     }
 
-    /// Whether nobody can change the bytes that lookups read, and they may be lent
-    /// to the system.
+    /// Returns whether nobody can change the bytes that lookups read, so that system calls can read them directly.
     #[inline]
     pub fn is_private(&self) -> bool {
         !self.map.is_file()
     }
 
-    /// Whether a process has the file open for writing. The system tells that to the file's owner and
-    /// to root, after [`take_leases`](super::take_leases). A private copy has no writers.
+    /// Returns whether a process has the file open for writing. The system reports that to the file's owner and to root,
+    /// after [`take_leases`](super::take_leases). A private copy has no writers.
     pub fn writers(&self) -> Writers {
-        self.map.writers()
+        self.map.watched().map_or(Writers::None, Watched::writers)
     }
 
-    /// How many blocks the records have, and how many of them were looked at and
-    /// found sound.
+    /// Returns the number of blocks, and the number of verified ones.
     pub fn block_counts(&self) -> (usize, usize) {
         (self.blocks.tags().len(), self.blocks.known_count())
     }
 
-    /// Looks at a block of the records, counted from 0, unless it is known to be
-    /// sound. Tells whether it is; `None` behind the last.
+    /// Verifies a block of the records, counted from 0, unless it is already verified. Returns whether it is intact, and
+    /// `None` after the last block.
     pub fn verify_block(&self, block: usize) -> Option<bool> {
         let start = block.checked_mul(BLOCK_LEN_BYTES).filter(|start| *start < self.records().len())?;
         Some(self.blocks.is_sound(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
     }
 
-    /// The blocks that were found damaged since this was last asked, each once, and
-    /// of many some.
+    /// Returns the blocks that were found damaged since the last call, each once. If they are many, returns only some.
     pub fn take_damaged_blocks(&self) -> Vec<usize> {
         self.blocks.take_damaged()
     }
 
-    /// How many blocks were found damaged since the file was opened or last changed;
-    /// beyond 64 they are not counted.
+    /// Returns the number of blocks that were found damaged since the file was opened or last changed, at most 64.
     pub fn damaged_block_count(&self) -> usize {
         self.blocks.damaged_count()
     }
 
-    /// How much of what lookups read is in memory, as far as the system tells.
+    /// Returns how many bytes of the file are in memory, as far as the system reports it.
     pub fn resident_len_bytes(&self) -> u64 {
         self.map.resident_len_bytes().unwrap_or(0)
     }
 
-    /// Pages of the file that were found gone, or groups of them, since
+    /// Returns the number of pages, or of groups of pages, that could not be read since
     /// [`survive_bus_errors`](super::survive_bus_errors).
     pub fn faults(&self) -> u64 {
         self.map.faults()
     }
 
-    /// Whether a range of the records is as it was baked. An empty one is.
+    /// Verifies a range of the records, unless it is already verified. Returns whether it is intact. An empty range is.
     #[inline(always)]
     pub(crate) fn are_sound(&self, range: Range<usize>) -> bool {
         let epoch = self.epoch();
@@ -225,7 +228,7 @@ impl Store {
         assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again());
     }
 
-    /// Whether nothing of the file is believed.
+    /// Returns whether no byte of the file is trusted.
     #[inline]
     pub(super) fn is_distrusted(&self) -> bool {
         self.epoch().is_distrust()

@@ -1,7 +1,6 @@
-//! A file whose header is sound, before the rest of it is believed.
+//! A file whose header is intact, before the rest of it is verified.
 //!
-//! In: a path. Out: what the header says, which sections are not as it says,
-//! and, if all is well, a [`MappedStore`]. It looks nothing up.
+//! In: a path. Out: the header, the damaged sections, and, if there are none, a [`MappedStore`]. Looks up nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,8 +14,8 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
 use crate::format::header::{Layout, SectionKind};
 use crate::format::key::KeyKind;
 
-/// A mapped file of which only the header was read and checked: the first half of [`MappedStore::open`], for programs
-/// that report what a damaged file still says, or that need only its header.
+/// A mapped file of which only the header was checked: the first half of [`MappedStore::open`], for programs that
+/// describe a damaged file, or that need only its header.
 ///
 /// # Example
 /// ```
@@ -47,7 +46,7 @@ use crate::format::key::KeyKind;
 /// ```
 #[derive(Debug)]
 pub struct Unchecked {
-    /// Without what is made from the file's contents.
+    /// Does not contain what is derived from the file's contents.
     store: Store,
     path: PathBuf,
 }
@@ -58,15 +57,16 @@ impl Unchecked {
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the header is not that of a
-    /// file of this version, or not that of this file.
+    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the header is damaged or of
+    /// another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Unchecked, StoreError> {
         let path = path.as_ref();
         let file = super::open_file(path)?;
         survive_bus_errors().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
-        Unchecked::over(memory::hold(&file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?, path)
+        Unchecked::new(memory::hold(&file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?, path)
     }
 
-    pub(super) fn over(map: Map, path: &Path) -> Result<Unchecked, StoreError> {
+    pub(super) fn new(map: Map, path: &Path) -> Result<Unchecked, StoreError> {
         let path = path.to_path_buf();
         let layout = match Layout::decode(map.bytes()) {
             Ok(layout) => layout,
@@ -79,13 +79,13 @@ impl Unchecked {
         Ok(Unchecked { store: Store { map, layout, blocks, typical_len_bytes, common, directory }, path })
     }
 
-    /// What the header says, and where the sections are.
+    /// Returns the header and the sections.
     pub fn layout(&self) -> &Layout {
         &self.store.layout
     }
 
-    /// The sections whose bytes do not have the checksum that the header has for
-    /// them, in the order of the file. Reads the whole file.
+    /// Returns the sections that do not match their checksum in the header, in the order of the file. Reads the whole
+    /// file.
     pub fn damaged_sections(&self) -> Vec<SectionKind> {
         let sections = self.store.layout.sections().into_iter();
         let damaged = sections.filter(|(_, place)| section_sum_of(self.store.section(place)) != place.checksum);
@@ -109,7 +109,7 @@ impl Unchecked {
         Ok(self.trust_index()?.into())
     }
 
-    /// Checks as much of the rest as is to be checked now.
+    /// Verifies as much of the rest as `verify` requires.
     pub(super) fn check_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
         let store = match verify {
             Verify::Full => {
@@ -121,7 +121,7 @@ impl Unchecked {
         Ok(store)
     }
 
-    /// Checks a private copy: at least every byte against its checksum, so that a copy of a file that changed
+    /// Verifies a private copy: at least every byte against its checksum, so that a copy of a file that changed
     /// meanwhile is rejected here and not by lookups.
     pub(super) fn check_copy_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
         if verify == Verify::Full {
@@ -135,8 +135,7 @@ impl Unchecked {
         Ok(store)
     }
 
-    /// Believes the index, and checks records when they are first touched. Reads next to
-    /// nothing of the file.
+    /// Trusts the index, and verifies records when they are first touched. Reads almost nothing of the file.
     pub(super) fn trust_index(self) -> Result<Store, StoreError> {
         match self.store.key_kind() {
             KeyKind::U64 => Ok(self.store),
@@ -144,7 +143,7 @@ impl Unchecked {
         }
     }
 
-    /// Checks the rest as a plan says. The store that is given lacks what lookups by order need.
+    /// Verifies the rest as a plan says. The store that this returns lacks the parts that ordered lookups need.
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))
     }

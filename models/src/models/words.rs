@@ -5,8 +5,8 @@ use loom::sync::atomic::{AtomicU8, Ordering};
 use loom::thread;
 
 use super::Model;
-use crate::store::LeaseState;
-use source::{Standing, State, Words};
+use crate::store::{LeaseState, Standing};
+use source::{TableState, Words};
 
 #[path = "../../../src/direct/words.rs"]
 mod source;
@@ -41,7 +41,7 @@ struct Shared {
 
 impl Shared {
     /// Generation 1 is served, and its file is leased until a time.
-    fn leased_until(until_ns: u64) -> (Arc<Shared>, State) {
+    fn leased_until(until_ns: u64) -> (Arc<Shared>, TableState) {
         let shared = Arc::new(Shared { words: Words::default(), byte: AtomicU8::new(OLD) });
         shared.words.owner.store(1, Ordering::SeqCst);
         shared.words.serve(1);
@@ -50,7 +50,7 @@ impl Shared {
         (shared, state)
     }
 
-    fn standing_since(&self, then: State) -> Standing {
+    fn standing_since(&self, then: TableState) -> Standing {
         self.words.standing_since(then, |until_ns| NOW_NS < until_ns)
     }
 
@@ -60,7 +60,7 @@ impl Shared {
     }
 
     /// A client looks up.
-    fn assert_trusted_copy_is_old(&self, then: State) {
+    fn assert_trusted_copy_is_old(&self, then: TableState) {
         let copied = self.byte.load(Ordering::Relaxed);
         if self.standing_since(then) == Standing::Unchanged {
             assert_eq!(copied, OLD);

@@ -418,7 +418,7 @@ mod tests {
             let (file, records) = written(numbers(1000), align_bytes);
             build(&file, &records, &budget(1 << 20, 1), &mut |_, _| ()).unwrap();
             let store =
-                Store::of_file(&file, Path::new("test"), Memory::Map, &OpenOptions::default(), &mut |_| ()).unwrap();
+                Store::from_file(&file, Path::new("test"), Memory::Map, &OpenOptions::default(), &mut |_| ()).unwrap();
             for (key, value_len) in numbers(1000) {
                 assert_eq!(store.get(key).unwrap(), Some(&vec![b'v'; value_len][..]));
             }

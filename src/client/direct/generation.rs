@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::direct::{Notice, Standing, State};
+use crate::direct::{Notice, TableState};
+use crate::store::Standing;
 use crate::store::{MappedStore, Store, Witness};
 
 /// A table that the server transferred.
@@ -16,7 +17,7 @@ pub(super) struct Generation {
 pub(super) struct GenerationWitness {
     pub(super) notice: Arc<Notice>,
     /// The state before any byte of the table was read.
-    pub(super) state: State,
+    pub(super) state: TableState,
 }
 
 impl Generation {

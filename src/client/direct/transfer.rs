@@ -22,10 +22,11 @@ use crate::client::error::Phase;
 use crate::client::retry::Deadline;
 use crate::client::socket::{connect_within, set_timeout};
 use crate::client::{ClientError, Options};
-use crate::direct::{Notice, Standing, State};
+use crate::direct::{Notice, TableState};
 use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader};
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::{CheckedHeader, Violation};
+use crate::store::Standing;
 use crate::store::{Memory, Store, is_sealed, survive_bus_errors};
 
 /// Pause before a transfer is requested again because the server just replaced its generation.
@@ -63,7 +64,7 @@ impl TransferConnection {
     }
 
     /// Requests the table after a state. The server responds when it serves one.
-    pub(super) fn request_next(&mut self, path: &Path, state: State) -> Result<(), ClientError> {
+    pub(super) fn request_next(&mut self, path: &Path, state: TableState) -> Result<(), ClientError> {
         self.restart_deadline();
         self.send_request(path, state.known())
     }

@@ -1,7 +1,7 @@
-//! Keys that a new file is tried on before it is served.
+//! Canaries: keys that are looked up in a new file before it is served.
 //!
-//! In: lines `key,digest`. Out: whether a table answers them so. The digest is
-//! the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent`. It detects mistakes, not forged values.
+//! In: lines `key,digest`. Out: whether a table contains these values. The digest is the XXH3-128 of the key's value,
+//! as 32 hexadecimal digits, or `absent`. It detects mistakes, not forged values.
 
 use std::fmt;
 use std::io;
@@ -13,11 +13,11 @@ use twox_hash::XxHash3_128;
 use crate::format::key::{Key, KeyKind};
 use crate::store::{LookupError, Pace, Store, open_regular};
 
-/// Rows of a table that are looked up besides.
+/// The number of sampled rows of the table that are looked up besides the canaries.
 const SAMPLE_ROWS: usize = 1000;
 const ABSENT: &str = "absent";
 
-/// Why a table may not be served.
+/// Why a table failed its canaries.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CanaryError {
@@ -26,10 +26,10 @@ pub enum CanaryError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// A line of it is none.
+    /// A line of the file is malformed.
     #[error(
         "canaries in {}, line {line}: {found:?} where `key,digest` was wanted, the digest in 32 hexadecimal digits \
          or `absent`: write the file with `zkv canary`", path.display()
@@ -39,7 +39,7 @@ pub enum CanaryError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What it says.
+        /// The beginning of the line.
         found: String,
     },
     /// A key of the file is not of the table's kind.
@@ -47,36 +47,36 @@ pub enum CanaryError {
     Kind {
         /// The key.
         key: String,
-        /// What the table's keys are.
+        /// The kind of the table's keys.
         held: KeyKind,
     },
-    /// A key's value is not what it must be.
+    /// A key does not have the expected value.
     #[error("canary {key}: {found} where {wanted} was wanted")]
     Value {
         /// The key.
         key: String,
-        /// The digest of its value, or `absent`.
+        /// The digest of the value found, or `absent`.
         found: String,
-        /// What the file says.
+        /// The expected digest, or `absent`.
         wanted: String,
     },
-    /// A row of the table is not found by its own key, or cannot be read.
+    /// A row of the table cannot be found by its key, or cannot be read.
     #[error("row {row}: {problem}")]
     Row {
         /// The row.
         row: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
 }
 
-/// Keys, and what their values must be.
+/// Keys with the digests of their expected values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Canaries {
     lines: Vec<(String, Wanted)>,
 }
 
-/// A value's digest; `None` if there is to be none.
+/// The digest of the expected value. `None` if the table must not have the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted(Option<u128>);
 
@@ -89,13 +89,13 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// What `--canary` says of a value: its XXH3-128.
+/// Returns the digest of a value for the file of canaries: its XXH3-128.
 pub fn value_digest(value: &[u8]) -> u128 {
     XxHash3_128::oneshot(value)
 }
 
 impl Canaries {
-    /// Reads them from a file. Empty lines are left out.
+    /// Reads canaries from a file. Skips empty lines.
     ///
     /// # Errors
     /// [`CanaryError::Io`], [`CanaryError::Line`].
@@ -114,10 +114,10 @@ impl Canaries {
         Ok(Canaries { lines })
     }
 
-    /// Looks the canaries up in a table, and rows of its own that are spread over it, until the work is canceled.
+    /// Looks up the canaries and a sample of the table's rows, until the work is canceled.
     ///
     /// # Errors
-    /// [`CanaryError`] of the first that is wrong.
+    /// [`CanaryError`] of the first mismatch.
     pub(super) fn run(&self, store: &Store, pace: &Pace) -> Result<(), CanaryError> {
         for (text, wanted) in self.lines.iter().take_while(|_| pace.goes_on()) {
             let held = store.key_kind();
@@ -154,7 +154,7 @@ fn parse(digest: &str) -> Option<Wanted> {
     }
 }
 
-/// Whether the index leads a row's key to the row.
+/// Checks that the index finds a row by its key.
 fn find_row(store: &Store, row: usize) -> Result<(), &'static str> {
     let damaged = |_: LookupError| "it is damaged";
     let (key, value) = store.row(row).map_err(damaged)?.ok_or("it is not there")?;

@@ -1,6 +1,6 @@
-//! A file on its way to being served.
+//! The checks that a file must pass before it is served.
 //!
-//! In: a file. Out: a table that was checked, read in and tried, or why not.
+//! In: a file. Out: a table that was checked and read into memory, or the reason why it was rejected.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,25 @@ use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::panics;
 use crate::store::{Memory, OpenOptions, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of};
 
-/// How long whoever puts a file in place may take to close it.
+/// How long a process that puts a file in place may take to close it.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Why a file is not served.
+/// Why a file is rejected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// It cannot be opened, or is not what it must be.
+    /// It cannot be opened, or is not an undamaged file of this version.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// Opening it panicked: the server has a fault.
+    /// The check of the file panicked, which is a fault of the server.
     #[error("{}: checking it panicked at {panic}: please report this, with the file if you can", path.display())]
     Panic {
         /// The file.
         path: PathBuf,
-        /// Where, and why.
+        /// The place and the message of the panic.
         panic: String,
     },
-    /// It may not replace the table that is served.
+    /// The rules do not allow it to replace the current table.
     #[error("{}: {error}", path.display())]
     Replace {
         /// The file.
@@ -42,7 +42,7 @@ pub enum OpenError {
         /// The rule that it breaks.
         error: ReplaceError,
     },
-    /// A process has it open for writing, or mapped so, and it was to be served from a mapping.
+    /// A process has the file open for writing or has a writable mapping of it, and it was to be served from a mapping.
     #[error(
         "{}: a process has it open for writing, and can change what would be served: close it there, put a finished copy \
          in its place by rename, or serve a private copy (--memory copy or sealed)",
@@ -52,24 +52,24 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// It does not say what the canaries say.
+    /// It failed its canaries.
     #[error("{}: {error}", path.display())]
     Canary {
         /// The file.
         path: PathBuf,
-        /// Which does not pass.
+        /// The mismatch.
         error: CanaryError,
     },
 }
 
 impl OpenError {
-    /// Returns whether the server was told to stop.
+    /// Returns whether the check was canceled because the server stops.
     pub fn is_canceled(&self) -> bool {
         matches!(self, OpenError::Store(StoreError::Canceled { .. }))
     }
 
-    /// Whether the file may be served later though nobody changes it: when its writers have closed it, or the
-    /// system has what it lacks now.
+    /// Returns whether the file may pass later without being changed: once its writers have closed it, or once the
+    /// system has the resources that are missing now.
     pub(super) fn is_for_want(&self) -> bool {
         if let OpenError::Writer { .. } = self {
             return true;
@@ -83,43 +83,43 @@ impl OpenError {
     }
 }
 
-/// What is done with a file before it is served.
+/// How a file is opened and checked before it is served.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Plan {
     pub(in crate::server) memory: Memory,
     pub(in crate::server) options: OpenOptions,
-    /// Whether blocks that no lookup has touched are looked at when it is served.
+    /// Whether blocks that no lookup has touched are verified in the background.
     pub(in crate::server) background: bool,
-    /// A file of canaries, which is read each time.
+    /// The file of canaries, which is read for each check.
     pub(in crate::server) canaries: Option<PathBuf>,
     pub(in crate::server) replace: ReplaceRules,
 }
 
-/// What a candidate is to replace.
+/// The table that a candidate is to replace.
 #[derive(Clone, Copy)]
 pub(super) enum Replaces {
     Nothing,
     Table(TableSummary),
-    /// Any table: the candidate was served before.
+    /// Any table, because the candidate was served before.
     Rollback,
 }
 
-/// A file that may be served.
+/// A file that passed the checks.
 pub(super) struct Candidate {
     pub(super) store: Store,
     pub(super) file: File,
     pub(super) identity: Identity,
-    /// Whether the system tells of processes that write to it.
+    /// Whether processes that write to the file are detected.
     pub(super) writers: Writers,
 }
 
 impl Plan {
-    /// Opens the file at a path.
+    /// Opens and checks the file at a path.
     pub(super) fn open(&self, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         self.open_file(open_file(path)?, path, replaces)
     }
 
-    /// Checks a file that is open; `path` is its name in errors.
+    /// Checks an open file. Error messages call it `path`.
     pub(super) fn open_file(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         panics::catch(|| self.check(file, path, replaces))
             .unwrap_or_else(|panic| Err(OpenError::Panic { path: path.to_path_buf(), panic }))
@@ -127,16 +127,16 @@ impl Plan {
 
     fn check(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         let io = |error| StoreError::Io { path: path.to_path_buf(), error };
-        // Other code of the process may have replaced the handler since the last file.
+        // Other code of the process may have replaced the signal handler since the last file.
         survive_bus_errors().map_err(io)?;
-        let identity = Identity::of_file(&file).map_err(io)?;
+        let identity = Identity::from_file(&file).map_err(io)?;
         if let Some(left) = identity.unsettled() {
             thread::sleep(left);
         }
-        // Read while nobody can write: a process that opens the file after that changes its time or its length.
-        let identity = Identity::of_file(&file).map_err(io)?;
+        // Read before the writers are checked: a process that opens the file after that changes its time or its length.
+        let identity = Identity::from_file(&file).map_err(io)?;
         self.wait_for_writers(&file, path)?;
-        let store = Store::of_file(&file, path, self.memory, &self.options, &mut tell)?;
+        let store = Store::from_file(&file, path, self.memory, &self.options, &mut tell)?;
         let checked = match replaces {
             Replaces::Nothing => self.replace.check(summary(&store), None),
             Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
@@ -154,14 +154,14 @@ impl Plan {
         }
         tried.map_err(|error| OpenError::Canary { path: path.to_path_buf(), error })?;
         let writers = self.check_writers(&store, path)?;
-        if self.memory == Memory::Map && Identity::of_file(&file).map_err(io)? != identity {
+        if self.memory == Memory::Map && Identity::from_file(&file).map_err(io)? != identity {
             return Err(OpenError::Writer { path: path.to_path_buf() });
         }
         Ok(Candidate { store, file, identity, writers })
     }
 
-    /// Waits for a moment until no process has the file open for writing: whoever puts a file in place may
-    /// close it after that.
+    /// Waits a moment until no process has the file open for writing, because the process that put it in place may
+    /// close it only after that.
     fn wait_for_writers(&self, file: &File, path: &Path) -> Result<(), OpenError> {
         if self.memory != Memory::Map {
             return Ok(());
@@ -179,12 +179,12 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes sure that nobody has opened the file for writing while it was checked. The lease must have been held since
-    /// the file was mapped: examining the file shows no write through a mapping on tmpfs.
+    /// Checks that no process opened the file for writing during the check. The lease must have been held since the
+    /// file was mapped, because an examination of the file does not show writes through a mapping on tmpfs.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
         match store.writers() {
             Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
-            // It had a writer when the lease was requested, and has none any more.
+            // A process had the file open for writing when the lease was requested, but has closed it since.
             Writers::None if !store.is_lease_held() => Err(OpenError::Writer { path: path.to_path_buf() }),
             Writers::Unknown(reason) => {
                 warn!(
@@ -199,7 +199,7 @@ impl Plan {
     }
 }
 
-/// Describes a table for the rules of its replacement.
+/// Describes a table for the replacement rules.
 pub(super) fn summary(store: &Store) -> TableSummary {
     TableSummary { rows: store.len() as u64, key_kind: store.key_kind() }
 }
@@ -223,13 +223,13 @@ mod tests {
 
     use super::*;
     use crate::bake::{self, Options};
-    use crate::server::{Check, Config, source};
+    use crate::server::{Check, Config};
     use crate::store::Pace;
 
     const VALUE: &[u8] = b"the value of key 7";
 
-    /// Checks a table. When the check asks for the `change_at`-th time whether to go on, a byte of a value is changed.
-    /// Returns the result, and how many times the check asked.
+    /// Checks a table, and changes a byte of a value when the check calls its pace for the `change_at`-th time. Returns
+    /// the result and the number of these calls.
     fn check_and_change(change_at: usize) -> (Result<Candidate, OpenError>, usize) {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
@@ -238,7 +238,7 @@ mod tests {
         let bytes = std::fs::read(&db).unwrap();
         let at = bytes.windows(VALUE.len()).position(|window| window == VALUE).unwrap() as u64;
         let file = File::options().write(true).open(&db).unwrap();
-        // The file system's clock must show the change.
+        // Otherwise the file system's clock may not show the change.
         file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
         drop(file);
         let asked = Arc::new(AtomicUsize::new(0));
@@ -254,7 +254,7 @@ mod tests {
         std::fs::write(&canaries, format!("7,{:032x}\n8,absent\n", super::super::value_digest(VALUE))).unwrap();
         let mut config = Config { check: Check::Full, canaries: Some(canaries), ..Config::default() };
         config.open.pace = pace;
-        let checked = source(&db, &config).plan.open(&db, Replaces::Nothing);
+        let checked = config.source(&db).plan.open(&db, Replaces::Nothing);
         let asked = asked.load(Ordering::Relaxed);
         (checked, asked)
     }
@@ -263,7 +263,7 @@ mod tests {
     fn a_file_that_changes_at_any_moment_of_its_check_is_not_served() {
         let (unchanged, asked) = check_and_change(usize::MAX);
         assert!(unchanged.is_ok());
-        // At least once for each canary, after the whole file was verified.
+        // At least one call for each canary, after the whole file was verified.
         assert!(asked > 2, "{asked}");
         for change_at in 1..=asked {
             let (changed, _) = check_and_change(change_at);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::server::counters::Totals;
+use crate::server::statistics::Statistics;
 
 /// A message to the supervisor.
 pub(super) enum Message {
@@ -25,7 +25,7 @@ pub(super) enum Message {
 #[derive(Clone)]
 pub struct Control {
     pub(super) sender: Sender<Message>,
-    totals: Arc<Totals>,
+    statistics: Arc<Statistics>,
 }
 
 impl Control {
@@ -40,12 +40,8 @@ impl Control {
         self.request(Message::Rollback)
     }
 
-    pub(in crate::server) fn totals(&self) -> Arc<Totals> {
-        Arc::clone(&self.totals)
-    }
-
     fn request(&self, message: impl FnOnce(u64) -> Message) -> u64 {
-        let number = 1 + self.totals.reload_requested.fetch_add(1, Ordering::AcqRel);
+        let number = 1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::AcqRel);
         // A server that has ended serves nothing.
         let _ = self.sender.send(message(number));
         number
@@ -58,15 +54,16 @@ impl Control {
     }
 }
 
-/// The two ends of the messages, until the supervisor runs.
-pub(in crate::server) struct Told {
+/// Both ends of the channel to the supervisor, until it runs.
+pub(in crate::server) struct ControlChannel {
     pub(in crate::server) control: Control,
     pub(super) receiver: Receiver<Message>,
 }
 
-impl Told {
-    pub(in crate::server) fn new(totals: Arc<Totals>) -> Told {
+impl ControlChannel {
+    /// Opens a channel. `statistics` counts the requests.
+    pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
         let (sender, receiver) = channel();
-        Told { control: Control { sender, totals }, receiver }
+        ControlChannel { control: Control { sender, statistics }, receiver }
     }
 }

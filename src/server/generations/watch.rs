@@ -1,8 +1,7 @@
-//! Whether there is another file at a path.
+//! Detects a new file at a path.
 //!
-//! In: a path. Out: what the file there can be told by, and a call whenever
-//! something happens in its folder. Missed events do no harm: whoever is called
-//! looks for himself, and does so from time to time anyway.
+//! In: a path. Out: the identity of the file there, and a call whenever something changes in its folder. A lost event
+//! does no harm, because the path is also checked periodically.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -12,12 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use notify::{EventKind, RecursiveMode, Watcher};
 
-/// The system tells the time of a change in steps of up to 10 ms, so two changes
-/// within one cannot be told apart: a file is only looked at when it is older.
-/// Whoever writes to a file goes on within this time, as a rule.
+/// How old a file must be before it is checked. File systems record the time of a change in steps of up to 10 ms, so
+/// two changes within one step look alike. A process that writes to a file usually continues within this time.
 pub(super) const SETTLE: Duration = Duration::from_millis(50);
 
-/// What a file's contents at a time can be told by.
+/// What distinguishes the contents of a file from other files and from other times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -27,36 +25,35 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of the file at a path.
+    /// Returns the identity of the file at a path.
     pub(super) fn at(path: &Path) -> io::Result<Identity> {
-        std::fs::metadata(path).and_then(|metadata| Identity::of(&metadata))
+        std::fs::metadata(path).and_then(|metadata| Identity::from_metadata(&metadata))
     }
 
-    /// Of an open file.
-    pub(super) fn of_file(file: &File) -> io::Result<Identity> {
-        file.metadata().and_then(|metadata| Identity::of(&metadata))
+    /// Returns the identity of an open file.
+    pub(super) fn from_file(file: &File) -> io::Result<Identity> {
+        file.metadata().and_then(|metadata| Identity::from_metadata(&metadata))
     }
 
-    fn of(metadata: &Metadata) -> io::Result<Identity> {
+    fn from_metadata(metadata: &Metadata) -> io::Result<Identity> {
         let (device, inode, len_bytes) = (metadata.dev(), metadata.ino(), metadata.len());
         Ok(Identity { device, inode, len_bytes, modified: metadata.modified()? })
     }
 
-    /// Whether it is the same file, whatever is in it.
+    /// Returns whether this is the same file, with any contents.
     pub(super) fn is_same_file(&self, other: &Identity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// How long to wait until it is [`SETTLE`] old. A time that lies ahead tells
-    /// nothing.
+    /// Returns how long to wait until the file is [`SETTLE`] old. Ignores a time in the future.
     pub(super) fn unsettled(&self) -> Option<Duration> {
         let age = SystemTime::now().duration_since(self.modified).ok()?;
         SETTLE.checked_sub(age).filter(|left| !left.is_zero())
     }
 }
 
-/// A file at a path, and when it, its rights or its names last changed: whoever was
-/// refused it may have it now.
+/// A file at a path, and when its contents, its permissions, or its names last changed: a file that was rejected
+/// because of its permissions may be readable after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tried {
     identity: Identity,
@@ -66,22 +63,20 @@ pub(super) struct Tried {
 impl Tried {
     pub(super) fn at(path: &Path) -> io::Result<Tried> {
         let metadata = std::fs::metadata(path)?;
-        Ok(Tried { identity: Identity::of(&metadata)?, changed: (metadata.ctime(), metadata.ctime_nsec()) })
+        Ok(Tried { identity: Identity::from_metadata(&metadata)?, changed: (metadata.ctime(), metadata.ctime_nsec()) })
     }
 }
 
-/// Calls whenever something changes in the folders where a file is, until it is
-/// dropped.
+/// Calls a function whenever something changes in the folders of a file, until it is dropped.
 pub(super) struct FolderWatch {
     _watcher: notify::RecommendedWatcher,
 }
 
 impl FolderWatch {
-    /// Of the folder of a path, and, if it is a symbolic link, of the one where it
-    /// leads.
+    /// Watches the folder of a path, and, if the path is a symbolic link, the folder of its target.
     pub(super) fn new(path: &Path, call: impl Fn() + Send + 'static) -> notify::Result<FolderWatch> {
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Looking at a file is no change, and we look ourselves.
+            // Opening a file is not a change, and the checks themselves open it.
             if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(notify::event::AccessKind::Open(_)))) {
                 call();
             }
@@ -144,7 +139,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let unsettled = |modified| {
             file.set_modified(modified).unwrap();
-            Identity::of_file(&file).unwrap().unsettled()
+            Identity::from_file(&file).unwrap().unsettled()
         };
         let now = SystemTime::now();
         assert_eq!(unsettled(now - Duration::from_secs(1)), None);

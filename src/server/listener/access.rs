@@ -1,7 +1,7 @@
-//! Who may connect to the Unix socket.
+//! Access control of the Unix socket.
 //!
-//! The system decides by the socket's mode, owner and group, which are set before
-//! it listens. `Doorkeeper` decides by who the peer is, once it has connected.
+//! The system checks the socket's mode, owner, and group, which are set before it listens. `Doorkeeper` checks the user
+//! and group of a peer that has connected.
 
 use std::fs::{self, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,41 +15,38 @@ use tracing::warn;
 
 use crate::server::log_limit::LogLimit;
 
-/// Who may connect to the Unix socket. By default its owner and its group, whatever
-/// the umask is.
+/// Who may connect to the Unix socket. By default its owner and its group, with any umask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketAccess {
-    /// Permissions of the socket; connecting takes those to write. `None`:
-    /// [`SocketAccess::MODE`].
+    /// Permissions of the socket. A client needs write permission to connect. `None`: [`SocketAccess::MODE`].
     pub mode: Option<u32>,
-    /// The user that owns it. `None`: the one that the server runs as.
+    /// The owner. `None`: the user that the server runs as.
     pub owner: Option<u32>,
-    /// Its group. `None`: the one that the system gives it.
+    /// The group. `None`: the group that the system assigns.
     pub group: Option<u32>,
-    /// Users whose processes are served. If there are any here or in `allow_gids`,
-    /// all others are closed at once, root's too.
+    /// Users whose processes may connect. If this or `allow_gids` names any, all other processes are disconnected at
+    /// once, even root's.
     pub allow_uids: Vec<u32>,
-    /// Groups whose processes are served: those that have one as their effective
-    /// group. The system does not tell of supplementary groups with it; for these
-    /// there is `group`.
+    /// Groups whose processes may connect, by their effective group. The system does not report supplementary groups of
+    /// a peer; use `group` for these.
     pub allow_gids: Vec<u32>,
 }
 
 impl SocketAccess {
-    /// Owner and group may connect.
+    /// The owner and the group may connect.
     pub const MODE: u32 = 0o660;
 
-    /// Whether it names those who are served.
+    /// Returns whether only certain users or groups may connect.
     pub fn names_peers(&self) -> bool {
         !self.allow_uids.is_empty() || !self.allow_gids.is_empty()
     }
 
-    /// Whether it asks for anything that is a property of a socket's file.
+    /// Returns whether it sets a property of the socket's file.
     pub(super) fn is_about_file(&self) -> bool {
         self.mode.is_some() || self.owner.is_some() || self.group.is_some()
     }
 
-    /// Sets owner, group and mode of a socket's file.
+    /// Sets the owner, group, and mode of a socket's file.
     pub(super) fn set(&self, node: &OwnedFd) -> Result<(), String> {
         if let Some(owner) = self.owner {
             chownat(node, c"", Some(Uid::from_raw(owner)), None, AtFlags::EMPTY_PATH)
@@ -87,7 +84,7 @@ impl Doorkeeper {
         Doorkeeper { access: access.clone(), log_limit: LogLimit::default() }
     }
 
-    /// Whether a peer is to be served.
+    /// Returns whether a peer may connect.
     pub(in crate::server) fn admits(&self, stream: &UnixStream) -> bool {
         let SocketAccess { allow_uids, allow_gids, .. } = &self.access;
         if !self.access.names_peers() {
@@ -108,7 +105,7 @@ impl Doorkeeper {
                     left_out,
                     "a connection was refused: --allow-uid and --allow-gid have neither its user nor its group"
                 ),
-                Err(error) => warn!(left_out, "a connection was refused: its user is not known: {error}"),
+                Err(error) => warn!(left_out, "a connection was refused: the system does not report its user: {error}"),
             }
         }
         false

@@ -1,4 +1,4 @@
-//! Sockets that the process was started with.
+//! Listening sockets that the process inherited.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -8,12 +8,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Sockets that listen already, in the hands of who started this process: systemd
-/// hands them in (socket activation) and keeps them while the server is restarted, so
-/// that no connection is refused in the meantime.
+/// Listening sockets that this process inherited. systemd passes them (socket activation) and keeps them while the
+/// server restarts, so that no connection is refused meanwhile.
 ///
-/// They take the place of [`Config::socket`](super::super::Config::socket) and
-/// [`Config::tcp`](super::super::Config::tcp); a path is not removed at the end.
+/// They replace [`Config::socket`](super::super::Config::socket) and [`Config::tcp`](super::super::Config::tcp). The
+/// server does not remove the path of an inherited socket.
 #[derive(Clone, Debug, Default)]
 pub struct Inherited {
     pub(in crate::server) unix: Option<Arc<UnixListener>>,
@@ -21,7 +20,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// With this Unix socket.
+    /// Adds a Unix socket.
     ///
     /// # Errors
     /// If it does not listen, or there is one already.
@@ -33,7 +32,7 @@ impl Inherited {
         }
     }
 
-    /// With this TCP socket.
+    /// Adds a TCP socket.
     ///
     /// # Errors
     /// If it does not listen, or there is one already.
@@ -45,12 +44,12 @@ impl Inherited {
         }
     }
 
-    /// The path of the Unix socket, or its abstract name behind an `@`.
+    /// Returns the path of the Unix socket, or an `@` and its abstract name.
     pub fn unix_path(&self) -> Option<PathBuf> {
         self.unix.as_ref().map(|socket| path_of(socket))
     }
 
-    /// The address of the TCP socket.
+    /// Returns the address of the TCP socket.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|socket| socket.local_addr().ok())
     }
@@ -73,7 +72,7 @@ pub(super) fn path_of(socket: &UnixListener) -> PathBuf {
     }
 }
 
-/// The abstract name that a path stands for, if it begins with an `@`.
+/// Returns the abstract name that a path with an `@` at the beginning stands for.
 pub(super) fn abstract_name(path: &std::path::Path) -> Option<&[u8]> {
     path.as_os_str().as_bytes().strip_prefix(b"@")
 }

@@ -1,4 +1,4 @@
-//! The lock file that keeps servers apart that start on the same path.
+//! The lock file that separates servers that start on the same path.
 //!
 //! In: a socket's path. Out: a lock, or why there is none. The file is in the socket's directory, where other users may
 //! be able to create files: their links are not followed, and their files are neither locked nor changed.
@@ -19,11 +19,11 @@ use super::path::identity;
 /// How long a server waits for another one that starts at the same time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-/// Others cannot open the file, so they cannot lock it.
+/// Only the owner can open the file, so nobody else can lock it.
 const MODE: u32 = 0o600;
 
-/// Excludes other servers from a socket's path: between `bind` and `listen`, and between the check of an old socket and
-/// its removal, they would misjudge it. Removes its file when dropped.
+/// Excludes other servers from a socket's path. Between `bind` and `listen`, and between the check of an old socket and
+/// its removal, they would misjudge the path. Removes its file when dropped.
 pub(super) struct Lock {
     _file: File,
     path: PathBuf,
@@ -139,7 +139,7 @@ mod tests {
         let socket = folder.path().join("s.sock");
         let held = Lock::acquire(&socket).unwrap();
         let error = Lock::acquire_within(&socket, Duration::ZERO).err().unwrap();
-        // File systems with device numbers of their own (Btrfs) are not found in /proc/locks.
+        // File systems with their own device numbers (Btrfs) are not found in /proc/locks.
         let holder = format!("process {} of user {} holds the lock", std::process::id(), geteuid().as_raw());
         assert!(error.contains(&holder) || error.contains("another process holds the lock"), "{error}");
         drop(held);

@@ -1,7 +1,7 @@
-//! The listening sockets: on a path, under an abstract name, on a TCP address, or handed in.
+//! The listening sockets: on a path, under an abstract name, on a TCP address, or inherited.
 //!
-//! In: a configuration. Out: sockets that listen; on a path nobody could connect
-//! before the socket's owner, group and mode were set. Knows nothing of what is answered.
+//! In: addresses and access rules. Out: listening sockets. Nobody can connect to a socket on a path before its owner,
+//! group, and mode are set. Knows no protocol.
 
 mod access;
 mod inherited;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use super::{Config, ServerError};
+use super::error::ServerError;
 pub(super) use access::Doorkeeper;
 pub use access::SocketAccess;
 pub use inherited::Inherited;
@@ -29,48 +29,52 @@ use path::{Identity, PATH_LEN_MAX_BYTES, check, identity, make_way, open_node};
 pub(super) use tcp::listen_on_tcp;
 pub(super) use tcp::tcp;
 
-/// As many connections wait to be accepted as the system allows (net.core.somaxconn).
+/// The number of connections that may wait to be accepted: the system's maximum (net.core.somaxconn).
 const BACKLOG: i32 = i32::MAX;
 
 /// A Unix socket that listens.
 pub(super) struct Listener {
     socket: UnixListener,
-    /// As users write it: an abstract name has an `@` before it.
+    /// As users write it: with an `@` before an abstract name.
     path: PathBuf,
     _bound: Option<Bound>,
 }
 
-/// A socket's file, which is removed when this is dropped.
+/// The file of a socket. Removes it when dropped.
 struct Bound {
     path: PathBuf,
-    /// Tells this socket from one that another server put in its place.
+    /// Distinguishes this socket from one that another server put at the path.
     identity: Identity,
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // A path that cannot be removed is taken over by the next server.
+            // The next server replaces a file that cannot be removed.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 impl Listener {
-    /// Takes what was handed in, or listens on a path, which it takes over from a
-    /// server that is gone.
-    pub(super) fn new(config: &Config) -> Result<Listener, ServerError> {
-        let path = &config.socket;
-        let refuse = |problem: String| ServerError::Socket { path: path.clone(), problem };
-        if let Some(socket) = &config.inherited.unix {
-            return take(socket, config).map_err(|problem| ServerError::Socket { path: path_of(socket), problem });
+    /// Returns the inherited Unix socket, or listens on a path or under an abstract name. Replaces the socket file of a
+    /// server that does not run any more.
+    pub(super) fn new(
+        path: &Path,
+        is_abstract: bool,
+        access: &SocketAccess,
+        inherited: &Inherited,
+    ) -> Result<Listener, ServerError> {
+        let refuse = |problem: String| ServerError::Socket { path: path.to_path_buf(), problem };
+        if let Some(socket) = &inherited.unix {
+            return take(socket, access).map_err(|problem| ServerError::Socket { path: path_of(socket), problem });
         }
-        if config.access.mode.is_some_and(|mode| mode > 0o777) {
+        if access.mode.is_some_and(|mode| mode > 0o777) {
             return Err(refuse("a mode has three octal digits, such as 0660".to_owned()));
         }
-        match (abstract_name(path), config.abstract_socket) {
-            (None, false) => on_path(path, &config.access).map_err(refuse),
-            (Some(name), true) => under_name(path, name, &config.access).map_err(refuse),
+        match (abstract_name(path), is_abstract) {
+            (None, false) => on_path(path, access).map_err(refuse),
+            (Some(name), true) => under_name(path, name, access).map_err(refuse),
             (Some(_), false) => Err(refuse(
                 "begins with @, which stands for an abstract name: it has no owner and no mode, so every process \
                  of this machine, or of this network namespace, may connect: pass --abstract if that is wanted, \
@@ -81,14 +85,14 @@ impl Listener {
         }
     }
 
-    /// Listens on a path, for its owner and its group.
+    /// Listens on a path. Its owner and its group may connect.
     #[cfg(feature = "metrics")]
     pub(super) fn bind(path: &Path) -> Result<Listener, ServerError> {
         on_path(path, &SocketAccess::default())
             .map_err(|problem| ServerError::Socket { path: path.to_path_buf(), problem })
     }
 
-    /// The socket, for a runtime.
+    /// Returns the socket, for a runtime.
     pub(super) fn socket(&self) -> io::Result<UnixListener> {
         self.socket.try_clone()
     }
@@ -98,8 +102,8 @@ impl Listener {
     }
 }
 
-fn take(socket: &UnixListener, config: &Config) -> Result<Listener, String> {
-    if config.access.is_about_file() {
+fn take(socket: &UnixListener, access: &SocketAccess) -> Result<Listener, String> {
+    if access.is_about_file() {
         return Err("was handed in by who started the server, who also sets its mode, owner and group \
                     (SocketMode=, SocketUser=, SocketGroup= of a .socket unit): leave --mode, --owner and --group out"
             .to_owned());
@@ -124,7 +128,7 @@ fn on_path(path: &Path, access: &SocketAccess) -> Result<Listener, String> {
     let (node, identity) = open_node(path)?;
     let bound = Bound { path: path.to_path_buf(), identity };
     access.set(&node)?;
-    // Whoever tried to connect before was refused.
+    // Connection attempts before this were refused.
     listen(&socket, BACKLOG).map_err(cannot_listen)?;
     Ok(Listener { socket: socket.into(), path: path.to_path_buf(), _bound: Some(bound) })
 }

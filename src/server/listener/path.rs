@@ -1,4 +1,4 @@
-//! The path of a socket: who else has it, and how it is taken over.
+//! The path of a socket: who uses it, and how a server replaces an old socket.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,14 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// What fits into a Unix socket address, without the zero at the end of a path or
-/// before an abstract name.
+/// The maximum length of a Unix socket address, without the zero after a path or before an abstract name.
 pub(super) const PATH_LEN_MAX_BYTES: usize = 107;
 
-/// Device and inode.
+/// The device and the inode of a file.
 pub(super) type Identity = (u64, u64);
 
-/// The file of a socket that was just bound to this path. Through its descriptor,
-/// for who can write to the folder could put another file into its place.
+/// Opens the file of a socket that was just bound to this path. Later calls use its descriptor, because a user who can
+/// write to the folder could replace the file.
 pub(super) fn open_node(path: &Path) -> Result<(OwnedFd, Identity), String> {
     let fault = |error: Errno| format!("cannot be looked at: {error}");
     let node = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(fault)?;
@@ -34,7 +33,7 @@ pub(super) fn identity(path: &Path) -> io::Result<Identity> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Whether a socket can have this path at all.
+/// Checks whether a socket can have this path.
 pub(super) fn check(path: &Path) -> Result<(), String> {
     let len_bytes = path.as_os_str().as_bytes().len();
     if len_bytes > PATH_LEN_MAX_BYTES {
@@ -56,7 +55,7 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes a socket on which nobody listens.
+/// Removes a socket that no process listens on.
 pub(super) fn make_way(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
@@ -77,7 +76,7 @@ pub(super) fn make_way(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Connects without waiting: a listener with a full queue is one that lives.
+/// Connects without waiting. A listener with a full queue is alive.
 fn knock(path: &Path) -> Result<(), Errno> {
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;

@@ -1,20 +1,25 @@
-//! The listening TCP socket, if there is to be one.
+//! The listening TCP socket.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use crate::server::{Config, ServerError};
+use super::Inherited;
+use crate::server::error::ServerError;
 
-/// Takes what was handed in, or listens on an address.
-pub(in crate::server) fn tcp(config: &Config) -> Result<Option<TcpListener>, ServerError> {
-    match (&config.inherited.tcp, config.inherited.tcp_address().or(config.tcp)) {
-        (Some(socket), Some(address)) => open(address, config.tcp_exposed, || socket.try_clone()).map(Some),
-        (None, Some(address)) => listen_on_tcp(address, config.tcp_exposed).map(Some),
+/// Returns the inherited TCP socket, or listens on an address. `exposed` allows an address that other machines can reach.
+pub(in crate::server) fn tcp(
+    inherited: &Inherited,
+    address: Option<SocketAddr>,
+    exposed: bool,
+) -> Result<Option<TcpListener>, ServerError> {
+    match (&inherited.tcp, inherited.tcp_address().or(address)) {
+        (Some(socket), Some(address)) => open(address, exposed, || socket.try_clone()).map(Some),
+        (None, Some(address)) => listen_on_tcp(address, exposed).map(Some),
         (_, None) => Ok(None),
     }
 }
 
-/// Listens on an address. `exposed` is whether it may be one that other machines reach.
+/// Listens on an address. `exposed` allows an address that other machines can reach.
 pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<TcpListener, ServerError> {
     open(address, exposed, || TcpListener::bind(address))
 }

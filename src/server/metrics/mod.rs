@@ -1,10 +1,8 @@
-//! What the server counts, over HTTP: for Prometheus, and for whoever asks
-//! whether it lives and is ready.
+//! Metrics for Prometheus and health checks, over HTTP.
 //!
-//! In: an address, and what the server shares with its workers. Out: `/metrics`,
-//! `/healthz` and `/readyz`. It runs beside the workers, never on one of them, and
-//! whatever its clients do, it takes a bounded share of the process: a few
-//! connections at a time, of which each has one short request and little time.
+//! In: an address and the state of the server. Out: `/metrics`, `/healthz`, and `/readyz`. Runs beside the workers,
+//! never on one of them, with a bounded share of the process: a few connections at a time, each with one short request
+//! and little time.
 
 mod families;
 
@@ -28,27 +26,28 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::error;
 
+use super::accept::ACCEPT_RETRY;
+use super::error::ServerError;
 use super::listener::{Listener, listen_on_tcp};
-use super::shared::Serving;
 use super::snapshot::Snapshot;
-use super::{ACCEPT_RETRY, ServerError};
+use super::state::ServerState;
 
-/// Connections that are served at a time. Others wait in the system's queue.
+/// The maximum number of connections at a time. Others wait in the system's queue.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long it may take to send it and to take the answer.
+/// How long a client may take to send its request and to receive the response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// What the head of a request may take up, and how many headers it may have.
+/// The maximum length of the head of a request.
 const HEAD_MAX_BYTES: usize = 8192;
 const HEADERS_MAX: usize = 64;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Where the metrics are.
+/// The address of the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricsAddress {
-    /// An address and a port; port 0 takes any that is free.
+    /// An address and a port. Port 0 chooses a free port.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
@@ -57,7 +56,7 @@ pub enum MetricsAddress {
 impl FromStr for MetricsAddress {
     type Err = String;
 
-    /// A text with a slash is a path.
+    /// Parses an address with a port, or else a path that contains a slash.
     fn from_str(text: &str) -> Result<MetricsAddress, String> {
         match text.parse() {
             Ok(address) => Ok(MetricsAddress::Tcp(address)),
@@ -70,7 +69,7 @@ impl FromStr for MetricsAddress {
 }
 
 impl fmt::Display for MetricsAddress {
-    /// What a browser or `curl` takes.
+    /// Writes what a browser or `curl` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MetricsAddress::Tcp(address) => write!(f, "http://{address}/metrics"),
@@ -86,7 +85,7 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Listens. An address that other machines reach must be asked for.
+    /// Listens. `exposed` allows an address that other machines can reach.
     pub(super) fn bind(address: &MetricsAddress, exposed: bool) -> Result<Endpoint, ServerError> {
         match address {
             MetricsAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !exposed => {
@@ -99,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Where it is, with the port that was free.
+    /// Returns the address, with the port that was chosen.
     pub(super) fn address(&self) -> io::Result<MetricsAddress> {
         match self {
             Endpoint::Tcp(listener) => listener.local_addr().map(MetricsAddress::Tcp),
@@ -107,17 +106,17 @@ impl Endpoint {
         }
     }
 
-    /// Answers requests until the runtime ends, also after a panic.
-    pub(super) async fn serve(self, serving: Arc<Serving>) {
-        let thread = &serving.liveness.metrics;
+    /// Answers requests until the runtime ends. Continues after a panic.
+    pub(super) async fn serve(self, state: Arc<ServerState>) {
+        let thread = &state.liveness.metrics;
         thread.started();
-        let Err(error) = thread.keep(|| self.accept(&serving)).await;
+        let Err(error) = thread.keep(|| self.accept(&state)).await;
         error!("metrics are not served any more: {error}: restart the server");
         thread.ended();
     }
 
     /// Accepts connections. Ends only with an error.
-    async fn accept(&self, serving: &Arc<Serving>) -> io::Result<Infallible> {
+    async fn accept(&self, state: &Arc<ServerState>) -> io::Result<Infallible> {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let permit = async || Arc::clone(&permits).acquire_owned().await.expect("a semaphore that is never closed");
         match self {
@@ -125,42 +124,42 @@ impl Endpoint {
                 let listener = TcpListener::from_std(listener.try_clone()?)?;
                 loop {
                     let permit = permit().await;
-                    take(listener.accept().await, permit, serving).await;
+                    take(listener.accept().await, permit, state).await;
                 }
             }
             Endpoint::Unix(on_path) => {
                 let listener = UnixListener::from_std(on_path.socket()?)?;
                 loop {
                     let permit = permit().await;
-                    take(listener.accept().await, permit, serving).await;
+                    take(listener.accept().await, permit, state).await;
                 }
             }
         }
     }
 }
 
-/// Serves a connection, if there is one, as long as it has the permit.
-async fn take<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, serving: &Arc<Serving>)
+/// Serves an accepted connection for as long as it holds the permit.
+async fn take<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, state: &Arc<ServerState>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Ok((stream, _)) = accepted else {
-        // The server's own listener has the same trouble, and says so.
+        // The server's own listener has the same problem, and logs it.
         return tokio::time::sleep(ACCEPT_RETRY).await;
     };
-    let serving = Arc::clone(serving);
+    let state = Arc::clone(state);
     tokio::spawn(async move {
         let _permit = permit;
-        let thread = Arc::clone(&serving.liveness.metrics);
+        let thread = Arc::clone(&state.liveness.metrics);
         // Clients that take longer, or that send malformed requests, are disconnected.
-        let _ = thread.catch_in(tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, serving))).await;
+        let _ = thread.catch_in(tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, state))).await;
     });
 }
 
 /// Answers one request.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, serving: Arc<Serving>) -> Result<(), hyper::Error> {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<ServerState>) -> Result<(), hyper::Error> {
     let answer = |request: Request<Incoming>| {
-        let response = answer(&request, &serving);
+        let response = answer(&request, &state);
         async move { Ok::<_, Infallible>(response) }
     };
     http1::Builder::new()
@@ -173,7 +172,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, serving: Arc<Serv
         .await
 }
 
-fn answer(request: &Request<Incoming>, serving: &Serving) -> Response<String> {
+fn answer(request: &Request<Incoming>, state: &ServerState) -> Response<String> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET or HEAD\n".to_owned());
         response.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("a header's value"));
@@ -181,13 +180,13 @@ fn answer(request: &Request<Incoming>, serving: &Serving) -> Response<String> {
     }
     match request.uri().path() {
         "/metrics" => {
-            let metrics = families::encode(&Snapshot::of(serving));
-            text(StatusCode::OK, prometheus::TEXT_FORMAT, metrics)
+            let metrics = families::encode(&Snapshot::take(state));
+            text(StatusCode::OK, families::TEXT_FORMAT, metrics)
         }
-        // Whoever can answer this lives.
+        // A server that can answer this request is alive.
         "/healthz" => text(StatusCode::OK, TEXT, "ok\n".to_owned()),
         "/readyz" => {
-            let snapshot = Snapshot::of(serving);
+            let snapshot = Snapshot::take(state);
             let is_ready = !snapshot.is_changed && snapshot.thread_problems.is_empty();
             let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             text(status, TEXT, readiness(&snapshot))
@@ -204,7 +203,7 @@ fn text(status: StatusCode, content_type: &'static str, body: String) -> Respons
     response
 }
 
-/// Describes what is served, and on further lines what is wrong.
+/// Describes the state of the server in one line, and its problems in more lines.
 fn readiness(snapshot: &Snapshot) -> String {
     let Snapshot { generation, rows, resident_len_bytes, file_len_bytes, .. } = snapshot;
     let share = 100.0 * *resident_len_bytes as f64 / (*file_len_bytes).max(1) as f64;

@@ -1,8 +1,7 @@
-//! Who speaks the Redis protocol, and CLIENT.
+//! The clients that speak the Redis protocol, and the CLIENT command.
 //!
-//! In: connections as they come and go. Out: what is said of them. The list of
-//! clients is locked when one comes or goes and when it is asked for, never on
-//! the way of other commands.
+//! In: connections as they begin and end. Out: their descriptions. The list of clients is locked when a client connects
+//! or disconnects and when the list is requested, never for other commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,31 +16,36 @@ use super::text::quoted;
 use super::{Counted, Out};
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
-use crate::server::shared::Serving;
+use crate::server::log_limit::LogLimit;
+use crate::server::settings::Settings;
 
-/// The longest name of a client, of its library, and of that one's version.
+/// The maximum length of the name of a client, of its library, and of its library's version.
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
-/// The longest list that is replied in one pass.
+/// The maximum length of a list that is sent in one pass.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
-/// Clients that are listed before other connections may have their turn.
+/// The number of clients that are listed before other connections may have their turn.
 const LIST_BATCH_CLIENTS: usize = 256;
-/// Steps of a client's line.
+/// The steps to write a client's line.
 pub(super) const LINE_STEPS: usize = 20;
-/// Longer lists that are held at the same time.
+/// The maximum number of longer lists that are held at a time.
 const LISTS_MAX: u64 = 4;
 
-/// Everyone who is connected and speaks the Redis protocol.
+/// All clients that speak the Redis protocol.
 #[derive(Default)]
 pub(in crate::server) struct Clients {
     last_id: AtomicU64,
-    connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    connected: Mutex<BTreeMap<u64, Arc<RedisClient>>>,
     lists: Arc<AtomicU64>,
+    /// Limits the log lines about commands that exceed the buffer.
+    pub(super) long_command_log: LogLimit,
+    /// Limits the log lines about connections that sent HTTP.
+    pub(super) http_log: LogLimit,
 }
 
 impl Clients {
-    pub(super) fn enter(&self, peer: Option<SocketAddr>) -> Arc<Client> {
+    pub(super) fn enter(&self, peer: Option<SocketAddr>) -> Arc<RedisClient> {
         let id = 1 + self.last_id.fetch_add(1, Ordering::Relaxed);
-        let client = Arc::new(Client {
+        let client = Arc::new(RedisClient {
             id,
             peer,
             since: Instant::now(),
@@ -54,12 +58,12 @@ impl Clients {
         client
     }
 
-    pub(super) fn leave(&self, client: &Client) {
+    pub(super) fn leave(&self, client: &RedisClient) {
         self.connected().remove(&client.id);
     }
 
-    /// The next clients after one, by number: [`LIST_BATCH_CLIENTS`], or fewer if they are the last.
-    fn after(&self, id: u64) -> Vec<Arc<Client>> {
+    /// Returns the next clients after one, by number: [`LIST_BATCH_CLIENTS`], or fewer at the end.
+    fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
         let connected = self.connected();
         let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
         after.take(LIST_BATCH_CLIENTS).map(|(_, client)| Arc::clone(client)).collect()
@@ -69,30 +73,30 @@ impl Clients {
         self.connected().len()
     }
 
-    fn connected(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+    fn connected(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<RedisClient>>> {
         unpoisoned(&self.connected)
     }
 }
 
-/// Nothing is left half done by those that hold these locks.
+/// Locks a mutex. A panic cannot leave its contents half changed, so a poisoned lock is used as it is.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One of them, as others see it.
-pub(super) struct Client {
+/// A client, as other connections see it.
+pub(super) struct RedisClient {
     id: u64,
-    /// Where it is, if it came over TCP.
+    /// The address of a TCP client.
     peer: Option<SocketAddr>,
     since: Instant,
     active_after_s: AtomicU64,
-    /// The [`Id`] of what it asked for last.
+    /// The [`Id`] of its last command.
     command: AtomicU8,
     is_resp3: AtomicBool,
     names: Mutex<Names>,
 }
 
-/// What a client says of itself.
+/// What a client sets with CLIENT SETNAME and CLIENT SETINFO.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) name: String,
@@ -100,7 +104,7 @@ pub(super) struct Names {
     lib_ver: String,
 }
 
-impl Client {
+impl RedisClient {
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -121,16 +125,16 @@ impl Client {
         self.is_resp3.store(version == Version::Resp3, Ordering::Relaxed);
     }
 
-    /// What CLIENT INFO and CLIENT LIST say of it.
-    pub(super) fn line(&self, serving: &Serving) -> String {
+    /// Returns its line in CLIENT INFO and CLIENT LIST.
+    pub(super) fn line(&self, settings: &Settings) -> String {
         let mut line = String::new();
-        self.write_line(serving, &mut line);
+        self.write_line(settings, &mut line);
         line
     }
 
-    fn write_line(&self, serving: &Serving, line: &mut String) {
-        let socket = format!("{}:0", serving.socket.display());
-        let (peer, local, flags) = match (self.peer, serving.tcp) {
+    fn write_line(&self, settings: &Settings, line: &mut String) {
+        let socket = format!("{}:0", settings.socket.display());
+        let (peer, local, flags) = match (self.peer, settings.tcp) {
             (Some(peer), Some(tcp)) => (peer.to_string(), tcp.to_string(), 'N'),
             _ => (socket.clone(), socket, 'U'),
         };
@@ -139,8 +143,8 @@ impl Client {
         let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let (names, command) = (self.names(), command_name(self.command.load(Ordering::Relaxed)));
         let Names { name, lib_name, lib_ver } = &*names;
-        // What is not known here is 0: clients read the fields as Redis names them, and fail if one is not there.
-        // Writing to a string does not fail.
+        // Unknown values are 0: clients expect all fields of Redis, and fail if one is missing.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             line,
             "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
@@ -151,15 +155,17 @@ impl Client {
     }
 }
 
-/// The name of the command whose [`Id`] has this number.
+/// Returns the name of the command whose [`Id`] has this number.
 fn command_name(id: u8) -> &'static str {
     let is = |spec: &&Spec| spec.id as u8 == id;
     let mut all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
     all.find(is).map_or("", |spec| spec.name)
 }
 
+/// Checks a name that a client chose.
+///
 /// # Errors
-/// What to reply, if it is none.
+/// The reply, if the name is not valid.
 pub(super) fn valid_name(what: &str, name: &[u8]) -> Result<String, String> {
     if name.len() > NAME_LEN_MAX_BYTES {
         return Err(format!("ERR {what} cannot be longer than {NAME_LEN_MAX_BYTES} bytes."));
@@ -170,20 +176,20 @@ pub(super) fn valid_name(what: &str, name: &[u8]) -> Result<String, String> {
     }
 }
 
-pub(super) fn get_name(client: &Client, out: &mut Out<'_>) {
+pub(super) fn get_name(client: &RedisClient, out: &mut Out<'_>) {
     match client.names().name.as_str() {
         "" => out.null(),
         name => out.bulk(name.as_bytes()),
     }
 }
 
-pub(super) fn set_name(client: &Client, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn set_name(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     client.names().name = valid_name("Client names", args.next().unwrap_or_default())?;
     out.ok();
     Ok(())
 }
 
-pub(super) fn set_info(client: &Client, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn set_info(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let (option, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     if option.eq_ignore_ascii_case(b"LIB-NAME") {
         client.names().lib_name = valid_name("lib-name", value)?;
@@ -196,7 +202,7 @@ pub(super) fn set_info(client: &Client, mut args: Args<'_>, out: &mut Out<'_>) -
     Ok(())
 }
 
-/// Which clients are listed.
+/// The clients to list.
 enum Listed {
     All,
     None,
@@ -223,7 +229,7 @@ impl Listed {
         }
     }
 
-    fn has(&self, client: &Client) -> bool {
+    fn has(&self, client: &RedisClient) -> bool {
         match self {
             Listed::All => true,
             Listed::None => false,
@@ -237,7 +243,7 @@ pub(super) fn list(args: Args<'_>) -> Result<Outcome, String> {
     Ok(Outcome::Work(Work::List(List { unsent: Arc::new(Mutex::new(list)), sent_bytes: 0 })))
 }
 
-/// One of the long lists that may be held at the same time.
+/// A place among the long lists that may be held at a time.
 struct ListHeld(Arc<AtomicU64>);
 
 impl ListHeld {
@@ -256,17 +262,17 @@ impl Drop for ListHeld {
 /// A list in progress.
 #[derive(Clone)]
 pub(super) struct List {
-    /// Not undone when a pass is repeated: clients do not depend on the table.
+    /// Not undone when a pass is repeated, because clients do not depend on the table.
     unsent: Arc<Mutex<Unsent>>,
     sent_bytes: usize,
 }
 
-/// What of a list is written.
+/// The part of a list that is written and not sent.
 struct Unsent {
     listed: Listed,
-    /// The client that was listed last.
+    /// The number of the last client that was listed.
     after_id: u64,
-    /// The lines, and once it is whole the reply.
+    /// The lines, and the whole reply once it is complete.
     bytes: Vec<u8>,
     is_whole: bool,
     held: Option<ListHeld>,
@@ -277,10 +283,16 @@ impl List {
         unpoisoned(&self.unsent).bytes.capacity()
     }
 
-    pub(super) fn more(&mut self, serving: &Serving, counted: &mut Counted, out: &mut Out<'_>) -> Step {
+    pub(super) fn more(
+        &mut self,
+        clients: &Clients,
+        settings: &Settings,
+        counted: &mut Counted,
+        out: &mut Out<'_>,
+    ) -> Step {
         let mut unsent = unpoisoned(&self.unsent);
         while !unsent.is_whole {
-            match unsent.write_batch(serving, out) {
+            match unsent.write_batch(clients, settings, out) {
                 Ok(()) if out.sink().steps.are_enough() => return Step::Yield,
                 Ok(()) => {}
                 Err(problem) => {
@@ -302,27 +314,27 @@ impl List {
 }
 
 impl Unsent {
-    /// Writes the lines of some more clients.
+    /// Writes the lines of the next clients.
     ///
     /// # Errors
-    /// What to reply, if there are too many long lists.
-    fn write_batch(&mut self, serving: &Serving, out: &mut Out<'_>) -> Result<(), String> {
-        let clients = serving.clients.after(self.after_id);
-        out.sink().steps.add(clients.len());
-        for client in &clients {
+    /// The reply, if there are too many long lists.
+    fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
+        let batch = clients.after(self.after_id);
+        out.sink().steps.add(batch.len());
+        for client in &batch {
             self.after_id = client.id;
             if self.listed.has(client) {
                 out.sink().steps.add(LINE_STEPS);
-                self.bytes.extend_from_slice(client.line(serving).as_bytes());
+                self.bytes.extend_from_slice(client.line(settings).as_bytes());
             }
         }
         if self.bytes.len() > LIST_PASS_LEN_BYTES && self.held.is_none() {
-            self.held = Some(ListHeld::new(&serving.clients.lists).ok_or(
-                "ERR other clients have not taken such long lists yet: \
-                 ask for fewer with CLIENT LIST ID, or try again",
+            self.held = Some(ListHeld::new(&clients.lists).ok_or(
+                "ERR too many long lists are pending for other clients: \
+                 request fewer clients with CLIENT LIST ID, or try again",
             )?);
         }
-        if clients.len() < LIST_BATCH_CLIENTS {
+        if batch.len() < LIST_BATCH_CLIENTS {
             let lines = String::from_utf8(std::mem::take(&mut self.bytes)).expect("lines are text");
             Reply::new(&mut self.bytes, out.version()).verbatim(&lines);
             self.is_whole = true;

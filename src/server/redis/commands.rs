@@ -1,7 +1,7 @@
-//! COMMAND: what the server says of its commands.
+//! The COMMAND command, which describes the commands of the server.
 //!
-//! In: names. Out: entries of the table. Replies about names that a client
-//! gives are made name by name, for it may give any number of them.
+//! In: names. Out: entries of the command table. Replies about given names are written name by name, because a client
+//! may give any number of them.
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
@@ -10,7 +10,7 @@ use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
 
-/// Steps to look up a name.
+/// The steps to look up a name.
 const NAME_STEPS: usize = 1;
 
 pub(super) fn all(out: &mut Out<'_>) -> Outcome {
@@ -45,7 +45,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
             let specs = COMMANDS.iter().filter(|spec| spec.categories.iter().any(is_of));
             specs.map(|spec| spec.name).collect()
         }
-        // There are no modules.
+        // The server has no modules.
         Some((kind, _)) if kind.eq_ignore_ascii_case(b"MODULE") => Vec::new(),
         Some(_) => return Err("ERR syntax error".to_owned()),
     };
@@ -62,11 +62,11 @@ pub(super) struct Described {
     task: Task,
 }
 
-/// What is done with the next name.
+/// What to do with the next name.
 #[derive(Clone, Copy)]
 enum Task {
     Info,
-    /// The reply to COMMAND DOCS begins with the number of names that are commands.
+    /// The reply to COMMAND DOCS begins with the number of given names that are commands.
     CountDocs(usize),
     Docs,
 }
@@ -121,21 +121,21 @@ impl Described {
     }
 }
 
-/// The arguments after a command's name and its subcommand's.
+/// Returns the arguments after the names of a command and its subcommand.
 fn after_subcommand<'a>(command: &Command<'a>) -> Args<'a> {
     let mut args = command.args();
     args.nth(1);
     args
 }
 
-/// A COMMAND GETKEYS under way.
+/// A COMMAND GETKEYS in progress.
 #[derive(Clone)]
 pub(super) struct GetKeys {
     next_arg: usize,
     left: usize,
 }
 
-/// The keys of the command that stands behind the name.
+/// Replies with the keys in the command that follows the name.
 pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let (arg_count, first_arg) = (command.arg_count() as i64 - 2, args.clone());
     let mut spec = args.next().and_then(find).ok_or("ERR Invalid command specified")?;

@@ -1,28 +1,27 @@
-//! Which command is carried out where.
+//! Execution of commands.
 //!
-//! In: one whole command. Out: its reply, or the work that is left of it.
+//! In: one complete command. Out: its reply, or the work that is left.
 
 use super::clients::{self, List};
 use super::{COMMAND_STEPS, Out, Session, commands, handshake, info, keyspace, order, strings};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
 use crate::protocol::resp::{Args, Command, Reply};
-use crate::server::answers::Answers;
 use crate::server::generations::Generation;
+use crate::server::responses::Responses;
 use crate::server::snapshot::{Snapshot, digest_text};
 use crate::store::Store;
 
-/// What a command came to.
+/// The result of executing a command.
 pub(super) enum Outcome {
-    /// It is answered.
+    /// The reply is complete.
     Done,
-    /// Some of its reply is still to come.
+    /// Some of the reply is still missing.
     Work(Work),
-    /// It is answered, and the connection ends.
+    /// The reply is complete, and the connection ends.
     Close,
 }
 
-/// What a command has left to do. Each names the argument that comes next by
-/// where it begins in the command.
+/// The work that is left of a command. Each variant names the next argument by its offset in the command.
 #[derive(Clone)]
 pub(super) enum Work {
     CheckKeys { next_arg: usize, of: KeysOf },
@@ -35,7 +34,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the memory that the work holds beside its command.
+    /// Returns the memory that the work holds besides its command.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Work::List(list) => list.len_bytes(),
@@ -49,19 +48,19 @@ impl Work {
     }
 }
 
-/// How far a pass came with it.
+/// How far a pass got with the work.
 pub(super) enum Step {
-    /// It is answered.
+    /// The reply is complete.
     Done,
-    /// There is no room for more answers.
+    /// There is no room for more replies.
     Full,
-    /// There is much to do yet.
+    /// Other connections get their turn first.
     Yield,
-    /// This part is done, and the next has begun.
+    /// This part is complete, and the next one has begun.
     Next,
 }
 
-/// Commands whose arguments are all keys.
+/// A command whose arguments are all keys.
 #[derive(Clone, Copy)]
 pub(super) enum KeysOf {
     MGet,
@@ -69,10 +68,15 @@ pub(super) enum KeysOf {
 }
 
 impl Session {
-    pub(super) fn execute(&mut self, generation: &Generation, command: &Command<'_>, answers: &mut Answers) -> Outcome {
+    pub(super) fn execute(
+        &mut self,
+        generation: &Generation,
+        command: &Command<'_>,
+        responses: &mut Responses,
+    ) -> Outcome {
         self.counted.commands += 1;
-        answers.steps.add(COMMAND_STEPS);
-        let mut out = Reply::new(answers, self.state.version);
+        responses.steps.add(COMMAND_STEPS);
+        let mut out = Reply::new(responses, self.state.version);
         let spec = match resolve(command) {
             Ok(spec) => spec,
             Err(refusal) => {
@@ -86,7 +90,7 @@ impl Session {
             }
         };
         self.client.asked_for(spec.id);
-        // Other commands go through their arguments in several passes, and count them there.
+        // Other commands process their arguments in several passes, and count the steps there.
         if spec.args_max == ARGS_MAX_AT_ONCE {
             out.sink().steps.add(command.arg_count());
             out.sink().steps.add_bytes(command.bytes().len());
@@ -101,8 +105,10 @@ impl Session {
         }
     }
 
+    /// Executes a command that is known.
+    ///
     /// # Errors
-    /// What to reply, if nothing was replied.
+    /// The reply, if nothing was replied yet.
     fn carry_out(
         &mut self,
         generation: &Generation,
@@ -110,9 +116,9 @@ impl Session {
         command: &Command<'_>,
         out: &mut Out<'_>,
     ) -> Result<Outcome, String> {
-        let shared = &*self.shared;
+        let server = &*self.worker.server;
         let (store, counted) = (&generation.store, &mut self.counted);
-        let args = behind_name(spec, command);
+        let args = args_of(spec, command);
         match spec.id {
             Id::Get => strings::get(store, args, counted, out)?,
             Id::MGet => return Ok(strings::check_keys(args, KeysOf::MGet)),
@@ -143,10 +149,10 @@ impl Session {
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
             Id::Info => {
-                out.sink().steps.add(Snapshot::steps(&shared.serving));
-                info::info(shared, args, out);
+                out.sink().steps.add(Snapshot::steps(server));
+                info::info(server, &self.clients, args, out);
             }
-            Id::ConfigGet => info::config_get(&shared.serving, args, out)?,
+            Id::ConfigGet => info::config_get(server, args, out)?,
             Id::Select => handshake::select(args, out)?,
             Id::Auth => handshake::auth(args, out)?,
             Id::Hello => self.hello(args, out)?,
@@ -167,7 +173,7 @@ impl Session {
             Id::ClientSetInfo => clients::set_info(&self.client, args, out)?,
             Id::ClientInfo => {
                 out.sink().steps.add(clients::LINE_STEPS);
-                out.verbatim(&self.client.line(&shared.serving));
+                out.verbatim(&self.client.line(&server.settings));
             }
             Id::ClientList => return clients::list(args),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
@@ -181,18 +187,18 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Goes on with a command, as far as there is room.
+    /// Continues a command as long as there is room.
     pub(super) fn step(
         &mut self,
         store: &Store,
         command: &Command<'_>,
         work: &mut Work,
-        answers: &mut Answers,
+        responses: &mut Responses,
     ) -> Step {
         let (version, counted) = (self.state.version, &mut self.counted);
         match work {
             Work::CheckKeys { next_arg, of } => {
-                match strings::more_of_check_keys(store, command, next_arg, *of, &mut Reply::new(answers, version)) {
+                match strings::more_of_check_keys(store, command, next_arg, *of, &mut Reply::new(responses, version)) {
                     Ok(None) => Step::Yield,
                     Ok(Some(next)) => {
                         *work = next;
@@ -200,25 +206,28 @@ impl Session {
                     }
                     Err(problem) => {
                         counted.errors += 1;
-                        Reply::new(answers, version).error(problem);
+                        Reply::new(responses, version).error(problem);
                         Step::Done
                     }
                 }
             }
-            Work::MGet { next_arg } => strings::more_of_mget(store, command, next_arg, version, counted, answers),
+            Work::MGet { next_arg } => strings::more_of_mget(store, command, next_arg, version, counted, responses),
             Work::Exists { next_arg, count } => {
-                strings::more_of_exists(store, command, next_arg, count, counted, &mut Reply::new(answers, version))
+                strings::more_of_exists(store, command, next_arg, count, counted, &mut Reply::new(responses, version))
             }
-            Work::Keys(keys) => keys.more(store, command, &mut Reply::new(answers, version)),
-            Work::Commands(described) => described.more(command, &mut Reply::new(answers, version)),
-            Work::GetKeys(keys) => keys.more(command, &mut Reply::new(answers, version)),
-            Work::List(list) => list.more(&self.shared.serving, counted, &mut Reply::new(answers, version)),
+            Work::Keys(keys) => keys.more(store, command, &mut Reply::new(responses, version)),
+            Work::Commands(described) => described.more(command, &mut Reply::new(responses, version)),
+            Work::GetKeys(keys) => keys.more(command, &mut Reply::new(responses, version)),
+            Work::List(list) => {
+                let settings = &self.worker.server.settings;
+                list.more(&self.clients, settings, counted, &mut Reply::new(responses, version))
+            }
         }
     }
 }
 
-/// What stands behind a command's name, or a subcommand's.
-fn behind_name<'a>(spec: &Spec, command: &Command<'a>) -> Args<'a> {
+/// Returns the arguments after the names of a command and its subcommand.
+fn args_of<'a>(spec: &Spec, command: &Command<'a>) -> Args<'a> {
     let mut args = command.args();
     args.next();
     if spec.name.contains('|') {

@@ -1,7 +1,6 @@
-//! Runs of keys that are looked up together: pipelines of GETs, and MGETs.
+//! Runs of keys that are looked up together: pipelines of GET, and MGET.
 //!
-//! In: keys, as they are read. Out: their replies. Nothing is allocated, and
-//! nothing formatted but the lengths of long values.
+//! In: keys, as they are read. Out: their replies. Allocates nothing, and formats only the lengths of long values.
 
 use std::ops::ControlFlow;
 
@@ -9,18 +8,18 @@ use super::stored::{push_answer, push_null};
 use super::text::{self, number};
 use crate::format::key::{KeyKind, LookupKey};
 use crate::protocol::resp::{Reply, Version, get};
-use crate::server::answers::Answers;
+use crate::server::responses::Responses;
 use crate::store::{Found, Store, is_verification_interrupted};
 
-/// Keys that are looked up together, at most.
+/// The maximum number of keys that are looked up together.
 const RUN_KEYS_MAX: usize = 256;
 
-/// Keys that were answered.
+/// Keys that are answered.
 pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
     pub(super) damaged: usize,
-    /// Where the last of them ends. 0 if there is none.
+    /// The offset of the end of the last key. 0 without any.
     pub(super) end_bytes: usize,
 }
 
@@ -30,10 +29,10 @@ impl Run {
     }
 }
 
-/// Answers the plain GETs at the start of `input`, as far as there is room and verification is not interrupted. `None` if
-/// `input` begins with something else.
+/// Answers the plain GETs at the start of `input` as long as there is room and verification is not interrupted. Returns
+/// `None` if `input` begins with something else.
 #[inline]
-pub(super) fn answer(store: &Store, input: &[u8], version: Version, answers: &mut Answers) -> Option<Run> {
+pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
     let (first, _) = get(input)?;
     let mut at_bytes = 0;
     let mut next = || {
@@ -42,24 +41,25 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, answers: &mu
         Some((key, at_bytes))
     };
     match store.key_kind() {
-        // What is no number is refused elsewhere.
+        // Keys that are not numbers are rejected elsewhere.
         KeyKind::U64 => {
             number(first)?;
             let next = || next().and_then(|(key, end_bytes)| Some((number(key)?, end_bytes)));
-            Some(run(store, 0, next, version, answers))
+            Some(run(store, 0, next, version, responses))
         }
-        KeyKind::Bytes => Some(run(store, &[][..], next, version, answers)),
+        KeyKind::Bytes => Some(run(store, &[][..], next, version, responses)),
     }
 }
 
-/// Answers keys in order, each with the offset of its end, as far as there is room and verification is not interrupted.
+/// Answers keys in order, each with the offset of its end, as long as there is room and verification is not
+/// interrupted.
 #[inline(always)]
 pub(super) fn run<K: LookupKey>(
     store: &Store,
     blank: K,
     mut next: impl FnMut() -> Option<(K, usize)>,
     version: Version,
-    answers: &mut Answers,
+    responses: &mut Responses,
 ) -> Run {
     let (mut keys, mut ends_bytes) = ([blank; RUN_KEYS_MAX], [0; RUN_KEYS_MAX]);
     let mut key_count = 0;
@@ -74,23 +74,23 @@ pub(super) fn run<K: LookupKey>(
         key_count,
         |i| keys[i],
         |_, found| {
-            if answers.is_full() {
+            if responses.is_full() {
                 return ControlFlow::Break(());
             }
             match found {
-                Found::Answer(answer, offset_bytes) => push_answer(answers, answer, offset_bytes),
+                Found::Answer(answer, offset_bytes) => push_answer(responses, answer, offset_bytes),
                 Found::Missing => {
                     misses += 1;
-                    push_null(answers, version);
+                    push_null(responses, version);
                 }
                 Found::Damaged if is_verification_interrupted() => return ControlFlow::Break(()),
                 Found::Damaged => {
                     damaged += 1;
-                    Reply::new(answers, version).error(text::damaged());
+                    Reply::new(responses, version).error(text::damaged());
                 }
             }
             count += 1;
-            answers.steps.goes_on_after(count)
+            responses.steps.goes_on_after(count)
         },
     );
     Run { count, misses, damaged, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }

@@ -1,4 +1,4 @@
-//! Commands about the connection itself.
+//! Commands about the connection.
 
 use super::clients::{Names, valid_name};
 use super::text::quoted;
@@ -20,7 +20,7 @@ pub(super) fn echo(mut args: Args<'_>, out: &mut Out<'_>) {
     out.bulk(args.next().unwrap_or_default());
 }
 
-/// There is one database.
+/// Selects database 0, which is the only one.
 pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match integer(args.next().unwrap_or_default()) {
         Some(0) => out.ok(),
@@ -30,7 +30,7 @@ pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String
     Ok(())
 }
 
-/// As Redis without a password: the user `default` needs none, and there is no other.
+/// Behaves like Redis without a password: the user `default` needs none, and there is no other user.
 pub(super) fn auth(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match (args.next(), args.next(), args.next()) {
         (Some(user), Some(_), None) => authenticate(user)?,
@@ -49,7 +49,7 @@ fn authenticate(user: &[u8]) -> Result<(), String> {
     if user == b"default" { Ok(()) } else { Err(WRONG_PASSWORD.to_owned()) }
 }
 
-/// For switches of what is not there: nothing is evicted, and no access is noted.
+/// Accepts switches without effect: no client is evicted for its keys, and no access is recorded.
 pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match args.next().unwrap_or_default().to_ascii_lowercase().as_slice() {
         b"on" | b"off" => out.ok(),
@@ -96,7 +96,7 @@ impl Session {
         out.bulk(b"id");
         out.integer(self.client.id() as i64);
         text(out, "mode", "standalone");
-        // There is nothing that this would be a replica of, and clients that look for one's master would not stop.
+        // Nothing is replicated, and clients that search for the master would not stop otherwise.
         text(out, "role", "master");
         out.bulk(b"modules");
         out.array(0);

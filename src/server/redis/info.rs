@@ -1,15 +1,16 @@
-//! What the server says of itself: INFO, CONFIG GET, TIME.
+//! Commands about the server: INFO, CONFIG GET, and TIME.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Out;
+use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
-use crate::server::shared::{Serving, Shared};
 use crate::server::snapshot::{Snapshot, VERSION};
+use crate::server::state::ServerState;
 
-/// The version of Redis whose replies ours are; clients look at it.
+/// The version of Redis whose replies this server imitates. Clients check it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) fn time(out: &mut Out<'_>) {
@@ -19,19 +20,19 @@ pub(super) fn time(out: &mut Out<'_>) {
     out.bulk(itoa::Buffer::new().format(now.subsec_micros()).as_bytes());
 }
 
-type Section = fn(&Serving, &Snapshot) -> Vec<(&'static str, String)>;
+type Section = fn(&ServerState, &Clients, &Snapshot) -> Vec<(&'static str, String)>;
 
-/// Titles and sections of INFO, in order.
+/// The titles and sections of INFO, in order.
 const SECTIONS: [(&str, Section); 6] = [
-    ("Server", server),
-    ("Clients", clients),
+    ("Server", server_section),
+    ("Clients", clients_section),
     ("Memory", memory),
     ("Stats", stats),
     ("Keyspace", keyspace),
     ("Zero_kv", zero_kv),
 ];
 
-pub(super) fn info(shared: &Shared, args: Args<'_>, out: &mut Out<'_>) {
+pub(super) fn info(server: &ServerState, clients: &Clients, args: Args<'_>, out: &mut Out<'_>) {
     let mut wanted = [args.clone().next().is_none(); SECTIONS.len()];
     for name in args {
         let all = ["default", "all", "everything"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes()));
@@ -39,21 +40,21 @@ pub(super) fn info(shared: &Shared, args: Args<'_>, out: &mut Out<'_>) {
             *wanted |= all || name.eq_ignore_ascii_case(title.as_bytes());
         }
     }
-    let (mut text, snapshot) = (String::new(), Snapshot::of(&shared.serving));
+    let (mut text, snapshot) = (String::new(), Snapshot::take(server));
     for (_, (title, section)) in wanted.iter().zip(SECTIONS).filter(|(wanted, _)| **wanted) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "# {title}\r\n");
-        for (name, value) in section(&shared.serving, &snapshot) {
+        for (name, value) in section(server, clients, &snapshot) {
             let _ = write!(text, "{name}:{value}\r\n");
         }
     }
     out.verbatim(&text);
 }
 
-fn server(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn server_section(server: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let uptime_s = snapshot.uptime.as_secs();
     vec![
         ("redis_version", REDIS_VERSION.to_owned()),
@@ -61,34 +62,34 @@ fn server(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)>
         ("zero_kv_version", VERSION.to_owned()),
         ("arch_bits", usize::BITS.to_string()),
         ("process_id", std::process::id().to_string()),
-        ("tcp_port", tcp_port(serving)),
+        ("tcp_port", tcp_port(server)),
         ("uptime_in_seconds", uptime_s.to_string()),
         ("uptime_in_days", (uptime_s / 86_400).to_string()),
     ]
 }
 
-fn tcp_port(serving: &Serving) -> String {
-    serving.tcp.map_or(0, |tcp| tcp.port()).to_string()
+fn tcp_port(server: &ServerState) -> String {
+    server.settings.tcp.map_or(0, |tcp| tcp.port()).to_string()
 }
 
-fn clients(serving: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn clients_section(server: &ServerState, clients: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     vec![
         ("connected_clients", snapshot.sums.connections.to_string()),
-        ("redis_protocol_clients", serving.clients.count().to_string()),
+        ("redis_protocol_clients", clients.count().to_string()),
         ("blocked_clients", "0".to_owned()),
-        ("maxclients", serving.connections_max.to_string()),
+        ("maxclients", server.settings.connections_max.to_string()),
     ]
 }
 
-/// From /proc; what cannot be read there is left out.
-fn memory(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+/// Returns facts from /proc. Omits those that cannot be read.
+fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         Some((line.split_whitespace().next()?.parse::<u64>().ok()? << 10).to_string())
     };
     let mut memory = Vec::new();
-    // Without the file, unless that was copied.
+    // Does not include the file, unless that was copied.
     memory.extend(bytes("RssAnon").map(|bytes| ("used_memory", bytes)));
     memory.extend(bytes("VmRSS").map(|bytes| ("used_memory_rss", bytes)));
     memory.extend([("maxmemory", "0".to_owned()), ("maxmemory_policy", "noeviction".to_owned())]);
@@ -96,8 +97,8 @@ fn memory(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     memory
 }
 
-/// Of both protocols.
-fn stats(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+/// Returns the counts of both protocols.
+fn stats(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let sums = &snapshot.sums;
     let requests: u64 = sums.requests.as_flattened().iter().sum();
     vec![
@@ -115,15 +116,15 @@ fn stats(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn keyspace(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+fn keyspace(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     match snapshot.rows {
         0 => Vec::new(),
         rows => vec![("db0", format!("keys={rows},expires=0,avg_ttl=0"))],
     }
 }
 
-/// What Info says, where some names are others.
-fn zero_kv(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+/// Returns the facts of Info, some of them under other names.
+fn zero_kv(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let name = |name| match name {
         "generation" => "generation_number",
         "digest" => "generation",
@@ -133,30 +134,32 @@ fn zero_kv(_: &Serving, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     snapshot.facts().into_iter().map(|(of, value)| (name(of), value)).collect()
 }
 
-/// What Redis would be configured as to behave like this server.
-fn settings(serving: &Serving) -> Vec<(&'static str, String)> {
+/// Returns the configuration of a Redis that would behave like this server.
+fn settings(server: &ServerState) -> Vec<(&'static str, String)> {
     let text = str::to_owned;
     vec![
         ("appendonly", text("no")),
-        ("client-query-buffer-limit", serving.limits.buffer_max_bytes.to_string()),
+        ("client-query-buffer-limit", server.settings.limits.buffer_max_bytes.to_string()),
         ("databases", text("1")),
-        ("maxclients", serving.connections_max.to_string()),
+        ("maxclients", server.settings.connections_max.to_string()),
         ("maxmemory", text("0")),
-        ("maxmemory-clients", serving.client_memory.max_bytes.to_string()),
+        ("maxmemory-clients", server.client_memory.max_bytes.to_string()),
         ("maxmemory-policy", text("noeviction")),
         ("notify-keyspace-events", text("")),
-        ("port", tcp_port(serving)),
+        ("port", tcp_port(server)),
         ("proto-max-bulk-len", BULK_LEN_MAX_BYTES.to_string()),
         ("requirepass", text("")),
         ("save", text("")),
-        ("timeout", serving.limits.idle_timeout.as_secs().to_string()),
-        ("unixsocket", serving.socket.display().to_string()),
+        ("timeout", server.settings.limits.idle_timeout.as_secs().to_string()),
+        ("unixsocket", server.settings.socket.display().to_string()),
     ]
 }
 
+/// Replies with the settings whose names match.
+///
 /// # Errors
-/// If the patterns are so long that matching them would hold up other connections.
-pub(super) fn config_get(serving: &Serving, patterns: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+/// If the patterns are so long that matching them would delay other connections.
+pub(super) fn config_get(server: &ServerState, patterns: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let len_bytes: usize = patterns.clone().map(<[u8]>::len).sum();
     if len_bytes > PATTERN_LEN_MAX_BYTES {
         return Err(format!(
@@ -164,7 +167,7 @@ pub(super) fn config_get(serving: &Serving, patterns: Args<'_>, out: &mut Out<'_
              send fewer or shorter ones"
         ));
     }
-    let mut settings = settings(serving);
+    let mut settings = settings(server);
     let mut is_wanted = vec![false; settings.len()];
     for pattern in patterns {
         let glob = keyspace::compile(&pattern.to_ascii_lowercase(), &mut out.sink().steps);

@@ -1,36 +1,35 @@
-//! Commands that go through all keys.
+//! Commands that visit all keys.
 //!
-//! In: patterns and cursors. Out: keys, as many as a reply may hold at a time.
-//! On a table of bytes, only the rows are looked at that begin as every match
-//! of the pattern does.
+//! In: patterns and cursors. Out: keys, in replies of bounded length. On a table of byte keys, visits only the rows
+//! that begin with the literal prefix of the pattern.
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
-use super::text::{damaged, number, of_key};
+use super::text::{damaged, key_text, number};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::{Args, Command, Glob, Reply, Sink, integer};
 use crate::server::steps::Steps;
 use crate::store::{Rows, Store};
 
-/// What a reply to SCAN holds, but for the last of its keys.
+/// The maximum length of a reply to SCAN, without its last key.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
-/// Rows that SCAN looks at, unless told.
+/// The default number of rows that SCAN visits.
 const SCAN_COUNT_DEFAULT: usize = 10;
-/// The longest pattern.
+/// The maximum length of a pattern.
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
-/// Operations on patterns that are one step.
+/// The operations on patterns that are one step.
 const STEP_GLOB_OPS: usize = 64;
-/// Steps to visit a row that was not visited before it in order.
+/// The steps to visit a row out of order.
 const LONE_ROW_STEPS: usize = 8;
 
-/// A cursor has the row that comes next in its lower bits, and above them what
-/// tells the table from others, so that it is never taken for one of those.
+/// The number of bits of a row in a cursor. The higher bits identify the table, so that a cursor of another table is
+/// not mistaken for one of this table.
 const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
-/// Which keys are meant.
+/// The keys that match a pattern.
 struct Pattern {
-    /// `None`: all.
+    /// `None`: all keys.
     glob: Option<Glob>,
 }
 
@@ -43,7 +42,7 @@ impl Pattern {
         Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)) })
     }
 
-    /// The rows among which all matches are.
+    /// Returns the rows that contain all matches.
     fn rows<'s>(&self, store: &'s Store) -> Rows<'s> {
         match store.key_kind() {
             KeyKind::Bytes if !self.prefix().is_empty() => store.prefix(self.prefix()).unwrap_or_else(|_| store.iter()),
@@ -57,7 +56,7 @@ impl Pattern {
 
     fn matches(&self, key: Key<'_>, steps: &mut Steps) -> bool {
         let Some(glob) = &self.glob else { return true };
-        matches(glob, of_key(key, &mut itoa::Buffer::new()), steps)
+        matches(glob, key_text(key, &mut itoa::Buffer::new()), steps)
     }
 }
 
@@ -76,7 +75,7 @@ pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
     matches
 }
 
-/// Leaves out the rows before one.
+/// Skips the rows before one.
 fn skip_to(rows: &mut Rows<'_>, row: usize) {
     if let Some(last) = row.saturating_sub(rows.ends().0.row).checked_sub(1) {
         rows.nth(last);
@@ -84,7 +83,7 @@ fn skip_to(rows: &mut Rows<'_>, row: usize) {
 }
 
 fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
-    out.bulk(of_key(key, &mut itoa::Buffer::new()));
+    out.bulk(key_text(key, &mut itoa::Buffer::new()));
 }
 
 /// Counts a row that was visited in order. Returns whether the pass should end.
@@ -106,12 +105,12 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Resul
     Ok(())
 }
 
-/// What SCAN was asked.
+/// The arguments of SCAN.
 struct Scan {
     row: usize,
     count: usize,
     pattern: Pattern,
-    /// Whether keys of another type than ours were asked for.
+    /// Whether the client asked for keys of another type than string.
     none: bool,
 }
 
@@ -184,13 +183,12 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
     Ok(())
 }
 
-/// A KEYS under way: the matches are counted first, for an array says how many
-/// follow, and then sent.
+/// A KEYS in progress: counts the matches first, because an array begins with its length, and then sends them.
 #[derive(Clone)]
 pub(super) struct Keys {
-    /// The row that is looked at next.
+    /// The next row to visit.
     row: usize,
-    /// Keys counted, or keys still to be sent.
+    /// The keys that were counted, or the keys that are left to send.
     matches: usize,
     counting: bool,
 }
@@ -223,7 +221,7 @@ impl Keys {
         self.send(store, &pattern, out)
     }
 
-    /// Tells whether all are counted.
+    /// Counts more matches. Returns whether all are counted.
     fn count(&mut self, store: &Store, pattern: &Pattern, steps: &mut Steps) -> Result<bool, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;
@@ -253,7 +251,7 @@ impl Keys {
                 return Step::Full;
             }
             let Some((key, _)) = rows.next() else {
-                // In a file that has changed since they were counted. So many replies were announced.
+                // The file was changed since the keys were counted. This many replies were announced.
                 out.error(damaged());
                 self.matches -= 1;
                 continue;

@@ -1,10 +1,8 @@
-//! Answering the Redis protocol.
+//! The Redis protocol.
 //!
-//! In: bytes that a client sent. Out: answers. Runs of GETs are looked up
-//! together (`gets`); everything else is told apart by [`crate::protocol::resp`]
-//! and carried out here: one command at a time, and in several passes if its
-//! reply is long. The reply is never held as a whole, and nothing else is done
-//! for the connection meanwhile.
+//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`). [`crate::protocol::resp`]
+//! parses everything else, and this folder executes it: one command at a time, and in several passes if its reply is
+//! long. A reply is never held as a whole, and nothing else happens on the connection meanwhile.
 
 mod clients;
 mod commands;
@@ -25,72 +23,79 @@ use std::sync::atomic::Ordering;
 
 use tracing::warn;
 
-use super::answers::Answers;
 use super::generations::Generation;
 use super::pass::{Pass, Then};
 use super::peer::Peer;
-use super::shared::Shared;
+use super::responses::Responses;
+use super::worker_state::{ConnectionContext, WorkerState};
 use crate::protocol::resp::commands::Id;
-use crate::protocol::resp::{Command, Parsed, Progress, Reply, Version, parse};
-use crate::store::is_verification_interrupted;
-use clients::Client;
+use crate::protocol::resp::{Command, Parsed, Progress, Reply, Sink, Version, parse};
+use crate::store::{Store, is_verification_interrupted};
 pub(super) use clients::Clients;
+use clients::RedisClient;
 use execute::{Outcome, Step, Work};
 
-/// Where replies go.
-type Out<'a> = Reply<'a, Answers>;
+/// A writer of replies.
+type Out<'a> = Reply<'a, Responses>;
 
-/// Steps of a command, beside those of its bytes and its reply's, and what it counts itself.
+impl Sink for Responses {
+    #[inline]
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+}
+
+/// The steps of a command, without the steps of its bytes, of its reply, and those that it counts itself.
 const COMMAND_STEPS: usize = 2;
-/// Steps of a key of a pipeline or an MGET that is looked up.
+/// The steps of a key of a pipeline or an MGET.
 const LOOKUP_STEPS: usize = 2;
-/// Bytes of an inline command that are one step to cut into words.
+/// The bytes of an inline command that are one step to split into words.
 const INLINE_STEP_LEN_BYTES: usize = 4;
 
-/// What a connection that speaks the Redis protocol remembers.
+/// The state of a connection that speaks the Redis protocol.
 pub(super) struct Session {
-    shared: Arc<Shared>,
+    worker: Arc<WorkerState>,
     peer: Peer,
-    client: Arc<Client>,
-    state: State,
+    clients: Arc<Clients>,
+    client: Arc<RedisClient>,
+    state: SessionState,
     /// The state when the last pass began.
-    kept: State,
+    kept: SessionState,
     random: u64,
     counted: Counted,
 }
 
 /// What changes from one pass to the next.
 #[derive(Clone, Default)]
-struct State {
+struct SessionState {
     version: Version,
-    /// How far a command was read that has not come whole.
+    /// How far an incomplete command was parsed.
     progress: Progress,
     running: Option<Running>,
 }
 
-/// A command whose reply takes more than one pass. It stays at the head of the
-/// input until it is answered.
+/// A command whose reply takes more than one pass. It stays at the beginning of the input until it is answered.
 #[derive(Clone)]
 struct Running {
-    /// The command, if it came as a line and is not in the input as it is read.
+    /// The command, if it was an inline command, which is not parsed from the input again.
     line: Option<Arc<[u8]>>,
-    /// What it takes up in the input.
+    /// Its length in the input.
     len_bytes: usize,
     work: Work,
 }
 
 impl Running {
-    /// Returns the memory that the command holds beside the input.
+    /// Returns the memory that the command holds besides the input.
     fn held_bytes(&self) -> usize {
         self.line.as_ref().map_or(0, |line| line.len()) + self.work.held_bytes()
     }
 }
 
-/// What one pass counts.
+/// The counts of one pass.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     commands: u64,
-    /// Those of them that were answered with an error.
+    /// Commands that were answered with an error.
     errors: u64,
     hits: u64,
     misses: u64,
@@ -106,118 +111,101 @@ impl Counted {
 }
 
 impl Session {
-    pub(super) fn new(peer: Peer, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(context: &ConnectionContext, clients: &Arc<Clients>) -> Self {
         Session {
-            shared: Arc::clone(shared),
-            peer,
-            client: shared.serving.clients.enter(peer.address()),
-            state: State::default(),
-            kept: State::default(),
+            worker: Arc::clone(&context.worker),
+            peer: context.peer,
+            clients: Arc::clone(clients),
+            client: clients.enter(context.peer.address()),
+            state: SessionState::default(),
+            kept: SessionState::default(),
             random: RandomState::new().build_hasher().finish(),
             counted: Counted::default(),
         }
     }
 
-    /// Answers the commands at the start of `input`, as far as they are whole and
-    /// there is room. What is not taken must be handed in again, with or without
-    /// more behind it.
-    pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], answers: &mut Answers) -> Pass {
-        let pass = self.pass(generation, input, answers);
-        let (counted, counters) = (std::mem::take(&mut self.counted), self.shared.counters());
-        counters.count_redis(counted.commands, counted.errors, counted.hits, counted.misses);
+    /// Answers the complete commands at the start of `input` as long as there is room. The caller must pass the rest
+    /// again, with or without more input after it.
+    pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
+        let pass = self.pass(generation, input, responses);
         self.client.was_active();
         pass
     }
 
-    /// Returns the memory that the session has allocated, with names of the client as long as they may be.
+    /// Returns the memory that the session has allocated, including names of the client of the maximum length.
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
-        let fixed_bytes = size_of::<Session>() + size_of::<Client>() + 3 * clients::NAME_LEN_MAX_BYTES;
+        let fixed_bytes = size_of::<Session>() + size_of::<RedisClient>() + 3 * clients::NAME_LEN_MAX_BYTES;
         fixed_bytes + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
-    /// The answers of the last pass are sent, and will not be asked for again.
-    pub(super) fn keep(&mut self) {
+    /// Counts the last pass, whose replies are sent.
+    pub(super) fn commit(&mut self) {
+        let Counted { commands, errors, hits, misses } = std::mem::take(&mut self.counted);
+        self.worker.counters().count_redis(commands, errors, hits, misses);
         self.kept = self.state.clone();
     }
 
-    /// The last pass is to be made again.
-    pub(super) fn return_to_kept(&mut self) {
+    /// Undoes the last pass, which will be repeated.
+    pub(super) fn undo(&mut self) {
+        self.counted = Counted::default();
         self.state = self.kept.clone();
     }
 
-    fn pass(&mut self, generation: &Generation, input: &[u8], answers: &mut Answers) -> Pass {
+    fn pass(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
         let mut taken_bytes = 0;
         loop {
             let rest = &input[taken_bytes..];
-            if let Some(mut running) = self.state.running.take() {
-                let Running { line, len_bytes, work } = &mut running;
-                let (command, work_before) =
-                    (Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes])), work.clone());
-                let step = self.unless_interrupted(answers, |session, answers| {
-                    session.step(&generation.store, &command, work, answers)
-                });
-                let then = match step {
-                    Some(Step::Done) => {
-                        taken_bytes += *len_bytes;
-                        continue;
-                    }
-                    Some(Step::Next) => {
-                        self.state.running = Some(running);
-                        continue;
-                    }
-                    Some(Step::Full) => Then::Answer,
-                    Some(Step::Yield) => Then::Yield,
-                    None => {
-                        *work = work_before;
-                        Then::Yield
-                    }
-                };
-                self.state.running = Some(running);
-                return Pass { taken_bytes, then };
+            if let Some(running) = self.state.running.take() {
+                match self.continue_running(running, &generation.store, rest, responses) {
+                    Ok(len_bytes) => taken_bytes += len_bytes,
+                    Err(then) => return Pass { taken_bytes, then },
+                }
+                continue;
             }
-            if answers.is_full() {
+            if responses.is_full() {
                 return Pass { taken_bytes, then: Then::Answer };
             }
-            if answers.steps.are_enough() {
+            if responses.steps.are_enough() {
                 return Pass { taken_bytes, then: Then::Yield };
             }
-            if let Some(run) = gets::answer(&generation.store, rest, self.state.version, answers) {
+            if let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses) {
                 self.state.progress = Progress::default();
                 self.client.asked_for(Id::Get);
                 self.counted.commands += run.count as u64;
                 self.counted.errors += run.damaged as u64;
                 self.counted.hits += run.hits() as u64;
                 self.counted.misses += run.misses as u64;
-                answers.steps.add(LOOKUP_STEPS * run.count);
-                answers.steps.add_bytes(run.end_bytes);
+                responses.steps.add(LOOKUP_STEPS * run.count);
+                responses.steps.add_bytes(run.end_bytes);
                 taken_bytes += run.end_bytes;
                 continue;
             }
             let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
                 Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
                 Ok(Parsed::Inline { command, len_bytes }) => {
-                    answers.steps.add(len_bytes / INLINE_STEP_LEN_BYTES);
+                    responses.steps.add(len_bytes / INLINE_STEP_LEN_BYTES);
                     (Some(Arc::from(command)), len_bytes)
                 }
                 Ok(Parsed::Nothing { len_bytes }) => {
-                    answers.steps.add_bytes(len_bytes);
+                    responses.steps.add_bytes(len_bytes);
                     taken_bytes += len_bytes;
                     continue;
                 }
-                Ok(Parsed::Incomplete) if rest.len() > self.shared.serving.limits.buffer_max_bytes => {
-                    self.refuse_long(answers);
+                Ok(Parsed::Incomplete) if rest.len() > self.worker.server.settings.limits.buffer_max_bytes => {
+                    self.refuse_long(responses);
                     return Pass { taken_bytes: input.len(), then: Then::Close };
                 }
                 Ok(Parsed::Incomplete) => return Pass { taken_bytes, then: Then::Read },
                 Err(error) => {
-                    Reply::new(answers, self.state.version).error(format!("ERR {error}"));
+                    Reply::new(responses, self.state.version).error(format!("ERR {error}"));
                     return Pass { taken_bytes: input.len(), then: Then::Close };
                 }
             };
             let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
-            let execute = |session: &mut Self, answers: &mut Answers| session.execute(generation, &command, answers);
-            match self.unless_interrupted(answers, execute) {
+            let execute =
+                |session: &mut Self, responses: &mut Responses| session.execute(generation, &command, responses);
+            match self.unless_interrupted(responses, execute) {
                 Some(Outcome::Done) => taken_bytes += len_bytes,
                 Some(Outcome::Work(work)) => self.state.running = Some(Running { line, len_bytes, work }),
                 Some(Outcome::Close) => return Pass { taken_bytes: input.len(), then: Then::Close },
@@ -226,35 +214,64 @@ impl Session {
         }
     }
 
+    /// Continues a command whose reply takes more than one pass. Returns the length of its input if the reply is complete,
+    /// and 0 if its next part has begun.
+    ///
+    /// # Errors
+    /// What follows the pass, if it ends here.
+    fn continue_running(
+        &mut self,
+        mut running: Running,
+        store: &Store,
+        rest: &[u8],
+        responses: &mut Responses,
+    ) -> Result<usize, Then> {
+        let Running { line, len_bytes, work } = &mut running;
+        let (command, work_before) = (Command::new(line.as_deref().unwrap_or(&rest[..*len_bytes])), work.clone());
+        let step =
+            self.unless_interrupted(responses, |session, responses| session.step(store, &command, work, responses));
+        let end = match step {
+            Some(Step::Done) => return Ok(*len_bytes),
+            Some(Step::Next) => Ok(0),
+            Some(Step::Full) => Err(Then::Answer),
+            Some(Step::Yield) => Err(Then::Yield),
+            None => {
+                *work = work_before;
+                Err(Then::Yield)
+            }
+        };
+        self.state.running = Some(running);
+        end
+    }
+
     /// Executes a command or a part of one, and counts the bytes that it replies. Undoes it and returns `None` if the
     /// verification of what it read was interrupted: then the next pass repeats it. Commands that read records have no
     /// side effects.
     fn unless_interrupted<T>(
         &mut self,
-        answers: &mut Answers,
-        execute: impl FnOnce(&mut Self, &mut Answers) -> T,
+        responses: &mut Responses,
+        execute: impl FnOnce(&mut Self, &mut Responses) -> T,
     ) -> Option<T> {
-        // RANDOMKEY has to choose the same row again.
-        let (end, counted, random) = (answers.end(), self.counted, self.random);
-        let copied_before_bytes = answers.copied_len_bytes;
-        let executed = execute(self, answers);
-        answers.steps.add_bytes(answers.copied_len_bytes - copied_before_bytes);
+        // RANDOMKEY must choose the same row again.
+        let (end, counted, random) = (responses.end(), self.counted, self.random);
+        let copied_before_bytes = responses.copied_len_bytes();
+        let executed = execute(self, responses);
+        responses.steps.add_bytes(responses.copied_len_bytes() - copied_before_bytes);
         if !is_verification_interrupted() {
             return Some(executed);
         }
-        answers.truncate(&end);
+        responses.truncate(&end);
         (self.counted, self.random) = (counted, random);
         None
     }
 
-    /// Answers a command that is longer than may wait here.
-    fn refuse_long(&mut self, answers: &mut Answers) {
-        let serving = &self.shared.serving;
-        let limit = serving.limits.buffer_max_bytes;
+    /// Rejects an incomplete command that is longer than the buffer.
+    fn refuse_long(&mut self, responses: &mut Responses) {
+        let limit = self.worker.server.settings.limits.buffer_max_bytes;
         (self.counted.commands, self.counted.errors) = (self.counted.commands + 1, self.counted.errors + 1);
         let error = format!("ERR Protocol error: too big command, the limit is {limit} bytes");
-        Reply::new(answers, self.state.version).error(error);
-        if let Some(left_out) = serving.buffers_logged.line() {
+        Reply::new(responses, self.state.version).error(error);
+        if let Some(left_out) = self.clients.long_command_log.line() {
             let peer = self.peer;
             warn!(%peer, left_out, "cut off: a command was not whole within the buffer of {limit} bytes (--buffer)");
         }
@@ -262,9 +279,8 @@ impl Session {
 
     /// Counts and logs a connection that is closed because it sent an HTTP request.
     fn report_http(&self) {
-        let serving = &self.shared.serving;
-        serving.totals.cut_http.fetch_add(1, Ordering::Relaxed);
-        if let Some(left_out) = serving.http_logged.line() {
+        self.worker.server.statistics.totals.cut_http.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.clients.http_log.line() {
             warn!(
                 peer = %self.peer,
                 left_out,
@@ -274,7 +290,7 @@ impl Session {
         }
     }
 
-    /// The next of a sequence of numbers that look random (SplitMix64).
+    /// Returns the next number of a pseudorandom sequence (SplitMix64).
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -285,7 +301,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.serving.clients.leave(&self.client);
+        self.clients.leave(&self.client);
     }
 }
 
@@ -294,29 +310,30 @@ mod tests {
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::server::Config;
-    use crate::server::shared::tests::shared_over;
+    use crate::server::worker_state::tests::worker_over;
 
-    /// A session over a table of so many rows, and what removes the file.
-    fn session(rows: usize) -> (tempfile::TempDir, Arc<Shared>, Session) {
+    /// Returns a session over a table with this many rows, and the folder of the file.
+    fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {
         let folder = tempfile::tempdir().unwrap();
         let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
         let db = folder.path().join("storage.db");
         bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-        let shared = shared_over(&db, &Config::default());
-        let session = Session::new(Peer::default(), &shared);
-        (folder, shared, session)
+        let worker = worker_over(&db, &Config::default());
+        let context = ConnectionContext { peer: Peer::default(), worker: Arc::clone(&worker) };
+        let session = Session::new(&context, &Arc::default());
+        (folder, worker, session)
     }
 
-    /// All replies to `input`, and how each pass went.
-    fn answered(session: &mut Session, shared: &Shared, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
-        let (mut replies, mut passes, mut answers) = (Vec::new(), Vec::new(), Answers::new());
+    /// Returns all replies to `input`, and the result of each pass.
+    fn answered(session: &mut Session, worker: &WorkerState, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
+        let (mut replies, mut passes, mut responses) = (Vec::new(), Vec::new(), Responses::new());
         loop {
-            answers.clear();
-            let generation = shared.pin();
-            let pass = session.answer(&generation, input, &mut answers);
+            responses.clear();
+            let generation = worker.pin();
+            let pass = session.answer(&generation, input, &mut responses);
             let mut keep = |pieces: &[std::io::IoSlice]| pieces.iter().for_each(|piece| replies.extend(&**piece));
-            answers.with_unsent(&generation.store, 0, &mut keep).unwrap();
-            passes.push((answers.total_len_bytes(), pass));
+            responses.with_unsent(&generation.store, 0, &mut keep).unwrap();
+            passes.push((responses.total_len_bytes(), pass));
             input = &input[pass.taken_bytes..];
             if matches!(pass.then, Then::Read | Then::Close) {
                 return (replies, passes);
@@ -326,16 +343,16 @@ mod tests {
 
     #[test]
     fn a_pass_is_bounded_however_long_the_reply() {
-        let (_folder, shared, mut session) = session(50_000);
+        let (_folder, worker, mut session) = session(50_000);
         let mget = format!("MGET{}\r\n", " 7".repeat(20_000));
         let info = format!("COMMAND INFO{}\r\n", " get".repeat(5000));
         for (input, len_min_bytes) in
             [("KEYS *\r\n", 400_000), ("KEYS *1*\r\n", 100_000), (&mget, 140_000), (&info, 900_000)]
         {
-            let (replies, passes) = answered(&mut session, &shared, input.as_bytes());
+            let (replies, passes) = answered(&mut session, &worker, input.as_bytes());
             assert!(replies.len() > len_min_bytes, "{}", replies.len());
             assert!(passes.iter().all(|(len_bytes, _)| *len_bytes <= 64 << 10), "{passes:?}");
-            // The command stays at the head of the input until it is answered.
+            // The command stays at the beginning of the input until it is answered.
             assert!(passes.split_last().unwrap().1.iter().all(|(_, pass)| pass.taken_bytes == 0));
             assert!(passes.last().unwrap().1 == Pass { taken_bytes: input.len(), then: Then::Read });
         }
@@ -343,33 +360,34 @@ mod tests {
 
     #[test]
     fn others_get_their_turn_while_many_rows_are_looked_at() {
-        let (_folder, shared, mut session) = session(50_000);
+        let (_folder, worker, mut session) = session(50_000);
         for input in
             ["KEYS *x*\r\n".to_owned(), "SCAN 0 COUNT 10000 MATCH x\r\n".repeat(6), "INFO memory\r\n".repeat(40)]
         {
-            let (_, passes) = answered(&mut session, &shared, input.as_bytes());
+            let (_, passes) = answered(&mut session, &worker, input.as_bytes());
             assert!(passes.iter().filter(|(_, pass)| pass.then == Then::Yield).count() >= 2, "{passes:?}");
         }
     }
 
     #[test]
     fn a_get_that_comes_in_parts_leaves_nothing_behind_for_the_next_command() {
-        let (_folder, shared, mut session) = session(10);
+        let (_folder, worker, mut session) = session(10);
         let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
         for first in 0..input.len() {
-            let mut answers = Answers::new();
-            let taken_bytes = session.answer(&shared.pin(), &input[..first], &mut answers).taken_bytes;
-            let mut replies = answers.buffer[..answers.copied_len_bytes].to_vec();
-            replies.extend(answered(&mut session, &shared, &input[taken_bytes..]).0);
+            let mut responses = Responses::new();
+            let taken_bytes = session.answer(&worker.pin(), &input[..first], &mut responses).taken_bytes;
+            let mut replies = responses.copied().to_vec();
+            replies.extend(answered(&mut session, &worker, &input[taken_bytes..]).0);
             assert_eq!(replies, b"$1\r\n7\r\n$2\r\nhi\r\n", "{first}");
         }
     }
 
     #[test]
     fn a_session_is_in_the_list_of_clients_until_it_ends() {
-        let (_folder, shared, session) = session(1);
-        assert_eq!(shared.serving.clients.count(), 1);
+        let (_folder, _worker, session) = session(1);
+        let clients = Arc::clone(&session.clients);
+        assert_eq!(clients.count(), 1);
         drop(session);
-        assert_eq!(shared.serving.clients.count(), 0);
+        assert_eq!(clients.count(), 0);
     }
 }

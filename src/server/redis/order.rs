@@ -1,13 +1,13 @@
-//! Commands about the order of keys: ours.
+//! The commands ZKV.FLOOR, ZKV.CEILING, ZKV.RANGE, and ZKV.COUNT, which Redis does not have.
 //!
-//! In: keys, spans and pages, as [`crate::protocol::resp::range`] says that they
-//! are written. Out: rows; a page of them takes a bounded part of the file.
+//! In: keys, spans, and pages, in the syntax of [`crate::protocol::resp::range`]. Out: rows. A page reads a bounded
+//! part of the file.
 
 use std::ops::Bound;
 
 use super::Out;
 use super::stored::push_value;
-use super::text::{damaged, key, of_key};
+use super::text::{damaged, key, key_text};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_offset_bytes;
 use crate::protocol::native::PAGE_LEN_MAX_BYTES;
@@ -15,13 +15,13 @@ use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, RangeArgs, Span};
 use crate::store::{Rows, Store, prefix_end};
 
-/// Steps to find a place in the order of keys.
+/// The steps to find a position in the order of keys.
 const SEARCH_STEPS: usize = 8;
 
-/// A row, and where its value stands in the records section.
+/// A row, and the offset of its value in the records section.
 type Row<'s> = (Key<'s>, &'s [u8], u64);
 
-/// The next row, or the last if it is gone through backward.
+/// Takes the next row, or the last one if the direction is backward.
 fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
     let (start, _) = rows.ends();
     let (key, value) = if backward { rows.next_back()? } else { rows.next()? };
@@ -30,11 +30,11 @@ fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
 }
 
 fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
-    out.bulk(of_key(key, &mut itoa::Buffer::new()));
+    out.bulk(key_text(key, &mut itoa::Buffer::new()));
     push_value(out, value, offset_bytes);
 }
 
-/// The row at a key, or the next below or above.
+/// Replies with the row at a key, or the nearest row below or above it.
 pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
     let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
@@ -69,7 +69,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
     match last_of(&rows, page.reverse, extent.row_count).filter(|_| extent.more) {
         Some(last) => {
             let mut cursor = b"(".to_vec();
-            cursor.extend_from_slice(of_key(last, &mut itoa::Buffer::new()));
+            cursor.extend_from_slice(key_text(last, &mut itoa::Buffer::new()));
             out.bulk(&cursor);
         }
         None => out.null(),
@@ -79,21 +79,21 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
     for _ in 0..extent.row_count {
         match take(&mut rows, page.reverse) {
             Some(row) => push_row(out, row),
-            // So many replies were announced.
+            // This many replies were announced.
             None => (0..2).for_each(|_| out.error(damaged())),
         }
     }
     Ok(())
 }
 
-/// The key of the last of a page's rows.
+/// Returns the key of the last row of a page.
 fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<'s>> {
     let (mut rows, last) = (rows.clone(), row_count.checked_sub(1)?);
     let (key, _) = if backward { rows.nth_back(last)? } else { rows.nth(last)? };
     Some(key)
 }
 
-/// The rows of a span, and only those at and behind `from` in the order asked for.
+/// Returns the rows of a span that are at or after `from` in the requested direction.
 fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backward: bool) -> Result<Rows<'s>, String> {
     let kind = store.key_kind();
     let prefix_end_key;
@@ -116,7 +116,7 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
     store.between(start, end).map_err(|_| damaged())
 }
 
-/// Where a span begins that begins at an edge.
+/// Returns where a span begins whose first edge is this one.
 fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     Ok(match edge {
         Edge::Least => Bound::Unbounded,
@@ -129,7 +129,7 @@ fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, Stri
     })
 }
 
-/// Where a span ends that ends at an edge.
+/// Returns where a span ends whose last edge is this one.
 fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     match edge {
         Edge::Least => {
@@ -141,8 +141,7 @@ fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String
     }
 }
 
-/// The bound that leaves more out. `beyond` tells whether a key lies further in
-/// than another.
+/// Returns the narrower bound. `beyond` returns whether a key is further inside than another.
 fn tighter<'k>(a: Bound<Key<'k>>, b: Bound<Key<'k>>, beyond: impl Fn(Key<'k>, Key<'k>) -> bool) -> Bound<Key<'k>> {
     match (a, b) {
         (Bound::Unbounded, other) | (other, Bound::Unbounded) => other,

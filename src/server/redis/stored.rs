@@ -1,20 +1,19 @@
-//! Replies made of what the file holds.
+//! Replies with values from the file.
 //!
-//! In: answers as they stand in the file, and values. Out: bulk strings, copied
-//! if they are short and borrowed if they are long.
+//! In: stored native responses, and values. Out: bulk strings, copied if they are short and borrowed if they are long.
 
 use super::Out;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 use crate::protocol::resp::{Reply, Version};
-use crate::server::answers::{Answers, copy_halves};
+use crate::server::responses::{Responses, copy_halves};
 
 /// Values up to this length are copied as pieces that may overlap.
 const SHORT_MAX_BYTES: usize = 64;
-/// What a short value takes up with all that frames it, at most.
+/// The maximum length of a short value with its frame.
 const SHORT_ROOM_BYTES: usize = b"$64\r\n".len() + SHORT_MAX_BYTES + b"\r\n".len();
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// What precedes a short value of each length, padded.
+/// The header of a short value of each length, padded.
 static HEADS: [[u8; WORD_BYTES]; SHORT_MAX_BYTES + 1] = {
     let mut heads = [*b"$0\r\n\0\0\0\0"; SHORT_MAX_BYTES + 1];
     let mut len = 1;
@@ -29,28 +28,26 @@ static HEADS: [[u8; WORD_BYTES]; SHORT_MAX_BYTES + 1] = {
     heads
 };
 
-/// Replies with a value, given as the native answer that the file holds.
+/// Replies with a value, given as the stored native response.
 #[inline(always)]
-pub(super) fn push_answer(answers: &mut Answers, answer: &[u8], offset_bytes: u64) {
-    let at = answers.copied_len_bytes;
+pub(super) fn push_answer(responses: &mut Responses, answer: &[u8], offset_bytes: u64) {
     let value_len_bytes = answer.len() - RESPONSE_HEADER_LEN_BYTES;
     if let Some(head) = HEADS.get(value_len_bytes)
-        && let Some(to) = answers.buffer.get_mut(at..)
-        && let Some(to) = to.first_chunk_mut::<SHORT_ROOM_BYTES>()
+        && let Some(to) = responses.room().first_chunk_mut::<SHORT_ROOM_BYTES>()
     {
         let head_len_bytes = if value_len_bytes < 10 { b"$1\r\n".len() } else { b"$10\r\n".len() };
         to[..WORD_BYTES].copy_from_slice(head);
         copy_short(answer, &mut to[head_len_bytes..]);
         let end = head_len_bytes + value_len_bytes;
         to[end..end + 2].copy_from_slice(b"\r\n");
-        answers.copied_len_bytes = at + end + 2;
+        responses.advance(end + 2);
         return;
     }
     let value = &answer[RESPONSE_HEADER_LEN_BYTES..];
-    push_value(&mut Reply::new(answers, Version::default()), value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64);
+    push_value(&mut Reply::new(responses, Version::default()), value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64);
 }
 
-/// Replies with a value that stands at an offset of the records section.
+/// Replies with a value that is stored at an offset of the records section.
 #[cold]
 pub(super) fn push_value(out: &mut Out<'_>, value: &[u8], offset_bytes: u64) {
     out.bulk_header(value.len());
@@ -58,16 +55,16 @@ pub(super) fn push_value(out: &mut Out<'_>, value: &[u8], offset_bytes: u64) {
     out.bulk_end();
 }
 
-/// Replies that there is no value.
+/// Replies with null.
 #[inline(always)]
-pub(super) fn push_null(answers: &mut Answers, version: Version) {
+pub(super) fn push_null(responses: &mut Responses, version: Version) {
     match version {
-        Version::Resp2 => answers.push(b"$-1\r\n"),
-        Version::Resp3 => answers.push(b"_\r\n"),
+        Version::Resp2 => responses.push(b"$-1\r\n"),
+        Version::Resp3 => responses.push(b"_\r\n"),
     }
 }
 
-/// Copies the value behind an answer's header, at most [`SHORT_MAX_BYTES`].
+/// Copies the value after the header of a response, at most [`SHORT_MAX_BYTES`].
 #[inline(always)]
 fn copy_short(answer: &[u8], to: &mut [u8]) {
     let len_bytes = answer.len() - RESPONSE_HEADER_LEN_BYTES;
@@ -75,8 +72,8 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
         && let Some(last) = answer.last_chunk()
         && let Some(to) = to.first_chunk_mut()
     {
-        // The end of the header, if the value is shorter than a word, is shifted out. By 64 in two steps: no shift
-        // takes all at once.
+        // If the value is shorter than a word, the end of the header is shifted out. In two steps, because a shift by
+        // 64 bits is not defined.
         let last = u64::from_le_bytes(*last);
         let beyond_bits = 8 * (WORD_BYTES - len_bytes);
         *to = (last >> (beyond_bits / 2) >> (beyond_bits - beyond_bits / 2)).to_le_bytes();
@@ -92,7 +89,7 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// A value as the file holds it, with bytes of others around.
+    /// Returns a stored response with this value.
     fn answer(value: &[u8]) -> Vec<u8> {
         [&(value.len() as u64).to_be_bytes(), value].concat()
     }
@@ -101,25 +98,25 @@ mod tests {
     fn values_of_every_length_are_framed_alike() {
         for len_bytes in (0..200).chain([999, 1000, 4095, 4096]) {
             let value: Vec<u8> = (0..len_bytes).map(|at| (at * 7 + len_bytes) as u8).collect();
-            let mut answers = Answers::new();
-            answers.push(b"before");
+            let mut responses = Responses::new();
+            responses.push(b"before");
             for _ in 0..3 {
-                push_answer(&mut answers, &answer(&value), 0);
+                push_answer(&mut responses, &answer(&value), 0);
             }
             let reply = [format!("${len_bytes}\r\n").as_bytes(), &value, b"\r\n"].concat();
             let expected = [&b"before"[..], &reply, &reply, &reply].concat();
-            assert!(answers.buffer[..answers.copied_len_bytes] == expected, "{len_bytes}");
+            assert!(responses.copied() == expected, "{len_bytes}");
         }
     }
 
     #[test]
     fn a_short_value_is_written_however_little_room_is_left() {
         for left in 0..100 {
-            let mut answers = Answers::new();
-            let before = vec![b'x'; answers.buffer.len() - left];
-            answers.push(&before);
-            push_answer(&mut answers, &answer(b"abc"), 0);
-            let written = &answers.buffer[before.len()..answers.copied_len_bytes];
+            let mut responses = Responses::new();
+            let before = vec![b'x'; responses.room().len() - left];
+            responses.push(&before);
+            push_answer(&mut responses, &answer(b"abc"), 0);
+            let written = &responses.copied()[before.len()..];
             assert_eq!(written, b"$3\r\nabc\r\n", "{left}");
         }
     }

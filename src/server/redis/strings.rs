@@ -1,4 +1,4 @@
-//! Commands about keys that a client names, and their values.
+//! Commands for given keys and their values.
 
 use super::execute::{KeysOf, Outcome, Step, Work};
 use super::stored::push_value;
@@ -7,12 +7,12 @@ use super::{Counted, LOOKUP_STEPS, Out, gets};
 use crate::format::key::KeyKind;
 use crate::format::record::{record_len_bytes, value_of_response};
 use crate::protocol::resp::{Args, Command, Version, integer};
-use crate::server::answers::Answers;
+use crate::server::responses::Responses;
 use crate::store::{Found, Store};
 
-/// Bytes of keys that are looked up together, but for the last of them.
+/// The maximum length of the keys that are looked up together, without the last one.
 const RUN_LEN_MAX_BYTES: usize = 64 << 10;
-/// Steps of a key that is looked up by itself.
+/// The steps of a key that is looked up individually.
 const LONE_LOOKUP_STEPS: usize = 4;
 /// Values up to this length have the encoding `embstr` in Redis, longer ones are `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
@@ -20,7 +20,7 @@ const EMBSTR_MAX_BYTES: usize = 44;
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX: &str = "ERR syntax error";
 
-/// A value, and where it stands in the records section.
+/// A value and its offset in the records section.
 type Stored<'s> = (&'s [u8], u64);
 
 fn find<'s>(store: &'s Store, text: &[u8]) -> Result<Option<Stored<'s>>, String> {
@@ -37,7 +37,7 @@ fn find_counted<'s>(store: &'s Store, text: &[u8], counted: &mut Counted) -> Res
     Ok(found)
 }
 
-/// The next argument, which the command's number of arguments says is there.
+/// Returns the next argument. The number of arguments was checked.
 fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
     args.next().unwrap_or_default()
 }
@@ -50,15 +50,15 @@ pub(super) fn get(store: &Store, mut args: Args<'_>, counted: &mut Counted, out:
     Ok(())
 }
 
-/// Begins a command whose arguments are all keys. All of them are checked before anything is replied.
+/// Begins a command whose arguments are all keys. Checks all of them before it replies.
 pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
     Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// Checks keys from `next_arg` on. Returns what comes next once all are checked, and `None` if the pass should end.
+/// Checks keys from `next_arg` on. Returns the next part once all are checked, and `None` if the pass should end.
 ///
 /// # Errors
-/// What to reply, if an argument is not a key of the table.
+/// The reply, if an argument is not a key of the table.
 pub(super) fn more_of_check_keys(
     store: &Store,
     command: &Command<'_>,
@@ -97,14 +97,14 @@ pub(super) fn more_of_mget(
     next_arg: &mut usize,
     version: Version,
     counted: &mut Counted,
-    answers: &mut Answers,
+    responses: &mut Responses,
 ) -> Step {
     loop {
         let mut args = command.args_from(*next_arg);
         if args.clone().next().is_none() {
             return Step::Done;
         }
-        if answers.is_full() {
+        if responses.is_full() {
             return Step::Full;
         }
         let run_start_bytes = *next_arg;
@@ -114,18 +114,18 @@ pub(super) fn more_of_mget(
         };
         let run = match store.key_kind() {
             KeyKind::U64 => {
-                // All are numbers: they were checked.
+                // All keys were checked to be numbers.
                 let next = || next_text().map(|(text, end_bytes)| (number(text).unwrap_or_default(), end_bytes));
-                gets::run(store, 0, next, version, answers)
+                gets::run(store, 0, next, version, responses)
             }
-            KeyKind::Bytes => gets::run(store, &[][..], next_text, version, answers),
+            KeyKind::Bytes => gets::run(store, &[][..], next_text, version, responses),
         };
         counted.hits += run.hits() as u64;
         counted.misses += run.misses as u64;
         *next_arg = run.end_bytes.max(run_start_bytes);
-        answers.steps.add(LOOKUP_STEPS * run.count);
-        answers.steps.add_bytes(*next_arg - run_start_bytes);
-        if answers.steps.are_enough() {
+        responses.steps.add(LOOKUP_STEPS * run.count);
+        responses.steps.add_bytes(*next_arg - run_start_bytes);
+        if responses.steps.are_enough() {
             return Step::Yield;
         }
     }
@@ -148,7 +148,7 @@ pub(super) fn more_of_exists(
                 out.error(damaged());
                 return Step::Done;
             }
-            // All are keys: they were checked.
+            // All keys were checked.
             Err(_) => false,
         };
         counted.lookup(found);
@@ -190,13 +190,14 @@ pub(super) fn get_range(
     Ok(())
 }
 
-/// The bytes from `start` to `end`, both included and, if negative, counted from
-/// the end, of so many.
+/// Returns the range of a value of `len` bytes from `start` to `end`. Both are inclusive, and count from the end if
+/// they are negative.
 fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     let len = len_bytes as i64;
     let at = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
     let from = at(start).clamp(0, len);
-    // As in Redis, an end in front of the first byte is at it, unless both count from the end the wrong way round.
+    // As in Redis, an end before the first byte counts as the first byte, unless both count from the end and are
+    // reversed.
     let to = if start < 0 && end < 0 && start > end { 0 } else { at(end).clamp(0, (len - 1).max(0)) + 1 };
     if from >= to || len == 0 { (0, 0) } else { (from as usize, to as usize) }
 }
@@ -207,14 +208,14 @@ pub(super) fn type_of(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> R
     Ok(())
 }
 
-/// Nothing expires.
+/// Replies that a key never expires, or that it does not exist.
 pub(super) fn time_to_live(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let there = find(store, next(&mut args))?.is_some();
     out.integer(if there { -1 } else { -2 });
     Ok(())
 }
 
-/// The encoding that Redis would choose.
+/// Replies with the encoding that Redis would choose.
 pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match find(store, next(&mut args))? {
         Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
@@ -225,7 +226,7 @@ pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> 
     Ok(())
 }
 
-/// The key's record, and its share of the index.
+/// Replies with the length of a key's record and its share of the index.
 pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let text = next(&mut args);
     while let Some(option) = args.next() {
@@ -249,7 +250,7 @@ pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>)
 mod tests {
     use super::*;
 
-    /// As Redis has it, told with as many cases as there are.
+    /// The rules of Redis, case by case.
     fn model(len: i64, start: i64, end: i64) -> (usize, usize) {
         if start < 0 && end < 0 && start > end {
             return (0, 0);

@@ -1,18 +1,18 @@
-//! Keys as text, and what is said of text that is no key.
+//! Keys as text, and errors about text that is not a key.
 //!
-//! In: text that a client sent, or keys of a table. Out: keys of its kind, or
-//! text. On a table of numbers, a key is its decimal text.
+//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, or text. On a table of numbers, a
+//! key is its decimal text.
 
 use crate::format::key::{Key, KeyKind};
 use crate::store::LookupError;
 
-/// How much of a client's text an error repeats.
+/// The maximum length of a client's text that an error repeats.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 
-/// The key of a table's kind that is written so.
+/// Parses a key of the table's kind.
 ///
 /// # Errors
-/// What to reply, if none is.
+/// The reply, if the text is not a key of this kind.
 pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     match kind {
         KeyKind::U64 => number(text).map(Key::U64).ok_or_else(|| not_a_number(text)),
@@ -37,32 +37,32 @@ fn not_a_number(text: &[u8]) -> String {
     )
 }
 
-/// What to reply if a value is damaged.
+/// Returns the reply for a damaged value.
 #[cold]
 pub(super) fn damaged() -> String {
     format!("ERR {}", LookupError::Damaged)
 }
 
-/// A key as it is written.
-pub(super) fn of_key<'b>(key: Key<'b>, buffer: &'b mut itoa::Buffer) -> &'b [u8] {
+/// Returns the text of a key.
+pub(super) fn key_text<'b>(key: Key<'b>, buffer: &'b mut itoa::Buffer) -> &'b [u8] {
     match key {
         Key::U64(key) => buffer.format(key).as_bytes(),
         Key::Bytes(key) => key,
     }
 }
 
-/// The number that `digits` spell: decimal digits only, zeros in front allowed.
+/// Parses a number of decimal digits. Leading zeros are allowed.
 #[inline(always)]
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     match digits.len() {
         1..8 => short(digits),
         8..=16 => {
             let (first, last) = (digits.first_chunk()?, digits.last_chunk()?);
-            // What the last 8 have already is shifted out; what comes in are zeros.
+            // The digits that the last 8 contain are shifted out, and zeros are shifted in.
             let beyond_bits = 8 * (16 - digits.len());
             let high = zeros_off(first) << (beyond_bits / 2) << (beyond_bits - beyond_bits / 2);
             let low = zeros_off(last);
-            (are_digits(high) && are_digits(low)).then(|| 100_000_000 * of_digits(high) + of_digits(low))
+            (are_digits(high) && are_digits(low)).then(|| 100_000_000 * parse_digits(high) + parse_digits(low))
         }
         _ => long(digits),
     }
@@ -86,23 +86,23 @@ fn long(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Eight characters, the first in the lowest byte, each less the character zero.
+/// Returns eight characters minus the character zero, the first one in the lowest byte.
 #[inline(always)]
 fn zeros_off(characters: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*characters) ^ u64::from_le_bytes([b'0'; 8])
 }
 
-/// Whether each byte is at most 9.
+/// Returns whether each byte is at most 9.
 #[inline(always)]
 fn are_digits(bytes: u64) -> bool {
     const HIGH_BITS: u64 = u64::from_le_bytes([0x80; 8]);
-    // Carries into the next byte only from a byte that has its high bit, or is above it.
+    // A byte carries into the next one only if it has its high bit set or exceeds 9.
     ((bytes.wrapping_add(u64::from_le_bytes([0x7F - 9; 8]))) | bytes) & HIGH_BITS == 0
 }
 
-/// The number that eight digits spell: pairs, then fours, then all.
+/// Parses eight digits: into pairs, then fours, then one number.
 #[inline(always)]
-fn of_digits(digits: u64) -> u64 {
+fn parse_digits(digits: u64) -> u64 {
     const FOURS: u64 = 0x0000_00FF_0000_00FF;
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let high = (pairs & FOURS).wrapping_mul(100 + (1_000_000 << 32));
@@ -159,7 +159,7 @@ mod tests {
     fn a_key_is_written_as_it_is_read() {
         for value in [0, 7, u64::MAX] {
             let mut buffer = itoa::Buffer::new();
-            assert_eq!(key(KeyKind::U64, of_key(Key::U64(value), &mut buffer)), Ok(Key::U64(value)));
+            assert_eq!(key(KeyKind::U64, key_text(Key::U64(value), &mut buffer)), Ok(Key::U64(value)));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The handler of SIGBUS, and the handlers that it passes signals to.
 //!
-//! Each installation is a layer: a function of its own with a previous handler of its own. So when other code installs
-//! a handler in front of layer 0, and layer 1 is then installed in front of that, the other handler can pass a fault on
-//! to layer 0, by a call or by restoring it, and layer 0 passes it to what was there before everything. With one
-//! function for both, the fault would go around in a circle.
+//! Each installation is a layer: a separate function with its own previous handler. If other code installs a handler in
+//! front of layer 0, and layer 1 is then installed in front of that one, the other handler can pass a fault to layer 0,
+//! by a call or by restoring it, and layer 0 passes it to the handler that was installed first. With one function for
+//! both layers, the fault would go around in a circle.
 
 use std::io;
 use std::mem;
@@ -34,7 +34,7 @@ const ADVANCE_NOTICE: c_int = libc::BUS_MCEERR_AO;
 
 /// Installs the next layer, unless a layer is the current handler.
 pub(super) fn ensure_installed() -> io::Result<()> {
-    /// Layers that are in use.
+    /// The layers in use.
     static USED: Mutex<usize> = Mutex::new(0);
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
     let current = current()?;
@@ -110,7 +110,8 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     let is_handled = if is_sent(code) {
         false
     } else if code == ADVANCE_NOTICE {
-        // No thread reads the address now, so the range may go at any moment. A thread that does read it gets a fault.
+        // No thread reads the address now, so the range may be removed at any moment. A thread that reads it gets a
+        // fault.
         super::is_guarded(address)
     } else {
         super::patch(address)
@@ -122,7 +123,7 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     unsafe { *errno = before };
 }
 
-/// Whether a process sent the signal, so that no instruction raises it again.
+/// Returns whether a process sent the signal, so that no instruction raises it again.
 fn is_sent(code: c_int) -> bool {
     code <= 0
 }

@@ -22,12 +22,13 @@ use memmap2::Mmap;
 
 use ranges::{Entry, Ranges};
 
-/// What one fault replaces with zeros. The largest page that a system has, because a part of a page cannot be replaced.
+/// The range that one fault replaces with zeros. The largest page of any system, because a part of a page cannot be
+/// replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
-/// Faults after which all of a mapping is replaced: each patch is a mapping of its own, of which a Linux process can
-/// have 65,530.
+/// Faults after which the whole mapping is replaced: each patch is a separate mapping, and a Linux process can have
+/// 65,530.
 const PATCHES_MAX: u64 = 256;
-/// The same for all mappings together.
+/// The limit for all mappings together.
 const PATCHES_TOTAL_MAX: usize = 16 << 10;
 
 static RANGES: Ranges = Ranges { newest: AtomicPtr::new(ptr::null_mut()) };
@@ -57,11 +58,11 @@ pub fn survive_bus_errors() -> io::Result<()> {
 pub(super) fn unblock(signal: c_int) {
     // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
     let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
-    // SAFETY: Writes to a `sigset_t` of ours.
+    // SAFETY: Writes to a local `sigset_t`.
     unsafe { libc::sigemptyset(&mut signals) };
     // SAFETY: As above.
     unsafe { libc::sigaddset(&mut signals, signal) };
-    // SAFETY: Reads a `sigset_t` of ours; the third argument may be null. Fails only if the first argument is invalid.
+    // SAFETY: Reads a local `sigset_t`. The third argument may be null. Fails only if the first argument is invalid.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &signals, ptr::null_mut()) };
 }
 
@@ -87,13 +88,13 @@ impl Guarded {
         Guarded { entry: None, memory }
     }
 
-    /// Returns how many faults there were.
+    /// Returns the number of faults.
     #[inline]
     pub(super) fn faults(&self) -> u64 {
         self.entry.map_or(0, |entry| entry.faults.load(Ordering::Acquire))
     }
 
-    /// The mapping, to give advice on it.
+    /// Returns the mapping, to give advice about it.
     pub(super) fn memory(&self) -> &Mmap {
         &self.memory
     }
@@ -158,7 +159,7 @@ fn is_guarded(address: usize) -> bool {
 unsafe fn replace_with_zeros(range: &Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let start = ptr::without_provenance_mut(range.start);
-    // SAFETY: The caller says that nothing else is mapped there. The arguments are those of anonymous memory.
+    // SAFETY: The caller guarantees that nothing else is mapped there. The arguments are those of anonymous memory.
     let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }

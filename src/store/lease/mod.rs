@@ -94,7 +94,7 @@ pub enum WritersUnknown {
 
 impl Writers {
     /// Interprets why a lease was refused.
-    fn of_refusal(error: &io::Error) -> Writers {
+    fn from_refusal(error: &io::Error) -> Writers {
         match error.kind() {
             io::ErrorKind::WouldBlock => Writers::Some,
             io::ErrorKind::PermissionDenied => Writers::Unknown(WritersUnknown::NotOwner),
@@ -238,7 +238,7 @@ fn probe(file: &impl Leasable) -> Writers {
             file.release();
             Writers::None
         }
-        Err(error) => Writers::of_refusal(&error),
+        Err(error) => Writers::from_refusal(&error),
     }
 }
 
@@ -308,7 +308,7 @@ impl<F: Leasable> Lease<F> {
                 self.publish(asked_ns + TRUSTED_NS);
                 Ok(())
             }
-            Err(error) => match Writers::of_refusal(&error) {
+            Err(error) => match Writers::from_refusal(&error) {
                 Writers::Unknown(_) if self.trusted_until_ns.load(Ordering::SeqCst) == NEVER_TAKEN => Ok(()),
                 _ => Err(error),
             },

@@ -224,7 +224,7 @@ fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
 
 #[test]
 fn why_writers_are_unknown_is_told_by_the_error() {
-    let of = |number| Writers::of_refusal(&io::Error::from_raw_os_error(number));
+    let of = |number| Writers::from_refusal(&io::Error::from_raw_os_error(number));
     assert_eq!(of(libc::EAGAIN), Writers::Some);
     assert_eq!(of(libc::EACCES), Writers::Unknown(WritersUnknown::NotOwner));
     assert_eq!(of(libc::EINVAL), Writers::Unknown(WritersUnknown::Unsupported));

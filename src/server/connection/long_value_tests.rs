@@ -8,13 +8,12 @@ use std::time::SystemTime;
 use tokio::runtime::Runtime;
 use zerocopy::IntoBytes;
 
+use super::tests::connections_over;
 use super::turn_tests::{PIPELINE_LEN_BYTES, TURNS_BETWEEN_MAX, Used, serve, serve_and};
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, Request, ResponseHeader, Status, push_long, range_flags};
-use crate::server::Config;
-use crate::server::counters::Asked;
-use crate::server::shared::tests::shared_over;
+use crate::server::counters::REDIS;
 use crate::server::steps::TURN_STEPS_MAX;
 
 /// Verified at once, this value takes 100,000 steps.
@@ -34,10 +33,10 @@ impl Table {
     /// are found by reading it.
     fn with_long_value(keys: Keys) -> Table {
         let short = |key| (key, 1);
-        Table::of(keys, (10..26).map(short).chain([(40, LONG_LEN_BYTES)]).chain((41..56).chain([90]).map(short)))
+        Table::bake(keys, (10..26).map(short).chain([(40, LONG_LEN_BYTES)]).chain((41..56).chain([90]).map(short)))
     }
 
-    fn of(keys: Keys, rows: impl Iterator<Item = (u64, usize)>) -> Table {
+    fn bake(keys: Keys, rows: impl Iterator<Item = (u64, usize)>) -> Table {
         let table = Table { folder: tempfile::tempdir().unwrap() };
         let csv = rows.fold(Box::new(std::io::empty()) as Box<dyn Read + Send>, |csv, (key, len_bytes)| {
             let value = std::io::repeat(b'v').take(len_bytes as u64);
@@ -52,11 +51,11 @@ impl Table {
     }
 
     /// Opens the table, with no block verified.
-    fn open(&self) -> Arc<Shared> {
-        let shared = shared_over(&self.db(), &Config::default());
+    fn open(&self) -> Connections {
+        let connections = connections_over(&self.db());
         // Some rows were looked up before the table was served.
-        shared.pin().store.forget_verified_blocks();
-        shared
+        connections.worker.pin().store.forget_verified_blocks();
+        connections
     }
 }
 
@@ -119,21 +118,17 @@ const COMMANDS: [(&str, &str, u64); 19] = [
 fn commands_verify_a_long_value_in_several_turns() {
     let (table, runtime) = (Table::with_long_value(Keys::U64), runtime());
     for (command, begin, hits) in COMMANDS {
-        let shared = table.open();
+        let connections = table.open();
         // One of as many random rows is after the long value, almost certainly.
         let count = if command == "RANDOMKEY" { 100 } else { 1 };
         let (used, response) =
-            serve(&runtime, &shared, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);
+            serve(&runtime, &connections, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);
         assert!(response.begins_with(begin.as_bytes()), "{command}: {}", response.begin.escape_ascii());
         assert!(used.busy_turns >= TURNS_MIN, "{command}: {} turns", used.busy_turns);
         is_bounded(&used, command);
         // A command that is repeated is counted once.
-        let sums = shared.serving.sums();
-        assert_eq!(
-            (sums.redis_hits, sums.requests[Asked::Redis as usize][Status::Error as usize]),
-            (hits, 0),
-            "{command}"
-        );
+        let sums = connections.worker.server.statistics.sums();
+        assert_eq!((sums.redis_hits, sums.requests[REDIS][Status::Error as usize]), (hits, 0), "{command}");
     }
 }
 
@@ -162,12 +157,20 @@ fn native_requests_verify_a_long_value_in_several_turns() {
     ];
     for (table, request, begin) in cases {
         let case = request.escape_ascii().to_string();
-        let shared = table.open();
-        let (used, response) = serve(&runtime, &shared, request, usize::MAX);
+        let connections = table.open();
+        let (used, response) = serve(&runtime, &connections, request, usize::MAX);
         assert!(response.begins_with(&begin), "{case}: {}", response.begin.escape_ascii());
         assert!(used.busy_turns >= TURNS_MIN, "{case}: {} turns", used.busy_turns);
         is_bounded(&used, &case);
-        let errors: u64 = shared.serving.sums().requests.iter().map(|of_op| of_op[Status::Error as usize]).sum();
+        let errors: u64 = connections
+            .worker
+            .server
+            .statistics
+            .sums()
+            .requests
+            .iter()
+            .map(|of_op| of_op[Status::Error as usize])
+            .sum();
         assert_eq!(errors, 0, "{case}");
     }
     // A count of all rows reads none.
@@ -181,10 +184,10 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     let runtime = runtime();
     for (request, error) in [(b"GET 40\r\n".to_vec(), &b"-"[..]), (number(Op::Get, 40), &bare(Status::Error))] {
         let table = Table::with_long_value(Keys::U64);
-        let shared = table.open();
+        let connections = table.open();
         let file = std::fs::File::options().write(true).open(table.db()).unwrap();
         let mut is_written = false;
-        let (used, response) = serve_and(&runtime, &shared, request, usize::MAX, |used| {
+        let (used, response) = serve_and(&runtime, &connections, request, usize::MAX, |used| {
             if used.busy_turns > 0 && !is_written {
                 file.write_all_at(b"x", (LONG_LEN_BYTES / 2) as u64).unwrap();
                 // The system's clock may not have advanced since the table was opened.
@@ -192,7 +195,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
                 is_written = true;
             }
         });
-        assert!(is_written && !shared.pin().store.is_trusted());
+        assert!(is_written && !connections.worker.pin().store.is_trusted());
         assert!(response.begins_with(error), "{}", response.begin.escape_ascii());
         assert!(used.busy_turns < LONG_LEN_BYTES >> 20, "{} turns", used.busy_turns);
     }
@@ -202,7 +205,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
 #[test]
 fn lookups_of_verified_long_values_are_counted_by_their_tags() {
     // The second value has some 200 blocks before its first whole group.
-    let (table, runtime) = (Table::of(Keys::U64, [(1, 1_000_000), (2, 8 << 20)].into_iter()), runtime());
+    let (table, runtime) = (Table::bake(Keys::U64, [(1, 1_000_000), (2, 8 << 20)].into_iter()), runtime());
     let command = |name: &str| format!("*2\r\n${}\r\n{name}\r\n$1\r\n2\r\n", name.len()).into_bytes();
     let exists_many = [b"*20001\r\n$6\r\nEXISTS\r\n".to_vec(), b"$1\r\n2\r\n".repeat(20_000)].concat();
     let pipeline = |request: Vec<u8>| {
@@ -217,8 +220,8 @@ fn lookups_of_verified_long_values_are_counted_by_their_tags() {
         (exists_many, 20_000),
     ] {
         let case = requests[..40].escape_ascii().to_string();
-        let shared = table.open();
-        let (used, _) = serve(&runtime, &shared, requests, usize::MAX);
+        let connections = table.open();
+        let (used, _) = serve(&runtime, &connections, requests, usize::MAX);
         is_bounded(&used, &case);
         assert!(used.steps >= 4 * count, "{} steps of {count} lookups: {case}", used.steps);
     }

@@ -1,8 +1,12 @@
-//! Answers that are taken late, and turns that others get.
+//! Responses that are received late, passes that are repeated, and turns of other connections.
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +17,12 @@ use super::*;
 use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, Request, ResponseHeader};
 use crate::server::Config;
-use crate::server::shared::tests::shared_over;
+use crate::server::worker_state::tests::worker_over;
+
+/// Returns the factory of the connections of a server that serves a file with one worker.
+pub(super) fn connections_over(db: &Path) -> Connections {
+    Connections { worker: worker_over(db, &Config::default()), redis_clients: Arc::default() }
+}
 
 /// With the smallest send buffer that the system gives, nearly every write is
 /// partial, and ends within headers, within values, and between them.
@@ -24,8 +33,8 @@ fn answers_are_whole_however_little_the_socket_takes() {
     let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
     let db = folder.path().join("storage.db");
     bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-    let shared = shared_over(&db, &Config::default());
-    shared.connection_opened();
+    let connections = connections_over(&db);
+    connections.worker.counters().connection_opened();
 
     let (mut client, server) = StdUnixStream::pair().unwrap();
     set_socket_send_buffer_size(&server, 1).unwrap();
@@ -59,7 +68,7 @@ fn answers_are_whole_however_little_the_socket_takes() {
         });
         runtime.block_on(async {
             server.set_nonblocking(true).unwrap();
-            Connection::new(UnixStream::from_std(server).unwrap(), Peer::default(), shared).await;
+            connections.open(UnixStream::from_std(server).unwrap(), Peer::default()).await;
         });
     });
 }
@@ -71,13 +80,13 @@ fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
     let csv: String = (0..100_000).map(|key| format!("{key},v\n")).collect();
     let db = folder.path().join("storage.db");
     bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-    let shared = shared_over(&db, &Config::default());
+    let connections = connections_over(&db);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let connect = || {
             let (client, server) = UnixStream::pair().unwrap();
-            shared.connection_opened();
-            tokio::spawn(Connection::new(server, Peer::default(), Arc::clone(&shared)));
+            connections.worker.counters().connection_opened();
+            tokio::spawn(connections.open(server, Peer::default()));
             client
         };
         let (mut busy, mut quick) = (connect(), connect());
@@ -89,4 +98,39 @@ fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
         assert!(busy.try_read(&mut reply).is_err(), "others waited until all rows were looked at");
         assert_eq!(busy.read(&mut reply).await.unwrap(), b"*0\r\n".len());
     });
+}
+
+/// The first pass finds the value, but then finds that the file has changed. The second pass answers with an error.
+#[test]
+fn a_request_whose_pass_is_repeated_is_counted_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let get = Request::new(Op::Get, 7);
+    for (request, error) in [(get.as_bytes(), &[0, 0, 0, 2, 0, 0, 0, 0][..]), (b"GET 7\r\n", b"-ERR ")] {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        let file = File::options().write(true).open(&db).unwrap();
+        // Otherwise the file system's clock may not show the change.
+        file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
+        drop(file);
+        let connections = connections_over(&db);
+        let bytes = std::fs::read(&db).unwrap();
+        let at = bytes.windows(5).position(|bytes| bytes == b"seven").unwrap() as u64;
+        File::options().write(true).open(&db).unwrap().write_all_at(b"eight", at).unwrap();
+
+        let response = runtime.block_on(async {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            connections.worker.counters().connection_opened();
+            let served = tokio::spawn(connections.open(server, Peer::default()));
+            client.write_all(request).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut response = Vec::new();
+            client.read_to_end(&mut response).await.unwrap();
+            served.await.unwrap();
+            response
+        });
+        assert!(response.starts_with(error), "{}", response.escape_ascii());
+        let sums = connections.worker.server.statistics.sums();
+        assert_eq!((sums.requests.as_flattened().iter().sum::<u64>(), sums.batches), (1, 1));
+    }
 }

@@ -10,16 +10,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use super::super::steps::USED_ON_THREAD;
+use super::tests::connections_over;
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, push_long, range_flags};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
 use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
-use crate::server::Config;
-use crate::server::shared::tests::shared_over;
+use crate::server::steps::USED_ON_THREAD;
 
-#[path = "../../tests/commands/worst.rs"]
+#[path = "../../../tests/commands/worst.rs"]
 mod worst;
 
 /// The steps of a turn: a pass ends after the command that exceeds its share, and the longest arguments are thousands.
@@ -97,36 +96,36 @@ fn thread_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
-fn connect(shared: &Arc<Shared>) -> (UnixStream, Connection<UnixStream>) {
+fn connect(connections: &Connections) -> (UnixStream, Connection<UnixStream>) {
     let (client, server) = StdUnixStream::pair().unwrap();
     [&client, &server].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
-    shared.connection_opened();
-    let connection = Connection::new(UnixStream::from_std(server).unwrap(), Peer::default(), Arc::clone(shared));
+    connections.worker.counters().connection_opened();
+    let connection = connections.open(UnixStream::from_std(server).unwrap(), Peer::default());
     (UnixStream::from_std(client).unwrap(), connection)
 }
 
 /// Sends bytes on one connection and, until they are answered, PINGs on another of the same worker.
 pub(super) fn serve(
     runtime: &Runtime,
-    shared: &Arc<Shared>,
+    connections: &Connections,
     bytes: Vec<u8>,
     busy_turns_max: usize,
 ) -> (Used, Response) {
-    serve_and(runtime, shared, bytes, busy_turns_max, |_| ())
+    serve_and(runtime, connections, bytes, busy_turns_max, |_| ())
 }
 
 /// Does what [`serve`] does, and calls `after_ping` after each answer to a PING.
 pub(super) fn serve_and(
     runtime: &Runtime,
-    shared: &Arc<Shared>,
+    connections: &Connections,
     bytes: Vec<u8>,
     busy_turns_max: usize,
     mut after_ping: impl FnMut(&Used),
 ) -> (Used, Response) {
     runtime.block_on(async {
         let used = Arc::new(Mutex::new(Used::default()));
-        let (busy, connection) = connect(shared);
-        let (mut quick, other) = connect(shared);
+        let (busy, connection) = connect(connections);
+        let (mut quick, other) = connect(connections);
         let busy_task = tokio::spawn(Metered { connection, used: Arc::clone(&used), busy_turns_max });
         let quick_task = tokio::spawn(other);
         let (mut reader, mut writer) = busy.into_split();
@@ -158,14 +157,19 @@ pub(super) fn serve_and(
     })
 }
 
-fn table(name: &str, keys: Keys, rows: impl Iterator<Item = (String, String)>) -> (tempfile::TempDir, Arc<Shared>) {
+fn redis_session(connections: &Connections) -> redis::Session {
+    let context = ConnectionContext { peer: Peer::default(), worker: Arc::clone(&connections.worker) };
+    redis::Session::new(&context, &connections.redis_clients)
+}
+
+fn table(name: &str, keys: Keys, rows: impl Iterator<Item = (String, String)>) -> (tempfile::TempDir, Connections) {
     let folder = tempfile::tempdir().unwrap();
     let csv: String = rows.map(|(key, value)| format!("{key},{value}\n")).collect();
     let db = folder.path().join(name);
     let options = Options { keys, ..Options::default() };
     bake_csv(csv.as_bytes(), &db, &options, &mut |_| ()).unwrap();
-    let shared = shared_over(&db, &Config::default());
-    (folder, shared)
+    let connections = connections_over(&db);
+    (folder, connections)
 }
 
 #[test]
@@ -175,13 +179,13 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
     let tables = [table("numbers.db", Keys::U64, numbers), table("bytes.db", Keys::Bytes, long_keys)];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut report = Vec::new();
-    for (_folder, shared) in &tables {
-        let kind = shared.pin().store.key_kind();
-        let _clients: Vec<_> = (0..CLIENTS).map(|_| redis::Session::new(Peer::default(), shared)).collect();
+    for (_folder, connections) in &tables {
+        let kind = connections.worker.pin().store.key_kind();
+        let _clients: Vec<_> = (0..CLIENTS).map(|_| redis_session(connections)).collect();
         for (name, bytes) in worst::all_cases(ROWS) {
             let len_bytes = bytes.len();
             let pipeline = bytes.repeat((PIPELINE_LEN_BYTES / len_bytes).max(1));
-            let (used, _) = serve(&runtime, shared, pipeline, BUSY_TURNS_MAX);
+            let (used, _) = serve(&runtime, connections, pipeline, BUSY_TURNS_MAX);
             let begin = bytes[..bytes.len().min(60)].escape_ascii().to_string();
             let case = format!("{name} on {kind}, {len_bytes} bytes: {begin}");
             assert!(used.turns > 0, "{case}");
@@ -200,12 +204,12 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
 /// Work that is not counted would not end a turn: for commands with many arguments, each is at least a step.
 #[test]
 fn the_arguments_of_commands_that_take_many_are_counted() {
-    let (_folder, shared) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
+    let (_folder, connections) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut checked = 0;
     for spec in worst::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
         let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
-        let (used, _) = serve(&runtime, &shared, worst::command(&args), usize::MAX);
+        let (used, _) = serve(&runtime, &connections, worst::command(&args), usize::MAX);
         // COMMAND GETKEYS takes a command's name first, which 7 is not.
         if spec.id != Id::CommandGetKeys {
             assert!(used.steps >= 100_000 && used.turns >= 5, "{}: {} steps", spec.name, used.steps);

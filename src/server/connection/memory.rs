@@ -5,12 +5,13 @@ use std::task::Context;
 
 use zerocopy::IntoBytes;
 
-use super::{Connection, Protocol};
+use super::Connection;
+use super::protocol::Protocol;
 use crate::protocol::native::{ResponseHeader, Status};
 use crate::server::pass::Then;
-use crate::server::stream::Stream;
+use crate::server::stream::ClientStream;
 
-impl<S: Stream> Connection<S> {
+impl<S: ClientStream> Connection<S> {
     /// Reports the memory that the connection holds, if that has changed since the last turn.
     #[inline]
     pub(super) fn report_held(&self, cx: &Context<'_>) {
@@ -24,33 +25,33 @@ impl<S: Stream> Connection<S> {
     /// Returns the capacity of what the connection has allocated: unanswered requests, pending responses, and the
     /// session of the Redis protocol.
     fn held_bytes(&self) -> u64 {
-        let unsent_bytes = self.unsent.as_ref().map_or(0, |unsent| unsent.capacity_bytes());
+        let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
         let session_bytes = match &self.protocol {
             Protocol::Redis(session) => session.held_bytes(),
             Protocol::Native | Protocol::Unknown => 0,
         };
-        (self.held.capacity() + unsent_bytes + session_bytes) as u64
+        (self.unanswered.capacity() + pending_bytes + session_bytes) as u64
     }
 
     #[cold]
     fn report_changed(&self, held_bytes: u64, has_grown: bool, cx: &Context<'_>) {
-        let serving = &self.client.shared.serving;
-        // Whoever holds memory may be evicted.
+        let server = &self.context.worker.server;
+        // A connection that holds memory may be evicted.
         self.activity.set_waker(cx.waker());
-        serving.client_memory.record(&self.activity, held_bytes);
+        server.client_memory.record(&self.activity, held_bytes);
         if has_grown {
-            serving.evict_if_over_limit();
+            server.evict_if_over_limit();
         }
     }
 
     /// Answers an unfinished request of a connection that is evicted with an error, if the socket takes it at once.
-    /// Behind a response that was sent in part, an error would be taken for the rest of it.
+    /// After a response that was sent in part, the client would take an error for the rest of it.
     pub(super) fn refuse_rest(&mut self, cx: &mut Context<'_>) {
-        let is_pending = self.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty());
-        if self.held.is_empty() || is_pending || self.then != Then::Read {
+        let is_pending = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());
+        if self.unanswered.is_empty() || is_pending || self.then != Then::Read {
             return;
         }
-        let max_bytes = self.client.shared.serving.client_memory.max_bytes;
+        let max_bytes = self.context.worker.server.client_memory.max_bytes;
         let error = match self.protocol {
             Protocol::Unknown => return,
             Protocol::Native => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),

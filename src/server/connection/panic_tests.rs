@@ -8,11 +8,10 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use zerocopy::IntoBytes;
 
+use super::tests::connections_over;
 use super::*;
 use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, Request};
-use crate::server::Config;
-use crate::server::shared::tests::shared_over;
 use crate::server::stream::Descriptors;
 
 /// A stream that panics after so many calls, and takes few bytes at a time.
@@ -56,8 +55,8 @@ impl AsyncWrite for Panics {
     }
 }
 
-impl Stream for Panics {
-    fn poll_hand_over(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
+impl ClientStream for Panics {
+    fn poll_send_with(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
         unreachable!("nothing is handed over here")
     }
 }
@@ -85,18 +84,18 @@ fn a_panic_ends_its_connection_and_no_other() {
     let csv: String = (0..10).map(|key| format!("{key},{}\n", value(key))).collect();
     let db = folder.path().join("storage.db");
     bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
-    let shared = shared_over(&db, &Config::default());
+    let connections = connections_over(&db);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     panics::take_over();
     runtime.block_on(async {
         let connect = |calls_left: usize| {
             let (client, stream) = UnixStream::pair().unwrap();
-            shared.connection_opened();
-            Connection::new(Panics { stream, calls_left }, Peer::default(), Arc::clone(&shared)).spawn();
+            connections.worker.counters().connection_opened();
+            connections.open(Panics { stream, calls_left }, Peer::default()).spawn();
             client
         };
         let mut other = connect(usize::MAX);
-        let pinned = || Arc::strong_count(&shared.pin());
+        let pinned = || connections.worker.pin().count();
         let mut panics = 0;
         // From the first read on, then in writes, half of which are of answers that were kept.
         for (calls_left, requests) in (0..40).flat_map(|calls_left| pipelines().map(|requests| (calls_left, requests)))
@@ -108,11 +107,19 @@ fn a_panic_ends_its_connection_and_no_other() {
             let _ = writer.write_all(&requests).await;
             let _ = timeout(PATIENCE, reader.read_to_end(&mut answers)).await.unwrap();
             panics += 1;
-            assert_eq!(shared.serving.totals.panics.load(Ordering::Relaxed), panics, "{calls_left}");
+            assert_eq!(
+                connections.worker.server.statistics.totals.panics.load(Ordering::Relaxed),
+                panics,
+                "{calls_left}"
+            );
             ask(&mut other, 9, &value(9)).await;
             ask(&mut other, 3, &value(3)).await;
-            assert_eq!((shared.connections(), shared.serving.clients.count(), pinned()), (1, 0, 2), "{calls_left}");
+            assert_eq!(
+                (connections.worker.counters().connections(), connections.redis_clients.count(), pinned()),
+                (1, 0, 2),
+                "{calls_left}"
+            );
         }
-        timeout(PATIENCE, shared.stop()).await.expect("nothing is owed");
+        timeout(PATIENCE, connections.worker.stop()).await.expect("nothing is owed");
     });
 }

@@ -1,0 +1,97 @@
+//! Accepts connections, and gives each to a worker.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+use tracing::{debug, info, warn};
+
+use super::listener::Doorkeeper;
+use super::log_limit::LogLimit;
+use super::state::ServerState;
+use super::worker::{Accepted, Worker};
+
+/// How long to wait after a failed accept.
+pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Accepts the connections of all listening sockets.
+pub(super) struct Acceptor {
+    state: Arc<ServerState>,
+    workers: Vec<Worker>,
+    refusal_log: LogLimit,
+}
+
+impl Acceptor {
+    pub(super) fn new(state: Arc<ServerState>, workers: Vec<Worker>) -> Acceptor {
+        Acceptor { state, workers, refusal_log: LogLimit::default() }
+    }
+
+    /// Returns the workers, to be stopped.
+    pub(super) fn into_workers(self) -> Vec<Worker> {
+        self.workers
+    }
+
+    /// Accepts the connections of the Unix socket whose peers the doorkeeper admits. Never ends.
+    pub(super) async fn accept_unix(&self, listener: &UnixListener, doorkeeper: &Doorkeeper) {
+        self.accept(async || {
+            loop {
+                let (stream, _) = listener.accept().await?;
+                if doorkeeper.admits(&stream) {
+                    return Accepted::unix(stream);
+                }
+                self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+        .await;
+    }
+
+    /// Accepts the connections of the TCP socket, if there is one. Never ends.
+    pub(super) async fn accept_tcp(&self, listener: Option<&TcpListener>) {
+        match listener {
+            Some(listener) => self.accept(async || Accepted::tcp(listener.accept().await?)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives each connection to the worker that has the fewest.
+    async fn accept(&self, next: impl AsyncFn() -> io::Result<Accepted>) {
+        let (connections_max, mut is_failing) = (self.state.settings.connections_max as u64, false);
+        loop {
+            match (next().await, self.workers.iter().min_by_key(|worker| worker.connections())) {
+                (Ok(accepted), _) if self.connections() >= connections_max => self.refuse(&accepted),
+                (Ok(accepted), Some(worker)) => {
+                    if std::mem::take(&mut is_failing) {
+                        info!("connections are accepted again");
+                    }
+                    worker.take(accepted);
+                }
+                (Ok(_), None) => {}
+                // The client has disconnected already.
+                (Err(error), _) if error.kind() == io::ErrorKind::ConnectionAborted => debug!("not accepted: {error}"),
+                (Err(error), _) => {
+                    if !std::mem::replace(&mut is_failing, true) {
+                        let retry_ms = ACCEPT_RETRY.as_millis();
+                        warn!("cannot accept a connection: {error}: trying again every {retry_ms} ms");
+                    }
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn connections(&self) -> u64 {
+        self.workers.iter().map(Worker::connections).sum()
+    }
+
+    /// Closes a connection without a response: the client's protocol is unknown yet, and an error in one protocol would
+    /// be a wrong response in the other.
+    fn refuse(&self, accepted: &Accepted) {
+        self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.refusal_log.line() {
+            let (peer, max) = (accepted.peer, self.state.settings.connections_max);
+            warn!(%peer, left_out, "refused: {max} connections are there already (--max-connections)");
+        }
+    }
+}

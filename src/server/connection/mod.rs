@@ -1,0 +1,438 @@
+//! The connection of one client: reads requests, answers them, and sends the responses, in turns.
+//!
+//! A connection shares the buffers of its worker. It keeps only what must wait: requests that are incomplete or not
+//! answered yet, and responses that the client has not received. It reads no more before these are sent.
+
+mod memory;
+mod protocol;
+
+#[cfg(all(test, feature = "bake"))]
+mod long_value_tests;
+#[cfg(all(test, feature = "bake"))]
+mod panic_tests;
+#[cfg(all(test, feature = "bake"))]
+mod tests;
+#[cfg(all(test, feature = "bake"))]
+mod turn_tests;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::ReadBuf;
+use tokio::task::yield_now;
+use tracing::{debug, error};
+
+use super::activity::{Activity, Waits};
+use super::generations::PinnedGeneration;
+use super::panics;
+use super::pass::{Pass, READ_LEN_BYTES, Then};
+use super::peer::Peer;
+use super::pending::PendingResponses;
+use super::redis;
+use super::responses::Responses;
+use super::stream::{ClientStream, is_too_many, poll_send};
+use super::turn::Turn;
+use super::worker_state::{ConnectionContext, WorkerState};
+use crate::direct::Waiter;
+use protocol::Protocol;
+
+/// The number of consecutive reads that fill their buffer after which the next requests may be answered from another
+/// generation. Otherwise a client that never stops sending would hold its generation forever.
+const FULL_READS_MAX: usize = 64;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
+}
+
+/// The buffers of a worker.
+struct Scratch {
+    input: Box<[u8]>,
+    responses: Responses,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Scratch { input: vec![0; READ_LEN_BYTES].into(), responses: Responses::new() }
+    }
+}
+
+/// What the connections of one worker share.
+#[derive(Clone)]
+pub(super) struct Connections {
+    pub(super) worker: Arc<WorkerState>,
+    pub(super) redis_clients: Arc<redis::Clients>,
+}
+
+impl Connections {
+    /// Returns the connection of a client.
+    pub(super) fn open<S>(&self, stream: S, peer: Peer) -> Connection<S> {
+        let Connections { worker, redis_clients } = self.clone();
+        Connection {
+            stream,
+            activity: worker.registry.activity(peer),
+            context: ConnectionContext { peer, worker },
+            redis_clients,
+            protocol: Protocol::Unknown,
+            generation: None,
+            full_reads: 0,
+            unanswered: Vec::new(),
+            then: Then::Read,
+            waiter: None,
+            pending: None,
+            is_pending: false,
+        }
+    }
+}
+
+/// The connection of one client. As a future, it is ready when the connection ends.
+pub(super) struct Connection<S> {
+    stream: S,
+    context: ConnectionContext,
+    redis_clients: Arc<redis::Clients>,
+    protocol: Protocol,
+    /// The generation that pending requests and responses belong to. Kept from one turn to the next only for these.
+    generation: Option<PinnedGeneration>,
+    /// The number of consecutive reads that filled their buffer.
+    full_reads: usize,
+    /// Bytes that were read and are not answered yet.
+    unanswered: Vec<u8>,
+    /// What follows the last pass.
+    then: Then,
+    /// Allocated when the client first waits for another state of the table.
+    waiter: Option<Waiter>,
+    /// Allocated when the client first receives late.
+    pending: Option<Box<PendingResponses>>,
+    /// Whether the worker counts this connection as one with pending responses.
+    is_pending: bool,
+    /// What other parts of the server see of this connection.
+    activity: Arc<Activity>,
+}
+
+/// What ended in a turn.
+enum End {
+    Connection,
+    /// The requests and responses that the kept generation was needed for.
+    KeptGeneration,
+}
+
+impl<S: ClientStream> Connection<S> {
+    /// Runs one turn. Requests that were sent together are answered from one generation, in as many turns as that takes.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
+        if self.activity.is_evicted() {
+            self.refuse_rest(cx);
+            return Poll::Ready(Ok(()));
+        }
+        let mut turn = Turn::begin();
+        loop {
+            let kept = self.generation.take();
+            let is_kept = kept.is_some();
+            let generation = kept.unwrap_or_else(|| self.context.worker.pin());
+            match self.poll_serve(cx, &generation, is_kept, scratch, &mut turn) {
+                Poll::Ready(Ok(End::KeptGeneration)) => {}
+                Poll::Ready(ended) => return Poll::Ready(ended.map(|_| ())),
+                Poll::Pending => {
+                    let keeps_generation = self.keeps_generation();
+                    self.activity.set_waits(self.waits());
+                    self.activity.set_generation(if keeps_generation { generation.number } else { 0 });
+                    self.report_held(cx);
+                    if keeps_generation {
+                        self.generation = Some(generation);
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Returns whether the next turn needs the generation of this one.
+    fn keeps_generation(&self) -> bool {
+        let sends = self.pending.as_ref().is_some_and(|pending| pending.needs_generation());
+        sends || matches!(self.then, Then::Answer | Then::Yield) || self.reads_on()
+    }
+
+    /// Returns whether the next bytes were probably sent together with the bytes before them.
+    fn reads_on(&self) -> bool {
+        (1..FULL_READS_MAX).contains(&self.full_reads)
+    }
+
+    fn waits(&self) -> Waits {
+        match &self.pending {
+            Some(pending) if !pending.is_empty() => Waits::Client(pending.len_bytes()),
+            _ if matches!(self.then, Then::Wait(_)) => Waits::Request,
+            _ if self.then != Then::Read => Waits::Turn,
+            _ if self.unanswered.is_empty() => Waits::Request,
+            _ => Waits::Rest(self.unanswered.len()),
+        }
+    }
+
+    /// Records that bytes arrived, or that responses begin to wait.
+    fn moved(&self) {
+        self.context.worker.registry.moved(&self.activity);
+    }
+
+    fn poll_serve(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &PinnedGeneration,
+        is_kept: bool,
+        scratch: &mut Scratch,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<End>> {
+        let Scratch { input, responses } = scratch;
+        loop {
+            ready!(self.poll_pending(cx, generation, responses, turn))?;
+            match self.then {
+                Then::Close => return Poll::Ready(Ok(End::Connection)),
+                Then::Answer | Then::Yield => {
+                    ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
+                    continue;
+                }
+                Then::Wait(known) => {
+                    let table = &self.context.worker.server.table;
+                    if !table.waits(&mut self.waiter, known, cx.waker()) {
+                        self.then = Then::Answer;
+                        continue;
+                    }
+                    self.end_pending();
+                }
+                Then::Read => self.end_pending(),
+            }
+            if self.context.worker.is_stopping() {
+                return Poll::Ready(Ok(End::Connection));
+            }
+            // Otherwise a client that always sends its next batch before it has received the last would hold its generation
+            // forever.
+            if is_kept && !self.reads_on() {
+                return Poll::Ready(Ok(End::KeptGeneration));
+            }
+            let mut buffer = ReadBuf::new(input);
+            let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer)?;
+            let read = buffer.filled();
+            self.full_reads = if read.len() == READ_LEN_BYTES { self.full_reads + 1 } else { 0 };
+            ready!(polled);
+            if read.is_empty() {
+                return Poll::Ready(Ok(End::Connection));
+            }
+            self.context.worker.counters().read(read.len());
+            self.moved();
+            if self.unanswered.is_empty() {
+                let (taken_bytes, polled) = self.poll_answer(cx, generation, read, responses, turn);
+                self.unanswered.extend_from_slice(&read[taken_bytes..]);
+                ready!(polled)?;
+            } else {
+                self.unanswered.extend_from_slice(read);
+                ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
+            }
+            self.context.worker.answered();
+        }
+    }
+
+    fn poll_answer_unanswered(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &PinnedGeneration,
+        responses: &mut Responses,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<()>> {
+        let mut unanswered = std::mem::take(&mut self.unanswered);
+        let (taken_bytes, polled) = self.poll_answer(cx, generation, &unanswered, responses, turn);
+        unanswered.drain(..taken_bytes);
+        // Keeps a buffer of the usual length, so that a client that often sends in pieces causes no allocation each time.
+        if unanswered.is_empty() && unanswered.capacity() > 2 * READ_LEN_BYTES {
+            unanswered = Vec::new();
+        }
+        self.unanswered = unanswered;
+        polled
+    }
+
+    /// Answers requests until no complete one is left, the socket is full, or the turn is over. Returns how many bytes of
+    /// them are answered.
+    fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &PinnedGeneration,
+        input: &[u8],
+        responses: &mut Responses,
+        turn: &mut Turn,
+    ) -> (usize, Poll<io::Result<()>>) {
+        let mut taken_bytes = 0;
+        loop {
+            let started = self.context.worker.counters().start();
+            let pass = self.answer(generation, &input[taken_bytes..], responses);
+            taken_bytes += pass.taken_bytes;
+            self.then = pass.then;
+            turn.use_pass(pass.taken_bytes, responses.steps.total());
+            let polled = self.poll_send(cx, generation, responses, turn);
+            self.context.worker.counters().end(started);
+            if !matches!(polled, Poll::Ready(Ok(()))) {
+                return (taken_bytes, polled);
+            }
+            if turn.is_over() || pass.then == Then::Yield {
+                return (taken_bytes, self.poll_others(cx));
+            }
+            if pass.then != Then::Answer {
+                return (taken_bytes, Poll::Ready(Ok(())));
+            }
+        }
+    }
+
+    fn answer(&mut self, generation: &PinnedGeneration, input: &[u8], responses: &mut Responses) -> Pass {
+        self.protocol.answer(&self.context, &self.redis_clients, generation, input, responses)
+    }
+
+    /// Ends the turn, and has the runtime poll other connections first.
+    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.begin_pending();
+        // A task that wakes itself would run again dozens of times before the runtime checks for other input.
+        let _ = pin!(yield_now()).poll(cx);
+        Poll::Pending
+    }
+
+    /// Sends responses. Keeps those that the socket does not take, and those beyond the limit of the turn.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &PinnedGeneration,
+        responses: &mut Responses,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<()>> {
+        let mut sent_bytes = 0;
+        while sent_bytes < responses.total_len_bytes() {
+            if turn.sent_bytes == 0 {
+                responses.keep_unsent(sent_bytes, self.pending.get_or_insert_default());
+                return self.poll_others(cx);
+            }
+            let stream = Pin::new(&mut self.stream);
+            let descriptors = match self.context.descriptors(generation, responses.passes_descriptors(sent_bytes)) {
+                Ok(descriptors) => descriptors,
+                Err(error) => {
+                    responses.replace(self.context.refuse_descriptors(&error));
+                    continue;
+                }
+            };
+            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors.as_ref());
+            match responses.with_unsent(&generation.store, sent_bytes, send)? {
+                Poll::Ready(Err(error)) if responses.passes_descriptors(sent_bytes) && is_too_many(&error) => {
+                    responses.replace(self.context.refuse_descriptors(&error));
+                }
+                Poll::Ready(sent) => {
+                    let sent = sent?;
+                    self.context.worker.counters().written(sent);
+                    self.activity.count_sent(sent);
+                    turn.use_sent(sent);
+                    sent_bytes += sent;
+                }
+                Poll::Pending => {
+                    self.moved();
+                    responses.keep_unsent(sent_bytes, self.pending.get_or_insert_default());
+                    self.begin_pending();
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends pending responses.
+    fn poll_pending(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &PinnedGeneration,
+        responses: &mut Responses,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<()>> {
+        let Some(pending) = self.pending.as_mut().filter(|pending| !pending.is_empty()) else {
+            return Poll::Ready(Ok(()));
+        };
+        while !pending.is_empty() {
+            if turn.sent_bytes == 0 {
+                return self.poll_others(cx);
+            }
+            let stream = Pin::new(&mut self.stream);
+            let descriptors = match self.context.descriptors(generation, pending.passes_descriptors()) {
+                Ok(descriptors) => descriptors,
+                Err(error) => {
+                    pending.replace(self.context.refuse_descriptors(&error));
+                    continue;
+                }
+            };
+            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors.as_ref());
+            let sent = match ready!(pending.with(&generation.store, responses.stage(), send)?) {
+                Err(error) if pending.passes_descriptors() && is_too_many(&error) => {
+                    pending.replace(self.context.refuse_descriptors(&error));
+                    continue;
+                }
+                sent => sent?,
+            };
+            self.context.worker.counters().written(sent);
+            self.activity.count_sent(sent);
+            turn.use_sent(sent);
+            pending.advance(sent);
+        }
+        pending.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    fn begin_pending(&mut self) {
+        if !std::mem::replace(&mut self.is_pending, true) {
+            self.context.worker.begin_pending();
+        }
+    }
+}
+
+impl<S> Connection<S> {
+    fn has_panicked(&self, panic: &str) {
+        let server = &self.context.worker.server;
+        server.statistics.totals.panics.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = server.panic_log.line() {
+            error!(peer = %self.context.peer, left_out, "a fault of this server ended a connection: panic at {panic}");
+        }
+    }
+
+    fn end_pending(&mut self) {
+        if std::mem::take(&mut self.is_pending) {
+            self.context.worker.end_pending();
+        }
+    }
+}
+
+impl<S: ClientStream + Send + 'static> Connection<S> {
+    /// Serves the connection in a task, until it ends or the registry of its worker disconnects it.
+    pub(super) fn spawn(self) {
+        let (worker, activity) = (Arc::clone(&self.context.worker), Arc::clone(&self.activity));
+        worker.registry.add(activity, tokio::spawn(self).abort_handle());
+    }
+}
+
+impl<S: ClientStream> Future for Connection<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let caught = panics::catch(|| SCRATCH.with_borrow_mut(|scratch| self.poll_turn(cx, scratch)));
+        let polled = caught.unwrap_or_else(|panic| {
+            // The panic may have left the buffers half changed.
+            SCRATCH.replace(Scratch::new());
+            self.has_panicked(&panic);
+            Poll::Ready(Ok(()))
+        });
+        if let Err(error) = ready!(polled) {
+            debug!("a connection ended: {error}");
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.end_pending();
+        let worker = &self.context.worker;
+        worker.registry.remove(&self.activity);
+        worker.server.client_memory.release(&self.activity);
+        worker.counters().connection_closed();
+    }
+}

@@ -1,0 +1,73 @@
+//! The protocol that a client speaks.
+
+use crate::server::counters::Tally;
+use crate::server::generations::Generation;
+use crate::server::pass::{Pass, Then};
+use crate::server::redis;
+use crate::server::responses::Responses;
+use crate::server::steps::VERIFICATION_WORK_MAX;
+use crate::server::worker_state::ConnectionContext;
+use crate::server::{native, redis::Session};
+use crate::store::VerificationLimit;
+
+/// The protocol that a client speaks. The first byte decides: native requests begin with a zero byte, and commands of the
+/// Redis protocol never do.
+pub(super) enum Protocol {
+    /// No byte has arrived.
+    Unknown,
+    Native,
+    Redis(Box<Session>),
+}
+
+impl Protocol {
+    /// Answers requests, all of them from the same state of the same generation. If the file changes meanwhile, discards
+    /// the responses and answers again. A request that needs too much verification is not taken: the next pass repeats it.
+    pub(super) fn answer(
+        &mut self,
+        context: &ConnectionContext,
+        redis_clients: &std::sync::Arc<redis::Clients>,
+        generation: &Generation,
+        input: &[u8],
+        responses: &mut Responses,
+    ) -> Pass {
+        let store = &generation.store;
+        loop {
+            responses.clear();
+            let mut tally = None;
+            let epoch = store.epoch();
+            let limit = VerificationLimit::begin(VERIFICATION_WORK_MAX);
+            let pass = match self {
+                Protocol::Redis(session) => session.answer(generation, input, responses),
+                Protocol::Native => {
+                    native::answer(context, generation, input, responses, tally.insert(Tally::default()))
+                }
+                Protocol::Unknown => match input.first() {
+                    None => Pass { taken_bytes: 0, then: Then::Read },
+                    Some(0) => {
+                        *self = Protocol::Native;
+                        continue;
+                    }
+                    Some(_) => {
+                        *self = Protocol::Redis(Box::new(Session::new(context, redis_clients)));
+                        continue;
+                    }
+                },
+            };
+            drop(limit);
+            // A pass that only waits for more input has read nothing from the file.
+            let is_nothing = responses.total_len_bytes() == 0 && pass.then == Then::Read;
+            if is_nothing || responses.stage_beginning(store) && store.is_unchanged_since(epoch) {
+                match (self, tally) {
+                    (Protocol::Redis(session), _) => session.commit(),
+                    (_, Some(tally)) => context.worker.counters().count_native(&tally),
+                    (_, None) => {}
+                }
+                return pass;
+            }
+            context.worker.server.control.file_has_changed();
+            if let Protocol::Redis(session) = self {
+                session.undo();
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Why a server cannot start, or had to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::generations::OpenError;
+
+/// Why a server cannot start, or had to stop.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The file cannot be served.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The server cannot listen on the Unix socket.
+    #[error("{}: {problem}", path.display())]
+    Socket {
+        /// The socket's path.
+        path: PathBuf,
+        /// The cause and the remedy.
+        problem: String,
+    },
+    /// The server cannot listen on the TCP address.
+    #[error("{address}: {problem}")]
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// The cause and the remedy.
+        problem: String,
+    },
+    /// A limit is out of its range.
+    #[error("{0}")]
+    Limits(String),
+    /// A thread or a runtime cannot be started.
+    #[error("starting a worker: {0}")]
+    Worker(io::Error),
+    /// The handler of SIGBUS cannot be installed.
+    #[error("handling SIGBUS: {0}")]
+    Signal(io::Error),
+}

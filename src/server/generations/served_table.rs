@@ -1,0 +1,157 @@
+//! The table that the server serves: its current generation, and what announces a new one.
+//!
+//! In: generations, from the supervisor. Out: for each worker the generation that its next pass reads, and for direct
+//! clients a page with the state of the table.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use tracing::warn;
+
+use super::Generation;
+use crate::direct::{Board, Waiter};
+use crate::server::stream::Descriptors;
+use crate::store::reopened;
+
+/// A generation that stays open while this is held.
+///
+/// Each worker counts its references separately: workers that shared one count would wait for its cache line.
+#[derive(Clone)]
+pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
+
+impl PinnedGeneration {
+    fn new(generation: &Arc<Generation>) -> Self {
+        PinnedGeneration(Arc::new(Arc::clone(generation)))
+    }
+
+    /// Returns how many references of this worker there are.
+    #[cfg(test)]
+    pub(in crate::server) fn count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+}
+
+impl Deref for PinnedGeneration {
+    type Target = Generation;
+
+    #[inline]
+    fn deref(&self) -> &Generation {
+        &self.0
+    }
+}
+
+/// The current generation, one copy of its reference for each worker, and the announcement to direct clients.
+pub(in crate::server) struct ServedTable {
+    current: Mutex<Arc<Generation>>,
+    /// The generation that each worker reads. Differs from `current` only while [`ServedTable::replace`] runs.
+    slots: Box<[Mutex<PinnedGeneration>]>,
+    /// Whether the current file was changed in place and is not trusted.
+    is_changed: AtomicBool,
+    /// Announces the state of the table to direct clients. `None` if direct mode is off.
+    board: Option<Board>,
+}
+
+impl ServedTable {
+    /// Serves a first generation to `workers` workers, and to direct clients if `direct` allows them.
+    pub(in crate::server) fn new(generation: Generation, workers: usize, direct: bool) -> ServedTable {
+        let current = Arc::new(generation);
+        let board = direct.then(new_board).flatten();
+        if let Some(board) = &board {
+            announce(board, &current);
+        }
+        let slot = || Mutex::new(PinnedGeneration::new(&current));
+        ServedTable {
+            slots: std::iter::repeat_with(slot).take(workers).collect(),
+            current: Mutex::new(current),
+            is_changed: AtomicBool::new(false),
+            board,
+        }
+    }
+
+    /// Returns the current generation.
+    pub(in crate::server) fn current(&self) -> Arc<Generation> {
+        Arc::clone(&unpoisoned(&self.current))
+    }
+
+    /// Returns the generation that a worker's next pass reads.
+    #[inline]
+    pub(in crate::server) fn pin(&self, worker: usize) -> PinnedGeneration {
+        unpoisoned(&self.slots[worker]).clone()
+    }
+
+    /// Makes a generation the current one: every pass that begins after this call reads it. Returns the old one.
+    pub(super) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
+        for slot in &self.slots {
+            let new = PinnedGeneration::new(generation);
+            let old = std::mem::replace(&mut *unpoisoned(slot), new);
+            // Not while the slot is locked: this may unmap a file.
+            drop(old);
+        }
+        if let Some(board) = &self.board {
+            announce(board, generation);
+        }
+        std::mem::replace(&mut *unpoisoned(&self.current), Arc::clone(generation))
+    }
+
+    /// Returns whether the current file was changed in place and is not trusted.
+    pub(in crate::server) fn is_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the current file was changed in place. Returns whether that differs from the last record.
+    pub(super) fn set_changed(&self, is_changed: bool) -> bool {
+        if let Some(board) = &self.board {
+            board.set_changed(is_changed);
+        }
+        self.is_changed.swap(is_changed, Ordering::Relaxed) != is_changed
+    }
+
+    /// Returns whether direct clients may map a generation.
+    pub(in crate::server) fn is_direct(&self, generation: &Generation) -> bool {
+        self.board.is_some() && generation.shared.is_some()
+    }
+
+    /// Returns the page that announces the state of the table to direct clients.
+    pub(in crate::server) fn board(&self) -> Option<&Board> {
+        self.board.as_ref()
+    }
+
+    /// Returns whether the state that a direct client knows is current. If it is, `waker` is woken when it changes, for
+    /// as long as `waiter` exists.
+    pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
+        let Some(board) = &self.board else { return false };
+        waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
+    }
+
+    /// Opens the files that a direct client gets with a generation. Each client gets new open file descriptions, because
+    /// these have the file position, the locks (`flock`), and the read-ahead advice.
+    ///
+    /// # Errors
+    /// If the system does not open them.
+    #[cold]
+    pub(in crate::server) fn open_descriptors(&self, generation: &Generation) -> io::Result<Option<Descriptors>> {
+        let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };
+        Ok(Some([reopened(table)?, reopened(board.file())?]))
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn new_board() -> Option<Board> {
+    let cannot = |error: &io::Error| {
+        warn!("direct mode is off: the shared page cannot be created: {error}: clients send requests to the server");
+    };
+    Board::new().inspect_err(cannot).ok()
+}
+
+/// Publishes the current generation, and from now on the state of its lease.
+fn announce(board: &Board, generation: &Generation) {
+    let (number, lease_board) = (generation.number, board.clone());
+    board.serve(number);
+    generation.store.report_lease(move |state| lease_board.set_lease(number, state));
+}

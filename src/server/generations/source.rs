@@ -1,0 +1,80 @@
+//! The file to serve, and the checks that it must pass.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+
+use super::candidate::{Candidate, Plan, Replaces};
+use super::{Generation, OpenError};
+use crate::server::liveness::Thread;
+use crate::store::Pace;
+
+/// How long a server that starts waits for processes that have its file open for writing.
+const WRITERS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The file to serve, and how to find and check new ones.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Source {
+    /// The path at which new files appear.
+    pub(in crate::server) path: PathBuf,
+    pub(in crate::server) plan: Plan,
+    /// Whether to serve new files without a request.
+    pub(in crate::server) watch: bool,
+    /// Whether clients may map the file.
+    pub(in crate::server) direct: bool,
+}
+
+impl Source {
+    /// Opens the first generation.
+    ///
+    /// # Errors
+    /// If the file fails a check.
+    pub(in crate::server) fn open(&self) -> Result<Generation, OpenError> {
+        let (started, mut is_waiting) = (Instant::now(), false);
+        let candidate = loop {
+            match self.plan.open(&self.path, Replaces::Nothing) {
+                Err(OpenError::Writer { path }) if started.elapsed() < WRITERS_PATIENCE => {
+                    if !std::mem::replace(&mut is_waiting, true) {
+                        let patience_s = WRITERS_PATIENCE.as_secs();
+                        info!(
+                            "{}: waiting {patience_s} s for the processes that have it open for writing",
+                            path.display()
+                        );
+                    }
+                }
+                opened => break opened?,
+            }
+        };
+        if candidate.store.is_empty() {
+            warn!(
+                "{}: the table has no rows: check its input, or pass --min-rows to reject such a table",
+                self.path.display()
+            );
+        }
+        Ok(self.generation_of(candidate, 1))
+    }
+
+    /// Has checks of a file beat once for each window of work, and cancels them when the server stops.
+    pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
+        let configured = std::mem::take(&mut self.plan.options.pace);
+        self.plan.options.pace = Pace::new(move || {
+            thread.beat();
+            !is_stopping.load(Ordering::Relaxed) && configured.goes_on()
+        });
+        self
+    }
+
+    /// Makes a generation of a file that passed the checks.
+    pub(super) fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
+        let Candidate { store, file, identity, writers } = candidate;
+        let shared = if self.direct { store.share() } else { Ok(None) };
+        let shared = shared.unwrap_or_else(|error| {
+            warn!("direct clients cannot map generation {number}: {error}: they send requests to the server");
+            None
+        });
+        Generation { number, store, shared, file, identity, writers }
+    }
+}

@@ -1,0 +1,156 @@
+//! Requests about the server: Info, Reload, Rollback, Open, and Ping.
+//!
+//! An Info takes as long as hundreds of lookups, so a pass answers few of them before other connections get their turn.
+
+use zerocopy::IntoBytes;
+
+use super::ERROR;
+use super::run::RunEnd;
+use crate::protocol::native::{
+    OPEN_LEN_BYTES, Op, OpKind, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status,
+};
+use crate::server::counters::Tally;
+use crate::server::generations::Generation;
+use crate::server::responses::Responses;
+use crate::server::snapshot::Snapshot;
+use crate::server::worker_state::ConnectionContext;
+
+/// The maximum number of requests about the server in a pass.
+const PASS_MAX: usize = 10;
+
+/// The steps of a request other than Info.
+const OTHER_STEPS: usize = 10;
+
+/// Answers the requests about the server at the start of `requests` as long as there is room. Returns how many bytes of the
+/// input they take.
+pub(super) fn answer(
+    context: &ConnectionContext,
+    generation: &Generation,
+    requests: &[Request],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> (usize, RunEnd) {
+    let mut len_bytes = 0;
+    for (at, request) in requests.iter().enumerate() {
+        let Some(op) = Op::from_code(request.op_code()).filter(|op| op.kind() == OpKind::Server) else { break };
+        // Descriptors are passed with the first byte of the responses, so Open has a pass for itself.
+        if responses.is_full() || op == Op::Open && responses.total_len_bytes() > 0 {
+            return (len_bytes, RunEnd::Full);
+        }
+        if op == Op::Open && at + 1 == requests.len() && waits(context, generation, request.key()) {
+            return (len_bytes, RunEnd::Wait(request.key()));
+        }
+        if tally.about_server() == PASS_MAX || responses.steps.are_enough() {
+            return (len_bytes, RunEnd::Yield);
+        }
+        tally.count(Some(op), answer_one(context, generation, op, responses));
+        len_bytes += REQUEST_LEN_BYTES;
+        if responses.passes_descriptors(0) {
+            return (len_bytes, RunEnd::Full);
+        }
+    }
+    (len_bytes, RunEnd::NextRun)
+}
+
+fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, responses: &mut Responses) -> Status {
+    let ConnectionContext { peer, worker } = context;
+    let server = &worker.server;
+    responses.steps.add(if op == Op::Info { Snapshot::steps(server) } else { OTHER_STEPS });
+    let mut push = |value: &[u8]| {
+        responses.push(ResponseHeader::of_page(value.len()).as_bytes());
+        responses.push(value);
+        Status::Ok
+    };
+    match op {
+        Op::Info => push(Snapshot::take(server).info().as_bytes()),
+        Op::Reload if peer.is_admin() => push(&server.control.reload().to_be_bytes()),
+        Op::Rollback if peer.is_admin() => push(&server.control.rollback().to_be_bytes()),
+        Op::Open if is_open(context, generation) => {
+            let status = push(open_header(generation).as_bytes());
+            responses.pass_descriptors();
+            status
+        }
+        Op::Ping => {
+            responses.push(ResponseHeader::bare(Status::Ok).as_bytes());
+            Status::Ok
+        }
+        _ => {
+            responses.push(ERROR);
+            Status::Error
+        }
+    }
+}
+
+/// Returns whether the client may map the generation.
+fn is_open(context: &ConnectionContext, generation: &Generation) -> bool {
+    context.peer.is_unix() && context.worker.server.table.is_direct(generation) && generation.store.is_trusted()
+}
+
+/// Returns whether an Open waits, because the client already knows the current state of the table.
+fn waits(context: &ConnectionContext, generation: &Generation, known: u64) -> bool {
+    let board = context.worker.server.table.board();
+    board.is_some_and(|board| board.is_known(known)) && is_open(context, generation)
+}
+
+fn open_header(generation: &Generation) -> OpenHeader {
+    const { assert!(size_of::<OpenHeader>() == OPEN_LEN_BYTES) };
+    OpenHeader {
+        generation: generation.number.into(),
+        digest: generation.store.digest().to_be_bytes(),
+        memory: u32::from(generation.store.is_private()).into(),
+        reserved: [0; 4],
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+    use crate::server::pass::{Pass, Then};
+    use crate::server::peer::Peer;
+    use crate::server::worker_state::tests::worker_over;
+    use crate::server::{Config, native};
+
+    #[test]
+    fn other_connections_get_their_turn_between_requests_about_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        let context = ConnectionContext { peer: Peer::Unix(None), worker: worker_over(&db, &Config::default()) };
+        let generation = context.worker.pin();
+        for between in [Op::Info, Op::Get] {
+            let requests: Vec<u8> = (0..100)
+                .flat_map(|i| Request::new(if i % 2 == 0 { Op::Info } else { between }, 7).as_bytes().to_vec())
+                .collect();
+            let (mut responses, mut taken_bytes, mut yields) = (Responses::new(), 0, 0);
+            while taken_bytes < requests.len() {
+                responses.clear();
+                let pass: Pass = native::answer(
+                    &context,
+                    &generation,
+                    &requests[taken_bytes..],
+                    &mut responses,
+                    &mut Tally::default(),
+                );
+                assert!(pass.taken_bytes > 0 && pass.taken_bytes <= 2 * PASS_MAX * REQUEST_LEN_BYTES);
+                yields += usize::from(pass.then == Then::Yield);
+                taken_bytes += pass.taken_bytes;
+            }
+            assert!(yields >= 50 / PASS_MAX - 1, "{yields}");
+        }
+    }
+
+    #[test]
+    fn a_client_without_the_right_gets_an_error_and_requests_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("storage.db");
+        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+        let context = ConnectionContext { peer: Peer::Unix(None), worker: worker_over(&db, &Config::default()) };
+        let mut responses = Responses::new();
+        for op in [Op::Reload, Op::Rollback] {
+            assert_eq!(answer_one(&context, &context.worker.pin(), op, &mut responses), Status::Error);
+        }
+        assert_eq!(responses.copied(), [0, 0, 0, 2, 0, 0, 0, 0].repeat(2));
+        assert!(Snapshot::take(&context.worker.server).info().contains("\nreload_requested 0\n"));
+    }
+}

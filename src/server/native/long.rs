@@ -1,0 +1,112 @@
+//! Long requests: those with a key of bytes or a range.
+
+use std::ops::ControlFlow;
+
+use super::ORDERED_STEPS;
+use super::ordered::{push_error, push_neighbor, push_range};
+use super::points::push_found;
+use super::run::{RunEnd, whole};
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, long_len_bytes};
+use crate::server::counters::Tally;
+use crate::server::responses::Responses;
+use crate::store::{Found, Store};
+
+/// The maximum number of long requests that are looked up together.
+const LONG_REQUESTS_MAX: usize = 256;
+
+/// A long request.
+#[derive(Clone, Copy)]
+struct Long<'a> {
+    op_code: u32,
+    body: &'a [u8],
+}
+
+/// Answers a run of long requests. Returns how many bytes of the input they take.
+pub(super) fn answer_long(
+    store: &Store,
+    input: &[u8],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> (usize, RunEnd) {
+    let mut requests = [Long { op_code: 0, body: &[] }; LONG_REQUESTS_MAX];
+    let mut ends_bytes = [0; LONG_REQUESTS_MAX];
+    let (mut found_count, mut at_bytes, mut end) = (0, 0, RunEnd::NextRun);
+    while found_count < LONG_REQUESTS_MAX
+        && let Some(first) = whole(&input[at_bytes..]).first()
+        && Op::is_long(first.op_code())
+    {
+        let body_len_bytes = first.body_len_bytes();
+        if body_len_bytes > LONG_BODY_MAX_BYTES {
+            end = RunEnd::TooLong;
+            break;
+        }
+        let Some(request) = input[at_bytes..].get(..long_len_bytes(body_len_bytes)) else { break };
+        let body = &request[LONG_HEADER_LEN_BYTES..LONG_HEADER_LEN_BYTES + body_len_bytes];
+        requests[found_count] = Long { op_code: first.op_code(), body };
+        at_bytes += request.len();
+        ends_bytes[found_count] = at_bytes;
+        found_count += 1;
+    }
+    let requests = &requests[..found_count];
+    let count = push_all(store, requests, responses, tally);
+    let (run_bytes, end) = match count.checked_sub(1) {
+        _ if count == found_count => (at_bytes, end),
+        Some(last) => (ends_bytes[last], RunEnd::Full),
+        None => (0, RunEnd::Full),
+    };
+    responses.steps.add(ORDERED_STEPS * count);
+    responses.steps.add_bytes(run_bytes);
+    (run_bytes, end)
+}
+
+/// Appends the responses to long requests, until there is no room. Returns how many requests are answered.
+fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let counted_before = tally.total();
+    let mut count = 0;
+    let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {
+        Some(()) => {
+            count += 1;
+            responses.steps.goes_on_after(count)
+        }
+        None => ControlFlow::Break(()),
+    };
+    match store.key_kind() {
+        KeyKind::Bytes => store.find_each(requests.len(), |i| requests[i].body, answer),
+        // A table of numbers has no keys of bytes to look up.
+        KeyKind::U64 => {
+            let _ = (0..requests.len()).try_for_each(|i| answer(i, Found::Missing));
+        }
+    }
+    tally.count_values(counted_before + count - tally.total());
+    count
+}
+
+/// Appends the response to a long request. Returns `None` if there is no room for it or verification was interrupted.
+#[inline(always)]
+fn push_one(
+    store: &Store,
+    request: &Long<'_>,
+    found: Found<'_>,
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> Option<()> {
+    let is_bytes = store.key_kind() == KeyKind::Bytes;
+    let op = Op::from_long_code(request.op_code);
+    let status = match op {
+        Some(op @ (Op::Get | Op::Exists)) if is_bytes => {
+            let (mut appender, _) = responses.appender();
+            push_found(op as u32, found, &mut appender, tally)?;
+            let end_bytes = appender.end_bytes();
+            responses.finish(end_bytes);
+            return Some(());
+        }
+        Some(op @ (Op::Floor | Op::Ceiling)) if is_bytes => {
+            push_neighbor(store, op, Key::Bytes(request.body), responses)?
+        }
+        Some(op @ (Op::Range | Op::Count)) => push_range(store, op, request.body, responses)?,
+        _ => push_error(responses)?,
+    };
+    tally.count(op, status);
+    Some(())
+}

@@ -1,0 +1,64 @@
+//! The native protocol.
+//!
+//! In: bytes that a client sent. Out: responses, and a tally of them. Runs of 16-byte requests are looked up together, and
+//! so are runs of long requests.
+
+mod about;
+mod long;
+mod ordered;
+mod points;
+mod run;
+
+use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};
+use crate::server::counters::Tally;
+use crate::server::generations::Generation;
+use crate::server::pass::{Pass, Then};
+use crate::server::responses::Responses;
+use crate::server::worker_state::ConnectionContext;
+use long::answer_long;
+pub use points::answer_requests;
+use points::{answer_neighbors, answer_points};
+use run::{Run, RunEnd, run_of, whole};
+
+/// The steps of a request that is long or about the order of keys, without those of its bytes.
+const ORDERED_STEPS: usize = 8;
+
+/// The response Error.
+const ERROR: &[u8; RESPONSE_HEADER_LEN_BYTES] = &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0];
+
+/// Answers the complete requests at the start of `input` as long as there is room, and adds them to `tally`.
+pub(super) fn answer(
+    context: &ConnectionContext,
+    generation: &Generation,
+    input: &[u8],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> Pass {
+    let store = &generation.store;
+    let mut taken_bytes = 0;
+    loop {
+        let rest = &input[taken_bytes..];
+        let requests = whole(rest);
+        let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
+        let (run_bytes, end) = match Run::from_code(first.op_code()) {
+            Run::Points => run_of(requests, Run::Points, answer_points(store, requests, responses, tally)),
+            Run::Neighbors => run_of(requests, Run::Neighbors, answer_neighbors(store, requests, responses, tally)),
+            Run::Long => answer_long(store, rest, responses, tally),
+            Run::Server => about::answer(context, generation, requests, responses, tally),
+        };
+        taken_bytes += run_bytes;
+        match end {
+            RunEnd::NextRun if responses.steps.are_enough() => return Pass { taken_bytes, then: Then::Yield },
+            RunEnd::NextRun if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
+            RunEnd::NextRun => {}
+            RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },
+            RunEnd::Yield => return Pass { taken_bytes, then: Then::Yield },
+            RunEnd::Wait(known) => return Pass { taken_bytes, then: Then::Wait(known) },
+            RunEnd::TooLong => {
+                tally.count(None, Status::Error);
+                responses.push(ERROR);
+                return Pass { taken_bytes: input.len(), then: Then::Close };
+            }
+        }
+    }
+}

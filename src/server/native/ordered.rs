@@ -1,0 +1,122 @@
+//! Requests about the order of keys: Floor, Ceiling, Range, and Count.
+
+use std::ops::Bound;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::native::{
+    Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RESPONSE_HEADER_LEN_BYTES, RangeHeader,
+    ResponseHeader, Status, range_flags,
+};
+use crate::server::responses::{COPY_MAX_BYTES, Responses};
+use crate::store::{PageRange, Rows, Store, is_verification_interrupted};
+
+/// Appends a response without a value.
+pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Option<Status> {
+    let header = ResponseHeader::bare(status);
+    *responses.room().first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
+    responses.advance(RESPONSE_HEADER_LEN_BYTES);
+    Some(status)
+}
+
+/// Appends an Error, unless verification was interrupted: then the next pass repeats the request.
+pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
+    if is_verification_interrupted() { None } else { push_bare(Status::Error, responses) }
+}
+
+/// Appends the row at a key, or the nearest row below (Floor) or above it (Ceiling).
+pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut Responses) -> Option<Status> {
+    let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
+    match page {
+        Ok(page) if page.row_count == 0 => push_bare(Status::NotFound, responses),
+        Ok(page) => push_page(store, &page, responses),
+        Err(_) => push_error(responses),
+    }
+}
+
+/// Appends a page of a range, or the number of its rows.
+pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Responses) -> Option<Status> {
+    let Some((rows, flags, limit_rows)) = range(store, body) else { return push_error(responses) };
+    if op == Op::Count {
+        let count = (rows.len() as u64).to_be_bytes();
+        let answer = responses.room().first_chunk_mut::<{ RESPONSE_HEADER_LEN_BYTES + size_of::<u64>() }>()?;
+        let (header, value) = answer.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
+        header.copy_from_slice(ResponseHeader::of_page(count.len()).as_bytes());
+        value.copy_from_slice(&count);
+        responses.advance(RESPONSE_HEADER_LEN_BYTES + size_of::<u64>());
+        return Some(Status::Ok);
+    }
+    let limit_rows = if limit_rows == 0 { usize::MAX } else { limit_rows };
+    match rows.page(flags & range_flags::BACKWARD != 0, limit_rows, PAGE_LEN_MAX_BYTES) {
+        Some(page) => push_page(store, &page, responses),
+        None => push_error(responses),
+    }
+}
+
+/// Returns the range that the body of a request describes, its flags, and its limit in rows. Returns `None` if the body is
+/// malformed, the keys are of the other kind, or the file was changed.
+fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
+    let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
+    let flags = header.flags.get();
+    let (start, keys) = keys.split_at_checked(header.start_len_bytes.get() as usize)?;
+    let (end, rest) = keys.split_at_checked(header.end_len_bytes.get() as usize)?;
+    let bound = |key, given, excluded| match (flags & given != 0, flags & excluded != 0) {
+        (true, true) => key_of(store.key_kind(), flags, key).map(Bound::Excluded),
+        (true, false) => key_of(store.key_kind(), flags, key).map(Bound::Included),
+        (false, false) if key.is_empty() => Some(Bound::Unbounded),
+        (false, _) => None,
+    };
+    let start = bound(start, range_flags::START, range_flags::START_EXCLUDED)?;
+    let end = bound(end, range_flags::END, range_flags::END_EXCLUDED)?;
+    if !rest.is_empty() || flags & !range_flags::ALL != 0 {
+        return None;
+    }
+    Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
+}
+
+/// Returns the key at an end of a range, if it is of the table's kind.
+fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
+    match (kind, flags & range_flags::NUMBERS != 0) {
+        (KeyKind::U64, true) => Some(Key::U64(u64::from_be_bytes(key.try_into().ok()?))),
+        (KeyKind::Bytes, false) => Some(Key::Bytes(key)),
+        _ => None,
+    }
+}
+
+/// Appends a page: copies its two headers, and its rows if they are short.
+fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
+    const HEADERS_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES;
+    // Fails only for a file that was changed since it was opened.
+    let rows = store.records().get(page.offset_bytes.start as usize..page.offset_bytes.end as usize);
+    let Some(rows) = rows.filter(|rows| rows.len() <= PAGE_MAX_BYTES - PAGE_HEADER_LEN_BYTES) else {
+        return push_error(responses);
+    };
+    if !store.are_sound(page.offset_bytes.start as usize..page.offset_bytes.end as usize) {
+        return push_error(responses);
+    }
+    let is_copied = rows.len() <= COPY_MAX_BYTES;
+    let room = responses.room().get_mut(..HEADERS_LEN_BYTES + if is_copied { rows.len() } else { 0 })?;
+    let (headers, copied_rows) = room.split_at_mut(HEADERS_LEN_BYTES);
+    let (response_header, page_header) = headers.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
+    response_header.copy_from_slice(ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + rows.len()).as_bytes());
+    let header = PageHeader {
+        row_count: (page.row_count as u32).into(),
+        key_kind: store.key_kind() as u8,
+        align_bits: store.record_align_bytes().trailing_zeros() as u8,
+        more: u16::from(page.more).into(),
+    };
+    page_header.copy_from_slice(header.as_bytes());
+    if is_copied {
+        copied_rows.copy_from_slice(rows);
+        responses.advance(HEADERS_LEN_BYTES + rows.len());
+        return Some(Status::Ok);
+    }
+    let end = responses.end();
+    responses.advance(HEADERS_LEN_BYTES);
+    if responses.borrow(rows.len(), page.offset_bytes.start as usize).is_none() {
+        responses.truncate(&end);
+        return None;
+    }
+    Some(Status::Ok)
+}

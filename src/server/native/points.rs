@@ -1,0 +1,121 @@
+//! Requests for one key.
+
+use std::ops::ControlFlow;
+
+use super::ordered::push_neighbor;
+use super::run::Run;
+use super::{ERROR, ORDERED_STEPS};
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
+use crate::server::counters::Tally;
+use crate::server::pass::PASS_REQUESTS_MAX;
+use crate::server::responses::{Appender, Responses};
+use crate::store::{Found, Store, is_verification_interrupted};
+
+/// Appends the responses to 16-byte requests for one key each, up to the first request for something else, or until there
+/// is no room. Returns how many requests are answered. There is room for at least one response in cleared responses.
+pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
+    answer_points(store, requests, responses, &mut Tally::default())
+}
+
+/// Does what [`answer_requests`] does, and counts the responses.
+pub(super) fn answer_points(
+    store: &Store,
+    requests: &[Request],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> usize {
+    let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
+    if store.key_kind() != KeyKind::U64 {
+        return refuse(requests, responses, tally);
+    }
+    let counted_before = tally.total();
+    let mut count = 0;
+    let (mut appender, steps) = responses.appender();
+    store.find_each(
+        requests.len(),
+        |i| requests[i].key(),
+        |i, found| match push_found(requests[i].op_code(), found, &mut appender, tally) {
+            Some(()) => {
+                count += 1;
+                steps.goes_on_after(count)
+            }
+            None => ControlFlow::Break(()),
+        },
+    );
+    let end_bytes = appender.end_bytes();
+    responses.finish(end_bytes);
+    responses.steps.add(count);
+    tally.count_values(counted_before + count - tally.total());
+    count
+}
+
+/// Appends the responses to Floor and Ceiling, up to the first request with another op, or until there is no room. Returns
+/// how many requests are answered.
+pub(super) fn answer_neighbors(
+    store: &Store,
+    requests: &[Request],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> usize {
+    let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
+    if store.key_kind() != KeyKind::U64 {
+        return refuse(requests, responses, tally);
+    }
+    let mut count = 0;
+    for request in requests {
+        let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
+        let Some(status) = push_neighbor(store, op, Key::U64(request.key()), responses) else { break };
+        tally.count(Some(op), status);
+        count += 1;
+    }
+    responses.steps.add(ORDERED_STEPS * count);
+    count
+}
+
+/// Answers requests for numbers with an Error each, because the table's keys are bytes.
+fn refuse(requests: &[Request], responses: &mut Responses, tally: &mut Tally) -> usize {
+    let mut count = 0;
+    for request in requests {
+        let op_code = request.op_code();
+        if matches!(Run::from_code(op_code), Run::Long | Run::Server) || responses.is_full() {
+            break;
+        }
+        tally.count(Op::from_code(op_code), Status::Error);
+        responses.push(ERROR);
+        count += 1;
+    }
+    count
+}
+
+/// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the response,
+/// the request belongs to another run, or verification was interrupted. Counts every response except values.
+#[inline(always)]
+pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender<'_>, tally: &mut Tally) -> Option<()> {
+    if let Found::Answer(response, offset_bytes) = found
+        && op_code == Op::Get as u32
+    {
+        return appender.push_stored(response, offset_bytes);
+    }
+    let len_bytes = write_without_value(op_code, found, appender.room()?, tally)?;
+    appender.advance(len_bytes);
+    Some(())
+}
+
+/// Writes the response to any other request of the run, and returns its length. Not inlined, so that the loop over values
+/// that are found has all registers.
+#[inline(never)]
+fn write_without_value(op_code: u32, found: Found<'_>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
+    let op = Op::from_code(op_code);
+    let status = match (op, found) {
+        (Some(Op::Get | Op::Exists), Found::Missing) => Status::NotFound,
+        (Some(Op::Exists), Found::Answer(..)) => Status::Ok,
+        _ if Run::from_code(op_code) != Run::Points => return None,
+        (_, Found::Damaged) if is_verification_interrupted() => return None,
+        _ => Status::Error,
+    };
+    let header = ResponseHeader::bare(status);
+    *room.first_chunk_mut::<RESPONSE_HEADER_LEN_BYTES>()? = zerocopy::transmute!(header);
+    tally.count(op, status);
+    Some(RESPONSE_HEADER_LEN_BYTES)
+}

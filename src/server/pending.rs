@@ -1,0 +1,87 @@
+//! Responses that wait until their client receives them.
+
+use std::io::{self, IoSlice};
+
+use super::sending::{Piece, Sending, Stage};
+use crate::store::Store;
+
+/// The memory that a connection keeps once its client has received the responses.
+const KEPT_MAX_BYTES: usize = 16 << 10;
+
+/// Responses that wait until their client receives them.
+#[derive(Default)]
+pub(super) struct PendingResponses {
+    copied: Vec<u8>,
+    pieces: Vec<Piece>,
+    sent_bytes: usize,
+    total_len_bytes: usize,
+    passes_descriptors: bool,
+}
+
+impl PendingResponses {
+    /// Adds the responses of a pass, of which the first `sent_bytes` are sent.
+    pub(super) fn keep(&mut self, copied: &[u8], pieces: &[Piece], sent_bytes: usize, passes_descriptors: bool) {
+        self.copied.extend_from_slice(copied);
+        self.pieces.extend_from_slice(pieces);
+        self.sent_bytes = sent_bytes;
+        self.total_len_bytes = copied.len() + pieces.iter().map(|piece| piece.len_bytes).sum::<usize>();
+        self.passes_descriptors = passes_descriptors;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent_bytes == self.total_len_bytes
+    }
+
+    /// Returns the length of what is not sent yet.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.total_len_bytes - self.sent_bytes
+    }
+
+    /// Returns whether descriptors must be passed with the next byte.
+    pub(super) fn passes_descriptors(&self) -> bool {
+        self.passes_descriptors
+    }
+
+    /// Returns whether the rest must be sent from the generation that was looked up.
+    pub(super) fn needs_generation(&self) -> bool {
+        !self.is_empty() && (!self.pieces.is_empty() || self.passes_descriptors)
+    }
+
+    /// Returns the memory that this has allocated.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        size_of::<PendingResponses>() + self.copied.capacity() + self.pieces.capacity() * size_of::<Piece>()
+    }
+
+    /// Discards what was sent. Keeps some memory, so that a client that often receives late causes no allocation each
+    /// time.
+    pub(super) fn clear(&mut self) {
+        self.copied.clear();
+        self.copied.shrink_to(KEPT_MAX_BYTES);
+        self.pieces.clear();
+    }
+
+    /// Replaces a response that passes descriptors.
+    pub(super) fn replace(&mut self, response: &[u8]) {
+        self.clear();
+        self.keep(response, &[], 0, false);
+    }
+
+    /// Records that the next `len_bytes` are sent.
+    pub(super) fn advance(&mut self, len_bytes: usize) {
+        self.sent_bytes += len_bytes;
+        self.passes_descriptors = false;
+    }
+
+    /// Calls `send` with the unsent bytes, or with the first of them.
+    ///
+    /// # Errors
+    /// If the file was changed since the lookup.
+    pub(super) fn with<T>(
+        &self,
+        store: &Store,
+        stage: &mut Stage,
+        send: impl FnOnce(&[IoSlice]) -> T,
+    ) -> io::Result<T> {
+        Sending { copied: &self.copied, pieces: &self.pieces, sent_bytes: self.sent_bytes }.with(store, stage, send)
+    }
+}

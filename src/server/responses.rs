@@ -1,0 +1,318 @@
+//! The responses of one pass, until they are sent.
+//!
+//! In: bytes to copy, and ranges of the file to borrow. Out: pieces of memory in the order in which they are sent. Knows
+//! no protocol and no socket.
+
+use std::io::{self, IoSlice};
+
+use super::pending::PendingResponses;
+use super::sending::{BORROWED_MAX, Piece, Sending, Stage};
+use super::steps::Steps;
+use crate::store::Store;
+
+/// Stored bytes up to this length are copied, longer ones are borrowed.
+pub(super) const COPY_MAX_BYTES: usize = 4096;
+/// The room that is kept for what a protocol writes around stored bytes.
+const FRAME_LEN_MAX_BYTES: usize = 32;
+/// The length of all copied bytes of one pass, without the last response.
+const COPIED_MAX_BYTES: usize = 64 << 10;
+/// Stored bytes up to this length are copied as two halves that may overlap.
+const SHORT_MAX_BYTES: usize = 64;
+
+/// The responses of one pass, as they are sent.
+///
+/// Belongs to a worker, and is used by one connection at a time. Public for servers that serve the native protocol over
+/// something other than this server's sockets, and for benches.
+pub struct Responses {
+    /// At least as long as the copied bytes of a pass.
+    buffer: Vec<u8>,
+    copied_len_bytes: usize,
+    borrowed: Borrowed,
+    stage: Stage,
+    /// Whether descriptors are passed with the first byte. Then there is one response, and it is short.
+    passes_descriptors: bool,
+    /// The work of making the responses.
+    pub(super) steps: Steps,
+}
+
+/// The ranges that are sent from the file.
+struct Borrowed {
+    pieces: [Piece; BORROWED_MAX],
+    count: usize,
+    len_bytes: usize,
+}
+
+/// The end of the responses at some time.
+pub(super) struct End {
+    copied_len_bytes: usize,
+    borrowed_count: usize,
+    borrowed_len_bytes: usize,
+}
+
+impl Responses {
+    /// Returns no responses, and room for one pass.
+    pub fn new() -> Self {
+        let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
+        Responses {
+            buffer: vec![0; COPIED_MAX_BYTES],
+            copied_len_bytes: 0,
+            borrowed,
+            stage: Stage::default(),
+            passes_descriptors: false,
+            steps: Steps::begin(),
+        }
+    }
+
+    /// Discards all responses.
+    pub fn clear(&mut self) {
+        (self.copied_len_bytes, self.borrowed.count, self.borrowed.len_bytes) = (0, 0, 0);
+        self.stage.holds_beginning = false;
+        self.passes_descriptors = false;
+        self.steps = Steps::begin();
+        if self.buffer.len() > COPIED_MAX_BYTES {
+            self.buffer.truncate(COPIED_MAX_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+    }
+
+    /// Returns the length of all responses together.
+    pub fn total_len_bytes(&self) -> usize {
+        self.copied_len_bytes + self.borrowed.len_bytes
+    }
+
+    /// Returns the length of the copied bytes.
+    pub(super) fn copied_len_bytes(&self) -> usize {
+        self.copied_len_bytes
+    }
+
+    /// Returns whether the responses should be sent before more are added. Otherwise there is room for a response of any
+    /// length with its frame.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.copied_len_bytes + COPY_MAX_BYTES + FRAME_LEN_MAX_BYTES > COPIED_MAX_BYTES
+            || self.borrowed.count == BORROWED_MAX
+    }
+
+    /// Returns the end of the responses, for [`Responses::truncate`].
+    pub(super) fn end(&self) -> End {
+        End {
+            copied_len_bytes: self.copied_len_bytes,
+            borrowed_count: self.borrowed.count,
+            borrowed_len_bytes: self.borrowed.len_bytes,
+        }
+    }
+
+    /// Discards the responses after `end`.
+    pub(super) fn truncate(&mut self, end: &End) {
+        self.copied_len_bytes = end.copied_len_bytes;
+        (self.borrowed.count, self.borrowed.len_bytes) = (end.borrowed_count, end.borrowed_len_bytes);
+    }
+
+    /// Appends bytes of any length. Allocates if there is no room.
+    #[inline]
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let end = self.copied_len_bytes + bytes.len();
+        if end > self.buffer.len() {
+            self.buffer.resize(end.next_power_of_two(), 0);
+        }
+        self.buffer[self.copied_len_bytes..end].copy_from_slice(bytes);
+        self.copied_len_bytes = end;
+    }
+
+    /// Appends bytes that are stored at an offset of the records section. Copies them if they are short, or if no more
+    /// can be borrowed.
+    #[inline]
+    pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
+        if bytes.len() > COPY_MAX_BYTES && self.borrow(bytes.len(), offset_bytes as usize).is_some() {
+            return;
+        }
+        self.push(bytes);
+    }
+
+    /// Returns the room for copied bytes, for [`Responses::advance`].
+    #[inline(always)]
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.copied_len_bytes..).unwrap_or_default()
+    }
+
+    /// Appends the first `len_bytes` of [`Responses::room`].
+    #[inline(always)]
+    pub(super) fn advance(&mut self, len_bytes: usize) {
+        self.copied_len_bytes += len_bytes;
+    }
+
+    /// Appends a range of the records section without copying it. Returns `None` if no more can be borrowed.
+    pub(super) fn borrow(&mut self, len_bytes: usize, offset_bytes: usize) -> Option<()> {
+        self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.copied_len_bytes })
+    }
+
+    /// Begins a loop that appends responses, and returns the steps of the pass beside it.
+    #[inline(always)]
+    pub(super) fn appender(&mut self) -> (Appender<'_>, &Steps) {
+        let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
+        (Appender { buffer, end_bytes: *copied_len_bytes, borrowed }, steps)
+    }
+
+    /// Ends a loop that appended responses up to `end_bytes`.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, end_bytes: usize) {
+        self.copied_len_bytes = end_bytes;
+    }
+
+    /// Passes descriptors with the first byte of the responses.
+    pub(super) fn pass_descriptors(&mut self) {
+        self.passes_descriptors = true;
+    }
+
+    /// Returns whether descriptors must be passed with the byte after the first `sent_bytes`.
+    #[inline]
+    pub(super) fn passes_descriptors(&self, sent_bytes: usize) -> bool {
+        self.passes_descriptors && sent_bytes == 0
+    }
+
+    /// Calls `send` with the bytes after the first `sent_bytes`, or with the first of these. They are several pieces if
+    /// some of them are borrowed from `store`, which must be the store of the lookups.
+    ///
+    /// # Errors
+    /// If the store's file was changed since the lookups. Then borrowed bytes cannot be sent.
+    ///
+    /// # Panics
+    /// If `sent_bytes` exceeds the length of the responses, or the store is a different one.
+    pub fn with_unsent<T>(
+        &mut self,
+        store: &Store,
+        sent_bytes: usize,
+        send: impl FnOnce(&[IoSlice]) -> T,
+    ) -> io::Result<T> {
+        if sent_bytes == 0 && self.stage.holds_beginning {
+            return Ok(send(&[IoSlice::new(&self.stage.bytes)]));
+        }
+        let copied = &self.buffer[..self.copied_len_bytes];
+        let unsent = Sending { copied, pieces: self.borrowed.pieces(), sent_bytes };
+        unsent.with(store, &mut self.stage, send)
+    }
+
+    /// Copies the beginning of what is borrowed from a shared mapping, while the requests can still be answered
+    /// differently. Returns whether the file is unchanged.
+    #[inline]
+    pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
+        if self.borrowed.count == 0 || store.is_private() {
+            return true;
+        }
+        let copied = &self.buffer[..self.copied_len_bytes];
+        let sending = Sending { copied, pieces: self.borrowed.pieces(), sent_bytes: 0 };
+        self.stage.holds_beginning = sending.copy_to(store, &mut self.stage).is_ok();
+        self.stage.holds_beginning
+    }
+
+    /// Returns the buffer for bytes that are copied just before they are sent.
+    pub(super) fn stage(&mut self) -> &mut Stage {
+        &mut self.stage
+    }
+
+    /// Replaces a response that passes descriptors.
+    pub(super) fn replace(&mut self, response: &[u8]) {
+        self.clear();
+        self.push(response);
+    }
+
+    /// Keeps the bytes after the first `sent_bytes` until the client receives them.
+    pub(super) fn keep_unsent(&self, sent_bytes: usize, pending: &mut PendingResponses) {
+        let copied = &self.buffer[..self.copied_len_bytes];
+        pending.keep(copied, self.borrowed.pieces(), sent_bytes, self.passes_descriptors(sent_bytes));
+    }
+
+    /// Returns the copied bytes.
+    #[cfg(test)]
+    pub(super) fn copied(&self) -> &[u8] {
+        &self.buffer[..self.copied_len_bytes]
+    }
+}
+
+impl Default for Responses {
+    fn default() -> Self {
+        Responses::new()
+    }
+}
+
+impl Borrowed {
+    fn pieces(&self) -> &[Piece] {
+        &self.pieces[..self.count]
+    }
+
+    #[cold]
+    fn push(&mut self, piece: Piece) -> Option<()> {
+        *self.pieces.get_mut(self.count)? = piece;
+        self.count += 1;
+        self.len_bytes += piece.len_bytes;
+        Some(())
+    }
+}
+
+/// Appends responses in a loop that keeps the end of the copied bytes in a register. [`Responses::finish`] takes the end.
+pub(super) struct Appender<'a> {
+    buffer: &'a mut [u8],
+    end_bytes: usize,
+    borrowed: &'a mut Borrowed,
+}
+
+impl Appender<'_> {
+    #[inline(always)]
+    pub(super) fn end_bytes(&self) -> usize {
+        self.end_bytes
+    }
+
+    /// Appends bytes that are stored at an offset of the records section. Copies them if they are short. Returns `None` if
+    /// there is no room.
+    #[inline(always)]
+    pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) -> Option<()> {
+        if bytes.len() <= COPY_MAX_BYTES {
+            copy(bytes, self.buffer.get_mut(self.end_bytes..)?)?;
+            self.end_bytes += bytes.len();
+            return Some(());
+        }
+        let (offset_bytes, len_bytes) = (offset_bytes as usize, bytes.len());
+        self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.end_bytes })
+    }
+
+    /// Returns the room for copied bytes, for [`Appender::advance`].
+    #[inline(always)]
+    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+        self.buffer.get_mut(self.end_bytes..)
+    }
+
+    /// Appends the first `len_bytes` of [`Appender::room`].
+    #[inline(always)]
+    pub(super) fn advance(&mut self, len_bytes: usize) {
+        self.end_bytes += len_bytes;
+    }
+}
+
+/// Copies bytes to the front of a buffer. Returns `None` if there is no room.
+#[inline(always)]
+fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
+    if let Some(to) = to.first_chunk_mut::<SHORT_MAX_BYTES>()
+        // A response has at least a header of 8 bytes.
+        && (copy_halves::<32>(bytes, to) || copy_halves::<16>(bytes, to) || copy_halves::<8>(bytes, to))
+    {
+        return Some(());
+    }
+    to.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(())
+}
+
+/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap, so that there is no loop and no byte beyond
+/// the end is written. Returns false for other lengths.
+///
+/// # Panics
+/// If there is less room than bytes.
+#[inline(always)]
+pub(super) fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
+    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
+    if from.len() > 2 * N {
+        return false;
+    }
+    to[..N].copy_from_slice(first);
+    to[from.len() - N..from.len()].copy_from_slice(last);
+    true
+}

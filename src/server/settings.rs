@@ -1,0 +1,20 @@
+//! The settings that a running server answers with and decides by.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::generations::Source;
+use super::limits::Limits;
+
+/// The resolved configuration of a running server.
+pub(super) struct Settings {
+    /// The file that is served, and the checks that a new one must pass.
+    pub(super) source: Source,
+    /// The path or abstract name of the Unix socket.
+    pub(super) socket: PathBuf,
+    /// The address of the TCP socket.
+    pub(super) tcp: Option<SocketAddr>,
+    pub(super) limits: Limits,
+    /// The maximum number of connections.
+    pub(super) connections_max: usize,
+}

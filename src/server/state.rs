@@ -1,0 +1,68 @@
+//! The state that all threads of a server share.
+//!
+//! The parts know nothing of one another. A thread that needs only some of them gets these, not the whole state.
+
+use std::sync::Arc;
+
+use super::client_memory::ClientMemory;
+use super::generations::{Control, ServedTable};
+use super::liveness::Liveness;
+use super::log_limit::LogLimit;
+use super::registry::Registry;
+use super::residency::Residency;
+use super::service::Notifier;
+use super::settings::Settings;
+use super::statistics::Statistics;
+
+/// The state that all threads of a server share.
+pub(super) struct ServerState {
+    pub(super) settings: Settings,
+    pub(super) table: Arc<ServedTable>,
+    pub(super) statistics: Arc<Statistics>,
+    /// Requests another generation.
+    pub(super) control: Control,
+    /// How much of the file is in memory.
+    pub(super) residency: Arc<Residency>,
+    /// The connections of each worker.
+    pub(super) registries: Arc<[Arc<Registry>]>,
+    pub(super) client_memory: ClientMemory,
+    pub(super) notifier: Arc<Notifier>,
+    pub(super) liveness: Arc<Liveness>,
+    /// Limits the log lines about connections that ended in a panic.
+    pub(super) panic_log: LogLimit,
+    /// Limits the log lines about direct clients that got no descriptors.
+    pub(super) descriptor_log: LogLimit,
+}
+
+impl ServerState {
+    /// Combines the parts. There is a worker for each worker of `statistics`.
+    pub(super) fn new(
+        settings: Settings,
+        table: ServedTable,
+        statistics: Arc<Statistics>,
+        control: Control,
+        notifier: Notifier,
+    ) -> ServerState {
+        let (limits, workers) = (&settings.limits, statistics.worker_count());
+        ServerState {
+            table: Arc::new(table),
+            control,
+            residency: Arc::default(),
+            registries: std::iter::repeat_with(|| Arc::new(Registry::new(limits))).take(workers).collect(),
+            client_memory: ClientMemory::new(limits.client_memory_max_bytes()),
+            liveness: Arc::new(Liveness::new(workers, notifier.is_wanted())),
+            notifier: Arc::new(notifier),
+            panic_log: LogLimit::default(),
+            descriptor_log: LogLimit::default(),
+            settings,
+            statistics,
+        }
+    }
+
+    /// Evicts the connections that hold the most memory if all connections together exceed the limit.
+    pub(super) fn evict_if_over_limit(&self) {
+        if self.client_memory.is_over_limit() {
+            self.client_memory.evict_largest(&self.registries, &self.statistics.totals);
+        }
+    }
+}

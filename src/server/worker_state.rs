@@ -1,0 +1,161 @@
+//! The state that the connections of one worker share.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tracing::warn;
+
+use super::counters::Counters;
+use super::generations::{Generation, PinnedGeneration, ServedTable};
+use super::peer::Peer;
+use super::registry::Registry;
+use super::spin::Spin;
+use super::state::ServerState;
+use super::statistics::Statistics;
+use super::stream::Descriptors;
+use crate::protocol::native::Status;
+
+/// The state that the connections of one worker share.
+pub(super) struct WorkerState {
+    pub(super) server: Arc<ServerState>,
+    table: Arc<ServedTable>,
+    statistics: Arc<Statistics>,
+    number: usize,
+    /// Connections whose responses wait for their clients.
+    pending_connections: AtomicUsize,
+    is_stopping: AtomicBool,
+    nothing_pending: Notify,
+    /// The connections of the worker.
+    pub(super) registry: Arc<Registry>,
+    /// Polls before the worker sleeps. `None` if the worker sleeps at once.
+    pub(super) spin: Option<Arc<Spin>>,
+}
+
+impl WorkerState {
+    /// Creates the state of the worker with this number, which is less than the server's number of workers.
+    pub(super) fn new(server: Arc<ServerState>, number: usize, spin: Duration) -> Self {
+        WorkerState {
+            table: Arc::clone(&server.table),
+            statistics: Arc::clone(&server.statistics),
+            number,
+            pending_connections: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+            nothing_pending: Notify::new(),
+            registry: Arc::clone(&server.registries[number]),
+            spin: (!spin.is_zero()).then(|| Arc::new(Spin::new(spin))),
+            server,
+        }
+    }
+
+    /// Returns the generation that the next batch reads.
+    #[inline]
+    pub(super) fn pin(&self) -> PinnedGeneration {
+        self.table.pin(self.number)
+    }
+
+    /// Returns whether connections must read no more requests.
+    #[inline]
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Has the worker poll for a while, because responses were made.
+    #[inline]
+    pub(super) fn answered(&self) {
+        if let Some(spin) = &self.spin {
+            spin.answered();
+        }
+    }
+
+    /// Returns the worker's counters.
+    #[inline]
+    pub(super) fn counters(&self) -> &Counters {
+        self.statistics.worker(self.number)
+    }
+
+    /// Records that a connection has responses that its client has not received.
+    pub(super) fn begin_pending(&self) {
+        self.pending_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records that a connection has no such responses any more.
+    pub(super) fn end_pending(&self) {
+        if self.pending_connections.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
+            self.nothing_pending.notify_one();
+        }
+    }
+
+    /// Has connections read no more requests, and waits until no response is pending.
+    pub(super) async fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        while self.pending_connections.load(Ordering::Relaxed) > 0 {
+            self.nothing_pending.notified().await;
+        }
+    }
+}
+
+/// What a protocol knows of its connection.
+pub(super) struct ConnectionContext {
+    pub(super) peer: Peer,
+    pub(super) worker: Arc<WorkerState>,
+}
+
+impl ConnectionContext {
+    /// Opens the descriptors that a response passes, if it `passes` any.
+    ///
+    /// # Errors
+    /// If the system does not open them.
+    #[inline]
+    pub(super) fn descriptors(&self, generation: &Generation, passes: bool) -> io::Result<Option<Descriptors>> {
+        if !passes {
+            return Ok(None);
+        }
+        self.worker.table.open_descriptors(generation)
+    }
+
+    /// Logs why a direct client got no descriptors. Returns the response that it gets instead.
+    pub(super) fn refuse_descriptors(&self, error: &io::Error) -> &'static [u8] {
+        if let Some(left_out) = self.worker.server.descriptor_log.line() {
+            warn!(
+                peer = %self.peer,
+                left_out,
+                "the table was not passed to a client: {error}: this server has as many files open, or descriptors in \
+                 flight that clients have not received, as the limit allows: raise the limit (ulimit -n), or disconnect \
+                 these clients"
+            );
+        }
+        const { &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0] }
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+pub(super) mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::server::Config;
+    use crate::server::generations::ControlChannel;
+    use crate::server::service::Notifier;
+    use crate::server::settings::Settings;
+
+    /// Returns the state of the only worker of a server that serves a file.
+    pub(in crate::server) fn worker_over(db: &Path, config: &Config) -> Arc<WorkerState> {
+        let statistics = Arc::new(Statistics::new(1));
+        let control = ControlChannel::new(Arc::clone(&statistics)).control;
+        let source = config.source(db);
+        let table = ServedTable::new(source.open().unwrap(), 1, source.direct);
+        let settings = Settings {
+            source,
+            socket: "s.sock".into(),
+            tcp: None,
+            limits: config.limits.clone(),
+            connections_max: config.limits.connections_max(1),
+        };
+        let notifier = Notifier::new(config.notify);
+        let server = ServerState::new(settings, table, statistics, control, notifier);
+        Arc::new(WorkerState::new(Arc::new(server), 0, Duration::ZERO))
+    }
+}

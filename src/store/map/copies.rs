@@ -1,0 +1,68 @@
+//! Copies of a file in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
+
+use memmap2::MmapMut;
+
+use super::{Backing, HUGE_PAGE_LEN_BYTES, Map, PART_LEN_BYTES};
+use crate::store::guard::Guarded;
+use crate::store::pace::Pace;
+use crate::store::parts::for_each_part;
+use crate::store::sealed;
+
+/// The bytes that a thread copies between two files at a time.
+const BUFFER_LEN_BYTES: usize = 64 << 10;
+/// How long to wait before the next attempt to seal a memory file.
+const SEAL_AGAIN: Duration = Duration::from_millis(5);
+
+impl Map {
+    /// Copies a file into memory of this process, in huge pages as far as the system grants them. Later changes of the file
+    /// have no effect.
+    pub(in crate::store) fn copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
+        let len_bytes = file.metadata()?.len() as usize;
+        // Linux aligns a mapping of whole huge pages for huge pages (before 6.7, all of it except its two ends).
+        let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
+        // A system without huge pages rejects this, and uses small ones.
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
+        for_each_part(parts, pace, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
+        Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
+    }
+
+    /// Copies a file like [`Map::copy_of`]. A file that is shorter than a huge page does not occupy a whole one.
+    pub(in crate::store) fn compact_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
+        let len_bytes = file.metadata()?.len() as usize;
+        if len_bytes >= HUGE_PAGE_LEN_BYTES {
+            return Map::copy_of(file, pace);
+        }
+        let mut memory = MmapMut::map_anon(len_bytes.max(1))?;
+        file.read_exact_at(&mut memory[..len_bytes], 0)?;
+        Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
+    }
+
+    /// Copies a file into memory that no process, including this one, can write to or resize any more, and that can be
+    /// transferred to other processes.
+    pub(in crate::store) fn sealed_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
+        let len_bytes = file.metadata()?.len();
+        let sealed = sealed::create()?;
+        sealed.set_len(len_bytes)?;
+        let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
+        for_each_part(parts, pace, |start| {
+            let end = len_bytes.min(start + PART_LEN_BYTES as u64);
+            // Short, because an allocator may keep a long buffer.
+            let mut buffer = [0; BUFFER_LEN_BYTES];
+            (start..end).step_by(BUFFER_LEN_BYTES).try_for_each(|at| {
+                let bytes = &mut buffer[..BUFFER_LEN_BYTES.min((end - at) as usize)];
+                file.read_exact_at(bytes, at)?;
+                sealed.write_all_at(bytes, at)
+            })
+        })?;
+        sealed::seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
+        // Linux before 6.7 does not map a sealed file that is open to write to it.
+        Map::map(&sealed::reopened(&sealed)?)
+    }
+}

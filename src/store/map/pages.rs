@@ -1,0 +1,133 @@
+//! The pages of a mapping: reading them, locking them, releasing them, and counting them.
+
+use std::fs;
+use std::io;
+
+use super::{Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
+use crate::store::pace::Pace;
+use crate::store::parts::for_each_part;
+
+impl Map {
+    /// Returns how many bytes are in memory, as far as the system reports it.
+    pub(in crate::store) fn resident_len_bytes(&self) -> io::Result<u64> {
+        let mut resident_len_bytes = 0;
+        let mut pages = vec![0_u8; PART_LEN_BYTES / PAGE_LEN_BYTES];
+        for (part, bytes) in self.memory.chunks(PART_LEN_BYTES).enumerate() {
+            let address = bytes.as_ptr().cast_mut();
+            debug_assert!(address.addr().is_multiple_of(PAGE_LEN_BYTES), "part {part} begins with a page");
+            // SAFETY: The range is mapped, because it is a part of `memory`, and begins with a page. For each of its pages,
+            // one byte is written to `pages`, which has a byte for each page of the smallest length in the longest part.
+            if unsafe { libc::mincore(address.cast(), bytes.len(), pages.as_mut_ptr().cast()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let page_len_bytes = page_len_bytes();
+            let count = bytes.len().div_ceil(page_len_bytes);
+            let resident = pages[..count].iter().filter(|page| **page & 1 == 1).count();
+            resident_len_bytes += (resident * page_len_bytes) as u64;
+        }
+        Ok(resident_len_bytes.min(self.bytes.len() as u64))
+    }
+
+    /// Reads every page into memory and enters it into the page table before a lookup needs it.
+    pub(in crate::store) fn warm(&self, pace: &Pace) -> io::Result<()> {
+        self.ask_for_huge_pages();
+        for_each_part(self.bytes.chunks(PART_LEN_BYTES).enumerate(), pace, |(part, bytes)| {
+            match self.populate(part * PART_LEN_BYTES, bytes.len()) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+                    touch(bytes);
+                    Ok(())
+                }
+                populated => populated,
+            }
+        })
+    }
+
+    /// Requests huge pages for what is read from the disk from now on. Many file systems do not support that, and pages that
+    /// the page cache already holds stay as they are.
+    fn ask_for_huge_pages(&self) {
+        let _ = self.memory.memory().advise(memmap2::Advice::HugePage);
+    }
+
+    /// Fails on Linux before 5.14.
+    fn populate(&self, offset_bytes: usize, len_bytes: usize) -> io::Result<()> {
+        self.memory.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
+    }
+
+    /// Releases the pages of a range of a mapped file, so that they do not count as memory of this process any more. The
+    /// next read takes them from the page cache.
+    #[cfg(feature = "bake")]
+    pub(in crate::store) fn release(&self, range: std::ops::Range<usize>) {
+        let is_inside = range.start < range.end && range.end <= self.bytes.len();
+        if !self.is_file() || !is_inside {
+            return;
+        }
+        // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses its
+        // page table entries: a read through `bytes`, now or later, finds the file's bytes again. `is_file` shows that
+        // `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to whole
+        // pages, which belong to the mapping.
+        let released = unsafe {
+            self.memory.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+        };
+        // Pages that cannot be released stay resident, which has no other effect.
+        let _ = released;
+    }
+
+    /// Locks every page in memory for as long as this `Map` lives.
+    ///
+    /// `mlock` by itself reads the whole file in one call, which cannot be canceled. So the limit is checked first, then
+    /// the file is read in parts, and `mlock` finds every page in memory.
+    pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
+        self.lock_later_pages()?;
+        self.warm(pace)?;
+        if pace.is_canceled() { Ok(()) } else { self.memory.memory().lock() }
+    }
+
+    /// Locks the pages that are in memory, and each other page once it is read.
+    fn lock_later_pages(&self) -> io::Result<()> {
+        let memory = self.memory.memory();
+        // SAFETY: The range is the range of `memory`, which is mapped. The call changes no byte of it, and unmapping unlocks
+        // it.
+        let locked = unsafe { libc::mlock2(memory.as_ptr().cast(), memory.len(), libc::MLOCK_ONFAULT) };
+        if locked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Returns how many bytes are in huge pages, as far as the system reports it.
+    pub(in crate::store) fn huge_len_bytes(&self) -> u64 {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        huge_len_bytes(&smaps, self.memory.as_ptr() as u64)
+    }
+}
+
+/// Returns the length of a page of this system.
+fn page_len_bytes() -> usize {
+    // SAFETY: The call returns a number and accesses no memory of this process.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_LEN_BYTES).max(PAGE_LEN_BYTES)
+}
+
+/// Reads one byte of each page.
+pub(super) fn touch(bytes: &[u8]) {
+    for byte in bytes.iter().step_by(PAGE_LEN_BYTES) {
+        std::hint::black_box(*byte);
+    }
+}
+
+/// Returns the length of the huge pages of the mapping that contains an address, from the text of `/proc/PID/smaps`.
+pub(super) fn huge_len_bytes(smaps: &str, address: u64) -> u64 {
+    let mut huge_len_bytes = 0;
+    let mut is_inside = false;
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match (words.next(), words.next()) {
+            (Some("AnonHugePages:" | "FilePmdMapped:" | "ShmemPmdMapped:"), Some(len_kib)) if is_inside => {
+                huge_len_bytes += len_kib.parse::<u64>().unwrap_or(0) << 10;
+            }
+            (Some(first), _) if !first.ends_with(':') => {
+                let hex = |text| u64::from_str_radix(text, 16);
+                let range = first.split_once('-').map(|(from, to)| (hex(from), hex(to)));
+                is_inside = matches!(range, Some((Ok(from), Ok(to))) if (from..to).contains(&address));
+            }
+            _ => {}
+        }
+    }
+    huge_len_bytes
+}

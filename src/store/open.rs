@@ -1,0 +1,164 @@
+//! Opening a file, in each kind of memory.
+
+use std::fs::File;
+use std::path::Path;
+
+#[cfg(feature = "bake")]
+use super::check;
+use super::memory::{self, Memory, OpenOptions, Step, Verify};
+use super::regular::open_regular;
+use super::unchecked::Unchecked;
+use super::{Store, StoreError, sealed};
+#[cfg(feature = "bake")]
+use crate::format::header::Layout;
+
+impl Store {
+    /// Opens a baked file in memory that nobody can change, and verifies all of it: every byte against its checksum, the
+    /// order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache, verifying takes
+    /// 0.8 s on one core.
+    ///
+    /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use a
+    /// large table without a copy, see [`MappedStore`].
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a copy,
+    /// [`StoreError::Format`] if it is not an undamaged file of this version.
+    ///
+    /// # Example
+    /// ```
+    /// let error = zero_kv::Store::open("no/such/file.db").unwrap_err();
+    /// assert!(error.to_string().starts_with("no/such/file.db: "));
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Store, StoreError> {
+        Store::open_with(path, &OpenOptions::default(), &mut |_| ())
+    }
+
+    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each step. What is verified is the
+    /// copy, not the file.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`], and [`StoreError::Memory`] if the options ask for what the system does not give. Fewer
+    /// huge pages than a copy fills are not an error: see [`Step::lacks_huge_pages`].
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        let path = path.as_ref();
+        let map = memory::hold_immutable(&open_file(path)?, path, options, done)?;
+        Unchecked::new(map, path)?.check_as(options.verify, &options.pace)
+    }
+
+    /// Copies a baked file into sealed memory, which [`Store::share`] can transfer to other processes.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_with`].
+    pub fn open_sealed(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        let path = path.as_ref();
+        Store::from_file(&open_file(path)?, path, Memory::Sealed, options, done)
+    }
+
+    /// Maps a baked file and verifies all of it, as [`Store::open`] does. Lookups borrow values from the file's pages,
+    /// which all processes share.
+    ///
+    /// # Safety
+    /// As long as the `Store` lives, nobody writes to the file or truncates it, neither this process nor another. The
+    /// system does not enforce that. Otherwise bytes change while they are borrowed, which is undefined behavior. Of a
+    /// file that is truncated, pages vanish, and reading one ends the process with `SIGBUS` unless
+    /// [`survive_bus_errors`] was called. Deleting the file or renaming another one over it is allowed, and it is how
+    /// `baker` replaces a table.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if it is not an undamaged file
+    /// of this version.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "bake")] {
+    /// # use zero_kv::bake::{self, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("storage.db");
+    /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
+    /// // SAFETY: Only `baker` writes files here, and it replaces them by rename.
+    /// let store = unsafe { zero_kv::Store::map(&path)? };
+    /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Store, StoreError> {
+        // SAFETY: The caller guarantees what `map_with` asks for.
+        unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
+    }
+
+    /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each step.
+    ///
+    /// # Safety
+    /// That of [`Store::map`].
+    ///
+    /// # Errors
+    /// Those of [`Store::map`], and [`StoreError::Memory`] if the options ask for what the system does not give.
+    pub unsafe fn map_with(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        let path = path.as_ref();
+        Store::from_file(&open_file(path)?, path, Memory::Map, options, done)
+    }
+
+    /// Makes a `Store` of an open file. Error messages call it `path`. With [`Memory::Map`], the caller lends nothing
+    /// to safe code and verifies what it copied.
+    pub(crate) fn from_file(
+        file: &File,
+        path: &Path,
+        memory: Memory,
+        options: &OpenOptions,
+        done: &mut dyn FnMut(&Step),
+    ) -> Result<Store, StoreError> {
+        let unchecked = Unchecked::new(memory::hold(file, path, memory, options, done)?, path)?;
+        match memory {
+            Memory::Map => unchecked.check_as(options.verify, &options.pace),
+            // Somebody may have written to the file while it was copied.
+            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
+        }
+    }
+
+    /// Opens a file that a server transferred after checking its index, like [`Store::from_file`]. `is_as_checked` returns
+    /// whether nobody has changed the file since; it is called once this process would notice a later change.
+    pub(crate) fn from_transfer(
+        file: &File,
+        path: &Path,
+        memory: Memory,
+        options: &OpenOptions,
+        is_as_checked: impl FnOnce() -> bool,
+    ) -> Result<Store, StoreError> {
+        let unchecked = Unchecked::new(memory::hold(file, path, memory, options, &mut |_| ())?, path)?;
+        match memory {
+            Memory::Map if sealed::is_sealed(file) || is_as_checked() => unchecked.trust_index(),
+            Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),
+            Memory::Copy | Memory::Sealed => unchecked.check_copy_as(Verify::Touch, &options.pace),
+        }
+    }
+
+    /// Checks an open file as [`Store::open`] does, and returns its header. Calls `progress` with the number of rows that
+    /// are checked.
+    #[cfg(feature = "bake")]
+    pub(crate) fn check_file(
+        file: &File,
+        path: &Path,
+        plan: &check::Plan,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Layout, StoreError> {
+        let map = memory::hold(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?;
+        Ok(Unchecked::new(map, path)?.check_by(plan, progress)?.layout)
+    }
+}
+
+/// Opens a regular file for reading.
+pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
+    open_regular(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })
+}

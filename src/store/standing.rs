@@ -1,0 +1,12 @@
+//! What is known about the bytes of a mapped file that were just read.
+
+/// Whether a process may have written to a file while bytes of it were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No process has written to the file.
+    Unchanged,
+    /// The file must be examined.
+    Unknown,
+    /// A process may have written to the file.
+    Changed,
+}

@@ -1,0 +1,245 @@
+//! Imports point downward: between the folders of `src/`, and between the modules of the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders and files of `src/` that form the library, from the lowest layer to the highest.
+const LIBRARY: &[&str] = &[
+    "sync",
+    "size",
+    "special_file",
+    "whole_file",
+    "user_namespace",
+    "machine_memory",
+    "protocol",
+    "format",
+    "replace",
+    "replace_args",
+    "store",
+    "direct",
+    "bake",
+    "client",
+    "server",
+];
+
+/// The path of a module, such as `["server", "redis", "info"]`.
+type ModulePath = Vec<String>;
+
+/// A source file of the library.
+struct Source {
+    module: ModulePath,
+    text: String,
+}
+
+/// Returns the text without comments, string literals, and its inline module of tests.
+fn code(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_test = line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+        if is_test && lines.peek().is_some_and(|next| next.contains("mod ") && next.ends_with('{')) {
+            break;
+        }
+        if !line.trim_start().starts_with("//") {
+            code.push_str(line.split(" // ").next().unwrap_or_default());
+            code.push('\n');
+        }
+    }
+    code
+}
+
+/// Returns the modules that a file declares for tests only.
+fn test_modules(text: &str) -> BTreeSet<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let declared = lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(test)]") || pair[0].contains("all(test"));
+    let name = |line: &str| Some(line.strip_suffix(';')?.rsplit_once("mod ")?.1.to_owned());
+    declared.filter_map(|pair| name(pair[1])).collect()
+}
+
+/// Splits code into identifiers, `::`, and single characters.
+fn tokens(code: &str) -> Vec<&str> {
+    let (mut tokens, mut rest) = (Vec::new(), code);
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let len = match first {
+            first if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            ':' if rest.starts_with("::") => 2,
+            first => first.len_utf8(),
+        };
+        if !first.is_whitespace() {
+            tokens.push(&rest[..len]);
+        }
+        rest = &rest[len..];
+    }
+    tokens
+}
+
+/// Adds the paths that begin at the front of `tokens`, one for each branch of a `use` tree. Returns the tokens after them.
+fn paths<'t>(mut tokens: &'t [&'t str], prefix: &[&'t str], found: &mut Vec<Vec<&'t str>>) -> &'t [&'t str] {
+    let mut path = prefix.to_vec();
+    loop {
+        match tokens {
+            ["{", rest @ ..] => {
+                tokens = rest;
+                loop {
+                    tokens = paths(tokens, &path, found);
+                    match tokens {
+                        [",", rest @ ..] => tokens = rest,
+                        ["}", rest @ ..] => return rest,
+                        [_, rest @ ..] => tokens = rest,
+                        [] => return tokens,
+                    }
+                }
+            }
+            [name, "::", rest @ ..] if *name != "}" => {
+                path.push(name);
+                tokens = rest;
+            }
+            [name, rest @ ..] if *name != "}" && *name != "," => {
+                path.push(name);
+                found.push(path);
+                return rest;
+            }
+            _ => return tokens,
+        }
+    }
+}
+
+/// Returns the full paths that a file names by `crate::` or `super::`.
+fn named(source: &Source) -> Vec<Vec<String>> {
+    let code = code(&source.text);
+    let tokens = tokens(&code);
+    let mut found = Vec::new();
+    for at in 0..tokens.len() {
+        // Not `pub(super)`, `pub(in crate::server)`, and parts of a path.
+        let before = at.checked_sub(1).map_or("", |before| tokens[before]);
+        let is_path = tokens.get(at + 1) == Some(&"::") && !["::", "in"].contains(&before);
+        if is_path && ["crate", "super"].contains(&tokens[at]) {
+            paths(&tokens[at..], &[], &mut found);
+        }
+    }
+    let resolve = |path: Vec<&str>| {
+        let mut module = source.module.clone();
+        let mut path = path.into_iter().peekable();
+        if path.next_if_eq(&"crate").is_some() {
+            module.clear();
+        }
+        while path.next_if_eq(&"super").is_some() {
+            module.pop();
+        }
+        module.into_iter().chain(path.map(str::to_owned)).collect()
+    };
+    found.into_iter().map(resolve).collect()
+}
+
+/// Returns each import below `base` that does not point to an earlier module of `order`, as `from -> to`.
+fn upward_imports(sources: &[Source], base: &[&str], order: &[String]) -> BTreeSet<String> {
+    let position = |name: &str| order.iter().position(|module| module == name);
+    let child = |path: &[String]| {
+        let is_below = path.len() > base.len() && path.iter().zip(base).all(|(name, base)| name == base);
+        is_below.then(|| path[base.len()].clone())
+    };
+    let mut upward = BTreeSet::new();
+    for source in sources {
+        let Some(from) = child(&source.module) else { continue };
+        for path in named(source) {
+            let Some(to) = child(&path).filter(|to| *to != from) else { continue };
+            // The names of the library's root are constants and exports.
+            if base.is_empty() && position(&to).is_none() {
+                continue;
+            }
+            if position(&to).is_none_or(|to| position(&from).is_none_or(|from| to > from)) {
+                upward.insert(format!("{from} -> {to}"));
+            }
+        }
+    }
+    upward
+}
+
+/// Reads the source files of the library below a folder, without modules of tests.
+fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let declared = ["mod.rs", "lib.rs"].map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default()).concat();
+    let skipped: BTreeSet<String> = test_modules(&declared);
+    for path in entries {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let is_root = module.is_empty() && !LIBRARY.contains(&&*name);
+        if is_root || skipped.contains(&name) || name == "tests" {
+            continue;
+        }
+        let mut inner = module.to_vec();
+        if path.is_dir() {
+            inner.push(name);
+            read(&path, &inner, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            if name != "mod" {
+                inner.push(name);
+            }
+            sources.push(Source { module: inner, text: fs::read_to_string(&path).unwrap() });
+        }
+    }
+}
+
+fn library() -> Vec<Source> {
+    let mut sources = Vec::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut sources);
+    sources
+}
+
+/// Returns the modules of the numbered list in the server's documentation, in order.
+fn server_order(documentation: &str) -> Vec<String> {
+    let items = documentation.lines().filter_map(|line| {
+        let (number, item) = line.strip_prefix("//! ")?.split_once(". ")?;
+        number.parse::<u32>().ok()?;
+        Some(item.split_once(": ")?.0)
+    });
+    items.flat_map(|names| names.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn folders_of_the_library_import_only_lower_ones() {
+    let order: Vec<String> = LIBRARY.iter().map(|name| (*name).to_owned()).collect();
+    let sources = library();
+    let found: BTreeSet<&str> = sources.iter().map(|source| &*source.module[0]).collect();
+    assert_eq!(found, LIBRARY.iter().copied().collect(), "the list of layers in this test is complete");
+    assert_eq!(upward_imports(&sources, &[], &order), BTreeSet::new());
+}
+
+#[test]
+fn modules_of_the_server_import_only_those_that_precede_them_in_its_documentation() {
+    let sources = library();
+    let root = sources.iter().find(|source| source.module == ["server"]).unwrap();
+    let order = server_order(&root.text);
+    let listed: BTreeSet<&str> = order.iter().map(String::as_str).collect();
+    let in_server = sources.iter().filter(|source| source.module.len() > 1 && source.module[0] == "server");
+    let found: BTreeSet<&str> = in_server.map(|source| &*source.module[1]).collect();
+    assert_eq!(listed, found, "the list in src/server/mod.rs is complete");
+    assert_eq!(upward_imports(&sources, &["server"], &order), BTreeSet::new());
+}
+
+#[test]
+fn an_upward_import_is_found_in_every_form() {
+    let order: Vec<String> = ["low", "middle", "high"].map(str::to_owned).to_vec();
+    let cases = BTreeMap::from([
+        ("use super::high::Thing;", true),
+        ("use crate::server::high;", true),
+        ("use super::{low, high::{A, B}};", true),
+        ("use super::{high as other};", true),
+        ("fn f() -> super::high::Thing { super::low::g() }", true),
+        ("use super::Config;", true),
+        ("use super::low::Thing;", false),
+        ("use super::super::client::high;", false),
+        ("// use super::high::Thing;", false),
+        ("pub(super) fn high() {}\npub(in crate::server) fn f() {}", false),
+        ("#[cfg(test)]\nmod tests {\n    use super::super::high;\n}", false),
+    ]);
+    for (text, is_upward) in cases {
+        let module = ["server", "middle"].map(str::to_owned).to_vec();
+        let upward = upward_imports(&[Source { module, text: text.to_owned() }], &["server"], &order);
+        assert_eq!(!upward.is_empty(), is_upward, "{text}: {upward:?}");
+    }
+    let list = "//! The server.\n//!\n//! 1. `low`, `middle`: why\n//! 2. `high`: why\n";
+    assert_eq!(server_order(list), order);
+}
