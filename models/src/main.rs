@@ -4,6 +4,8 @@
 //! and this crate's `sync` gives them loom's. A program, not a test, because a test would include the sources' own tests.
 
 mod models;
+#[path = "../../src/store/standing.rs"]
+mod standing;
 
 /// Takes the place of `src/sync.rs`.
 mod sync {
@@ -25,10 +27,7 @@ mod format {
 /// Takes the place of `src/store/`.
 mod store {
     pub(crate) use crate::models::LeaseState;
-    pub(crate) use standing::Standing;
-
-    #[path = "../../../src/store/standing.rs"]
-    mod standing;
+    pub(crate) use crate::standing::Standing;
 
     pub(crate) mod clock {
         pub(crate) fn now_ns() -> u64 {

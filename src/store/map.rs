@@ -52,7 +52,7 @@ impl fmt::Debug for Map {
 
 impl Map {
     /// Maps a file. All processes that map it share its pages.
-    pub(super) fn map(file: &File) -> io::Result<Map> {
+    pub(super) fn map_file(file: &File) -> io::Result<Map> {
         // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from it.
         // `Mmap::map` also requires that nobody changes the file meanwhile, which the system does not guarantee. The
         // callers of this function lend no byte of it to safe code: `Store::map` is unsafe and passes that duty on, and
@@ -77,7 +77,7 @@ impl Map {
         if !sealed::is_sealed(file) && !sealed::has_verity(file) {
             return Ok(None);
         }
-        // SAFETY: As in `Map::map`, and nobody changes the file: the system allows it to no process.
+        // SAFETY: As in `Map::map_file`, and nobody changes the file: the system allows it to no process.
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         Ok(Some(Map::from_memory(Guarded::unguarded(memory), len_bytes, Backing::Immutable(file.try_clone()?))))

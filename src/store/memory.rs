@@ -137,7 +137,7 @@ pub(super) fn hold(
 ) -> Result<Map, StoreError> {
     let started = Instant::now();
     let map = match memory {
-        Memory::Map => Map::map(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?,
+        Memory::Map => Map::map_file(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?,
         Memory::Copy => copy(file, path, &options.pace, Map::copy_of)?,
         Memory::Sealed => copy(file, path, &options.pace, Map::sealed_copy_of)?,
     };

@@ -20,6 +20,7 @@ use crate::store::reopened;
 ///
 /// Each worker counts its references separately: workers that shared one count would wait for its cache line.
 #[derive(Clone)]
+#[expect(clippy::redundant_allocation, reason = "the outer count belongs to one worker")]
 pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
 
 impl PinnedGeneration {

@@ -63,6 +63,6 @@ impl Map {
         })?;
         sealed::seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
         // Linux before 6.7 does not map a sealed file that is open to write to it.
-        Map::map(&sealed::reopened(&sealed)?)
+        Map::map_file(&sealed::reopened(&sealed)?)
     }
 }

@@ -29,7 +29,7 @@ fn a_copy_holds_the_bytes_that_the_file_had() {
     for len_bytes in [0, 1, 4096, PART_LEN_BYTES, 2 * PART_LEN_BYTES + 1, 5 * PART_LEN_BYTES - 1] {
         let expected = some_bytes(len_bytes);
         let file = file_of(&expected);
-        let map = Map::map(&file).unwrap();
+        let map = Map::map_file(&file).unwrap();
         assert!(map.bytes() == expected, "{len_bytes} bytes");
         let pace = Pace::default();
         let copies = [Map::copy_of(&file, &pace).unwrap(), Map::compact_copy_of(&file, &pace).unwrap()];
@@ -63,7 +63,7 @@ fn nobody_changes_sealed_memory() {
 #[test]
 fn resident_bytes_are_reported() {
     let file = file_of(&some_bytes(PART_LEN_BYTES + 5));
-    let map = Map::map(&file).unwrap();
+    let map = Map::map_file(&file).unwrap();
     map.warm(&Pace::default()).unwrap();
     assert_eq!(map.resident_len_bytes().unwrap(), (PART_LEN_BYTES + 5) as u64);
 }
@@ -72,7 +72,7 @@ fn resident_bytes_are_reported() {
 fn a_truncated_file_is_changed() {
     crate::store::guard::survive_bus_errors().unwrap();
     let file = file_of(&some_bytes(100_000));
-    let map = Map::map(&file).unwrap();
+    let map = Map::map_file(&file).unwrap();
     assert!(map.is_unchanged() && map.is_file());
     file.set_len(0).unwrap();
     assert!(!map.is_unchanged());
@@ -86,12 +86,12 @@ fn a_truncated_file_is_changed() {
 fn a_warmed_map_is_in_memory_as_a_whole() {
     let bytes = some_bytes(3 * PART_LEN_BYTES + 5);
     let file = file_of(&bytes);
-    let map = Map::map(&file).unwrap();
+    let map = Map::map_file(&file).unwrap();
     assert_eq!(resident_len_bytes(&map), 0);
     map.warm(&Pace::default()).unwrap();
     assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
 
-    let map = Map::map(&file).unwrap();
+    let map = Map::map_file(&file).unwrap();
     touch(map.bytes());
     assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
 }
@@ -101,7 +101,7 @@ fn a_warmed_map_is_in_memory_as_a_whole() {
 fn released_pages_are_not_resident_and_keep_their_bytes() {
     let expected = some_bytes(PART_LEN_BYTES + 5);
     let file = file_of(&expected);
-    for map in [Map::map(&file).unwrap(), Map::copy_of(&file, &Pace::default()).unwrap()] {
+    for map in [Map::map_file(&file).unwrap(), Map::copy_of(&file, &Pace::default()).unwrap()] {
         assert!(map.bytes() == expected);
         map.release(0..PART_LEN_BYTES / 2);
         if map.is_file() {
