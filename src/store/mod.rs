@@ -63,6 +63,7 @@ pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 pub(crate) use open::open_file;
 pub(crate) use order::prefix_end;
 pub use pace::Pace;
+#[cfg(any(feature = "server", feature = "bake"))]
 pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]
 pub(crate) use rows::PageRange;
