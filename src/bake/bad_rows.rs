@@ -92,7 +92,7 @@ impl BadRowsFile {
                 self.file.take().map_or(Ok(()), OpenFile::finish)?;
                 let BadRow { input, line, fault, .. } = row;
                 let (bad_rows, bad_rows_max) = (self.count, self.max);
-                return Err(BakeError::BadRows { input, line, fault, bad_rows, bad_rows_max });
+                return Err(BakeError::BadRows { input, line, fault: Box::new(fault), bad_rows, bad_rows_max });
             }
         }
         Ok(())

@@ -160,7 +160,7 @@ pub enum BakeError {
         /// The line of the first row beyond the limit.
         line: u64,
         /// The reason why this row is rejected.
-        fault: RowFault,
+        fault: Box<RowFault>,
         /// The number of bad rows, including this one.
         bad_rows: u64,
         /// The number of bad rows allowed.

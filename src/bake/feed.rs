@@ -73,14 +73,14 @@ pub(super) struct Feed<'p> {
 /// The reason why an input has no more pieces.
 enum Stop {
     /// The input cannot be read, or a row is bad.
-    Failed(Box<BakeError>),
+    Failed(BakeError),
     /// The receivers are gone: the bake has failed, and the gatherer has the error.
     Closed,
 }
 
 impl From<BakeError> for Stop {
     fn from(error: BakeError) -> Self {
-        Stop::Failed(Box::new(error))
+        Stop::Failed(error)
     }
 }
 
@@ -121,7 +121,7 @@ impl<'p> Feed<'p> {
                 // The error has a ticket, so that errors of earlier rows are reported first.
                 Err(Stop::Failed(error)) => {
                     if let Ok(ticket) = self.take_ticket(0) {
-                        let _ = self.parsed.send((ticket, Ok(Err(*error))));
+                        let _ = self.parsed.send((ticket, Ok(Err(error))));
                     }
                     break;
                 }
