@@ -18,7 +18,7 @@ impl Store {
     /// 0.8 s on one core.
     ///
     /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use a
-    /// large table without a copy, see [`MappedStore`].
+    /// large table without a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a copy,
@@ -69,7 +69,7 @@ impl Store {
     /// As long as the `Store` lives, nobody writes to the file or truncates it, neither this process nor another. The
     /// system does not enforce that. Otherwise bytes change while they are borrowed, which is undefined behavior. Of a
     /// file that is truncated, pages vanish, and reading one ends the process with `SIGBUS` unless
-    /// [`survive_bus_errors`] was called. Deleting the file or renaming another one over it is allowed, and it is how
+    /// [`survive_bus_errors`](super::survive_bus_errors) was called. Deleting the file or renaming another one over it is allowed, and it is how
     /// `baker` replaces a table.
     ///
     /// # Errors
