@@ -19,7 +19,10 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
         folder.bake_text("1,from before\n", &[]).succeeds();
         let before = fs::read(folder.path("storage.db")).unwrap();
         let child = folder.start_bake(
-            folder.command(BAKER).args([
+            // A test that runs in the background of a script inherits an ignored SIGINT.
+            folder.command("env").args([
+                "--default-signal=INT,TERM,HUP",
+                BAKER,
                 "-",
                 "--report",
                 "report.json",
