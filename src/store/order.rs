@@ -37,7 +37,7 @@ impl Store {
     /// # use zero_kv::bake::{self, Options};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
-    /// The beginnings of address ranges, and their owners.
+    /// // The first addresses of ranges, and their owners.
     /// # bake::bake_csv("100,first\n200,second\n".as_bytes(), &path, &Options::default(), &mut |_| ())?;
     /// let store = zero_kv::Store::open(&path)?;
     /// assert_eq!(store.floor(150)?, Some((100.into(), &b"first"[..])));

@@ -126,7 +126,7 @@ pub(crate) fn another_user_may_look_up_and_not_reload() -> Result<(), Missing> {
     };
     let (refusals, value) = std::thread::spawn(of_other_user).join().unwrap();
     for refusal in refusals {
-        assert!(refusal.contains("only root and the server's own user may ask"), "{refusal}");
+        assert!(refusal.contains("only root and the server's own user may send it"), "{refusal}");
     }
     assert_eq!(value.as_ref(), table.model.get(&3));
     let info = Client::connect(table.socket()).unwrap().info().unwrap();
@@ -152,7 +152,7 @@ pub(crate) fn a_number_that_different_users_share_makes_nobody_an_administrator(
         let mut zkv = Command::new(env!("CARGO_BIN_EXE_zkv"));
         zkv.args(arguments).arg("--socket").arg(table.socket());
         let message = complaint(zkv, 2);
-        assert!(message.contains("only root and the server's own user may ask"), "{message}");
+        assert!(message.contains("only root and the server's own user may send it"), "{message}");
     }
     let mut stream = server.connect();
     stream.write_all(&gets([3])).unwrap();

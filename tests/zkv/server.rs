@@ -52,15 +52,15 @@ fn a_wrong_response_is_an_error() {
         let ask = |answer: &[u8]| ask_peer(&Peer::answering(&[COUNT_7, answer]), &[question, "7"]);
         assert_error(&ask(ERROR), &["peer.sock: ", "answered key 7 with an error"]);
         assert_error(&ask(&announced(77, 0)), &["peer.sock: status code 77, where 0 (ok)"]);
-        assert_error(&ask(&announced(1, 5)), &["peer.sock: a value of 5 bytes", "NotFound"]);
-        assert_error(&ask(&announced(0, u32::MAX)), &["peer.sock: a value of 4294967295 bytes announced"]);
+        assert_error(&ask(&announced(1, 5)), &["peer.sock: ", "a value of 5 bytes", "NotFound"]);
+        assert_error(&ask(&announced(0, u32::MAX)), &["peer.sock: ", "announces a value of 4294967295 bytes"]);
         let closed = ask_peer(&Peer::closing_after(&[COUNT_7, &NOT_FOUND[..3]]), &[question, "7"]);
-        assert_error(&closed, &["peer.sock: ", "closed the connection after 3 of 8 bytes of the answer's header"]);
+        assert_error(&closed, &["peer.sock: ", "closed the connection after 3 of 8 bytes of the response's header"]);
         let no_kind = ask_peer(&Peer::answering(&[ERROR, ERROR]), &[question, "7"]);
-        assert_error(&no_kind, &["peer.sock: ", "what its keys are"]);
+        assert_error(&no_kind, &["peer.sock: ", "both kinds of keys with an error"]);
     }
     let unordered = page(&[(2_u64, ""), (1, "")], 0);
-    assert_error(&ask_peer(&Peer::answering(&[&unordered]), &["range"]), &["peer.sock: ", "row 1 is not in key order"]);
+    assert_error(&ask_peer(&Peer::answering(&[&unordered]), &["range"]), &["peer.sock: ", "row 1 is out of key order"]);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_stated_length_allocates_no_memory_before_its_bytes_arrive() {
     let mut command = Command::new("sh");
     command.args(["-c", limited, env!("CARGO_BIN_EXE_zkv"), "get", "7", "--socket"]).arg(peer.socket());
     let output = command.output().unwrap();
-    assert_error(&output, &["closed the connection after 5 of 1073741824 bytes of the answer's value"]);
+    assert_error(&output, &["closed the connection after 5 of 1073741824 bytes of the response's value"]);
 }
 
 #[test]
