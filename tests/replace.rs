@@ -71,6 +71,7 @@ fn baker_does_not_put_a_suspicious_table_in_place() {
             message.contains(reason) && message.contains("storage.db: ") && message.contains("nothing was put"),
             "{message}"
         );
+        assert!(message.contains(allowing[0]), "the option that allows it: {message}");
         assert!(fs::read(&db).unwrap() == before, "the old table stays");
         let allowed = baker(rows, &db, &[keys, allowing].concat());
         assert!(allowed.status.success(), "{}", text(&allowed.stderr));
@@ -117,7 +118,8 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
         eventually("the file is refused", || info(&table).number::<u64>("refused_files") == Some(1));
         let refused = info(&table);
         assert_eq!((refused.get("generation"), refused.get("rows")), (Some("1"), Some("10")));
-        assert!(refused.get("file_refused").unwrap().contains(reason), "{refused:?}");
+        let message = refused.get("file_refused").unwrap();
+        assert!(message.contains(reason) && message.contains(allowing[0]), "{message}");
         let health = zkv("health", &table, &[]);
         assert_eq!(health.status.code(), Some(0));
         assert!(text(&health.stderr).contains(reason) && text(&health.stderr).contains("storage.db"));

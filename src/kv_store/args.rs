@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use zero_kv::replace::ReplaceError;
 use zero_kv::server::{Check, Config, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
@@ -48,6 +49,7 @@ impl Args {
             check: self.file.verify.into(),
             canaries: self.file.canary,
             replace: self.replace.rules(),
+            replace_option: Some(option_for),
             lease: !self.file.no_lease,
             watch: !self.file.no_watch,
             direct: !self.access.no_direct,
@@ -62,6 +64,17 @@ impl Args {
             limits: self.limits.into(),
             notify: true,
         }
+    }
+}
+
+/// Returns the option that allows a table that was rejected.
+fn option_for(error: &ReplaceError) -> &'static str {
+    match error {
+        ReplaceError::TooFewRows { .. } => "--min-rows",
+        ReplaceError::Empty { .. } => "--allow-empty",
+        ReplaceError::Shrunk { .. } => "--max-shrink",
+        ReplaceError::KeyKind { .. } => "--allow-key-kind-change",
+        _ => "see --help",
     }
 }
 

@@ -10,7 +10,7 @@ use super::generations::{Plan, Source};
 use super::limits::Limits;
 use super::listener::{Inherited, SocketAccess};
 use crate::DEFAULT_SOCKET;
-use crate::replace::ReplaceRules;
+use crate::replace::{ReplaceError, ReplaceRules};
 use crate::store::{Memory, OpenOptions, Verify};
 
 /// The default time for which a worker polls: about what the kernel takes to wake a thread.
@@ -42,6 +42,8 @@ pub struct Config {
     pub canaries: Option<PathBuf>,
     /// The rules that a file must satisfy to be served first, and to replace the current one. A rollback is not checked.
     pub replace: ReplaceRules,
+    /// Returns the program's option that allows a table that the rules reject. Messages about the table name it.
+    pub replace_option: Option<fn(&ReplaceError) -> &'static str>,
     /// Whether to lease files where the system allows it, so that they need no fstat after every batch. Takes SIGIO of
     /// the process.
     pub lease: bool,
@@ -82,7 +84,14 @@ impl Config {
         let verify = if self.check == Check::Full { Verify::Full } else { Verify::Touch };
         let options = OpenOptions { verify, ..self.open.clone() };
         let (background, canaries) = (self.check == Check::Background, self.canaries.clone());
-        let plan = Plan { memory: self.memory, options, background, canaries, replace: self.replace.clone() };
+        let plan = Plan {
+            memory: self.memory,
+            options,
+            background,
+            canaries,
+            replace: self.replace.clone(),
+            replace_option: self.replace_option,
+        };
         Source { path: db.to_path_buf(), plan, watch: self.watch, direct: self.direct }
     }
 
@@ -106,6 +115,7 @@ impl Default for Config {
             check: Check::default(),
             canaries: None,
             replace: ReplaceRules::default(),
+            replace_option: None,
             lease: true,
             watch: true,
             direct: true,

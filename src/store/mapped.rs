@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -228,6 +229,11 @@ impl MappedStore {
     /// [`Mistrust`]. Lookups still return [`LookupError::Damaged`] then.
     pub fn look_again(&self) -> Result<(), Mistrust> {
         self.store.look_again()
+    }
+
+    /// Returns the last error of a system call that examined the file: see [`Store::system_error`].
+    pub fn system_error(&self) -> Option<io::Error> {
+        self.store.system_error()
     }
 
     #[inline(always)]

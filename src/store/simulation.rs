@@ -234,11 +234,11 @@ impl Leasable for Descriptor {
         pause();
     }
 
-    fn is_held(&self) -> bool {
+    fn is_held(&self) -> io::Result<bool> {
         pause();
         let is_held = world(|world| world.files[self.0].is_leased && world.files[self.0].writer == Writer::None);
         pause();
-        is_held
+        Ok(is_held)
     }
 }
 

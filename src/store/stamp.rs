@@ -100,7 +100,15 @@ impl Watched {
     }
 
     fn looks_unchanged(&self, guarded: &Guarded) -> bool {
-        stamp(self.lease.file(), guarded.faults()).is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
+        stamp(self.lease.file(), guarded.faults())
+            .inspect_err(|error| self.lease.note_error(error))
+            .is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
+    }
+
+    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts as
+    /// changed.
+    pub(super) fn system_error(&self) -> Option<io::Error> {
+        self.lease.system_error()
     }
 
     /// Returns the file's stamp now.

@@ -180,6 +180,12 @@ impl Store {
         self.map.watched().map_or(Writers::None, Watched::writers)
     }
 
+    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts as
+    /// changed, so this may be why lookups fail.
+    pub fn system_error(&self) -> Option<io::Error> {
+        self.map.watched().and_then(Watched::system_error)
+    }
+
     /// Returns the number of blocks, and the number of verified ones.
     pub fn block_counts(&self) -> (usize, usize) {
         (self.blocks.tags().len(), self.blocks.known_count())

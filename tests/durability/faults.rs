@@ -108,11 +108,6 @@ impl Fault {
     pub(crate) fn name(&self) -> String {
         format!("{} {} fails with {:?}", KINDS[self.kind].name, self.ordinal + 1, self.errno)
     }
-
-    /// Returns whether the system call examines a file for changes or for writers.
-    pub(crate) fn is_examination(&self) -> bool {
-        matches!(KINDS[self.kind].name, "fstat" | "fcntl")
-    }
 }
 
 /// Counts calls, and has one of them fail.

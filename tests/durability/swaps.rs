@@ -132,13 +132,10 @@ impl Story {
             return Err(of(&format!("{refused} files were refused before, and {number} after")));
         }
         let system = format!("(os error {})", fault.errno.raw_os_error());
-        // An examination that fails counts as a writer.
-        let counts_as_writer = fault.is_examination() && outcome.contains("a process has it open for writing");
-        let reason = if counts_as_writer { "a process has it open for writing" } else { &system };
-        if has_failed && !(outcome.contains("storage.db") && outcome.contains(reason)) {
-            return Err(of(&format!("the reason lacks the file's name or {reason:?}")));
+        if has_failed && !(outcome.contains("storage.db") && outcome.contains(&system)) {
+            return Err(of(&format!("the reason lacks the file's name or {system:?}")));
         }
-        if has_failed && self.served.logged(reason) == 0 {
+        if has_failed && self.served.logged(&system) == 0 {
             return Err(of("the reason is not logged"));
         }
         let (outcome_of_next, _) = self.swap(None);

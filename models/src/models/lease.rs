@@ -104,9 +104,9 @@ impl Leasable for File {
         self.state().is_leased = false;
     }
 
-    fn is_held(&self) -> bool {
+    fn is_held(&self) -> io::Result<bool> {
         let state = self.state();
-        state.is_leased && !state.is_wanted
+        Ok(state.is_leased && !state.is_wanted)
     }
 }
 

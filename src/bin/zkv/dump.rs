@@ -11,8 +11,8 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
-use zero_kv::MappedStore;
 use zero_kv::store::MappedRows;
+use zero_kv::{LookupError, MappedStore};
 
 use crate::args::{DumpArgs, DumpFormat};
 use crate::output::{JsonKey, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record};
@@ -30,12 +30,16 @@ struct JsonRow<'a> {
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     let output = Output::open(&args.output, &args.file)?;
     let store = MappedStore::open(&args.file)?;
-    let rows = args.range.rows(&store)?;
-    let written = match args.format {
+    let written = args.range.rows(&store).and_then(|rows| match args.format {
         DumpFormat::Csv => write_delimited(output.file(), b',', rows),
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
         DumpFormat::Jsonl => write_json_lines(output.file(), rows),
-    };
+    });
+    // A file that cannot be examined counts as damaged.
+    let written = written.map_err(|error| match store.system_error() {
+        Some(cause) if error.is::<LookupError>() => anyhow!("{}: {cause}", args.file.display()),
+        _ => error,
+    });
     ignore_closed_pipe(written, (), |error| output.write_error(error))?;
     output.finish()?;
     Ok(true)

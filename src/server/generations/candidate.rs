@@ -3,6 +3,7 @@
 //! In: a file. Out: a table that was checked and read into memory, or the reason why it was rejected.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,12 +36,14 @@ pub enum OpenError {
         panic: String,
     },
     /// The rules do not allow it to replace the current table.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), option.map_or(String::new(), |option| format!(" ({option})")))]
     Replace {
         /// The file.
         path: PathBuf,
         /// The rule that it breaks.
         error: ReplaceError,
+        /// The program's option that allows it: see [`Config::replace_option`](crate::server::Config::replace_option).
+        option: Option<&'static str>,
     },
     /// A process has the file open for writing or has a writable mapping of it, and it was to be served from a mapping.
     #[error(
@@ -93,6 +96,7 @@ pub(in crate::server) struct Plan {
     /// The file of canaries, which is read for each check.
     pub(in crate::server) canaries: Option<PathBuf>,
     pub(in crate::server) replace: ReplaceRules,
+    pub(in crate::server) replace_option: Option<fn(&ReplaceError) -> &'static str>,
 }
 
 /// The table that a candidate is to replace.
@@ -142,7 +146,10 @@ impl Plan {
             Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
             Replaces::Rollback => Ok(()),
         };
-        checked.map_err(|error| OpenError::Replace { path: path.to_path_buf(), error })?;
+        checked.map_err(|error| {
+            let option = self.replace_option.map(|option_for| option_for(&error));
+            OpenError::Replace { path: path.to_path_buf(), error, option }
+        })?;
         let canaries = match &self.canaries {
             Some(canaries) => Canaries::read(canaries),
             None => Ok(Canaries::default()),
@@ -184,8 +191,14 @@ impl Plan {
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
         match store.writers() {
             Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
-            // A process had the file open for writing when the lease was requested, but has closed it since.
-            Writers::None if !store.is_lease_held() => Err(OpenError::Writer { path: path.to_path_buf() }),
+            // The lease was refused when the file was mapped, or was lost since: a process had the file open for writing,
+            // or a system call failed.
+            Writers::None if !store.is_lease_held() => Err(match store.system_error() {
+                Some(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    StoreError::Io { path: path.to_path_buf(), error }.into()
+                }
+                _ => OpenError::Writer { path: path.to_path_buf() },
+            }),
             Writers::Unknown(reason) => {
                 warn!(
                     "{}: processes that write to the file cannot be detected: {reason}: run kv_store as the file's owner \

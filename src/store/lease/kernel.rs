@@ -21,7 +21,7 @@ impl Leasable for File {
         let _ = set_lease(self, false);
     }
 
-    fn is_held(&self) -> bool {
+    fn is_held(&self) -> io::Result<bool> {
         is_held(self)
     }
 }
@@ -37,8 +37,11 @@ fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
 }
 
 /// A lease that a writer waits for does not count as held: the system reports the state that the lease is changing to.
-fn is_held(file: &File) -> bool {
+fn is_held(file: &File) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
     // SAFETY: As above, without an argument.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } {
+        -1 => Err(io::Error::last_os_error()),
+        kind => Ok(kind == libc::F_RDLCK),
+    }
 }

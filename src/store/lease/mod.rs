@@ -22,7 +22,7 @@ mod tests;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ pub(super) trait Leasable {
     fn release(&self);
 
     /// Returns whether the lease is held, and no writer waits for it.
-    fn is_held(&self) -> bool;
+    fn is_held(&self) -> io::Result<bool>;
 }
 
 /// The state of the lease on a file: see [`Store::report_lease`](super::Store::report_lease).
@@ -167,6 +167,8 @@ pub(super) struct Lease<F: Leasable = File> {
     /// less than [`TRUSTED_NS`] before this. Also [`NEVER_TAKEN`] or [`LOST`].
     trusted_until_ns: AtomicU64,
     report: OnceLock<Report>,
+    /// The number of the last error of a system call that leased or examined the file; 0 for none.
+    system_error: AtomicI32,
 }
 
 impl fmt::Debug for Lease {
@@ -245,7 +247,8 @@ fn probe(file: &impl Leasable) -> Writers {
 impl<F: Leasable> Lease<F> {
     pub(super) fn over(file: F) -> Lease<F> {
         let trusted_until_ns = AtomicU64::new(NEVER_TAKEN);
-        Lease { file, is_taken: Mutex::new(false), trusted_until_ns, report: OnceLock::new() }
+        let (is_taken, report, system_error) = (Mutex::new(false), OnceLock::new(), AtomicI32::new(0));
+        Lease { file, is_taken, trusted_until_ns, report, system_error }
     }
 
     /// Returns what the lease proves about the bytes that were read before this call. Without a lease that is held, the
@@ -278,15 +281,38 @@ impl<F: Leasable> Lease<F> {
     /// Asks the system after the deadline has passed, because the thread that renews leases or the process did not run.
     #[cold]
     fn is_held_after_deadline(&self) -> bool {
-        self.file.is_held()
+        self.is_confirmed_by_system()
+    }
+
+    /// Asks the system whether the lease is held. If the system does not answer, the lease does not count as held.
+    fn is_confirmed_by_system(&self) -> bool {
+        self.file.is_held().unwrap_or_else(|error| {
+            self.note_error(&error);
+            false
+        })
+    }
+
+    /// Notes that a system call that leases or examines the file has failed.
+    #[cold]
+    pub(super) fn note_error(&self, error: &io::Error) {
+        self.system_error.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Returns the last error that was noted.
+    pub(super) fn system_error(&self) -> Option<io::Error> {
+        let number = self.system_error.load(Ordering::Relaxed);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
     pub(super) fn take_now(&self, is_unchanged: impl FnOnce() -> bool) {
         let mut is_taken = self.is_taken();
         // From here on a writer waits for the lease for at least a second.
         let asked_ns = self.file.now_ns();
-        if self.trusted_until_ns.load(Ordering::SeqCst) != NEVER_TAKEN || self.file.acquire().is_err() {
+        if self.trusted_until_ns.load(Ordering::SeqCst) != NEVER_TAKEN {
             return;
+        }
+        if let Err(refusal) = self.file.acquire() {
+            return self.note_error(&refusal);
         }
         *is_taken = true;
         match is_unchanged() {
@@ -343,7 +369,7 @@ impl<F: Leasable> Lease<F> {
         }
         // The time comes first: a writer that comes after the confirmation comes after this time.
         let asked_ns = self.file.now_ns();
-        match self.file.is_held() {
+        match self.is_confirmed_by_system() {
             true => self.publish(asked_ns + TRUSTED_NS),
             false => self.lose(&mut is_taken),
         }
@@ -393,7 +419,7 @@ impl<F: Leasable> Drop for Lease<F> {
         if !*is_taken {
             return;
         }
-        if !self.file.is_held() {
+        if !self.is_confirmed_by_system() {
             return self.lose(&mut is_taken);
         }
         if let Some(report) = self.report.get() {
