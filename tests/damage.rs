@@ -254,7 +254,7 @@ fn a_row_that_is_damaged_under_an_open_file_is_not_passed_over() {
     let value_at = file.windows(11).position(|window| window == b"value of 42").unwrap();
     file[value_at - 8..value_at].fill(0xFF);
     overwrite(&scratch, &file);
-    // Row 42 stands behind the fence of row 32, and the next is that of row 48.
+    // Row 42 lies between the fences of rows 32 and 48.
     for key in 0..100_u64 {
         // Whether row 41 is the last up to 41 is for row 42 to tell, and all rows before 48 lie ahead of its fence.
         let (before, behind) = ((42..=48).contains(&key), (41..48).contains(&key));

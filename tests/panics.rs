@@ -30,7 +30,7 @@ use common::{Model, PATIENCE, bake, eventually};
 static TEXT: Mutex<&str> = Mutex::new("");
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// One server at a time: the injected panics are those of the whole process.
+/// One server at a time: injected panics affect the whole process.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     static SUBSCRIBED: Once = Once::new();

@@ -18,7 +18,7 @@ use zero_kv::bake::{Keys, Options, bake_csv};
 use zero_kv::protocol::resp::reply_len_bytes;
 
 /// What is replied where the file is damaged.
-const DAMAGED: &str = "-ERR the file is damaged where the answer is";
+const DAMAGED: &str = "-ERR the result depends on damaged bytes of the file";
 
 /// Rows by the text of their keys.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -112,20 +112,25 @@ impl Words {
     }
 
     /// Returns what the words prove about the bytes that were read since the state was `then` and before this call.
-    /// `is_before` returns whether the server's clock shows a time before a deadline.
+    /// `is_before` returns whether the server's clock shows a time before a deadline, and `None` if that clock cannot be
+    /// read here.
     ///
     /// A server that is stopped does not move the deadline. One that was killed has no thread with the owner's number: the
     /// kernel changes that word before it drops the lease.
     #[inline(always)]
-    pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> bool) -> Standing {
+    pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> Option<bool>) -> Standing {
         fence(Ordering::Acquire);
         let until_ns = self.leased_until_ns.load(Ordering::Relaxed);
         let is_owned = self.owner.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
         // The deadline is loaded before the state: if it belongs to a later generation, the state does, too.
         let state = self.state();
         let is_leased = state.is_leased() && state.is_since(then);
-        if is_leased && is_owned && is_before(until_ns) {
-            return Standing::Unchanged;
+        if is_leased && is_owned {
+            match is_before(until_ns) {
+                Some(true) => return Standing::Unchanged,
+                Some(false) if until_ns != 0 => return Standing::Expired,
+                _ => {}
+            }
         }
         if state.has_lost_trust_since(then) { Standing::Changed } else { Standing::Unknown }
     }

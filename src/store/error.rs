@@ -50,7 +50,7 @@ pub enum StoreError {
 pub enum LookupError {
     /// The key is not of the table's kind.
     #[error(
-        "keys of this table are {held}, where {asked} were asked for: ask for a key of its kind, or bake another with `baker --keys`"
+        "keys of this table are {held}, but the requested key is of another kind, {asked}: request a key of the table's kind, or bake a table with keys of the requested kind"
     )]
     KeyKind {
         /// The kind of the table's keys.
@@ -61,7 +61,7 @@ pub enum LookupError {
     /// The result depends on damaged bytes: a block does not match its checksum, or the file was changed in place since
     /// it was opened.
     #[error(
-        "the file is damaged where the answer is: check it with `zkv verify`, and put new files in place by rename"
+        "the result depends on damaged bytes of the file: check the file with `zkv verify`, and replace it only by rename"
     )]
     Damaged,
 }

@@ -314,6 +314,8 @@ impl MappedStore {
         match self.witness.as_ref().map_or(Standing::Unknown, |witness| witness.standing(&self.store)) {
             Standing::Unchanged => true,
             Standing::Unknown => self.store.is_unchanged_since(epoch),
+            // Not the end of the epoch: the server may confirm the lease later.
+            Standing::Expired => !self.store.hides_mapped_writes() && self.store.is_unchanged_since(epoch),
             Standing::Changed => {
                 self.store.distrust(epoch);
                 false

@@ -444,8 +444,8 @@ impl Client {
         let page = world(|world| world.page);
         let is_since = page.count == self.page.count;
         let is_leased = page.is_leased && !page.is_changed && is_since;
-        if is_leased && !is_ownerless && Descriptor(self.file).now_ns() < until_ns {
-            return Standing::Unchanged;
+        if is_leased && !is_ownerless {
+            return if Descriptor(self.file).now_ns() < until_ns { Standing::Unchanged } else { Standing::Expired };
         }
         match page.generation == self.file && (!page.is_trusted() || self.page.is_leased && !is_since) {
             true => Standing::Changed,
@@ -466,9 +466,9 @@ fn batch_of_client() {
             client.blocks.distrust(epoch);
             false
         }
-        // A documented limit: without the server, nothing shows a write that changes no time.
-        Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
-        Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.seen),
+        // For `Unknown` a documented limit: without the server, nothing shows a write that changes no time.
+        Standing::Expired | Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
+        Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.seen),
     };
     if is_accepted {
         assert_baked(copied, &file, "the client");

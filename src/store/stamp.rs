@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::fstat;
+use rustix::fs::{FsWord, fstat, fstatfs};
 
 use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Report, Writers};
@@ -21,12 +21,17 @@ use super::sealed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
+/// The types of the file systems in memory, from `<linux/magic.h>`: tmpfs, ramfs, and hugetlbfs.
+const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+
 /// A mapped file that may change.
 #[derive(Debug)]
 pub(super) struct Watched {
     lease: Arc<Lease>,
     /// Whether the system lets nobody change it, leased or not.
     has_verity: bool,
+    /// Whether the file system is in memory, where a write through a mapping does not change the modification time.
+    hides_mapped_writes: bool,
     /// The stamp that the file had when it was last trusted, and the number of faults until then.
     seen: AtomicU64,
     seen_faults: AtomicU64,
@@ -38,7 +43,9 @@ impl Watched {
         let faults = guarded.faults();
         let seen = AtomicU64::new(stamp(file, faults)?.0);
         let (lease, has_verity) = (Lease::new(file.try_clone()?), sealed::has_verity(file));
-        let watched = Watched { lease, has_verity, seen, seen_faults: AtomicU64::new(faults) };
+        let hides_mapped_writes = IN_MEMORY.contains(&fstatfs(file)?.f_type);
+        let seen_faults = AtomicU64::new(faults);
+        let watched = Watched { lease, has_verity, hides_mapped_writes, seen, seen_faults };
         watched.lease(guarded);
         Ok(watched)
     }
@@ -80,6 +87,11 @@ impl Watched {
     /// Returns whether a process has the file open for writing.
     pub(super) fn writers(&self) -> Writers {
         if self.has_verity { Writers::None } else { self.lease.writers() }
+    }
+
+    /// Returns whether a process can write through a mapping without changing the file's stamp.
+    pub(super) fn hides_mapped_writes(&self) -> bool {
+        self.hides_mapped_writes
     }
 
     /// Returns whether [`Watched::is_unchanged`] costs no system call.

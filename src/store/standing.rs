@@ -7,6 +7,9 @@ pub(crate) enum Standing {
     Unchanged,
     /// The file must be examined.
     Unknown,
+    /// The server holds the lease but has not confirmed it in time, so a process may have it by now. The file must be
+    /// examined, and can be trusted only if that shows every write.
+    Expired,
     /// A process may have written to the file.
     Changed,
 }

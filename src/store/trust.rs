@@ -180,6 +180,11 @@ impl Store {
         self.map.watched().map_or(Writers::None, Watched::writers)
     }
 
+    /// Returns whether a process can write to the file through a mapping without changing its modification time.
+    pub(crate) fn hides_mapped_writes(&self) -> bool {
+        self.map.watched().is_some_and(Watched::hides_mapped_writes)
+    }
+
     /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts as
     /// changed, so this may be why lookups fail.
     pub fn system_error(&self) -> Option<io::Error> {

@@ -15,7 +15,7 @@ pub static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: The caller keeps the contract of `alloc`, which is that of `System`.
+        // SAFETY: The caller keeps the contract of `alloc`, and `System` has the same contract.
         unsafe { System.alloc(layout) }
     }
 

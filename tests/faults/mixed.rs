@@ -210,7 +210,7 @@ impl Shared {
             let mut batch = None;
             for (number, reply) in replies.iter().enumerate() {
                 if let Reply::Error(text) = reply {
-                    assert!(text.starts_with("ERR the file is damaged where the answer is"), "{text}");
+                    assert!(text.starts_with("ERR the result depends on damaged bytes of the file"), "{text}");
                     self.error();
                     continue;
                 }

@@ -59,7 +59,7 @@ fn overwrite_during_mget(len_max_bytes: u64, lease_ends: LeaseEnds) {
 }
 
 /// Sends one MGET of all keys, calls `pause` once the first value has arrived, and asserts that every
-/// value that arrives is that of generation 1. Returns how many arrive.
+/// value that arrives is a value of generation 1. Returns how many arrive.
 fn right_values_of_mget(served: &Served, shape: Shape, pause: &mut dyn FnMut()) -> u64 {
     let mut stream = served.connect();
     let keys: Vec<String> = (1..=shape.rows).map(|key| format!("${}\r\n{key}\r\n", key.to_string().len())).collect();

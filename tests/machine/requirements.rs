@@ -58,7 +58,7 @@ pub(crate) fn user_namespaces() -> Result<(), Missing> {
     }
 }
 
-/// Returns a new folder on another file system than that of a path.
+/// Returns a new folder on a file system that does not contain `path`.
 pub(crate) fn second_disk(path: &Path) -> Result<TempDir, Missing> {
     let device = std::fs::metadata(path).unwrap().dev();
     let folders = ["/dev/shm", env!("CARGO_TARGET_TMPDIR"), "/run", "/var/tmp"].into_iter();

@@ -162,17 +162,23 @@ pub(crate) fn a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_f
 pub(crate) fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file() -> Result<(), Missing> {
     leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
-    assert_eq!(served.client().get(KEY).unwrap(), SHAPE.value(1, KEY));
+    let direct = served.client().direct().unwrap();
+    for value in [served.client().get(KEY).unwrap(), direct.get(KEY).unwrap()] {
+        assert_eq!(value, SHAPE.value(1, KEY));
+    }
     served.signal(Signal::STOP);
     served.remove_lease(&scene.db());
     // The system makes a writer wait for longer than the server trusts a lease.
     thread::sleep(crate::paused::LEASE_BREAK_TIME_MIN);
     let mut writer = MappedWriter::open(&scene);
     writer.overwrite();
+    assert!(direct.get(KEY).is_err(), "the server cannot confirm its lease");
     served.signal(Signal::CONT);
     assert!(served.client().get(KEY).is_err());
+    assert!(direct.get(KEY).is_err());
     writer.restore();
     drop(writer);
+    eventually("direct lookups succeed again", || direct.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
     eventually("it is served again", || served.client().get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
     Ok(())
 }

@@ -48,8 +48,8 @@ fn a_key_of_the_other_kind_is_an_error_however_it_is_asked_for() {
     }
     assert_eq!(
         expected.to_string(),
-        "keys of this table are unsigned 64-bit numbers, where bytes were asked for: \
-         ask for a key of its kind, or bake another with `baker --keys`"
+        "keys of this table are unsigned 64-bit numbers, but the requested key is of another kind, bytes: \
+         request a key of the table's kind, or bake a table with keys of the requested kind"
     );
 
     let store = words(&scratch);
@@ -62,8 +62,8 @@ fn a_key_of_the_other_kind_is_an_error_however_it_is_asked_for() {
     }
     assert_eq!(
         expected.to_string(),
-        "keys of this table are bytes, where unsigned 64-bit numbers were asked for: \
-         ask for a key of its kind, or bake another with `baker --keys`"
+        "keys of this table are bytes, but the requested key is of another kind, unsigned 64-bit numbers: \
+         request a key of the table's kind, or bake a table with keys of the requested kind"
     );
 }
 
@@ -105,7 +105,7 @@ fn a_batch_with_one_key_of_the_other_kind_hands_nothing_on() {
 #[test]
 fn a_key_of_no_or_too_many_bytes_is_not_found_and_no_error() {
     let scratch = Scratch::new();
-    // The lengths that two bytes count to are those of these rows, if they wrap.
+    // If a length wraps around at two bytes, it is the length of one of these rows.
     let long = vec![b'k'; 65_535];
     let model = Model::from([(b"k".to_vec(), b"1".to_vec()), (long.clone(), b"2".to_vec())]);
     let store = bake_shuffled(&scratch, &model, 1);

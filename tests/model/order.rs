@@ -53,7 +53,7 @@ fn rows_between<'r, 'm>(
     &rows[start..=end]
 }
 
-/// Rows taken in any way are those of a slice taken in the same.
+/// An iterator over rows yields what one over a slice yields, whichever ends it is advanced from.
 fn assert_rows<'s>(what: &dyn Debug, rows: impl Fn() -> Rows<'s>, expected: &[(Key<'_>, &[u8])], random: &mut Random) {
     assert!(rows().eq(expected.iter().copied()), "forward in {what:?}");
     assert!(rows().rev().eq(expected.iter().rev().copied()), "backward in {what:?}");

@@ -250,6 +250,6 @@ fn a_file_that_changes_during_a_dump_is_an_error() {
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(2), "{format} {stderr}");
-        assert!(stderr.starts_with("zkv: the file is damaged where the answer is: "), "{format} {stderr}");
+        assert!(stderr.starts_with("zkv: the result depends on damaged bytes of the file: "), "{format} {stderr}");
     }
 }

@@ -37,7 +37,7 @@ fn the_requested_number_of_lines_is_written() {
         let lines = String::from_utf8(output.stdout).unwrap();
         assert_eq!(lines.lines().count(), count, "{lines}");
         for line in lines.lines() {
-            // The only requests are those of `zkv top` itself.
+            // Only `zkv top` itself sends requests.
             assert!(value(line, "info_per_s").parse::<u64>().unwrap() > 0, "{line}");
             assert_eq!((value(line, "get_per_s"), value(line, "hit_ratio")), ("0", "-"));
             assert_eq!((value(line, "generation"), value(line, "state")), ("1", "serving"));

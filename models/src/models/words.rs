@@ -51,7 +51,7 @@ impl Shared {
     }
 
     fn standing_since(&self, then: TableState) -> Standing {
-        self.words.standing_since(then, |until_ns| NOW_NS < until_ns)
+        self.words.standing_since(then, |until_ns| Some(NOW_NS < until_ns))
     }
 
     /// A writer gets the file. In the kernel, opening the file follows the end of the lease.

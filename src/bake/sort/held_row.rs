@@ -1,7 +1,7 @@
 //! A row while it is sorted.
 //!
-//! The encoding is that of a record in the file, except for the status before the value. Every row in a file has a
-//! value, so its status is 0; here the status holds the row's line and whether the row removes its key.
+//! A row is encoded like a record in the file, except for the status before the value. Every record has a value, so its
+//! status is 0. Here the status holds the row's line, and whether the row removes its key.
 
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};

@@ -122,8 +122,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighbors have the same key. Rows with the same key were sorted by the same steps, so their
-    /// heads are at the same offset.
+    /// Returns whether two neighbors have the same key. The sort has compared rows with equal keys up to the same byte, so
+    /// their heads start at the same offset of the key.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }

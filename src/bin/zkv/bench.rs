@@ -78,9 +78,9 @@ fn measure(
 ) -> anyhow::Result<Report> {
     let start = Barrier::new(tables.len());
     let results = thread::scope(|scope| {
-        let spawn = |(number, mut table): (usize, Box<dyn Table + Send>)| {
+        let spawn = |(thread_index, mut table): (usize, Box<dyn Table + Send>)| {
             let start = &start;
-            scope.spawn(move || run_thread(&mut *table, keys, args, number, start))
+            scope.spawn(move || run_thread(&mut *table, keys, args, thread_index, start))
         };
         let threads: Vec<_> = tables.into_iter().enumerate().map(spawn).collect();
         let results = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
@@ -110,19 +110,19 @@ fn measure(
     })
 }
 
-/// Looks up batches until the time is over. `number` is that of the thread, and determines its first key.
+/// Looks up batches until the time is over. `thread_index` determines the first key.
 fn run_thread(
     table: &mut dyn Table,
     keys: &[OwnedKey],
     args: &BenchArgs,
-    number: usize,
+    thread_index: usize,
     start: &Barrier,
 ) -> anyhow::Result<ThreadResult> {
     let batch_ns = Histogram::new(LATENCY_DIGITS)?;
     let mut result = ThreadResult { lookups: 0, not_found: 0, value_len_bytes: 0, elapsed: Duration::ZERO, batch_ns };
     let mut order = keys.iter().map(OwnedKey::as_key).cycle();
     // Each thread begins elsewhere.
-    let _ = order.nth(number * keys.len() / args.threads);
+    let _ = order.nth(thread_index * keys.len() / args.threads);
     let mut batch: Vec<Key<'_>> = Vec::with_capacity(args.batch);
     start.wait();
     let started = Instant::now();

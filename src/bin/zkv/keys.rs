@@ -46,7 +46,7 @@ fn bound<'a>(
     }
 }
 
-/// Checks the length of a key that is bytes. The error is that of a client, for files and servers alike.
+/// Checks the length of a byte key. Files and servers get the same error, the client's.
 fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     let len_bytes = text.len();
     match (min_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {

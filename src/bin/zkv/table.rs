@@ -1,4 +1,4 @@
-//! Tables to look keys up in: that of a server, or that of a file.
+//! A table to look keys up in: a server's, or a file's.
 //!
 //! In: batches of keys, and ranges. Out: results, in order, passed to a visitor as borrowed slices. This module
 //! knows no output formats.

@@ -14,7 +14,7 @@ pub(super) enum Message {
     Look,
     /// Look whether the file that is served has changed in place.
     Changed,
-    /// Serve the file at the path, whether or not it was refused before. The number is that of the attempt.
+    /// Serve the file at the path, whether or not it was refused before. The number counts the attempts.
     Reload(u64),
     /// Serve the previous generation.
     Rollback(u64),

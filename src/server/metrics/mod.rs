@@ -56,7 +56,7 @@ pub enum MetricsAddress {
 impl FromStr for MetricsAddress {
     type Err = String;
 
-    /// Parses an address with a port, or else a path that contains a slash.
+    /// Parses an address with a port. Any other text that contains a slash is the path of a Unix socket.
     fn from_str(text: &str) -> Result<MetricsAddress, String> {
         match text.parse() {
             Ok(address) => Ok(MetricsAddress::Tcp(address)),

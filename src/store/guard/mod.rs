@@ -159,7 +159,7 @@ fn is_guarded(address: usize) -> bool {
 unsafe fn replace_with_zeros(range: &Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let start = ptr::without_provenance_mut(range.start);
-    // SAFETY: The caller guarantees that nothing else is mapped there. The arguments are those of anonymous memory.
+    // SAFETY: The caller guarantees that nothing else is mapped there. The arguments ask for anonymous memory.
     let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }

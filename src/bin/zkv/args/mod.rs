@@ -132,7 +132,7 @@ pub(crate) enum Command {
     Lookup(Lookup),
     /// Measure how fast the client library gets keys, in batches and in random order
     ///
-    /// The keys are those of the table, or its first million. To measure a server under the load of
+    /// The keys are the table's first million, or all of them if it has fewer. To measure a server under the load of
     /// many clients, use `benchmarker`.
     ///
     /// Exit status: 0 done, 1 if keys were not found, as when the table was replaced meanwhile, 2

@@ -27,7 +27,7 @@ pub(crate) enum ServerCommand {
     Health(HealthArgs),
     /// Show live what the server does; if standard output is not a terminal, write one line per interval
     ///
-    /// q, Esc and Ctrl-C quit. Rates are those of the last interval.
+    /// q, Esc and Ctrl-C quit. Rates are measured over the last interval.
     ///
     /// Exit status: 0 done, 2 after an error.
     Top(TopArgs),
