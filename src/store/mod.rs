@@ -8,6 +8,7 @@ pub(crate) mod check;
 pub(crate) mod clock;
 mod directory;
 mod error;
+mod file_system;
 mod guard;
 mod lease;
 mod machine;

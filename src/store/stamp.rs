@@ -11,18 +11,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FsWord, fstat, fstatfs};
+use rustix::fs::fstat;
 
 use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Report, Writers};
-use super::sealed;
+use super::{file_system, sealed};
 
 /// A hash of a file's length, modification time, and faults at some time, and the number of faults until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
-
-/// The types of the file systems in memory, from `<linux/magic.h>`: tmpfs, ramfs, and hugetlbfs.
-const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
 /// A mapped file that may change.
 #[derive(Debug)]
@@ -30,7 +27,7 @@ pub(super) struct Watched {
     lease: Arc<Lease>,
     /// Whether the system lets nobody change it, leased or not.
     has_verity: bool,
-    /// Whether the file system is in memory, where a write through a mapping does not change the modification time.
+    /// Whether a process can write to the file through a mapping without changing its modification time.
     hides_mapped_writes: bool,
     /// The stamp that the file had when it was last trusted, and the number of faults until then.
     seen: AtomicU64,
@@ -43,7 +40,7 @@ impl Watched {
         let faults = guarded.faults();
         let seen = AtomicU64::new(stamp(file, faults)?.0);
         let (lease, has_verity) = (Lease::new(file.try_clone()?), sealed::has_verity(file));
-        let hides_mapped_writes = IN_MEMORY.contains(&fstatfs(file)?.f_type);
+        let hides_mapped_writes = file_system::hides_mapped_writes(file)?;
         let seen_faults = AtomicU64::new(faults);
         let watched = Watched { lease, has_verity, hides_mapped_writes, seen, seen_faults };
         watched.lease(guarded);

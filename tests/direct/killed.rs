@@ -9,15 +9,15 @@ use std::thread;
 use rustix::process::Signal;
 use zero_kv::LookupError;
 
-use crate::served::is_leased;
-use crate::{SHAPE, assert_all, direct};
+use crate::served::{Scene, is_leased};
+use crate::{SHAPE, assert_all, direct_in};
 
 const KEY: u64 = 7;
 
 #[test]
 fn a_direct_client_notices_at_once_that_a_process_writes_after_the_server_was_killed() {
-    let (scene, served, direct) = direct(&["--no-watch"]);
-    assert!(is_leased(&scene.db()), "run the tests where files can be leased: on a local file system");
+    let (scene, served, direct) = direct_in(Scene::in_shared_memory(), &["--no-watch"]);
+    assert!(is_leased(&scene.db()), "tmpfs grants leases, and the server takes one");
     // Every block is verified, so that later lookups rely on what is remembered of them.
     assert_all(&direct, 1);
     let value = SHAPE.value(1, KEY).unwrap();

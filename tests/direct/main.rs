@@ -30,7 +30,10 @@ const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
 
 /// A table of the first generation, served, and looked up in directly.
 fn direct(options: &[&str]) -> (Scene, Served, Direct) {
-    let scene = Scene::new();
+    direct_in(Scene::new(), options)
+}
+
+fn direct_in(scene: Scene, options: &[&str]) -> (Scene, Served, Direct) {
     SHAPE.bake(1, &scene.db());
     let served = scene.serve(options);
     let direct = open(&served.socket);

@@ -48,8 +48,13 @@ impl Scene {
 
     /// The command that serves the file, with these options.
     pub(crate) fn command(&self, options: &[&str]) -> Command {
+        self.command_for(&self.db(), options)
+    }
+
+    /// The command that serves a file that may be elsewhere.
+    pub(crate) fn command_for(&self, db: &Path, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kv_store"));
-        command.arg("--db").arg(self.db()).arg("--socket").arg(self.path("s.sock")).args(options);
+        command.arg("--db").arg(db).arg("--socket").arg(self.path("s.sock")).args(options);
         command.env("RUST_LOG", "info").current_dir(self.folder.path());
         command
     }
@@ -235,8 +240,18 @@ pub(crate) fn inode(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().ino()
 }
 
-/// Returns whether this process can lease a file.
+/// Returns whether this process can lease a file, and the lease reveals a writable mapping.
 pub(crate) fn can_lease(path: &Path) -> bool {
+    let writable = File::options().read(true).write(true).open(path).unwrap();
+    writable.set_len(1).unwrap();
+    let mapping = memmap2::MmapRaw::map_raw(&writable).unwrap();
+    drop(writable);
+    let is_writer_revealed = !takes_lease(path);
+    drop(mapping);
+    is_writer_revealed && takes_lease(path)
+}
+
+fn takes_lease(path: &Path) -> bool {
     let file = File::open(path).unwrap();
     // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number. The lease ends with the descriptor.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0 }

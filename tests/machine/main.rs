@@ -33,6 +33,7 @@ mod values;
 mod baker_disks;
 mod leases;
 mod outputs;
+mod overlay;
 mod paused;
 mod promtool;
 mod requirements;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         leases::a_file_that_is_no_longer_served_is_no_longer_leased,
         outputs::links_at_the_places_of_outputs_are_replaced_and_their_targets_kept,
         outputs::links_of_other_users_are_not_followed_to_devices_either,
+        overlay::a_process_that_mapped_a_file_on_an_overlay_before_the_server_changes_no_value,
         paused::a_file_that_is_written_to_while_the_server_is_stopped_gives_errors,
         paused::a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile,
         promtool::promtool_accepts_the_metrics,

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use zero_kv::store::Unchecked;
 
 use super::*;
-use crate::common::{PATIENCE, Table, eventually};
+use crate::common::{PATIENCE, Server, Table, eventually, kv_store};
 use crate::peer::{ERROR, announced, found};
 
 fn health(socket: &Path, args: &[&str]) -> Output {
@@ -15,7 +15,10 @@ fn health(socket: &Path, args: &[&str]) -> Output {
 #[test]
 fn a_serving_server_is_healthy_and_nothing_is_printed() {
     let table = Table::of_rows(1000);
-    let _server = table.serve();
+    // A mapped file is noted where leases do not reveal every writer.
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--memory", "copy"]);
+    let _server = Server::of(command, &table.socket());
     let timeout = PATIENCE.as_secs().to_string();
     assert_answer(&health(&table.socket(), &["--timeout", &timeout]), 0, b"");
     let output = health(&table.socket(), &["--verbose", "--timeout", &timeout]);
@@ -87,11 +90,15 @@ fn each_problem_is_one_line() {
 
 #[test]
 fn a_server_that_cannot_detect_writers_is_healthy_with_a_note() {
-    let info = found(b"state serving\nfile f\nwriters_detected no: the file system has no leases\n");
+    let info =
+        found(b"state serving\nfile f\nwriters_detected no: the file system has no leases that reveal every writer\n");
     let output = health(&Peer::answering(&[&info]).socket(), &["--timeout", "20"]);
     let note = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]));
-    assert!(note.contains("write to f cannot be detected: the file system has no leases"), "{note}");
+    assert!(
+        note.contains("write to f cannot be detected: the file system has no leases that reveal every writer"),
+        "{note}"
+    );
 }
 
 #[test]

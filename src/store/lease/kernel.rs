@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use super::Leasable;
-use crate::store::clock;
+use crate::store::{clock, file_system};
 
 impl Leasable for File {
     #[inline(always)]
@@ -13,7 +13,10 @@ impl Leasable for File {
     }
 
     fn acquire(&self) -> io::Result<()> {
-        set_lease(self, true)
+        match file_system::has_reliable_leases(self)? {
+            true => set_lease(self, true),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn release(&self) {

@@ -3,7 +3,8 @@
 //! While a process holds a read lease on a file, no process has the file open for writing. A process that
 //! opens the file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease.
 //! So a leased file is unchanged, and need not be examined. The system grants leases to a file's owner and
-//! to root (CAP_LEASE), on local file systems; see fcntl(2). A process that opens the file with
+//! to root (CAP_LEASE), on local file systems; see fcntl(2). Leases on other file systems do not reveal every writer,
+//! and are not taken. A process that opens the file with
 //! O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Of the usual tools only
 //! truncate(1) does that.
 //!
@@ -88,7 +89,7 @@ pub enum WritersUnknown {
     Off,
     /// This process neither owns the file nor has CAP_LEASE.
     NotOwner,
-    /// The file system has no leases.
+    /// The file system has no leases, or grants them although a process has the file open for writing.
     Unsupported,
 }
 
@@ -108,7 +109,7 @@ impl fmt::Display for WritersUnknown {
         f.write_str(match self {
             WritersUnknown::Off => "leases are switched off",
             WritersUnknown::NotOwner => "this process neither owns the file nor has CAP_LEASE",
-            WritersUnknown::Unsupported => "the file system has no leases",
+            WritersUnknown::Unsupported => "the file system has no leases that reveal every writer",
         })
     }
 }

@@ -20,6 +20,11 @@ fn answer() {
     });
 }
 
+/// Creates a file on tmpfs, which has leases whatever file system the other temporary files are on.
+fn new_file() -> tempfile::NamedTempFile {
+    tempfile::NamedTempFile::new_in("/dev/shm").expect("Linux mounts a tmpfs at /dev/shm by default")
+}
+
 fn leased(path: &Path) -> Arc<Lease> {
     let lease = Lease::new(File::open(path).unwrap());
     lease.take(|| true);
@@ -37,7 +42,7 @@ fn wait_until_trusted(lease: &Lease) {
 #[test]
 fn whoever_writes_waits_until_the_lease_is_given_back() {
     answer();
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = new_file();
     let path = file.path().to_path_buf();
     let lease = leased(&path);
     assert!(lease.proof() == Proof::None && lease.writers() == Writers::Some);
@@ -67,7 +72,7 @@ fn whoever_writes_waits_until_the_lease_is_given_back() {
 fn a_writer_that_does_not_wait_is_refused_until_the_lease_is_given_back() {
     use std::os::unix::fs::OpenOptionsExt;
     answer();
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     let lease = leased(&path);
     let open = || File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
     assert_eq!(open().unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -80,7 +85,7 @@ fn a_writer_that_does_not_wait_is_refused_until_the_lease_is_given_back() {
 #[test]
 fn a_writable_mapping_is_a_writer_though_its_descriptor_is_closed() {
     answer();
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = new_file();
     file.as_file().set_len(4096).unwrap();
     let mapping = memmap2::MmapRaw::map_raw(file.as_file()).unwrap();
     let path = file.into_temp_path();
@@ -95,7 +100,7 @@ fn a_writable_mapping_is_a_writer_though_its_descriptor_is_closed() {
 #[test]
 fn a_lease_is_not_kept_on_a_file_that_has_changed() {
     answer();
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     lease.take(|| false);
     assert_eq!(lease.proof(), Proof::Lost);
@@ -107,7 +112,7 @@ fn a_lease_is_not_kept_on_a_file_that_has_changed() {
 #[test]
 fn a_lost_lease_is_taken_again_only_by_retaking_it_without_a_writer() {
     answer();
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     let lease = leased(&path);
     let writer = File::options().write(true).open(&path).unwrap();
     assert_eq!(lease.proof(), Proof::Lost);
@@ -122,7 +127,7 @@ fn a_lost_lease_is_taken_again_only_by_retaking_it_without_a_writer() {
 #[test]
 fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
     answer();
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     let reported = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (reports, probe) = (Arc::clone(&reported), File::open(&path).unwrap());
@@ -154,7 +159,7 @@ fn locks_inode(file: &File) -> String {
 #[test]
 fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
     answer();
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     let (opened, opening) = channel();
     thread::scope(|scope| {
@@ -175,7 +180,7 @@ fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
 #[test]
 fn nothing_is_written_while_a_lease_is_held() {
     answer();
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     let mut observed = 0;
     for round in 0.. {
         let lease = leased(&path);
@@ -205,7 +210,7 @@ fn nothing_is_written_while_a_lease_is_held() {
 
 #[test]
 fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
-    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = new_file().into_temp_path();
     // Not registered, so that no other test renews it.
     answer();
     let lease = Lease::over(File::open(&path).unwrap());

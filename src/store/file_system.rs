@@ -1,0 +1,27 @@
+//! What the type of a file system says about files on it.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{FsWord, fstatfs};
+
+/// File systems in memory, from `<linux/magic.h>`: tmpfs, ramfs, and hugetlbfs. A write through a mapping does not change
+/// a file's modification time.
+const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+
+/// Local file systems whose files are mapped themselves: ext2 to ext4, XFS, Btrfs, F2FS, Bcachefs, ZFS, EROFS, and
+/// SquashFS. A stacked file system, such as an overlay, maps another file below it, and a remote one does not see the
+/// writers of other machines; some of these grant leases nevertheless.
+const LOCAL: [FsWord; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0xe0f5_e1e2, 0x7371_7368];
+
+/// Returns whether a process can write to a file through a mapping without changing its modification time.
+pub(super) fn hides_mapped_writes(file: &File) -> io::Result<bool> {
+    Ok(IN_MEMORY.contains(&fstatfs(file)?.f_type))
+}
+
+/// Returns whether no process can write to a file while this process has a lease on it.
+pub(super) fn has_reliable_leases(file: &File) -> io::Result<bool> {
+    let kind = fstatfs(file)?.f_type;
+    Ok(LOCAL.contains(&kind) || IN_MEMORY.contains(&kind))
+}
