@@ -32,9 +32,11 @@ pub(crate) fn run_if_requested(command: impl FnOnce() -> Command) -> Option<Exit
 
 fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    // Not in `folder` itself, because clap's generators follow links that other users may have put there.
+    // Files are not generated in `folder` itself, because clap's generators follow links that other users may have put
+    // there.
     let generated = tempfile::tempdir()?;
-    // Without pages for the `help` command. Completions come later, because their generator adds that command.
+    // The `help` command gets no pages. Completions are generated after the pages, because their generator adds that
+    // command.
     clap_mangen::generate_to(command.clone().disable_help_subcommand(true), generated.path())?;
     put_all(generated.path(), &folder.join("man1"))?;
     for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
@@ -45,7 +47,7 @@ fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies all files of a folder into another one. Links there are replaced and not followed.
+/// Copies all files of a folder into another one. Replaces links in the other folder and does not follow them.
 fn put_all(generated: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     if fs::symlink_metadata(folder)?.is_symlink() {

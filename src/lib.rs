@@ -1,10 +1,8 @@
-//! Read-only lookups: one immutable table per machine, shared by all its
-//! processes.
+//! Read-only key-value lookups in an immutable table that all processes of a machine share.
 //!
-//! A batch job compiles rows of `key,value` into a file ([`bake`]). Any number
-//! of processes open it and look keys up in memory ([`store`]), or one of
-//! them serves it over a Unix socket ([`server`]) to all others ([`client`]). A
-//! file never changes: a newer one takes its place by rename.
+//! A batch job compiles rows of `key,value` into a file ([`bake`]). Processes either open the file and look keys up in
+//! memory ([`store`]), or send requests ([`client`]) to a process that serves the file over a Unix socket ([`server`]).
+//! A file never changes: a newer file replaces it by rename.
 //!
 //! ```
 //! # #[cfg(feature = "bake")] {
@@ -24,33 +22,36 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # The modules, in the order of the flow
+//! # Modules, in the order of the data flow
 //!
 //! | module | in | out | knows nothing of |
 //! |---|---|---|---|
 //! | [`bake`] | rows as text or Parquet, older files | a file that replaces the old one | sockets |
 //! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
-//! | [`store`] | a path, then keys | values, borrowed from memory or copied out of a mapping | sockets, runtimes |
-//! | [`protocol`] | bytes a peer sent | requests and answers, as bytes | sockets, files |
-//! | [`server`] | a file and a socket's path | answers, until it is stopped | how a file is laid out |
+//! | [`store`] | a path, then keys | values, borrowed from memory or copied from a mapping | sockets, runtimes |
+//! | [`protocol`] | bytes that a peer sent | requests and responses, as bytes | sockets, files |
+//! | [`server`] | a file and a socket's path | responses, until the server is stopped | how a file is laid out |
 //! | [`client`] | keys | values that a server sent | files |
 //!
 //! # Features
 //!
-//! `bake` and `server` add those modules, `parquet` a format to `bake`; `cli` (on
-//! by default) adds all of these and what the four binaries need. Without features there are [`store`] and
-//! [`client`], and a few small dependencies.
+//! Without features, the crate opens files ([`store`]) and sends requests from threads ([`client`]), with a few small
+//! dependencies. The features `cli` and `tokio` are on by default.
 //!
-//! | feature | what it adds to the client |
+//! | feature | adds |
 //! |---|---|
-//! | none | `client::Client` and `client::Pool`, for threads |
-//! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio; on by default |
+//! | `bake` | the module [`bake`] |
+//! | `parquet` | `bake`, and Parquet among its input formats |
+//! | `server` | the module [`server`] |
+//! | `metrics` | `server`, and its metrics over HTTP |
+//! | `cli` | the features above, and what the four binaries need |
+//! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio |
 //!
 //! # Limits
 //!
-//! Keys are unsigned 64-bit numbers or 1 to 65,535 bytes, all of a table of one
-//! kind; values are at most 1 GiB, rows at most 2³²; the machine runs 64-bit Linux. A mapped file must not be changed in
-//! place: see [`Store`].
+//! Keys are unsigned 64-bit numbers or strings of 1 to 65,535 bytes, and all keys of a table are of one kind. A value
+//! has at most 1 GiB, and a table at most 2³² rows. Only 64-bit Linux is supported. A mapped file must not be changed
+//! in place: see [`Store`].
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Zero-KV runs only on Linux");
@@ -78,12 +79,12 @@ pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};
 pub use store::{LookupError, MappedStore, Store, StoreError};
 
-/// Where the binaries write and look for a file, unless they are told.
+/// The default path of the file that the binaries write or open.
 pub const DEFAULT_FILE: &str = "storage.db";
-/// Where the binaries serve and look for a server, unless they are told.
+/// The default path of the Unix socket that the binaries serve or connect to.
 pub const DEFAULT_SOCKET: &str = "/tmp/zero-kv.sock";
 
-/// Holds the programs of documents to the library.
+/// Compiles and runs the Rust programs in documents, as doctests.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

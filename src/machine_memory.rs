@@ -45,7 +45,7 @@ fn available_of_machine(root: &Path) -> Option<Available> {
 
 /// Names of the memory controller's files in a group's folder.
 struct Files {
-    /// Limits; the kernel reclaims or kills above each.
+    /// Files with limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
     usage: &'static str,
     /// Lines of `memory.stat` that count page cache, which the kernel reclaims.
@@ -63,7 +63,7 @@ const VERSION_2: Files = Files {
     page_cache: ["active_file ", "inactive_file "],
 };
 
-/// A control group with the memory controller that the process is in.
+/// A control group that contains this process and has the memory controller.
 struct ControlGroup {
     folder: PathBuf,
     files: &'static Files,
@@ -85,7 +85,8 @@ impl ControlGroup {
         self.limit().map(|(bytes, _)| bytes)
     }
 
-    /// Returns the memory below the limit that is free, or that the kernel can reclaim from the page cache.
+    /// Returns how much memory the group can still allocate below its limit. Page cache counts as free, because the
+    /// kernel reclaims it. `None` if the group has no limit.
     fn available(&self) -> Option<Available> {
         let (limit_bytes, source) = self.limit()?;
         let used_bytes = number(&self.folder.join(self.files.usage))?;
@@ -101,7 +102,7 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Returns the control groups whose memory limits apply to this process, from its own outward.
+/// Returns the control groups whose memory limits apply to this process, from its own group outward.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
     let read = |name: &str| fs::read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
     let (memberships, mounts) = (read("cgroup"), read("mountinfo"));
@@ -130,14 +131,14 @@ fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
 
 /// A mounted hierarchy of control groups.
 struct Mount {
-    /// The group that the mount point shows.
+    /// The path of the group that is mounted at the mount point.
     group: String,
     point: String,
     files: &'static Files,
 }
 
 impl Mount {
-    /// Parses a line of `/proc/self/mountinfo`. `None` if it is not a hierarchy with a memory controller.
+    /// Parses a line of `/proc/self/mountinfo`. `None` if the mount is not a hierarchy with a memory controller.
     fn parse(line: &str) -> Option<Mount> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);

@@ -1,4 +1,4 @@
-//! Limits of control groups, read from files like those of the kernel.
+//! Limits of control groups, read from imitations of the kernel's files.
 
 use std::path::Path;
 

@@ -103,7 +103,8 @@ impl Signals {
         for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
             flag::register(kind.as_raw_value(), Arc::clone(&is_stopping))?;
         }
-        // Signals are received by the runtime that awaits them; a runtime must not be dropped inside another.
+        // The runtime that awaits a signal receives it, so this runtime can be dropped. Its context ends first, because
+        // a runtime must not be dropped inside a context.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }

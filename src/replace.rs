@@ -34,7 +34,7 @@ use crate::format::key::KeyKind;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplaceRules {
-    /// Minimum number of rows, which also the first table must have.
+    /// Minimum number of rows of every table, including the first one.
     pub rows_min: u64,
     /// Maximum percentage of the old table's rows that the new one may lack. `None` allows any percentage below 100.
     pub shrink_max_percent: Option<u8>,
@@ -55,7 +55,7 @@ pub(crate) struct TableSummary {
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplaceError {
-    /// The new table has fewer rows than every table must have.
+    /// The new table has fewer rows than the minimum.
     #[error("the new table has {found} rows, and at least {min} are required: check its input, or lower the minimum")]
     TooFewRows {
         /// The new table's rows.
@@ -79,7 +79,7 @@ pub enum ReplaceError {
         found: u64,
         /// The old table's rows.
         old: u64,
-        /// The maximum percentage that it may lose.
+        /// The maximum percentage of rows that the new table may lack.
         max_percent: u8,
     },
     /// The keys of the two tables are of different kinds.
@@ -101,10 +101,10 @@ impl ReplaceRules {
         ReplaceRules { rows_min: 0, shrink_max_percent: None, allow_empty: true, allow_key_kind_change: true }
     }
 
-    /// Checks whether a table may replace `old`, or may be the first if there is no old one.
+    /// Checks whether a table may replace `old`, or may be the first table if `old` is `None`.
     ///
     /// # Errors
-    /// The first rule that the new table breaks.
+    /// [`ReplaceError`] for the first rule that the new table breaks.
     pub(crate) fn check(&self, new: TableSummary, old: Option<TableSummary>) -> Result<(), ReplaceError> {
         if new.rows < self.rows_min {
             return Err(ReplaceError::TooFewRows { found: new.rows, min: self.rows_min });

@@ -1,4 +1,4 @@
-//! Which user numbers identify a user in this user namespace.
+//! Checks whether a user number (UID) identifies one user in this user namespace.
 //!
 //! A namespace gives numbers only to the users in its `uid_map`. The kernel reports every other user by one number, the
 //! overflow UID (65534 by default), so two processes with that number may belong to different users.
@@ -11,7 +11,7 @@ const OVERFLOW_UID_DEFAULT: u32 = 65534;
 
 /// Returns whether this number may stand for more than one user.
 pub(crate) fn is_ambiguous(uid: u32) -> bool {
-    // Without /proc nothing is known about the map: the answer is yes.
+    // Without /proc, the map is unknown, and the number counts as ambiguous.
     uid == overflow_uid() && !maps_every_user(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
 }
 
@@ -23,8 +23,8 @@ fn overflow_uid() -> u32 {
     })
 }
 
-/// Returns whether a `uid_map` covers all users, as in the initial namespace. Its lines hold the first number
-/// inside, the first outside, and a count; they never overlap. 2³² - 1 is no user.
+/// Returns whether a `uid_map` covers all users, as in the initial namespace. Each line has the first number inside the
+/// namespace, the first number outside of it, and a count. Lines never overlap. 2³² - 1 is not a user.
 fn maps_every_user(uid_map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     uid_map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)
@@ -38,7 +38,7 @@ mod tests {
     fn only_a_map_of_all_numbers_covers_every_user() {
         assert!(maps_every_user("         0          0 4294967295\n"));
         assert!(maps_every_user("0 0 1000\n1000 5000 4294966295\n"));
-        // Nothing is mapped yet, one user, and a container's usual 65,536.
+        // No user, one user, and the usual 65,536 users of a container.
         for partial in ["", "0 1000 1\n", "0 100000 65536\n", "0 1000 1\n1 100000 65535\n", "no map"] {
             assert!(!maps_every_user(partial), "{partial:?}");
         }

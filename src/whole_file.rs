@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 use crate::special_file::{is_special, open_special};
 
-/// A file with a temporary name, which is removed unless the file is put in place.
+/// A file with a temporary name. Dropping it removes the file, unless the file was put in place.
 pub(crate) struct WholeFile {
     file: NamedTempFile,
     folder: File,
@@ -30,7 +30,7 @@ impl WholeFile {
     fn create(path: &Path) -> io::Result<WholeFile> {
         check_is_no_folder(path)?;
         let parent = folder_of(path);
-        // Opened first, because a failure must be detected before the file gets its name.
+        // The folder is opened first, because a failure must be detected before the file gets its name.
         let folder = File::open(parent)?;
         // The umask is applied to this mode.
         let rights = Permissions::from_mode(0o666);
@@ -60,7 +60,8 @@ impl WholeFile {
     }
 }
 
-/// Checks that a file can be written to this path. Called before long work, so that the work is not lost at its end.
+/// Checks that a file can be written to this path. Programs call this before long work, so that the work is not lost at
+/// its end.
 pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {
         match is_special(path)? {

@@ -53,7 +53,7 @@ fn parse_gid(text: &str) -> Result<u32, String> {
     parse_id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
 }
 
-/// Returns the ID that a number states, or that the system's database has for a name.
+/// Returns the ID of a user or group, given as a number or as a name that the system's database lists.
 fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
     // For chown, u32::MAX (-1) means "do not change".
     if let Some(id) = text.parse().ok().filter(|id| *id != u32::MAX) {
