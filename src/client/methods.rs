@@ -45,7 +45,7 @@ macro_rules! impl_client {
             /// Connects like [`Self::connect`], with options.
             ///
             /// # Errors
-            /// Those of [`Self::connect`].
+            /// The errors of [`Self::connect`].
             pub $($async)? fn connect_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ClientError> {
                 let mut client = Self::unconnected(path.as_ref(), options);
                 client.connect_now()$($await)*?;
@@ -133,7 +133,7 @@ macro_rules! impl_client {
             /// Returns whether the table has each of many keys, pipelined like [`Self::get_many`].
             ///
             /// # Errors
-            /// Those of [`Self::get_many`].
+            /// The errors of [`Self::get_many`].
             pub $($async)? fn exists_many<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
@@ -158,7 +158,7 @@ macro_rules! impl_client {
             /// Returns the result of [`Self::floor`] for many keys, in their order, pipelined like [`Self::get_many`].
             ///
             /// # Errors
-            /// Those of [`Self::get_many`].
+            /// The errors of [`Self::get_many`].
             pub $($async)? fn floor_many<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
@@ -184,7 +184,7 @@ macro_rules! impl_client {
             /// [`Self::get_many`].
             ///
             /// # Errors
-            /// Those of [`Self::get_many`].
+            /// The errors of [`Self::get_many`].
             pub $($async)? fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
@@ -259,7 +259,7 @@ macro_rules! impl_client {
             /// Returns the last rows of a range, in ascending key order like [`Self::first_page`].
             ///
             /// # Errors
-            /// Those of [`Self::first_page`].
+            /// The errors of [`Self::first_page`].
             pub $($async)? fn last_page<'k>(
                 &mut self,
                 range: impl KeyBounds<'k>,
@@ -271,7 +271,7 @@ macro_rules! impl_client {
             /// Returns the number of keys in a range. The server sends no rows.
             ///
             /// # Errors
-            /// Those of [`Self::first_page`].
+            /// The errors of [`Self::first_page`].
             pub $($async)? fn count<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<u64, ClientError> {
                 self.call(Count::new(range)?)$($await)*
             }
@@ -279,7 +279,7 @@ macro_rules! impl_client {
             /// Returns the number of keys that start with `prefix`.
             ///
             /// # Errors
-            /// Those of [`Self::first_page`].
+            /// The errors of [`Self::first_page`].
             pub $($async)? fn count_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<u64, ClientError> {
                 self.call(Count::new(prefix_range(prefix.as_ref())?.bounds())?)$($await)*
             }
@@ -355,7 +355,7 @@ macro_rules! impl_client {
             /// [`Self::reload`].
             ///
             /// # Errors
-            /// Those of [`Self::reload`].
+            /// The errors of [`Self::reload`].
             pub $($async)? fn rollback(&mut self) -> Result<u64, ClientError> {
                 self.call(Rollback)$($await)*
             }

@@ -72,7 +72,7 @@ impl Pool {
     /// Creates a pool for the socket at `path`, with one connection.
     ///
     /// # Errors
-    /// Those of [`Client::connect`].
+    /// The errors of [`Client::connect`].
     pub fn connect(path: impl AsRef<Path>) -> Result<Pool, ClientError> {
         Pool::connect_with(path, &PoolOptions::default())
     }
@@ -80,7 +80,7 @@ impl Pool {
     /// Creates a pool like [`Pool::connect`], with options.
     ///
     /// # Errors
-    /// Those of [`Client::connect`].
+    /// The errors of [`Client::connect`].
     pub fn connect_with(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Pool, ClientError> {
         let first = Client::connect_with(path.as_ref(), &options.client)?;
         Ok(Pool { shared: SharedPool::new(path.as_ref(), options, first) })
@@ -115,7 +115,7 @@ impl AsyncPool {
     /// Creates a pool for the socket at `path`, with one connection.
     ///
     /// # Errors
-    /// Those of [`AsyncClient::connect`].
+    /// The errors of [`AsyncClient::connect`].
     pub async fn connect(path: impl AsRef<Path>) -> Result<AsyncPool, ClientError> {
         AsyncPool::connect_with(path, &PoolOptions::default()).await
     }
@@ -123,7 +123,7 @@ impl AsyncPool {
     /// Creates a pool like [`AsyncPool::connect`], with options.
     ///
     /// # Errors
-    /// Those of [`AsyncClient::connect`].
+    /// The errors of [`AsyncClient::connect`].
     pub async fn connect_with(path: impl AsRef<Path>, options: &PoolOptions) -> Result<AsyncPool, ClientError> {
         let first = AsyncClient::connect_with(path.as_ref(), &options.client).await?;
         Ok(AsyncPool { shared: SharedPool::new(path.as_ref(), options, first) })

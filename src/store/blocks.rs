@@ -1,4 +1,4 @@
-//! Which blocks of the records are verified.
+//! Tracks which blocks of the records are verified.
 //!
 //! A block is verified against its checksum on first access and stays trusted until the file changes. The time between
 //! two changes is an epoch. After a change nothing is trusted until the index has been verified again. Then the next
@@ -13,13 +13,14 @@ use crate::sync::{AtomicU8, Ordering};
 
 use super::verification::{self, BLOCK_WORK};
 
-/// No block is verified in the epoch with this number.
+/// The tag of a block that was never verified. No epoch has this number.
 const NEVER: u8 = 0;
-/// Epochs are numbered in order. In odd ones the file is trusted, in even ones every block counts as damaged.
+/// The first epoch. Epochs are numbered in order: in odd epochs, the file is trusted; in even epochs, every block
+/// counts as damaged.
 const FIRST: u8 = 1;
-/// The last epoch. None is used twice: after the last one, a file has changed so often that it must be opened again.
+/// The last epoch. No number is used twice: a file that has reached the last epoch must be opened again.
 const LAST: u8 = u8::MAX - 1;
-/// The maximum number of damaged blocks that are remembered until they are reported.
+/// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
 /// The number of blocks in a group, which also has one tag: 4 MiB, so that a lookup of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
@@ -48,8 +49,9 @@ pub(super) struct Blocks {
 
 #[derive(Debug, Default)]
 struct Damaged {
-    /// The damaged blocks that are not reported yet, and all of them, each up to a maximum number.
+    /// The recorded blocks that are not reported yet.
     new: Vec<usize>,
+    /// All recorded blocks.
     known: Vec<usize>,
 }
 
@@ -81,8 +83,9 @@ impl Blocks {
         &self.tags
     }
 
-    /// Verifies the blocks of a range that are not verified yet. Returns whether all blocks are intact, and `false` if
-    /// the limit on the work of this thread was reached before.
+    /// Verifies the blocks of a range that are not verified yet. Returns `true` if all blocks are intact. Returns
+    /// `false` if a block is damaged, if the epoch is distrusted, or if this thread reached its limit on verification
+    /// work first.
     #[cold]
     #[inline(never)]
     pub(super) fn look_at(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
@@ -100,7 +103,7 @@ impl Blocks {
                 continue;
             }
             match group_tag {
-                // These tags are read once: after that, the group's tag is read instead.
+                // Reading these tags is not repeated: later lookups read the group's tag instead.
                 Some(_) if !verification::begin(blocks.len()) => return false,
                 Some(_) => {}
                 None => verification::count(blocks.len()),
@@ -115,8 +118,8 @@ impl Blocks {
         true
     }
 
-    /// Verifies one block. Returns whether it is intact, and `false` if the limit on the work of this thread was
-    /// reached before.
+    /// Verifies one block. Returns `true` if it is intact, and `false` if it is damaged or this thread had already
+    /// reached its limit on verification work.
     pub(super) fn is_sound(&self, epoch: Epoch, records: &[u8], sums: &[U64], block: usize) -> bool {
         let Some(tag) = self.tags.get(block).filter(|_| !epoch.is_distrust()) else { return false };
         if tag.load(Ordering::Relaxed) == epoch.0 {
@@ -159,8 +162,8 @@ impl Blocks {
         is_news
     }
 
-    /// Returns whether a batch that was looked up in an epoch is correct: `is_unchanged` returns whether the file looks
-    /// as it did when it was last trusted. Otherwise ends the epoch.
+    /// Returns whether a batch that was looked up in an epoch is correct, and ends the epoch if the batch is not.
+    /// `is_unchanged` returns whether the file looks as it did when it was last trusted.
     ///
     /// Must be called after the bytes are copied. Calls `is_unchanged` before it compares the epoch, because the file
     /// looks different in a later epoch.
@@ -174,7 +177,8 @@ impl Blocks {
         false
     }
 
-    /// Begins a new epoch after a distrusted one. Returns whether there was one left.
+    /// Begins a new epoch after a distrusted one. Returns `false` if the current epoch is not distrusted or no epoch is
+    /// left.
     pub(super) fn trust_again(&self) -> bool {
         let since = self.epoch();
         since.is_distrust() && since.0 < LAST && self.follow(since)
@@ -225,7 +229,7 @@ mod tests {
         assert!(blocks.are_known(epoch, start, end) && blocks.known_count() == 2);
         assert!(!blocks.are_known(epoch, 0, records.len()), "two of four");
 
-        // What is remembered is not looked at again, what is not is.
+        // Verified blocks are not verified again; the others are.
         records[0] ^= 1;
         records[3 * BLOCK_LEN_BYTES] ^= 1;
         assert!(blocks.look_at(epoch, &records, &sums, start, end));
@@ -269,7 +273,7 @@ mod tests {
         assert_eq!(blocks.take_damaged(), [GROUP_BLOCKS]);
         records[byte] ^= 1;
         assert!(blocks.look_at(epoch, &records, &sums, start, end));
-        // An end of the epoch forgets groups, too.
+        // When the epoch ends, group tags become invalid, too.
         assert!(blocks.distrust(epoch) && !blocks.look_at(blocks.epoch(), &records, &sums, start, end));
     }
 
@@ -303,7 +307,7 @@ mod tests {
         assert_eq!(rounds, sums.len().div_ceil(BLOCKS_MAX));
         assert!(blocks.take_damaged().is_empty() && !is_verification_interrupted());
 
-        // Two tags of groups, and those of the last ten blocks.
+        // Two group tags, and the tags of the last ten blocks.
         let work_before = verification_work_on_thread();
         assert!(look_at());
         assert_eq!(verification_work_on_thread() - work_before, 2 + 10);

@@ -16,7 +16,7 @@ use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
 
-/// The bytes that are read before their pages are released: whole blocks.
+/// The number of bytes that are read before their pages are released: a multiple of the block length.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     pub(crate) threads: usize,
     /// Whether the pages of a mapped file are released once they are checked, so that few are resident at a time.
     pub(crate) release: bool,
-    /// One of this many rows is looked up, beginning with the first.
+    /// Every `lookup_rows`-th row is looked up, beginning with the first.
     pub(crate) lookup_rows: usize,
     /// Cancels the check. The result of a canceled check must be discarded.
     pub(crate) pace: Pace,
@@ -65,14 +65,14 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     blocks(store, &Plan { threads, pace: pace.clone(), ..Plan::default() })
 }
 
-/// Checks every byte except the records against its checksum, and that the fences can belong to rows.
+/// Checks every byte outside the records against its checksum, and checks that the fences can belong to rows.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
     fences(store)
 }
 
-/// Checks fences without the records: they must lead to aligned offsets of the records, far enough apart for the rows
-/// between them, and ascend with their keys.
+/// Checks the fences without reading records. Their offsets must be aligned, inside the records section, and far enough
+/// apart for the rows between them; their heads must not decrease.
 fn fences(store: &Store) -> Result<(), FormatError> {
     let align_bytes = store.record_align_bytes() as u64;
     let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
@@ -163,9 +163,9 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
     Err(FormatError::BlockChecksum { block, offset_bytes, expected: expected.get(), found: found.get() })
 }
 
-/// Returns the windows of a part of a section, up to the one at which the check is canceled. The pages of each are
-/// released when the next is taken, and once more with that one: where a window begins, the system also maps the pages
-/// before it.
+/// Returns the windows of a part of a section, and ends early if the check is canceled. The pages of a window are
+/// released when the next window is taken, and again with the pages of that window: reading the start of a window makes
+/// the system map the pages before it, too.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,
@@ -210,8 +210,8 @@ fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(),
 
 /// Reads rows in order, beginning at a fence. Returns the first row whose key is not found.
 ///
-/// Also compares the row after them with the last of them: the thread that begins at that row cannot know whether the
-/// row is at the offset of its fence.
+/// Also checks the row after the range against the last row of the range: the thread that begins at that row takes its
+/// offset from the fence, so that thread cannot notice a wrong fence.
 fn rows_of<'s, K: LookupKey>(
     store: &'s Store,
     plan: &Plan,
@@ -294,7 +294,7 @@ fn check_row<'s>(
     Ok(record)
 }
 
-/// Checks that zeros follow a record, and separate a key of bytes from its response.
+/// Returns whether the padding after a record, and between a byte key and its response, is present and zero.
 fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize) -> bool {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let behind = records.get(start + record.bytes().len()..start + len_bytes);
@@ -306,7 +306,7 @@ fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize
     behind.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
 }
 
-/// Keys that wait until they are looked up together.
+/// Keys that are collected to be looked up together.
 struct Lookups<'s, K> {
     store: &'s Store,
     plan: &'s Plan,
@@ -334,7 +334,7 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         }
     }
 
-    /// Looks up the waiting keys, and records the first row that is not found.
+    /// Looks up the collected keys, and records the first row that is not found.
     fn find(&mut self, astray: &mut Option<u64>) {
         if astray.is_none() {
             self.store.find_each(
@@ -364,8 +364,8 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
 /// Checks that unused slots contain 0, the place of the first row: another place could lead a missing key into a value
 /// that looks like its record.
 ///
-/// Each key leads to its own record, so the number of used slots is the number of rows, and the places in all of them
-/// except one are not 0.
+/// Each key leads to its own record, so the number of used slots is the number of rows, and the place is not 0 in all
+/// of them except one.
 fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let expected = store.len().saturating_sub(1) as u64;
     let section = &store.layout.places;
@@ -374,14 +374,14 @@ fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
 }
 
-/// Returns as many ranges as there are threads, or fewer, that begin at multiples of a unit.
+/// Splits `count` items into at most `threads` ranges that begin at multiples of `unit`.
 fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
     let len = count.div_ceil(threads.max(1)).next_multiple_of(unit).max(unit);
-    // Returns one empty range if there is nothing, so that what follows the last row is checked.
+    // Without items, there is one empty range, so that the check for records beyond the last row runs.
     (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
 }
 
-/// Processes all ranges at the same time, the first one on this thread, which reports progress. Returns the results in
+/// Processes all ranges in parallel, the first one on this thread, which reports progress. Returns the results in
 /// order.
 fn on_threads<T: Send>(
     ranges: impl Iterator<Item = Range<usize>>,

@@ -1,8 +1,8 @@
 //! The clock that lease deadlines are compared with.
 //!
 //! CLOCK_MONOTONIC_COARSE is the time of the last timer tick: at most about 10 ms old, and read from memory in about 5
-//! ns, where CLOCK_MONOTONIC takes about 25 ns. Deadlines have a margin of a hundred times that. The kernel times
-//! leases by the same tick, so both are late together.
+//! ns, where CLOCK_MONOTONIC takes about 25 ns. The deadline of a lease has a margin of more than 400 ms: see `lease`.
+//! The kernel times leases by the same tick, so clock and kernel are late together.
 
 use rustix::time::{ClockId, clock_gettime};
 

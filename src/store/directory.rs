@@ -7,7 +7,7 @@
 use super::machine::prefetch;
 use crate::format::index::Fence;
 
-/// The heads of a node.
+/// The number of heads in a node.
 const NODE_HEADS: usize = 16;
 
 /// The levels above the fences.
@@ -34,7 +34,7 @@ impl Directory {
         directory
     }
 
-    /// Returns how many fences have a head below a bound. They must be the fences that the tree was built from.
+    /// Returns how many fences have a head below a bound. `fences` must be the fences that the tree was built from.
     #[inline]
     pub(super) fn below(&self, fences: &[Fence], bound: u64) -> usize {
         let mut node = 0;
@@ -45,7 +45,8 @@ impl Directory {
             let from = node * NODE_HEADS;
             let heads = level.get(from..(from + NODE_HEADS).min(level.len())).unwrap_or_default();
             let count = heads.iter().map(|head| usize::from(*head < bound)).sum::<usize>();
-            // The first head below this one belongs to a node whose heads are all at or above the bound.
+            // The search continues below the last head that is less than the bound. If there is none, no fence is below
+            // the bound.
             let Some(last) = (from + count).checked_sub(1) else { return 0 };
             node = last;
         }

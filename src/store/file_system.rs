@@ -1,17 +1,17 @@
-//! What the type of a file system says about files on it.
+//! Properties of files that follow from the type of their file system.
 
 use std::fs::File;
 use std::io;
 
 use rustix::fs::{FsWord, fstatfs};
 
-/// File systems in memory, from `<linux/magic.h>`: tmpfs, ramfs, and hugetlbfs. A write through a mapping does not change
-/// a file's modification time.
+/// File systems in memory, from `<linux/magic.h>`: tmpfs, ramfs, and hugetlbfs. There, a write through a mapping does
+/// not change a file's modification time.
 const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
-/// Local file systems whose files are mapped themselves: ext2 to ext4, XFS, Btrfs, F2FS, Bcachefs, ZFS, EROFS, and
-/// SquashFS. A stacked file system, such as an overlay, maps another file below it, and a remote one does not see the
-/// writers of other machines; some of these grant leases nevertheless.
+/// Local file systems on which a mapping of a file maps the file itself: ext2 to ext4, XFS, Btrfs, F2FS, Bcachefs, ZFS,
+/// EROFS, and SquashFS. A stacked file system, such as an overlay, maps a file of the file system below it, and a
+/// remote one does not see the writers of other machines; some of these grant leases nevertheless.
 const LOCAL: [FsWord; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0xe0f5_e1e2, 0x7371_7368];
 

@@ -1,7 +1,6 @@
-//! What the processor can do and plain Rust cannot say.
+//! Processor instructions that plain Rust does not offer.
 
-/// Starts to load the cache line in which the item at an index begins, and does
-/// not wait. An index beyond the end costs a useless load, no more.
+/// Prefetches the cache line in which the item at an index begins. An index beyond the end only costs a useless load.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

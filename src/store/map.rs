@@ -22,12 +22,12 @@ use super::stamp::{Stamp, Watched};
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
 /// The length of the smallest page of any system.
 const PAGE_LEN_BYTES: usize = 4096;
-/// The bytes that a thread reads at a time. A multiple of every page length.
+/// The number of bytes that a thread reads at a time. A multiple of every page length.
 const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 
 /// All bytes of a file, read-only.
 pub(super) struct Map {
-    /// The part of `memory` that the file takes. Lent for no longer than this `Map` lives.
+    /// The part of `memory` that the file occupies. Lent for no longer than this `Map` lives.
     bytes: &'static [u8],
     memory: Guarded,
     backing: Backing,
@@ -39,7 +39,7 @@ enum Backing {
     File(Watched),
     /// A mapping of a file that nobody can change.
     Immutable(File),
-    /// A copy.
+    /// A copy in memory of this process.
     Copy,
 }
 
@@ -55,10 +55,11 @@ impl Map {
     pub(super) fn map_file(file: &File) -> io::Result<Map> {
         // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from it.
         // `Mmap::map` also requires that nobody changes the file meanwhile, which the system does not guarantee. The
-        // callers of this function lend no byte of it to safe code: `Store::map` is unsafe and passes that duty on, and
-        // `MappedStore`, the server, and bakes copy bytes and use the copies only if the file is unchanged after it. No
-        // code relies on a byte still being what it was when it was verified: every lookup bounds-checks the offsets and
-        // lengths that it reads (`tests/damage.rs`: `a_file_overwritten_while_it_is_open`).
+        // callers of this function lend no byte of it to safe code: `Store::map` is unsafe and passes this requirement
+        // on to its caller, and `MappedStore`, the server, and bakes copy bytes and use the copies only if the file is
+        // unchanged after the copy. No code relies on a byte still being what it was when it was verified: every lookup
+        // bounds-checks the offsets and lengths that it reads (`tests/damage.rs`:
+        // `a_file_overwritten_while_it_is_open`).
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         if sealed::is_sealed(file) {
@@ -71,24 +72,25 @@ impl Map {
 
     /// Maps a file that nobody can change: one that is sealed, or has fs-verity. Returns `None` for any other file.
     ///
-    /// The mapping has no guard, whose zeros would change bytes that are lent. A page that cannot be read ends the process,
-    /// as it does for every mapped program.
+    /// The mapping is not guarded, because the zeros of a guard would change bytes that are lent. A page that cannot be
+    /// read ends the process, as in every program that maps a file.
     pub(super) fn map_immutable(file: &File) -> io::Result<Option<Map>> {
         if !sealed::is_sealed(file) && !sealed::has_verity(file) {
             return Ok(None);
         }
-        // SAFETY: As in `Map::map_file`, and nobody changes the file: the system allows it to no process.
+        // SAFETY: As in `Map::map_file`, and nobody changes the file: the system prevents it.
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         Ok(Some(Map::from_memory(Guarded::unguarded(memory), len_bytes, Backing::Immutable(file.try_clone()?))))
     }
 
-    /// Takes the first `len_bytes` of some memory. Panics if it is shorter.
+    /// Creates a `Map` of the first `len_bytes` of some memory. Panics if the memory is shorter.
     fn from_memory(memory: Guarded, len_bytes: usize, backing: Backing) -> Map {
         let bytes = &memory[..len_bytes];
-        // SAFETY: The bytes are initialized and not null, because they are the bytes of a slice. They stay at their address
-        // and readable until `memory` is dropped, even if it is moved meanwhile. `memory` is stored beside `bytes` in
-        // this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is borrowed.
+        // SAFETY: The bytes are initialized and not null, because they are the bytes of a slice. They stay at their
+        // address and readable until `memory` is dropped, even if it is moved meanwhile. `memory` is stored beside
+        // `bytes` in this type, is never changed, and `Map::bytes` lends the slice for no longer than the `Map` is
+        // borrowed.
         let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), len_bytes) };
         Map { bytes, memory, backing }
     }
@@ -108,7 +110,8 @@ impl Map {
         }
     }
 
-    /// Returns the file that others can map to read the bytes from this memory. Returns `None` for a copy.
+    /// Returns the file that other processes can map to read these bytes. Returns `None` for a copy in memory of this
+    /// process.
     pub(super) fn file(&self) -> Option<&File> {
         match &self.backing {
             Backing::File(watched) => Some(watched.file()),
@@ -135,7 +138,7 @@ impl Map {
         self.watched().map(|file| file.stamp(&self.memory)).transpose()
     }
 
-    /// Returns the number of pages of the mapping, or of groups of pages, that could not be read.
+    /// Returns the number of faults: pages of the mapping, or groups of pages, that could not be read.
     pub(super) fn faults(&self) -> u64 {
         self.memory.faults()
     }

@@ -36,9 +36,9 @@ pub(crate) trait Witness: Send + Sync {
 /// (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
 /// [`take_leases`](super::take_leases) and [`MappedStore::lease`]. Prefer [`MappedStore::get_many`].
 ///
-/// Without a lease, the check compares the file's length and modification time. It does not notice a writer that restores
-/// the modification time, that writes through a mapping that existed before this one, or that writes through any mapping
-/// of a file on tmpfs. If somebody who can write to the file is not trusted, use [`Store::open`].
+/// Without a lease, the check compares the file's length and modification time. It does not notice a writer that
+/// restores the modification time, that writes through a mapping that existed before this one, or that writes through
+/// any mapping of a file on tmpfs. If somebody who can write to the file is not trusted, use [`Store::open`].
 ///
 /// # Example
 /// ```
@@ -71,7 +71,7 @@ impl MappedStore {
     /// see [`survive_bus_errors`].
     ///
     /// # Errors
-    /// Those of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
+    /// The errors of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
     pub fn open(path: impl AsRef<Path>) -> Result<MappedStore, StoreError> {
         MappedStore::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
@@ -79,7 +79,8 @@ impl MappedStore {
     /// Maps a baked file with options. Calls `done` after each step.
     ///
     /// # Errors
-    /// Those of [`MappedStore::open`], and [`StoreError::Memory`] if the options ask for what the system does not give.
+    /// The errors of [`MappedStore::open`], and [`StoreError::Memory`] if the options ask for what the system does not
+    /// give.
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -121,7 +122,7 @@ impl MappedStore {
     /// Returns whether a key is in the table.
     ///
     /// # Errors
-    /// Those of [`MappedStore::get`].
+    /// The errors of [`MappedStore::get`].
     #[inline]
     pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
         let key = key.into();
@@ -160,7 +161,7 @@ impl MappedStore {
     /// Returns the rows whose keys are in a range, in key order, from either end.
     ///
     /// # Errors
-    /// Those of [`MappedStore::get`], for either end.
+    /// The errors of [`MappedStore::get`], for either end.
     pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
         self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
     }
@@ -168,7 +169,7 @@ impl MappedStore {
     /// Returns the rows whose keys begin with these bytes, in key order, from either end.
     ///
     /// # Errors
-    /// Those of [`MappedStore::get`].
+    /// The errors of [`MappedStore::get`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<MappedRows<'_>, LookupError> {
         self.copied(|store| store.prefix(prefix)).map(|rows| MappedRows::new(self, rows))
     }
@@ -176,7 +177,7 @@ impl MappedStore {
     /// Returns the number of keys in a range.
     ///
     /// # Errors
-    /// Those of [`MappedStore::range`].
+    /// The errors of [`MappedStore::range`].
     pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
         self.copied(|store| store.count(range))
     }

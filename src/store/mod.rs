@@ -1,4 +1,4 @@
-//! A baked file, opened and checked, that keys are looked up in.
+//! Opens a baked file, verifies it, and looks keys up in it.
 //!
 //! In: a path, then keys. Out: values, borrowed from the memory that holds the file ([`Store`]) or copied out of it
 //! ([`MappedStore`]). Knows no socket and no runtime.
@@ -80,13 +80,13 @@ pub use unchecked::Unchecked;
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
 pub(crate) use verified_lookups::impl_verified_lookups;
 
-/// The maximum length of a record that is prefetched before a lookup reads it.
+/// The maximum number of bytes of a record that are prefetched before a lookup reads the record.
 const PREFETCH_MAX_BYTES: usize = 256;
 
 /// An immutable table in memory, from a baked file.
 ///
-/// It is `Send` and `Sync`: any number of threads look up in one `Store`. Values are borrowed from its memory and live
-/// as long as the `Store`.
+/// It is `Send` and `Sync`: any number of threads can look keys up in one `Store`. Values are borrowed from its memory
+/// and live as long as the `Store`.
 ///
 /// # Nobody may change the memory
 /// A `Store` lends `&[u8]`, so its bytes must not change as long as they are borrowed:
@@ -168,18 +168,18 @@ impl Store {
     /// Returns whether the table has a key.
     ///
     /// # Errors
-    /// Those of [`Store::get`].
+    /// The errors of [`Store::get`].
     #[inline]
     pub fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// Looks up many keys, and calls `answer` with the position in `keys` and the value of each, in order. Memory accesses
-    /// of neighboring keys overlap, so this is several times faster than calling [`Store::get`] for each key.
+    /// Looks up many keys, and calls `answer` for each key in order, with its position in `keys` and its value. Memory
+    /// accesses of neighboring keys overlap, so this is several times faster than calling [`Store::get`] for each key.
     ///
     /// # Errors
-    /// Those of [`Store::get`]. If a key is of the other kind, `answer` is not called. If a value is damaged, `answer` is
-    /// called for the keys before it.
+    /// The errors of [`Store::get`]. If a key is of the other kind, `answer` is not called. If a value is damaged,
+    /// `answer` is called for the keys before it.
     ///
     /// # Example
     /// ```
@@ -212,7 +212,7 @@ impl Store {
         })
     }
 
-    /// Looks up many keys of the table's kind, and passes each value on until `answer` breaks.
+    /// Looks up many keys of the table's kind. Calls `answer` with each key's position and value until `answer` breaks.
     pub(super) fn get_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
@@ -259,8 +259,8 @@ impl Store {
         self.layout.file_len_bytes()
     }
 
-    /// Returns the XXH3-128 digest in the file's header. Files with different bytes have different digests, unless somebody
-    /// constructed a collision: the digest detects accidents, not attacks.
+    /// Returns the XXH3-128 digest in the file's header. Files with different bytes have different digests, unless
+    /// somebody constructed a collision: the digest detects accidents, not attacks.
     pub fn digest(&self) -> u128 {
         self.layout.digest()
     }
@@ -296,8 +296,8 @@ impl Store {
         Rows::all(self)
     }
 
-    /// Looks up `count` keys of the table's kind, and calls `found` with the position and the result of each, in order,
-    /// until it breaks.
+    /// Looks up `count` keys of the table's kind. Calls `found` with each key's position and result, in order, until
+    /// `found` breaks.
     #[inline(always)]
     pub(crate) fn find_each<'s, K: LookupKey>(
         &'s self,
@@ -323,7 +323,7 @@ impl Store {
         if held == asked { Ok(key) } else { Err(LookupError::KeyKind { held, asked }) }
     }
 
-    /// Returns the record at an offset, or `None` if there is no intact one.
+    /// Returns the record at an offset, or `None` if no intact record is there.
     #[inline]
     fn record_at(&self, offset_bytes: u64) -> Option<Record<'_>> {
         self.record_of(self.key_kind(), offset_bytes)

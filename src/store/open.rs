@@ -13,16 +13,16 @@ use super::{Store, StoreError, sealed};
 use crate::format::header::Layout;
 
 impl Store {
-    /// Opens a baked file in memory that nobody can change, and verifies all of it: every byte against its checksum, the
-    /// order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache, verifying takes
-    /// 0.8 s on one core.
+    /// Opens a baked file in memory that nobody can change, and verifies all of it: every byte against its checksum,
+    /// the order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache,
+    /// verifying takes 0.8 s on one core.
     ///
-    /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use a
-    /// large table without a copy, see [`MappedStore`](super::MappedStore).
+    /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use
+    /// a large table without a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a copy,
-    /// [`StoreError::Format`] if it is not an undamaged file of this version.
+    /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a
+    /// copy, [`StoreError::Format`] if it is not an undamaged file of this version.
     ///
     /// # Example
     /// ```
@@ -33,12 +33,12 @@ impl Store {
         Store::open_with(path, &OpenOptions::default(), &mut |_| ())
     }
 
-    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each step. What is verified is the
-    /// copy, not the file.
+    /// Opens a baked file as [`Store::open`] does, with options. Calls `done` after each step. If the file is copied,
+    /// the copy is verified, not the file.
     ///
     /// # Errors
-    /// Those of [`Store::open`], and [`StoreError::Memory`] if the options ask for what the system does not give. Fewer
-    /// huge pages than a copy fills are not an error: see [`Step::lacks_huge_pages`].
+    /// The errors of [`Store::open`], and [`StoreError::Memory`] if the system does not meet the requests in the
+    /// options. A copy with fewer huge pages than it could fill is not an error: see [`Step::lacks_huge_pages`].
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -52,7 +52,7 @@ impl Store {
     /// Copies a baked file into sealed memory, which [`Store::share`] can transfer to other processes.
     ///
     /// # Errors
-    /// Those of [`Store::open_with`].
+    /// The errors of [`Store::open_with`].
     pub fn open_sealed(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -66,11 +66,11 @@ impl Store {
     /// which all processes share.
     ///
     /// # Safety
-    /// As long as the `Store` lives, nobody writes to the file or truncates it, neither this process nor another. The
-    /// system does not enforce that. Otherwise bytes change while they are borrowed, which is undefined behavior. Of a
-    /// file that is truncated, pages vanish, and reading one ends the process with `SIGBUS` unless
-    /// [`survive_bus_errors`](super::survive_bus_errors) was called. Deleting the file or renaming another one over it is allowed, and it is how
-    /// `baker` replaces a table.
+    /// As long as the `Store` lives, no process, including this one, may write to the file or truncate it. The system
+    /// does not enforce this. Otherwise bytes change while they are borrowed, which is undefined behavior. If the file
+    /// is truncated, reading one of the removed pages ends the process with `SIGBUS` unless
+    /// [`survive_bus_errors`](super::survive_bus_errors) was called. Deleting the file, or renaming another file over
+    /// it, is allowed: `baker` replaces a table by rename.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if it is not an undamaged file
@@ -90,17 +90,18 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Store, StoreError> {
-        // SAFETY: The caller guarantees what `map_with` asks for.
+        // SAFETY: `map_with` has the safety requirements of this function, which the caller meets.
         unsafe { Store::map_with(path, &OpenOptions::default(), &mut |_| ()) }
     }
 
     /// Maps a baked file as [`Store::map`] does, with options. Calls `done` after each step.
     ///
     /// # Safety
-    /// That of [`Store::map`].
+    /// The caller must meet the safety requirements of [`Store::map`].
     ///
     /// # Errors
-    /// Those of [`Store::map`], and [`StoreError::Memory`] if the options ask for what the system does not give.
+    /// The errors of [`Store::map`], and [`StoreError::Memory`] if the system does not meet the requests in the
+    /// options.
     pub unsafe fn map_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -110,8 +111,8 @@ impl Store {
         Store::from_file(&open_file(path)?, path, Memory::Map, options, done)
     }
 
-    /// Makes a `Store` of an open file. Error messages call it `path`. With [`Memory::Map`], the caller lends nothing
-    /// to safe code and verifies what it copied.
+    /// Creates a `Store` from an open file, which error messages call `path`. With [`Memory::Map`], the caller must not
+    /// lend the store's bytes to safe code, and must verify bytes after it has copied them.
     pub(crate) fn from_file(
         file: &File,
         path: &Path,
@@ -127,8 +128,9 @@ impl Store {
         }
     }
 
-    /// Opens a file that a server transferred after checking its index, like [`Store::from_file`]. `is_as_checked` returns
-    /// whether nobody has changed the file since; it is called once this process would notice a later change.
+    /// Opens a file that a server transferred after checking its index, like [`Store::from_file`]. `is_as_checked`
+    /// returns whether nobody has changed the file since that check. It is called when this process already notices any
+    /// later change.
     pub(crate) fn from_transfer(
         file: &File,
         path: &Path,
@@ -144,8 +146,8 @@ impl Store {
         }
     }
 
-    /// Checks an open file as [`Store::open`] does, and returns its header. Calls `progress` with the number of rows that
-    /// are checked.
+    /// Checks an open file as [`Store::open`] does, and returns its header. Calls `progress` with the number of rows
+    /// checked so far.
     #[cfg(feature = "bake")]
     pub(crate) fn check_file(
         file: &File,

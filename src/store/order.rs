@@ -54,7 +54,7 @@ impl Store {
     /// Returns the row with the smallest key greater than or equal to `key`.
     ///
     /// # Errors
-    /// Those of [`Store::floor`].
+    /// The errors of [`Store::floor`].
     pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.same_kind(key.into())?;
         let (position, _) = self.seek(key, Side::Before)?;
@@ -81,7 +81,7 @@ impl Store {
     /// ([`ExactSizeIterator::len`]) before any is read. A range that ends before it begins has no rows.
     ///
     /// # Errors
-    /// Those of [`Store::floor`], for either end.
+    /// The errors of [`Store::floor`], for either end.
     ///
     /// # Example
     /// ```
@@ -115,7 +115,7 @@ impl Store {
     /// Returns the number of keys in a range. Reads only the keys near its ends.
     ///
     /// # Errors
-    /// Those of [`Store::range`].
+    /// The errors of [`Store::range`].
     pub fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
         self.range(range).map(|rows| rows.len())
     }
@@ -123,7 +123,7 @@ impl Store {
     /// Returns the rows whose keys begin with these bytes, in key order, from either end.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise those of [`Store::floor`].
+    /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise the errors of [`Store::floor`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
         let prefix = prefix.as_ref();
         let start = self.same_kind(Key::Bytes(prefix))?;

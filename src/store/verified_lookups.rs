@@ -20,7 +20,7 @@ macro_rules! impl_verified_lookups {
             /// Passes the value of a key to `visit`, without an allocation for most values.
             ///
             /// # Errors
-            /// Those of [`Self::get`]. `visit` is not called then.
+            /// The errors of [`Self::get`]. `visit` is not called then.
             #[inline]
             pub fn get_with<'k, T>(
                 &self,
@@ -35,7 +35,7 @@ macro_rules! impl_verified_lookups {
             /// of [`Self::get`] per key.
             ///
             /// # Errors
-            /// Those of [`Self::get`].
+            /// The errors of [`Self::get`].
             pub fn get_many<'k, K>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LookupError>
             where
                 K: Into<Key<'k>> + Copy,
@@ -48,7 +48,7 @@ macro_rules! impl_verified_lookups {
             /// Passes the values of many keys from one table to `visit`, in order, each with the position of its key.
             ///
             /// # Errors
-            /// Those of [`Self::get`]. Every value that was passed to `visit` before is correct.
+            /// The errors of [`Self::get`]. Every value that was passed to `visit` before is correct.
             pub fn get_many_with<'k, K>(
                 &self,
                 keys: &[K],
@@ -63,7 +63,7 @@ macro_rules! impl_verified_lookups {
             /// Returns the row with the largest key less than or equal to `key`.
             ///
             /// # Errors
-            /// Those of [`Self::get`].
+            /// The errors of [`Self::get`].
             pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
                 let key = key.into();
                 self.with_table(|table| table.copied(|store| Ok(store.floor(key)?.map(owned))))
@@ -72,7 +72,7 @@ macro_rules! impl_verified_lookups {
             /// Returns the row with the smallest key greater than or equal to `key`.
             ///
             /// # Errors
-            /// Those of [`Self::get`].
+            /// The errors of [`Self::get`].
             pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
                 let key = key.into();
                 self.with_table(|table| table.copied(|store| Ok(store.ceiling(key)?.map(owned))))

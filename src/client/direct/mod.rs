@@ -71,7 +71,7 @@ impl Client {
     /// dropped.
     ///
     /// # Errors
-    /// [`ClientError::Direct`] if the server does not transfer its table or this process cannot use it, and those of
+    /// [`ClientError::Direct`] if the server does not transfer its table or this process cannot use it, and the errors of
     /// [`Client::get`].
     pub fn direct(&self) -> Result<Direct, ClientError> {
         self.direct_with(&DirectOptions { client: self.options.clone(), ..DirectOptions::default() })
@@ -81,7 +81,7 @@ impl Client {
     /// this client.
     ///
     /// # Errors
-    /// Those of [`Client::direct`].
+    /// The errors of [`Client::direct`].
     pub fn direct_with(&self, options: &DirectOptions) -> Result<Direct, ClientError> {
         Direct::open(self.path(), options)
     }
@@ -96,7 +96,7 @@ impl Direct {
     /// Returns whether the table has a key.
     ///
     /// # Errors
-    /// Those of [`Direct::get`].
+    /// The errors of [`Direct::get`].
     #[inline]
     pub fn exists<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
         let key = key.into();
@@ -116,7 +116,7 @@ impl Direct {
     /// Waits until the current generation is the one that the server serves now.
     ///
     /// # Errors
-    /// Those of [`Client::direct`]. Lookups continue in the current generation then.
+    /// The errors of [`Client::direct`]. Lookups continue in the current generation then.
     pub fn refresh(&self) -> Result<(), ClientError> {
         self.0.state.refresh()
     }

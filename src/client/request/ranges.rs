@@ -36,7 +36,7 @@ impl<'k> GetPage<'k> {
     /// Requests the last rows of a range: at most `limit_rows`, or as many as fit a page if that is 0.
     ///
     /// # Errors
-    /// Those of [`GetPage::first`].
+    /// The errors of [`GetPage::first`].
     pub fn last(range: impl KeyBounds<'k>, limit_rows: u32) -> Result<Self, ClientError> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: true, limit_rows })
     }
@@ -106,7 +106,7 @@ impl<'k> Count<'k> {
     /// Creates a request for this range.
     ///
     /// # Errors
-    /// Those of [`GetPage::first`].
+    /// The errors of [`GetPage::first`].
     pub fn new(range: impl KeyBounds<'k>) -> Result<Self, ClientError> {
         Ok(Count(check_bounds(&range)?))
     }

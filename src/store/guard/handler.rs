@@ -1,9 +1,9 @@
 //! The handler of SIGBUS, and the handlers that it passes signals to.
 //!
-//! Each installation is a layer: a separate function with its own previous handler. If other code installs a handler in
-//! front of layer 0, and layer 1 is then installed in front of that one, the other handler can pass a fault to layer 0,
-//! by a call or by restoring it, and layer 0 passes it to the handler that was installed first. With one function for
-//! both layers, the fault would go around in a circle.
+//! Each installation is a layer: a separate function with its own previous handler. Suppose that other code replaces
+//! layer 0 with its own handler, and that layer 1 then replaces that handler. The other handler can pass a fault to
+//! layer 0, by calling or restoring layer 0, and layer 0 passes the fault to the handler that was installed first. If
+//! both layers were one function, the fault would go around in a circle.
 
 use std::io;
 use std::mem;
@@ -26,15 +26,15 @@ const LAYERS: [Handler; 8] = [
     on_bus_error::<7>,
 ];
 
-/// The handler that each layer was installed in front of. Null is the default action, which ends the process.
+/// The handler that each layer replaced. Null stands for the default action, which ends the process.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; LAYERS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; LAYERS.len()];
 
-/// The code of a signal that reports broken memory which no thread is reading.
+/// The `si_code` of a signal that reports broken memory that no thread is reading.
 const ADVANCE_NOTICE: c_int = libc::BUS_MCEERR_AO;
 
 /// Installs the next layer, unless a layer is the current handler.
 pub(super) fn ensure_installed() -> io::Result<()> {
-    /// The layers in use.
+    /// The number of layers in use.
     static USED: Mutex<usize> = Mutex::new(0);
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
     let current = current()?;
@@ -51,7 +51,7 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     PREVIOUS[*used].store(Box::leak(Box::new(current)), Ordering::Release);
     let mut action = no_action();
     action.sa_sigaction = address_of(LAYERS[*used]);
-    // On the signal stack that std gives its threads, if there is one.
+    // The handler runs on the signal stack that std gives its threads, if there is one.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: The handler does only what is allowed in a signal handler: it uses atomics, makes system calls, keeps
     // `errno`, and calls the previous handler. It takes no lock, allocates nothing, and does not panic.
@@ -62,8 +62,8 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a handler from the layers that pass signals to it. It may have saved a newer layer as its own previous handler
-/// when it came back, and the signal would go around in a circle.
+/// Removes a handler from the layers that pass signals to it. When this handler was installed again, it may have saved
+/// a newer layer as its own previous handler, so the signal would go around in a circle.
 fn forget(handler: &libc::sigaction, used: usize) {
     if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
         return;
@@ -110,8 +110,8 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     let is_handled = if is_sent(code) {
         false
     } else if code == ADVANCE_NOTICE {
-        // No thread reads the address now, so the range may be removed at any moment. A thread that reads it gets a
-        // fault.
+        // No thread is reading the address, so the range may be removed at any moment and must not be patched. A thread
+        // that reads the address later gets a fault itself.
         super::is_guarded(address)
     } else {
         super::patch(address)
@@ -148,8 +148,8 @@ fn pass_on(previous: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut sigi
                 let _ = previous.compare_exchange(pointer, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
             }
             call(handler, signal, info, context);
-            // A handler that gives up restores the default action and expects the fault to come again. A signal that
-            // was sent does not come again.
+            // A handler that gives up restores the default action and expects the fault to occur again. A signal that a
+            // process sent does not occur again.
             if !is_raised_again && current().is_ok_and(|current| current.sa_sigaction == libc::SIG_DFL) {
                 end(signal, false);
             }
@@ -157,7 +157,7 @@ fn pass_on(previous: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut sigi
     }
 }
 
-/// Ends the process by the signal, when the handler returns.
+/// Makes the signal end the process when the handler returns.
 fn end(signal: c_int, is_raised_again: bool) {
     // SAFETY: Allowed in a signal handler, and touches no memory of ours.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -167,7 +167,7 @@ fn end(signal: c_int, is_raised_again: bool) {
     }
 }
 
-/// Calls a handler with the signals blocked that it asked for.
+/// Calls a handler, and meanwhile blocks the signals that its registration lists.
 fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let mut before = no_action().sa_mask;
     // SAFETY: Reads a `sigset_t` of the handler's and writes one of ours. Allowed in a signal handler.
@@ -176,7 +176,7 @@ fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context:
         super::unblock(signal);
     }
     if handler.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: Whoever installed the handler with SA_SIGINFO said that it is such a function.
+        // SAFETY: The code that installed the handler with SA_SIGINFO declared that it is a function of this type.
         let function = unsafe { mem::transmute::<libc::sighandler_t, Handler>(handler.sa_sigaction) };
         function(signal, info, context);
     } else {

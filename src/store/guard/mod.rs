@@ -22,17 +22,17 @@ use memmap2::Mmap;
 
 use ranges::{Entry, Ranges};
 
-/// The range that one fault replaces with zeros. The largest page of any system, because a part of a page cannot be
-/// replaced.
+/// The length of the range that one fault replaces with zeros. This is the length of the largest page of any system,
+/// because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
-/// Faults after which the whole mapping is replaced: each patch is a separate mapping, and a Linux process can have
-/// 65,530.
+/// The number of faults in a mapping after which the whole mapping is replaced: each patch is a separate mapping, and a
+/// Linux process can have 65,530 mappings by default.
 const PATCHES_MAX: u64 = 256;
-/// The limit for all mappings together.
+/// The maximum number of patches in all mappings together.
 const PATCHES_TOTAL_MAX: usize = 16 << 10;
 
 static RANGES: Ranges = Ranges { newest: AtomicPtr::new(ptr::null_mut()) };
-/// Patches in the mappings that are guarded now.
+/// The number of patches in the mappings that are guarded now.
 static PATCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// Turns faults in mapped files into errors: from now on, a lookup that reads a missing page returns
@@ -53,8 +53,8 @@ pub fn survive_bus_errors() -> io::Result<()> {
     handler::ensure_installed()
 }
 
-/// Unblocks a signal in this thread and in those that it starts later. A process inherits the blocked signals of its
-/// parent.
+/// Unblocks a signal in this thread and in the threads that it starts later. The signal may be blocked because a
+/// process inherits the blocked signals of its parent.
 pub(super) fn unblock(signal: c_int) {
     // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
     let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
@@ -94,7 +94,7 @@ impl Guarded {
         self.entry.map_or(0, |entry| entry.faults.load(Ordering::Acquire))
     }
 
-    /// Returns the mapping, to give advice about it.
+    /// Returns the mapping, so that callers can lock it or advise the system about it.
     pub(super) fn memory(&self) -> &Mmap {
         &self.memory
     }
@@ -141,7 +141,7 @@ fn patch(address: usize) -> bool {
     if is_small && unsafe { replace_with_zeros(&around) } {
         return true;
     }
-    // This takes no additional mapping, so it succeeds where a small patch would exceed the system's limit.
+    // Replacing the whole range adds no mapping, so it succeeds where a small patch would exceed the system's limit.
     // SAFETY: As above, for `range`.
     unsafe { replace_with_zeros(&range) }
 }
@@ -154,8 +154,8 @@ fn is_guarded(address: usize) -> bool {
 /// Maps zeros over a range.
 ///
 /// # Safety
-/// The range lies within one read-only mapping of a file that a [`Guarded`] owns until this returns. Its pages stay
-/// readable. Their bytes change, which `Map` tells everybody who borrows them to expect.
+/// The range must be within one read-only mapping of a file that a [`Guarded`] owns until this function returns. The
+/// pages stay readable, but their bytes change, which all code that reads a mapped file through `Map` must expect.
 unsafe fn replace_with_zeros(range: &Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let start = ptr::without_provenance_mut(range.start);

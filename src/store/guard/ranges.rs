@@ -1,23 +1,24 @@
-//! The address ranges that are guarded, as a table that a signal handler can search.
+//! A list of the guarded address ranges, which a signal handler can search.
 //!
-//! In: ranges that come and go. Out: the range that contains an address, and its fault counter. The handler of SIGBUS
-//! can interrupt any thread at any instruction, including one that changes this table, so nothing here waits or locks.
+//! In: ranges, inserted and removed at any time. Out: the range that contains an address, and its fault counter. The
+//! handler of SIGBUS can interrupt any thread at any instruction, including one that changes this list, so nothing here
+//! waits or locks.
 
 use std::ops::Range;
 use std::ptr;
 
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// A list of entries. Entries are reused and never freed, so the list is as long as the most ranges that were guarded
-/// at a time.
+/// A list of entries. Entries are reused and never freed, so the length of the list is the maximum number of ranges
+/// that were guarded at a time.
 pub(super) struct Ranges {
     pub(super) newest: AtomicPtr<Entry>,
 }
 
-/// One range, or none.
+/// An entry of the list, with one range or none.
 ///
-/// The range is guarded by a sequence number: a reader that finds the same occupied sequence number before and after it
-/// has loaded `start` and `end` has loaded two values of one range.
+/// A sequence number protects the range from being read while it changes: if a reader loads the same occupied sequence
+/// number before and after `start` and `end`, then `start` and `end` belong to one range.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// A count, whose two lowest bits are the [`PHASE`].
@@ -47,22 +48,22 @@ impl Ranges {
 
     /// Returns the entry whose range contains an address, and the range.
     ///
-    /// Finds every range whose insertion happens before this call and whose removal does not; all others it finds or
-    /// does not find, but never as a mixture of two.
+    /// Finds every range whose insertion happens before this call and whose removal does not. May find or miss any
+    /// other range, but never returns a mixture of two ranges.
     pub(super) fn find(&self, address: usize) -> Option<(&'static Entry, Range<usize>)> {
         self.iter().find_map(|entry| Some((entry, entry.range().filter(|range| range.contains(&address))?)))
     }
 
     fn iter(&self) -> impl Iterator<Item = &'static Entry> {
         // SAFETY: The pointer is null, or `push` leaked the entry that it points to and published it with Release, so
-        // the entry is initialized and lives for ever. Nobody has a mutable reference to it.
+        // the entry is initialized and lives forever. Nobody has a mutable reference to it.
         let entry = |pointer: *mut Entry| unsafe { pointer.as_ref::<'static>() };
         std::iter::successors(entry(self.newest.load(Ordering::Acquire)), move |newer| {
             entry(newer.older.load(Ordering::Acquire))
         })
     }
 
-    /// Adds an entry that is taken by the caller.
+    /// Adds an entry that is reserved for the caller.
     fn push(&self) -> &'static Entry {
         let entry: &'static Entry = Box::leak(Box::new(Entry {
             sequence: AtomicUsize::new(CHANGING),
@@ -75,7 +76,8 @@ impl Ranges {
         loop {
             entry.older.store(older, Ordering::Relaxed);
             let pointer = ptr::from_ref(entry).cast_mut();
-            // Release publishes the entry. Acquire takes over the entries before it, which readers reach through it.
+            // Release publishes the entry. Acquire makes the older entries visible, which readers reach through this
+            // one.
             match self.newest.compare_exchange(older, pointer, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return entry,
                 Err(newest) => older = newest,
@@ -97,8 +99,8 @@ impl Entry {
 
     /// Writes the range of an entry that the caller has reserved.
     fn occupy(&self, range: Range<usize>) {
-        // A reader that sees one of the values below also sees, after its own fence, that the sequence number is not
-        // the one with which the entry was occupied before.
+        // A reader that sees one of the values stored below also sees, after its own fence, a sequence number that
+        // differs from the one of the previous range.
         fence(Ordering::Release);
         self.start.store(range.start, Ordering::Relaxed);
         self.end.store(range.end, Ordering::Relaxed);
@@ -120,11 +122,11 @@ impl Entry {
         (self.sequence.load(Ordering::Relaxed) == before).then_some(range)
     }
 
-    /// Removes the range. The caller unmaps its memory only after this.
+    /// Removes the range. The caller must not unmap the range's memory before this call.
     pub(super) fn remove(&self) {
         let occupied = self.sequence.load(Ordering::Relaxed);
         debug_assert_eq!(occupied & PHASE, OCCUPIED);
-        // The count goes on, so that a reader does not take the next range for this one.
+        // The count increases, so that a reader does not mistake the next range for this one.
         self.sequence.store((occupied & !PHASE).wrapping_add(PHASE + 1) | VACANT, Ordering::Release);
     }
 }

@@ -30,7 +30,7 @@ fn a_missing_page_reads_as_zeros_and_is_counted() {
     assert_eq!((map[5000], map.faults()), (0, 1));
     assert_eq!((map[6000], map.faults()), (0, 1), "the same patch");
     assert_eq!((map[(1 << 20) - 1], map.faults()), (0, 2));
-    // The page that is left is part of the first patch, unless the mapping begins with the last page before a patch.
+    // The remaining page is part of the first patch, unless that patch begins right after it.
     let patch = |at: usize| (map.as_ptr().addr() + at) / PATCH_LEN_BYTES;
     assert_eq!(map[100], if patch(100) == patch(5000) { 0 } else { 7 });
 }
@@ -96,10 +96,11 @@ fn mappings_that_come_and_go_beside_faults_are_patched_where_they_are() {
     });
 }
 
-/// Set for a process that a test starts to run one test by itself: handlers belong to the whole process.
+/// The environment variable of a process that runs one test by itself, because handlers belong to the whole process.
 const VICTIM: &str = "ZERO_KV_TEST_VICTIM";
 
-/// Runs `scene` in a process of its own that ends with code 23 if `scene` returns, and returns what became of it.
+/// Runs `scene` in a separate process, which exits with code 23 if `scene` returns. Returns the status and output of
+/// that process.
 fn in_a_process_of_its_own(test: &str, scene: impl FnOnce()) -> Output {
     if env::var_os(VICTIM).is_some() {
         scene();
@@ -155,26 +156,26 @@ extern "C" fn repair(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void
     assert!(unsafe { replace_with_zeros(&(address & !4095..(address & !4095) + 4096)) });
 }
 
-/// What a handler found when it was installed.
+/// The handler that a test's handler replaced when it was installed.
 static SAVED: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 fn save(action: libc::sigaction) {
     SAVED.store(Box::leak(Box::new(action)), Ordering::SeqCst);
 }
 
-/// A handler that restores what it found and lets the fault come again.
+/// A handler that restores the handler that it replaced and lets the fault occur again.
 extern "C" fn restore(signal: c_int, _info: *mut siginfo_t, _context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: `save` was called before this was installed.
     unsafe { libc::sigaction(signal, SAVED.load(Ordering::SeqCst), ptr::null_mut()) };
 }
 
-/// A handler that calls what it found.
+/// A handler that calls the handler that it replaced.
 extern "C" fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: `save` was called before this was installed.
     let saved = unsafe { *SAVED.load(Ordering::SeqCst) };
-    // SAFETY: What is saved is a handler of this module, which was installed with SA_SIGINFO.
+    // SAFETY: `SAVED` contains a handler of this module, which was installed with SA_SIGINFO.
     let handler = unsafe { mem::transmute::<libc::sighandler_t, Action>(saved.sa_sigaction) };
     handler(signal, info, context);
 }
@@ -256,7 +257,7 @@ fn a_handler_that_gives_a_fault_back_to_ours_ends_the_process() {
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);
         assert_eq!(calls(), 0);
-        // Once more: now what it saves is a newer handler of ours.
+        // The second time, the handler saves a newer layer of ours.
         save(install(give_back, 0));
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);

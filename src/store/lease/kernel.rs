@@ -20,7 +20,7 @@ impl Leasable for File {
     }
 
     fn release(&self) {
-        // It fails if the system has taken the lease away already.
+        // The call fails if the system has already taken the lease away.
         let _ = set_lease(self, false);
     }
 
@@ -39,7 +39,8 @@ fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
     }
 }
 
-/// A lease that a writer waits for does not count as held: the system reports the state that the lease is changing to.
+/// Returns whether the lease is held. A lease that a writer waits for does not count as held: the system reports the
+/// state that the lease is changing to.
 fn is_held(file: &File) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
     // SAFETY: As above, without an argument.

@@ -1,17 +1,16 @@
 //! Read leases: the system notifies the holder before anybody writes to a file.
 //!
-//! While a process holds a read lease on a file, no process has the file open for writing. A process that
-//! opens the file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease.
-//! So a leased file is unchanged, and need not be examined. The system grants leases to a file's owner and
-//! to root (CAP_LEASE), on local file systems; see fcntl(2). Leases on other file systems do not reveal every writer,
-//! and are not taken. A process that opens the file with
-//! O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Of the usual tools only
-//! truncate(1) does that.
+//! While a process holds a read lease on a file, no process has the file open for writing. A process that opens the
+//! file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease. So a leased file is
+//! unchanged, and need not be examined. The system grants leases to a file's owner and to root (CAP_LEASE), on local
+//! file systems; see fcntl(2). Leases on other file systems do not reveal every writer, and are not taken. A process
+//! that opens the file with O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Among the usual
+//! tools, only truncate(1) does that.
 //!
-//! A holder that does not run (SIGSTOP, a frozen control group, a debugger) does not release its lease,
-//! and the system takes the lease away after `/proc/sys/fs/lease-break-time`. So a lease is trusted without
-//! a system call only until a deadline, which [`renew_leases`] moves. After the deadline the system is asked
-//! whether the lease is still held.
+//! A holder that does not run (SIGSTOP, a frozen control group, a debugger) does not release its lease, and the system
+//! takes the lease away after `/proc/sys/fs/lease-break-time`. So a lease is trusted without a system call only until a
+//! deadline, which [`renew_leases`] moves. After the deadline, each check asks the system whether the lease is still
+//! held.
 //!
 //! A lease that was lost ends the trust in the file. On tmpfs, a process can change a file through a mapping
 //! without changing its modification time, so examining the file proves nothing.
@@ -32,19 +31,20 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// How long a lease is trusted after it was confirmed.
 ///
-/// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever, so no writer
-/// goes on sooner than one second after it began to wait, less two timer ticks of up to 10 ms. It began
-/// to wait after the time at which the lease was last confirmed. Half a second is safe whatever the
-/// setting is, also if it changes.
+/// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever, so a writer waits for at
+/// least one second, less two timer ticks of up to 10 ms, unless the lease is released earlier. The writer begins to
+/// wait after the time at which the lease was last confirmed. Half a second is therefore safe for every setting, even
+/// if the setting changes.
 const TRUSTED_NS: u64 = 500_000_000;
 
-/// The longest time between two calls of [`renew_leases`]. If a call is late by more than twice as much again,
-/// each batch costs a system call until the next one.
+/// The maximum time between two calls of [`renew_leases`]. If half a second passes between two calls, each batch costs
+/// a system call until the next call.
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 
-/// Whether this process answers SIGIO by [`renew_leases`]. Otherwise the signal would end the process.
+/// Whether this process calls [`renew_leases`] on SIGIO. If it does not, it takes no leases, because the signal would
+/// end the process.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// All leases of this process.
@@ -58,8 +58,8 @@ fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
 /// is unchanged costs no system call. A file whose lease was lost, because a process opened it for writing, is not
 /// trusted until [`Store::look_again`](super::Store::look_again) has taken the lease again.
 ///
-/// The caller handles SIGIO, which would otherwise end the process, and calls [`renew_leases`] whenever
-/// it arrives, and at least every [`RENEW_LEASES_EVERY`].
+/// The caller must handle SIGIO, which would otherwise end the process, and must call [`renew_leases`] whenever the
+/// signal arrives, and at least every [`RENEW_LEASES_EVERY`].
 pub fn take_leases() {
     unblock(libc::SIGIO);
     ANSWERED.store(true, Ordering::Release);
@@ -74,15 +74,16 @@ pub fn renew_leases() {
 /// Whether a process has a file open for writing, also through a mapping whose descriptor is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// None has, and none can without this process being notified first.
+    /// No process has the file open for writing. If this process holds a lease on the file, none can open it for
+    /// writing without this process being notified first.
     None,
-    /// At least one has.
+    /// At least one process has the file open for writing.
     Some,
-    /// The system does not tell.
+    /// This process cannot find out, for the given reason.
     Unknown(WritersUnknown),
 }
 
-/// Why the system does not tell whether a file has writers.
+/// The reason why this process does not know whether a file has writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritersUnknown {
     /// This process takes no leases.
@@ -94,7 +95,7 @@ pub enum WritersUnknown {
 }
 
 impl Writers {
-    /// Interprets why a lease was refused.
+    /// Derives from the error of a refused lease whether there are writers.
     fn from_refusal(error: &io::Error) -> Writers {
         match error.kind() {
             io::ErrorKind::WouldBlock => Writers::Some,
@@ -114,7 +115,7 @@ impl fmt::Display for WritersUnknown {
     }
 }
 
-/// What a [`Lease`] needs of the system, so that tests can simulate it.
+/// The system calls that a [`Lease`] needs, as a trait so that tests can simulate the system.
 pub(super) trait Leasable {
     /// Returns the time in nanoseconds, by the clock that deadlines are compared with.
     fn now_ns(&self) -> u64;
@@ -136,14 +137,14 @@ pub enum LeaseState {
     TrustedUntil(u64),
     /// A process may have the file open for writing.
     Lost,
-    /// The file is no longer in use here. No process had it open for writing until now.
+    /// This process no longer uses the file. Until now, no process had the file open for writing.
     Released,
 }
 
 /// Receives each change of a lease's state.
 pub(super) type Report = Box<dyn Fn(LeaseState) + Send + Sync>;
 
-/// What a lease proves about the bytes that were read before it was asked.
+/// What a lease proves about the bytes that were read before the call that returns the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// Nothing: no lease was ever taken.
@@ -162,13 +163,14 @@ const LOST: u64 = 1;
 /// A lease on an open file, or none.
 pub(super) struct Lease<F: Leasable = File> {
     file: F,
-    /// Whether the lease was taken and not released. Locked while that changes and while the lease is confirmed.
+    /// Whether the lease was taken and not released. The lock is held while this value changes and while the lease is
+    /// confirmed.
     is_taken: Mutex<bool>,
-    /// Until this time the lease is trusted without asking the system. The lease was held, and no writer waited for it,
-    /// less than [`TRUSTED_NS`] before this. Also [`NEVER_TAKEN`] or [`LOST`].
+    /// The time until which the lease is trusted without a system call. At most [`TRUSTED_NS`] before this time, the
+    /// lease was held and no writer waited for it. [`NEVER_TAKEN`] and [`LOST`] are special values.
     trusted_until_ns: AtomicU64,
     report: OnceLock<Report>,
-    /// The number of the last error of a system call that leased or examined the file; 0 for none.
+    /// The error number of the last failed system call that leased or examined the file, or 0 if none has failed.
     system_error: AtomicI32,
 }
 
@@ -196,19 +198,20 @@ impl Lease {
         &self.file
     }
 
-    /// Takes the first lease, if the system grants it, and trusts it if the file is unchanged. Does not take a lease
-    /// again that was lost: see [`Lease::retake`].
+    /// Takes the first lease, if the system grants it, and trusts the lease if the file is unchanged. Does not retake a
+    /// lost lease: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
         if ANSWERED.load(Ordering::Acquire) {
             self.take_now(is_unchanged);
         }
     }
 
-    /// Takes a lease that was lost again. May only be called while nothing of the file is trusted, because the file may
-    /// have been changed while there was no lease.
+    /// Retakes a lost lease. Must only be called while no byte of the file is trusted, because the file may have been
+    /// changed while there was no lease.
     ///
     /// # Errors
-    /// If the system refuses the lease, unless no lease was ever taken and it does not tell whether there are writers.
+    /// The system's error if it refuses the lease. If no lease was ever taken, a refusal that does not reveal whether
+    /// there are writers is not an error.
     pub(super) fn retake(&self) -> io::Result<()> {
         match ANSWERED.load(Ordering::Acquire) {
             true => self.retake_now(),
@@ -225,7 +228,8 @@ impl Lease {
     }
 }
 
-/// Returns whether a process has a file open for writing. No [`Lease`] may be on this open file description.
+/// Returns whether a process has a file open for writing. No [`Lease`] may be on this open file description, because
+/// this call would release it.
 #[cfg(feature = "server")]
 pub(crate) fn writers_of(file: &File) -> Writers {
     match ANSWERED.load(Ordering::Acquire) {
@@ -234,7 +238,7 @@ pub(crate) fn writers_of(file: &File) -> Writers {
     }
 }
 
-/// Asks for a lease only to learn whether there are writers.
+/// Takes and releases a lease to find out whether there are writers.
 fn probe(file: &impl Leasable) -> Writers {
     match file.acquire() {
         Ok(()) => {
@@ -252,8 +256,8 @@ impl<F: Leasable> Lease<F> {
         Lease { file, is_taken, trusted_until_ns, report, system_error }
     }
 
-    /// Returns what the lease proves about the bytes that were read before this call. Without a lease that is held, the
-    /// caller ends the epoch before it takes another one, so a proof never spans two leases.
+    /// Returns what the lease proves about the bytes that were read before this call. If the lease was lost, the caller
+    /// must end the epoch before it takes the lease again, so that a proof never spans two leases.
     #[inline(always)]
     pub(super) fn proof(&self) -> Proof {
         let until_ns = self.trusted_until_ns();
@@ -265,7 +269,7 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Returns whether [`Lease::proof`] costs no system call: the lease was confirmed a moment ago.
+    /// Returns whether [`Lease::proof`] costs no system call, because the deadline has not passed.
     #[inline]
     pub(super) fn is_confirmed(&self) -> bool {
         let until_ns = self.trusted_until_ns();
@@ -274,12 +278,13 @@ impl<F: Leasable> Lease<F> {
 
     #[inline(always)]
     fn trusted_until_ns(&self) -> u64 {
-        // Reads of the file stay before the reads of the deadline and the clock.
+        // The fence keeps reads of the file before the reads of the deadline and the clock.
         fence(Ordering::Acquire);
         self.trusted_until_ns.load(Ordering::Acquire)
     }
 
-    /// Asks the system after the deadline has passed, because the thread that renews leases or the process did not run.
+    /// Asks the system whether the lease is held. Called after the deadline, which passes if this process, or its
+    /// thread that renews leases, did not run.
     #[cold]
     fn is_held_after_deadline(&self) -> bool {
         self.is_confirmed_by_system()
@@ -293,13 +298,13 @@ impl<F: Leasable> Lease<F> {
         })
     }
 
-    /// Notes that a system call that leases or examines the file has failed.
+    /// Records the error of a failed system call that leases or examines the file.
     #[cold]
     pub(super) fn note_error(&self, error: &io::Error) {
         self.system_error.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Returns the last error that was noted.
+    /// Returns the last recorded error.
     pub(super) fn system_error(&self) -> Option<io::Error> {
         let number = self.system_error.load(Ordering::Relaxed);
         (number != 0).then(|| io::Error::from_raw_os_error(number))
@@ -307,7 +312,8 @@ impl<F: Leasable> Lease<F> {
 
     pub(super) fn take_now(&self, is_unchanged: impl FnOnce() -> bool) {
         let mut is_taken = self.is_taken();
-        // From here on a writer waits for the lease for at least a second.
+        // A writer that has to wait for the lease begins to wait after this time, and waits for at least a second
+        // unless the lease is released.
         let asked_ns = self.file.now_ns();
         if self.trusted_until_ns.load(Ordering::SeqCst) != NEVER_TAKEN {
             return;
@@ -368,7 +374,7 @@ impl<F: Leasable> Lease<F> {
         if !*is_taken {
             return;
         }
-        // The time comes first: a writer that comes after the confirmation comes after this time.
+        // The clock is read first: a writer that arrives after the confirmation also arrives after this time.
         let asked_ns = self.file.now_ns();
         match self.is_confirmed_by_system() {
             true => self.publish(asked_ns + TRUSTED_NS),
@@ -376,8 +382,9 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Ends the trust in the lease, then releases it. In this order: a batch that has copied a byte that the writer wrote
-    /// copied it after the release, and so finds the trust ended, here and in the processes that `report` informs.
+    /// Ends the trust in the lease, then releases the lease. The order matters: a batch that copied a byte from the
+    /// writer copied it after the release, so this batch finds the trust ended, both in this process and in the
+    /// processes that `report` informs.
     fn lose(&self, is_taken: &mut bool) {
         self.publish(LOST);
         if std::mem::take(is_taken) {
@@ -385,7 +392,7 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Called while `is_taken` is locked.
+    /// Sets the deadline and reports it. Must be called while `is_taken` is locked.
     fn publish(&self, until_ns: u64) {
         self.trusted_until_ns.store(until_ns, Ordering::SeqCst);
         self.inform(until_ns);
@@ -399,8 +406,9 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Calls `report` with the lease's state now and whenever it changes, in particular before the lease is released.
-    /// Does not report that there never was a lease. Only the first caller is served.
+    /// Calls `report` with the lease's current state and whenever the state changes, in particular before the lease is
+    /// released. Does not call `report` before the first lease is taken. Only the first call of this method has an
+    /// effect.
     pub(super) fn report(&self, report: Report) {
         let _unchanging = self.is_taken();
         if self.report.set(report).is_ok() {

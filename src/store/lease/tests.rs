@@ -59,7 +59,7 @@ fn whoever_writes_waits_until_the_lease_is_given_back() {
         change(&path);
         assert!(lease.proof() == Proof::Lost && lease.writers() == Writers::None);
     }
-    // Reading, renaming, and removing the file needs no lease back.
+    // Reading, renaming, and removing the file do not break the lease.
     let lease = leased(&path);
     std::fs::read(&path).unwrap();
     let other = path.with_extension("other");
@@ -135,7 +135,7 @@ fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
         if let LeaseState::TrustedUntil(_) = state {
             return;
         }
-        // The system still counts the lease: a process that takes another one finds that a writer waits, or none.
+        // The system lists the lease here until the lease is released.
         let is_leased = std::fs::read_to_string("/proc/locks").unwrap().contains(&locks_inode(&probe));
         reports.lock().unwrap().push((state, is_leased));
     }));
@@ -143,14 +143,14 @@ fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
     std::fs::write(&path, "a writer waits").unwrap();
     lease.retake().unwrap();
     drop(lease);
-    // Another thread may be renewing the lease, and then drops it.
+    // If another thread is renewing the lease, that thread drops it later.
     while reported.lock().unwrap().len() < 2 {
         thread::yield_now();
     }
     assert_eq!(*reported.lock().unwrap(), [(LeaseState::Lost, true), (LeaseState::Released, true)]);
 }
 
-/// How a lease's line in /proc/locks names the file.
+/// Returns the part of a lease's line in /proc/locks that identifies the file.
 fn locks_inode(file: &File) -> String {
     use std::os::unix::fs::MetadataExt;
     format!(":{} ", file.metadata().unwrap().ino())
@@ -170,7 +170,7 @@ fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
             }
             true
         });
-        // The writer got the file, so the lease was given back.
+        // The writer has opened the file, so the lease was released.
         let _file = opening.recv().unwrap();
         assert_eq!(lease.proof(), Proof::Lost);
     });
@@ -185,7 +185,7 @@ fn nothing_is_written_while_a_lease_is_held() {
     for round in 0.. {
         let lease = leased(&path);
         thread::scope(|scope| {
-            // Nobody gives the lease back while this is locked.
+            // No thread releases the lease while this is locked.
             let is_taken = lease.is_taken();
             assert!(*is_taken);
             let writer = scope.spawn(|| std::fs::write(&path, [b'x'; 100].repeat(round + 1)).unwrap());
@@ -218,9 +218,9 @@ fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
     while lease.is_confirmed() {
         thread::yield_now();
     }
-    // The system says that it was held all the time.
+    // The system confirms that the lease is still held.
     assert_eq!(lease.proof(), Proof::Unchanged);
-    // The system takes it away, and nobody renews it.
+    // The lease ends as if the system had taken it away, and no thread renews it.
     lease.file.release();
     assert_eq!(lease.proof(), Proof::Lost);
     lease.renew();
@@ -266,7 +266,7 @@ mod simulated {
     }
 
     impl World {
-        /// Lets the holder stop, mostly not for long, and the writer go on meanwhile.
+        /// Stops the holder for a random time, and lets the writer continue meanwhile.
         fn stop(&mut self) {
             let longest_ns = [1, 1_000_000, 600_000_000, 3_000_000_000][self.random.below(4) as usize];
             let stopped_ns = self.random.below(longest_ns);
@@ -359,7 +359,7 @@ mod simulated {
                 }
             }
         }
-        // Both happened often, or nothing was shown.
+        // If either is rare, the test shows nothing.
         assert!(trusted > 1000 && written > 1000, "{trusted} batches trusted, {written} writes between leases");
     }
 }

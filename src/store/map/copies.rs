@@ -14,17 +14,18 @@ use crate::store::pace::Pace;
 use crate::store::parts::for_each_part;
 use crate::store::sealed;
 
-/// The bytes that a thread copies between two files at a time.
+/// The number of bytes that a thread copies between two files at a time.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 /// How long to wait before the next attempt to seal a memory file.
 const SEAL_AGAIN: Duration = Duration::from_millis(5);
 
 impl Map {
-    /// Copies a file into memory of this process, in huge pages as far as the system grants them. Later changes of the file
-    /// have no effect.
+    /// Copies a file into memory of this process, in huge pages as far as the system grants them. Later changes of the
+    /// file have no effect.
     pub(in crate::store) fn copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
-        // Linux aligns a mapping of whole huge pages for huge pages (before 6.7, all of it except its two ends).
+        // From version 6.7 on, Linux aligns such a mapping, so that huge pages can hold all of it. Earlier versions use
+        // small pages at its two ends.
         let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
         // A system without huge pages rejects this, and uses small ones.
         let _ = memory.advise(memmap2::Advice::HugePage);
@@ -33,7 +34,8 @@ impl Map {
         Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
     }
 
-    /// Copies a file like [`Map::copy_of`]. A file that is shorter than a huge page does not occupy a whole one.
+    /// Copies a file like [`Map::copy_of`]. The copy of a file that is shorter than a huge page does not occupy a whole
+    /// huge page.
     pub(in crate::store) fn compact_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
         if len_bytes >= HUGE_PAGE_LEN_BYTES {
@@ -53,7 +55,7 @@ impl Map {
         let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
         for_each_part(parts, pace, |start| {
             let end = len_bytes.min(start + PART_LEN_BYTES as u64);
-            // Short, because an allocator may keep a long buffer.
+            // A short buffer on the stack, because an allocator may keep the memory of a long one.
             let mut buffer = [0; BUFFER_LEN_BYTES];
             (start..end).step_by(BUFFER_LEN_BYTES).try_for_each(|at| {
                 let bytes = &mut buffer[..BUFFER_LEN_BYTES.min((end - at) as usize)];

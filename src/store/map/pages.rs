@@ -15,8 +15,9 @@ impl Map {
         for (part, bytes) in self.memory.chunks(PART_LEN_BYTES).enumerate() {
             let address = bytes.as_ptr().cast_mut();
             debug_assert!(address.addr().is_multiple_of(PAGE_LEN_BYTES), "part {part} begins with a page");
-            // SAFETY: The range is mapped, because it is a part of `memory`, and begins with a page. For each of its pages,
-            // one byte is written to `pages`, which has a byte for each page of the smallest length in the longest part.
+            // SAFETY: The range is mapped, because it is a part of `memory`, and begins with a page. For each of its
+            // pages, one byte is written to `pages`, which has a byte for each page of the smallest length in the
+            // longest part.
             if unsafe { libc::mincore(address.cast(), bytes.len(), pages.as_mut_ptr().cast()) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -42,29 +43,29 @@ impl Map {
         })
     }
 
-    /// Requests huge pages for what is read from the disk from now on. Many file systems do not support that, and pages that
-    /// the page cache already holds stay as they are.
+    /// Requests huge pages for what is read from the disk from now on. Many file systems do not support that, and pages
+    /// that the page cache already holds stay as they are.
     fn ask_for_huge_pages(&self) {
         let _ = self.memory.memory().advise(memmap2::Advice::HugePage);
     }
 
-    /// Fails on Linux before 5.14.
+    /// Reads a range into memory and enters its pages into the page table. Fails on Linux before 5.14.
     fn populate(&self, offset_bytes: usize, len_bytes: usize) -> io::Result<()> {
         self.memory.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
     }
 
-    /// Releases the pages of a range of a mapped file, so that they do not count as memory of this process any more. The
-    /// next read takes them from the page cache.
+    /// Releases the pages of a range of a mapped file, so that they do not count as memory of this process any more.
+    /// The next read takes them from the page cache.
     #[cfg(feature = "bake")]
     pub(in crate::store) fn release(&self, range: std::ops::Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
         if !self.is_file() || !is_inside {
             return;
         }
-        // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses its
-        // page table entries: a read through `bytes`, now or later, finds the file's bytes again. `is_file` shows that
-        // `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to whole
-        // pages, which belong to the mapping.
+        // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses
+        // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `is_file` shows
+        // that `memory` is a shared mapping, made by `Mmap::map` and never written to. The range is inside of it, up to
+        // whole pages, which belong to the mapping.
         let released = unsafe {
             self.memory.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
         };
@@ -74,8 +75,8 @@ impl Map {
 
     /// Locks every page in memory for as long as this `Map` lives.
     ///
-    /// `mlock` by itself reads the whole file in one call, which cannot be canceled. So the limit is checked first, then
-    /// the file is read in parts, and `mlock` finds every page in memory.
+    /// `mlock` by itself reads the whole file in one call, which cannot be canceled. So the limit is checked first,
+    /// then the file is read in parts, and `mlock` finds every page in memory.
     pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
         self.lock_later_pages()?;
         self.warm(pace)?;
@@ -85,8 +86,8 @@ impl Map {
     /// Locks the pages that are in memory, and each other page once it is read.
     fn lock_later_pages(&self) -> io::Result<()> {
         let memory = self.memory.memory();
-        // SAFETY: The range is the range of `memory`, which is mapped. The call changes no byte of it, and unmapping unlocks
-        // it.
+        // SAFETY: The range is the range of `memory`, which is mapped. The call changes no byte of it, and unmapping
+        // unlocks it.
         let locked = unsafe { libc::mlock2(memory.as_ptr().cast(), memory.len(), libc::MLOCK_ONFAULT) };
         if locked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
