@@ -18,9 +18,9 @@ pub enum BadRows {
     Refuse,
     /// Skip the rows, up to a limit.
     Skip {
-        /// A file for these rows, with their input, line, and reason: comma-separated text with a header.
+        /// A CSV file, with a header, that receives each skipped row with its input, line, and reason.
         file: Option<PathBuf>,
-        /// The greatest number of skipped rows. One more is an error.
+        /// The maximum number of skipped rows. One more fails the bake.
         max: u64,
     },
 }
@@ -37,7 +37,7 @@ pub(super) struct BadRowsFile {
 struct OpenFile {
     path: PathBuf,
     writer: csv::Writer<File>,
-    /// The new file, until it is in place. `None` for terminals, pipes, and other special files.
+    /// The file to put in place at the end. `None` if the path is a terminal, a pipe, or another special file.
     new: Option<NewFile>,
 }
 

@@ -12,7 +12,8 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// The least length of a read, long enough for a disk that seeks.
+/// The read length that limits how many runs are merged at once: long enough that a spinning disk does not spend most
+/// of its time on seeks.
 const MERGE_BUFFER_MIN_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.
@@ -24,8 +25,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Returns the budget that the options set. The machine determines the rest. By default temporary files are in the
-    /// output's folder, because it has room for a table, and `/tmp` is often in memory.
+    /// Returns the budget from the options, with defaults that depend on the machine. By default temporary files are in
+    /// the output's folder, because it has room for a table, whereas `/tmp` is often in memory.
     pub(super) fn new(options: &Options, output: &Path) -> Result<Budget, BakeError> {
         let memory_bytes = options.memory_bytes.unwrap_or_else(|| machine_memory::total_bytes() / MEMORY_SHARE);
         if memory_bytes < MEMORY_MIN_BYTES {
@@ -50,8 +51,8 @@ impl Budget {
             .map_err(|error| BakeError::Threads { error: error.to_string() })
     }
 
-    /// Returns the length of a piece. The shortest rows take ten times as much memory as their text, and each thread has a
-    /// few pieces in flight.
+    /// Returns the length of a piece. The shortest rows take ten times as much memory as their text, and each thread
+    /// has a few pieces in flight.
     pub(super) fn piece_len_bytes(&self) -> usize {
         let pieces = 32 * self.pieces_in_flight() as u64;
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
@@ -67,17 +68,17 @@ impl Budget {
         (self.memory_bytes / 8).min(VALUE_LEN_MAX_BYTES as u64) as usize
     }
 
-    /// Returns the memory of a run. One run is gathered while another is written.
+    /// Returns the maximum memory of a run. One run is gathered while another is written.
     pub(super) fn run_len_bytes(&self) -> u64 {
         self.memory_bytes * 3 / 8
     }
 
-    /// Returns the number of runs that are merged at once.
+    /// Returns the maximum number of runs that are merged at once.
     pub(super) fn fan_in(&self) -> usize {
         (self.memory_bytes / 4 / MERGE_BUFFER_MIN_BYTES).clamp(2, 256) as usize
     }
 
-    /// Returns the memory of the current rows during a merge: one whole row of each run.
+    /// Returns the maximum memory of the current rows during a merge: one whole row of each run.
     pub(super) fn merge_rows_len_bytes(&self) -> u64 {
         self.memory_bytes / 2
     }

@@ -38,8 +38,8 @@ impl Cancel {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// Cancels the bakes of a process that ends without waiting for them, and removes their hidden files. Returns
-    /// whether no bake has put its file in place. After this call no bake does.
+    /// Cancels the bakes of a process that ends without waiting for them, and removes their hidden files. After this
+    /// call, no bake puts its file in place. Returns true if none has done so before.
     pub fn abandon(&self) -> bool {
         self.set();
         let mut names = self.names();

@@ -57,7 +57,7 @@ pub enum Pack {
     MessagePack,
 }
 
-/// The columns, or fields of an object, that a row is made of.
+/// The columns, or object fields in JSON Lines, that make up a row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowSpec {
     pub(super) key: Option<Column>,
@@ -65,7 +65,7 @@ pub(super) struct RowSpec {
     pub(super) delete: Option<Column>,
 }
 
-/// The purpose that a column was chosen for.
+/// The role of a chosen column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnRole {
     Key,

@@ -23,7 +23,7 @@ use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
-/// All sorted rows. No part has a key twice.
+/// All sorted rows, in several parts. Within each part, every key is unique.
 pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
     /// An older table. Rows of all other parts replace its rows.
@@ -48,7 +48,7 @@ impl SortedParts {
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
     }
 
-    /// Returns the length of the prefix that all keys share. Runs of numbers that become text share nothing.
+    /// Returns the length of the prefix that all keys share. Returns 0 if a run of numbers must be merged as text.
     fn common_len_bytes(&self) -> usize {
         if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
             return 0;
@@ -62,7 +62,8 @@ impl SortedParts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// Returns all parts, in the order in which one of several rows with the same key is chosen.
+    /// Returns the sources of all parts. If several sources have a row with the same key, the merge keeps the row of
+    /// the source with the lowest rank.
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
@@ -93,7 +94,7 @@ impl SortedParts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// Returns the memory of the current rows during a merge: one longest row per run.
+    /// Returns the maximum memory of the current rows during a merge: the longest row of each run.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -122,8 +123,8 @@ pub(super) fn reduce(
         let runs_before = parts.spilled.len();
         let mut left = std::mem::take(&mut parts.spilled).into_iter().peekable();
         while let Some(first) = left.next() {
-            // Only neighbors are merged, so that the order of the input stays, and only as many as 31 bits can count
-            // the lines of.
+            // Merges only adjacent runs, so that the order of the input is preserved, and only as many runs as span
+            // fewer than `LINES_MAX` lines.
             let (first_origin, kind) = (first.first_origin, first.kind);
             let mut rows_len_bytes = first.row_len_max_bytes as u64;
             let mut group = vec![first];
@@ -157,7 +158,7 @@ pub(super) fn reduce(
     Ok(passes)
 }
 
-/// The records written, and the number of removals.
+/// The result of [`combine`]: the records written, and the number of removals.
 pub(super) struct Combined {
     pub(super) records: WrittenRecords,
     /// Rows that remove a key, one per key.
@@ -187,7 +188,7 @@ pub(super) fn combine_counting(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Combined, BakeError> {
     let failed_output = |error| BakeError::output(output, error);
-    // An estimate: the exact length is known only after the merge.
+    // The first alignment is an estimate: the exact length is known only after the merge.
     let mut aligns = (ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).map(|bits| 1_usize << bits);
     let mut align_bytes = aligns
         .find(|align_bytes| parts.len_bytes() <= (*align_bytes as u64) << place_bits)

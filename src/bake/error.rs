@@ -36,7 +36,7 @@ pub enum BakeError {
     Row {
         /// The input's name.
         input: String,
-        /// The line on which the row begins, counted from 1.
+        /// The line on which the row begins, or the row's number in inputs without lines, counted from 1.
         line: u64,
         /// The reason.
         fault: RowFault,
@@ -48,7 +48,7 @@ pub enum BakeError {
         input: String,
         /// The reason.
         fault: String,
-        /// The options that avoid it.
+        /// The options that avoid the failure.
         remedies: Vec<Remedy>,
     },
     /// The output cannot be written.
@@ -67,7 +67,7 @@ pub enum BakeError {
         /// The system's error.
         error: io::Error,
     },
-    /// A temporary file holds other bytes than were written.
+    /// The contents of a temporary file differ from what was written.
     #[error("temporary files in {}: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check the disk, or choose another folder", folder.display())]
     TemporaryDamaged {
         /// The folder.
@@ -157,7 +157,7 @@ pub enum BakeError {
     BadRows {
         /// The input's name.
         input: String,
-        /// The line of the first row beyond the limit.
+        /// The line, or the number, of the first row beyond the limit.
         line: u64,
         /// The reason why this row is rejected.
         fault: Box<RowFault>,
@@ -215,7 +215,7 @@ pub enum BakeError {
         /// The row, counted from 0.
         row: u64,
     },
-    /// The new file has another number of rows than were written.
+    /// The number of rows in the new file differs from the number written.
     #[error(
         "reading the new file back: {found_rows} rows, where {expected_rows} were expected: nothing was put in place"
     )]

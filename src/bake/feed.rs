@@ -25,7 +25,8 @@ pub(super) struct Work {
     pub(super) input_origin: u64,
 }
 
-/// A piece's position in the order of all inputs, and the room that it takes among the pieces in flight.
+/// A piece's position in the order of all inputs, and the number of slots that it occupies in the window of pieces in
+/// flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,
@@ -36,7 +37,7 @@ pub(super) struct Ticket {
 /// because the gatherer waits for it.
 pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
 
-/// Memory for reuse.
+/// Buffers and batches to reuse.
 #[derive(Default)]
 pub(super) struct Recycled {
     pub(super) buffers: Mutex<Vec<Vec<u8>>>,
@@ -65,7 +66,7 @@ pub(super) struct Feed<'p> {
     rows_read: &'p AtomicU64,
     /// Bytes of inputs that were read completely.
     read_bytes: u64,
-    /// A line that no row of the last input is after.
+    /// An upper bound of the line numbers in the input that was read last.
     last_line_max: u64,
     facts: Vec<InputFacts>,
 }
@@ -155,8 +156,8 @@ impl<'p> Feed<'p> {
         Ok(())
     }
 
-    /// Returns the ticket of the next piece once there is room for it. A long row makes a piece that takes the room of
-    /// several.
+    /// Waits until the window has room for the next piece, and returns the piece's ticket. A piece with a long row
+    /// occupies several slots.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

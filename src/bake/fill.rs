@@ -15,7 +15,7 @@ pub(super) struct Filler<'f> {
     kind: KeyKind,
     input: &'f str,
     batch: &'f mut Batch,
-    /// Whether the next row may be a header that the options do not mention.
+    /// Whether the next row may be a header, although the options declare none.
     may_be_header: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Turns sorted rows into a file that is in place.
+//! Turns sorted rows into a complete file at the output's path.
 //!
 //! In: gathered rows and old tables. Out: a file at the output's path, and the report. This module calls the last
 //! stages of a bake in order.
@@ -45,7 +45,7 @@ impl Finish<'_, '_> {
     pub(super) fn all(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
         let (file, combined, parts) = self.records(&mut gathered, &old)?;
         self.check_replacement(&combined)?;
-        // Without a comparison, this memory is released before the index is built.
+        // Releases this memory before the index is built, unless the rows are compared later.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);
         self.context.check_canceled()?;
         let layout = self.index(&file, &combined)?;
@@ -100,7 +100,7 @@ impl Finish<'_, '_> {
             gathered.rows_streamed = streamed.records.row_count;
             if parts.spilled.is_empty() && parts.last.is_none() {
                 refuse_duplicate(context, &gathered.tally, self.origins)?;
-                // Most rows were written while they were read, so this stage has no rows.
+                // The rows were written while they were read, so this stage reports no rows.
                 self.end(Stage::Write, None, None);
                 return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
             }
@@ -114,7 +114,8 @@ impl Finish<'_, '_> {
             self.end(Stage::Merge, Some(rows), Some(len_bytes));
         }
         if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
-            // Rows of different runs may have an earlier duplicate.
+            // A duplicate whose rows are in different runs may be earlier in the input, and only a merge of all parts
+            // finds it.
             each_row(&parts, context, &mut gathered.tally, |_, _| context.check_canceled())?;
             refuse_duplicate(context, &gathered.tally, self.origins)?;
         }

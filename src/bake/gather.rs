@@ -54,7 +54,7 @@ pub(super) struct Gathered<'b> {
 }
 
 impl Gathered<'_> {
-    /// Returns no rows, with keys of this kind.
+    /// Returns an empty result for keys of this kind.
     pub(super) fn nothing(kind: KeyKind) -> Self {
         Gathered {
             kind,
@@ -122,7 +122,7 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
     }
 }
 
-/// Makes runs of batches.
+/// Collects batches into runs, and spills the runs that do not fit into memory.
 struct Gatherer<'s, 'e, 'c, 'b> {
     context: &'c Context<'c>,
     recycled: &'c Recycled,
@@ -174,7 +174,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         })
     }
 
-    /// Takes batches in the order of the input, in whatever order they arrive.
+    /// Processes batches in the order of the input, although they may arrive in another order.
     fn run(mut self, batches: Receiver<Parsed>, slots: Receiver<()>) -> Result<Gathered<'b>, BakeError> {
         let (mut early, mut next) = (BTreeMap::new(), 0);
         for (ticket, batch) in batches {

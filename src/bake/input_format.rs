@@ -20,7 +20,7 @@ pub enum Format {
 
 /// The first bytes of formats that have a magic number.
 const MAGICS: [(&[u8], Format); 1] = [(b"PAR1", Format::Parquet)];
-/// The ends of the names of other formats.
+/// The file name endings of formats without a magic number.
 const NAME_ENDS: [(&str, Format); 4] = [
     (".jsonl", Format::JsonLines),
     (".ndjson", Format::JsonLines),

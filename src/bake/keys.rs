@@ -16,7 +16,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Returns the kind in which keys are held while the input is read.
+    /// Returns the kind of the keys in memory while the input is read.
     pub(super) fn kind(self) -> KeyKind {
         match self {
             Keys::U64 => KeyKind::U64,

@@ -2,8 +2,8 @@
 //!
 //! In: inputs in several formats, rows in memory, and tables that were baked before. Out: a file that is put in place
 //! as a whole, or not at all. The stages: `input` opens and decompresses inputs, `parse` cuts them into pieces and
-//! parses these into rows, `fill` parses keys, `feed` and `gather` run the stages before on several threads and pass
-//! batches to `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including those of an
+//! parses these into rows, `fill` parses keys, `feed` and `gather` run these stages on several threads and pass batches
+//! to `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including those of an
 //! `old_table`, into records (`table`), `index` builds the index, `verify` reads the file back, and `place` renames it.
 //! `finish` calls the stages from `combine` on.
 
@@ -150,8 +150,8 @@ where
 ///
 /// Rows may come in any order. Rows that do not fit into the memory allowed are sorted in unnamed temporary files. The
 /// same rows give the same file, whatever the memory, the number of threads, and the order of the rows. The new file
-/// has no name until it has been read back and synced, and then replaces `output` by a rename. After any failure the
-/// old file is still there.
+/// has no name, or a hidden one, until it has been read back and synced. Then a rename replaces `output`. After any
+/// failure the old file is still there.
 ///
 /// # Errors
 /// [`BakeError`]; the message for a bad row names its input and its line.

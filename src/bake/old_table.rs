@@ -88,10 +88,11 @@ impl OldTable {
     }
 }
 
-/// Describes the table at a path. Returns `None` if there is no table, or a damaged one, which a bake may replace.
+/// Describes the table at a path. Returns `None` if there is no table or if the table is damaged, because a bake may
+/// replace such a file.
 ///
 /// # Errors
-/// If the system does not allow to read the file.
+/// The system's error, if the file exists but cannot be read.
 pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     let layout = match Reader::open(path).and_then(|reader| reader.layout()) {
         Ok(layout) => layout,

@@ -17,14 +17,14 @@ pub enum Duplicates {
     /// Reject the input.
     #[default]
     Error,
-    /// Keep the first of them, in the order of the inputs.
+    /// Keep the first of these rows, in the order of the inputs.
     First,
-    /// Keep the last of them, in the order of the inputs.
+    /// Keep the last of these rows, in the order of the inputs.
     Last,
 }
 
-/// The checks of the new file before it is put in place. The whole file is always read back and verified against its
-/// checksums.
+/// The checks of the new file before it is put in place, in addition to reading the whole file back and verifying its
+/// checksums, which every bake does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Look up all keys, or a sample if the index does not fit into memory.
@@ -44,7 +44,7 @@ pub struct Options {
     pub delimiter: Option<u8>,
     /// Whether the first row of each input of delimited text names the columns and is not data.
     pub header: bool,
-    /// The column that holds the key. By default the first of two; in JSON Lines the field `key`.
+    /// The column that holds the key. By default the first of two columns; in JSON Lines the field `key`.
     pub key: Option<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,
@@ -62,8 +62,8 @@ pub struct Options {
     /// A table to start from. Its rows are kept unless a row of the input has the same key: such a row replaces the base's
     /// row or, with a delete marker or column, removes it. The base may be the output. Its keys must be of the same kind.
     pub base: Option<PathBuf>,
-    /// The shard to bake, of the input and of the base. By default all rows. Requires [`Keys::U64`], [`Keys::Bytes`], or a
-    /// base.
+    /// The shard to bake: rows of the inputs and of the base that belong to other shards are left out. By default all
+    /// rows are baked. Requires [`Keys::U64`], [`Keys::Bytes`], or a base.
     pub shard: Option<Shard>,
     /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default the machine's
     /// memory divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).

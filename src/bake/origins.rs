@@ -14,7 +14,7 @@ struct InputOrigins {
     name: String,
 }
 
-/// What the rows of an input are counted in.
+/// The unit that messages count an input's rows in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowUnit {
     /// Lines of text, from 1.
@@ -26,7 +26,7 @@ pub(super) enum RowUnit {
 }
 
 impl Origins {
-    /// Adds an input and returns the origin of its line 0. `last_line_before` is the last line of the input added before.
+    /// Adds an input and returns the origin of its line 0. `last_line_before` is the last line of the previous input.
     pub(super) fn begin(&mut self, name: &str, unit: RowUnit, last_line_before: u64) -> u64 {
         let base = self.inputs.last().map_or(0, |last| last.base + last_line_before + 1);
         self.inputs.push(InputOrigins { base, unit, name: name.to_owned() });

@@ -1,4 +1,4 @@
-//! Renames a finished file to its final name, and removes what killed bakes left.
+//! Renames a finished file to its final name, and removes the files that killed bakes left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,20 +13,20 @@ use super::cancel::Cancel;
 
 /// A file that is being written in the folder of its final path.
 ///
-/// If the file system supports it, the file has no name until it is complete, so that nothing is left however the
-/// process ends. Otherwise the file has a hidden name, and is removed if the bake fails. An open file is locked
-/// (`flock`), so an unlocked hidden file belongs to no bake.
+/// If the file system supports it, the file has no name until it is complete, so that no file is left behind however
+/// the process ends. Otherwise the file has a hidden name, and is removed if the bake fails. A bake locks its file
+/// (`flock`), so an unlocked hidden file belongs to no running bake.
 pub(super) struct NewFile {
     file: File,
     folder: File,
     path: PathBuf,
-    /// The hidden name, as long as the file has one.
+    /// The hidden name, while the file has one.
     hidden: Option<PathBuf>,
     cancel: Cancel,
 }
 
 impl NewFile {
-    /// Creates an empty file in the folder of `path`, and removes what killed bakes left there.
+    /// Creates an empty file in the folder of `path`, and removes the files that killed bakes left there.
     pub(super) fn beside(path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
         let invalid = |message: &'static str| io::Error::new(io::ErrorKind::InvalidInput, message);
         if path.file_name().is_none() {
@@ -66,8 +66,8 @@ impl NewFile {
         &self.file
     }
 
-    /// Syncs the file, renames it to its final path, and syncs the folder. After a power loss at any moment, the path
-    /// has the old file or this one; after a success, this one.
+    /// Syncs the file, renames it to its final path, and syncs the folder. After a power loss, the path has the old
+    /// file or this one; if this call has succeeded, it has this one.
     pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
         self.rename_synced().map_err(PlaceError::Unplaced)?;
         self.folder.sync_all().map_err(PlaceError::FolderSync)
@@ -145,12 +145,13 @@ fn create_unnamed(folder: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder)?;
     // The file is named through /proc, so /proc must be mounted.
     fs::metadata(proc_path(&file))?;
-    // On a file system without locks, other bakes remove nothing either.
+    // On a file system without locks this fails, but other bakes cannot lock files either, so they remove none.
     let _ = lock(&file);
     Ok(file)
 }
 
-/// Creates and locks a file. Returns `AlreadyExists` if another bake removes the file before it is locked.
+/// Creates and locks a file. Returns `AlreadyExists` if the name is in use, or if another bake locks or removes the
+/// file first.
 fn create_locked(hidden: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(hidden)?;
     let is_locked_by_other = lock(&file) == Err(Errno::WOULDBLOCK);
@@ -189,7 +190,7 @@ fn remove_left_behind(hidden: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether [`under_free_name`] makes such names.
+/// Returns whether `name` has the form of the names that [`under_free_name`] generates.
 fn is_hidden_name(name: &str) -> bool {
     let numbers = name.strip_prefix(".baker.").and_then(|name| name.strip_suffix(".tmp"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -94,7 +94,7 @@ pub enum Progress {
         /// All rows.
         rows_total: u64,
     },
-    /// Waiting until the disk has the file.
+    /// Waiting until the file is on disk.
     Settle,
     /// A stage has ended.
     Ended(StageFacts),

@@ -26,7 +26,7 @@ pub enum Remedy {
     ChooseKeyKind,
     /// Take keys as bytes ([`Keys::Bytes`](super::Keys::Bytes)).
     TakeKeysAsBytes,
-    /// Take keys as the base has them ([`Keys::Auto`](super::Keys::Auto)).
+    /// Take keys as the kind that the base's keys have ([`Keys::Auto`](super::Keys::Auto)).
     TakeKeysAsBase,
     /// Keep one of the rows that have the same key ([`Options::duplicates`](super::Options::duplicates)).
     KeepOneDuplicate,

@@ -23,7 +23,7 @@ pub struct Report {
     pub rows_streamed: u64,
     /// Rows of the inputs that were skipped.
     pub bad_rows: u64,
-    /// Rows of the inputs that were dropped because another row with the same key was kept.
+    /// Rows of the inputs and merged tables that were dropped because another row with the same key was kept.
     pub duplicates_dropped: u64,
     /// Rows of the base that the input replaced.
     pub base_replaced: u64,

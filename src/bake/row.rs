@@ -1,4 +1,4 @@
-//! A row of an input, as parsers pass it on.
+//! A row of an input, as a parser emits it.
 
 use super::error::BakeError;
 use super::row_fault::RowFault;

@@ -11,7 +11,7 @@ use crate::format::record::VALUE_LEN_MAX_BYTES;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowFault {
-    /// The row has another number of fields than all rows must have.
+    /// The row has too few or too many fields.
     #[error(
         "{found} field{} where {expected} {} expected: {}",
         if *found == 1 { "" } else { "s" },
@@ -74,7 +74,7 @@ pub enum RowFault {
     /// A carriage return does not end a line.
     #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one")]
     BareReturn,
-    /// The row is longer than a row may be.
+    /// The row exceeds the maximum length of a row.
     #[error(
         "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, up to {VALUE_LEN_MAX_BYTES} bytes, allow eight times its length as memory"
     )]
@@ -208,10 +208,10 @@ impl RowFault {
         RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header }
     }
 
-    /// Returns the fault of a part of a line that begins `part_at` bytes after the line's start.
+    /// Returns the fault for an error in a part of a line. The part begins `part_at` bytes after the line's start.
     pub(super) fn json(error: &serde_json::Error, part_at: usize) -> Self {
         let fault = error.to_string();
-        // The message ends with a position in the part, which the position in the line replaces.
+        // The parser's message ends with the position in the part. This fault has the position in the line instead.
         let end = fault.rfind(" at line ").unwrap_or(fault.len());
         RowFault::Json { at: part_at + error.column(), fault: fault[..end].to_owned() }
     }

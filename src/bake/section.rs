@@ -15,7 +15,8 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// The length of a write: whole blocks, few enough to be in the processor's cache when they are summed.
+/// The length of a write: whole blocks, few enough that they are still in the processor's cache when their checksums
+/// are computed.
 pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 /// The number of full buffers that may wait for the thread.
 const WAITING_COUNT: usize = 2;
@@ -23,7 +24,7 @@ const WAITING_COUNT: usize = 2;
 /// Writes one section front to back.
 pub(super) struct SectionWriter {
     pending: Vec<u8>,
-    /// The length of the bytes that were passed to the sink.
+    /// The number of bytes passed to the sink.
     passed_len_bytes: u64,
     sink: BlockSink,
 }
@@ -50,7 +51,7 @@ impl SectionWriter {
         self.passed_len_bytes + self.pending.len() as u64
     }
 
-    /// Returns the buffer if `len_bytes` fit before the next write.
+    /// Returns the buffer if it has room for `len_bytes` more bytes before the next write.
     #[inline(always)]
     pub(super) fn room(&mut self, len_bytes: usize) -> Option<&mut Vec<u8>> {
         (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)
@@ -124,7 +125,7 @@ impl BlocksThread {
         let work = move || {
             for bytes in to_write {
                 blocks.write(&bytes)?;
-                // At the end nobody receives it.
+                // After the last write, no one receives the buffer.
                 let _ = written.send(bytes);
             }
             Ok(blocks)

@@ -57,7 +57,7 @@ pub enum ShardFault {
     },
     /// The bounds do not ascend.
     Order {
-        /// The first bound that is not greater than the bound before, counted from 1.
+        /// The first bound that is not greater than the previous one, counted from 1.
         bound: usize,
     },
     /// Some bounds are numbers, and some are bytes.

@@ -1,7 +1,7 @@
 //! Writes rows that arrive sorted to the file, without holding them in memory.
 //!
-//! If a later row belongs before the rows written so far, these become a sorted run, which is merged with the other
-//! runs into another file.
+//! If a later row belongs before a row that is already written, the written rows become a sorted run, which is merged
+//! with the other runs into another file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(super) struct SortedStream<'b> {
     first_key: Vec<u8>,
 }
 
-/// The answer to an offered batch.
+/// The result of offering a batch to the stream.
 pub(super) enum Offered {
     /// The stream has taken the batch. The batches returned are written and can be reused.
     Accepted(Vec<Batch>),
@@ -65,7 +65,7 @@ impl<'b> SortedStream<'b> {
         Ok(SortedStream { pool, path, file, writer, kind, duplicates, jumps, pending: None, first_key: Vec::new() })
     }
 
-    /// Takes a batch if its rows are sorted and follow the rows before.
+    /// Takes a batch if its rows are sorted, follow all earlier rows, and remove no key.
     pub(super) fn offer(&mut self, batch: Batch, tally: &mut Tally) -> Result<Offered, BakeError> {
         if batch.len() == 0 {
             return Ok(Offered::Accepted(vec![batch]));

@@ -29,7 +29,7 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// The greatest length that the bits of a place can count to, in units of the alignment.
+    /// The maximum length of all records: a place counts units of the alignment, and its bits can count no further.
     len_max_bytes: u64,
     place_bits: u32,
     row_count: u64,
@@ -40,9 +40,9 @@ pub(super) struct RecordsWriter {
     seed: XxHash3_64,
     /// Keys that are not hashed yet.
     seed_bytes: Vec<u8>,
-    /// The first key and the last key so far, of a table of bytes.
+    /// The first key and the latest key, if keys are bytes.
     ends: Option<(Vec<u8>, Vec<u8>)>,
-    /// The key and header of a record that does not fit before the next write.
+    /// The key and header of a record that does not fit into the section's buffer.
     split_head: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct WrittenRecords {
     pub(super) records_len_bytes: u64,
     /// The alignment of the records.
     pub(super) record_align_bytes: usize,
-    /// The alignment that the format requires, which is never greater. If it is less, the records must be written
+    /// The alignment that the format requires, at most `record_align_bytes`. If it is less, the records must be written
     /// again.
     pub(super) wanted_align_bytes: usize,
     /// The length of the prefix that all keys share; 0 for numbers.
@@ -109,7 +109,8 @@ impl RecordsWriter {
     /// Adds a row, whose key must be of the table's kind and greater than all keys before it.
     ///
     /// # Errors
-    /// Write errors of this row or earlier rows, and an error that [`is_too_long`] recognizes.
+    /// A write error of this row or an earlier row; `InvalidInput`, if the value is too long; an error that
+    /// [`is_too_long`] recognizes, if no place can locate the end of the record.
     #[inline]
     pub(super) fn push(&mut self, key: Key<'_>, value: &[u8]) -> io::Result<()> {
         debug_assert_eq!(key.kind(), self.key_kind);
@@ -165,8 +166,8 @@ impl RecordsWriter {
         })
     }
 
-    /// Remembers the key for [`WrittenRecords`]. A number is hashed as 8 bytes, a key of bytes with its length before
-    /// it, so that the hash depends on where each key ends.
+    /// Adds the key to the facts in [`WrittenRecords`]. A number is hashed as 8 bytes. A key of bytes is hashed after
+    /// its length, so that the hash depends on where each key ends.
     #[inline]
     fn note(&mut self, key: Key<'_>) {
         match key {
@@ -196,7 +197,7 @@ fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: 
     bytes.resize(end, 0);
 }
 
-/// Returns whether the error means that 32 bits cannot count to the end of the records. A greater alignment, up to
+/// Returns whether the error means that the records are too long for places of 32 bits. A greater alignment, up to
 /// [`RECORD_ALIGN_MAX_BYTES`], avoids the error.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
     error.get_ref().and_then(|error| error.downcast_ref()) == Some(&FormatError::RecordsTooLong)
@@ -267,7 +268,7 @@ mod tests {
             let value = vec![0; 2 * align_bytes];
             let pushed = (0..100_u64).find_map(|key| records.push(Key::U64(key), &value).err()).unwrap();
             assert!(is_too_long(&pushed), "{pushed}");
-            // The end of the last record may be counted to, so the records fill all units.
+            // The end of the last record may be at the limit, so the records fill all units.
             assert_eq!(records.len_bytes(), records.row_count() * (16 + 2 * align_bytes as u64));
             assert_eq!(records.row_count(), if align_bytes == 8 { 6 } else { 8 });
         }

@@ -1,8 +1,8 @@
 //! Reads a new file back before it is put in place.
 //!
-//! In: the file and its expected layout. Out: success or an error. All threads verify the file with the code that
-//! readers use, in windows, so that little of it stays resident. If the index does not fit into memory, only a sample
-//! of the keys is looked up.
+//! In: the file and its expected layout. Out: success or an error. All threads verify the file, with the code that
+//! readers use. They process one window at a time, so that little of the file stays resident. If the index does not fit
+//! into memory, only a sample of the keys is looked up.
 
 use std::fs::File;
 use std::path::Path;
@@ -28,8 +28,9 @@ const SAMPLE_KEYS: u64 = 100_000;
 const PROGRESS_ROWS: u64 = 1 << 16;
 const BUFFER_LEN_BYTES: usize = 1 << 20;
 
-/// Verifies that an intact file has this layout. Calls `progress` with the number of rows verified. Returns the number
-/// of keys looked up: all keys, if pilots and places take at most half of the budget's memory.
+/// Verifies that the file is intact and has this layout. Calls `progress` with the number of rows verified. Returns the
+/// number of keys looked up: all keys if pilots and places take at most half of the budget's memory, otherwise a
+/// sample.
 pub(super) fn read_back(
     file: &File,
     path: &Path,
@@ -114,7 +115,7 @@ mod tests {
         Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
     }
 
-    /// Returns a file with `row_count` rows, in several windows, and its expected layout.
+    /// Returns a file with `row_count` rows, and its expected layout.
     fn baked(row_count: u64) -> (File, Layout) {
         let file = tempfile::tempfile().unwrap();
         let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();

@@ -1,7 +1,7 @@
 //! Groups rows by parts of the table.
 //!
-//! In: each row's hash and place, in any order. Out: the rows of a bucket, which are the rows of some neighboring
-//! parts, part by part. Rows that do not fit into memory are spilled to an unnamed temporary file.
+//! In: each row's hash and place, in any order. Out: the rows of each bucket, part by part. A bucket has the rows of a
+//! few adjacent parts. Rows that do not fit into memory are spilled to an unnamed temporary file.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,11 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// The number of buckets, unless they would be too large. With this number, the cache lines being written fit into the
-/// processor's first-level cache.
+/// The maximum number of buckets, unless the memory requires smaller buckets. With this number, the cache lines being
+/// written fit into the processor's first-level cache.
 const BUCKET_COUNT: u64 = 512;
-/// The number of rows in a chunk: few enough that one chunk per bucket needs little memory, and enough that reading
-/// single chunks back is fast.
+/// The maximum number of rows in a chunk: few enough that one chunk per bucket needs little memory, and enough that
+/// reading single chunks back is fast.
 const CHUNK_ROWS_MAX: u64 = 4096;
 const CHUNK_ROWS_MIN: u64 = 16;
 
@@ -40,7 +40,7 @@ impl Shape {
         let entry_len_bytes = size_of::<Entry>() as u64;
         let part_count = Parts::count(row_count);
         let mut bits = part_count.div_ceil(BUCKET_COUNT).next_power_of_two().trailing_zeros();
-        // Each thread holds the rows of one bucket.
+        // Each thread holds the rows of one bucket in memory.
         let at_work_bytes = |bits: u32| ((budget.threads as u64) << bits) * PART_ROWS * entry_len_bytes;
         while bits > 0 && at_work_bytes(bits) > budget.memory_bytes / 4 {
             bits -= 1;
@@ -163,7 +163,7 @@ impl Buckets {
         bucket << bits..((bucket + 1) << bits).min(self.part_rows.len() as u64)
     }
 
-    /// Returns the rows of a bucket, part by part.
+    /// Replaces the contents of `rows` with the rows of a bucket, part by part.
     pub(super) fn rows(&self, bucket: usize, rows: &mut Vec<Entry>) -> Result<(), FinishError> {
         let parts = self.parts(bucket);
         let mut nexts: Vec<usize> = Vec::with_capacity((parts.end - parts.start) as usize);
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(waited_in_temp, [true, true, false]);
     }
 
-    /// For any memory, and for as many rows as a file can have.
+    /// Checks many memory sizes, and up to 2^32 rows.
     #[test]
     fn chunks_in_memory_stay_within_their_share() {
         for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {

@@ -1,7 +1,7 @@
 //! Writes the sections after the records (fences, pilots, places, and block sums) and the header.
 //!
 //! In: a file with its records, and the facts about them. Out: the complete file. The records are read back once, front
-//! to back, and each block is verified against its checksum, so the index describes what the file really holds. The
+//! to back, and each block is verified against its checksum, so that the index matches what the file contains. The
 //! hashes of keys are grouped by parts of the table, in memory or in a temporary file, and then each part chooses its
 //! pilots.
 
@@ -44,7 +44,7 @@ const AHEAD_COUNT: usize = 2;
 pub(super) enum FinishError {
     /// The table exceeds a limit of the format.
     Format(FormatError),
-    /// The file holds other bytes than were written.
+    /// The contents of the file differ from what was written.
     ReadBack(FormatError),
     /// The file cannot be read or written.
     Io(io::Error),
@@ -85,8 +85,8 @@ pub(super) fn build(
         let scanned = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
-        // Removes what a seed without a solution has left. Padding between sections is never written, so it must be
-        // zero here.
+        // Removes what an earlier seed without a solution has written. Padding between sections is never written, so
+        // this part of the file must be empty.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
             continue;
@@ -241,7 +241,7 @@ struct SlotSections {
 struct SharedWork<'a> {
     buckets: &'a Buckets,
     parts: Parts,
-    /// The next bucket that no thread works on.
+    /// The next bucket that a thread will take.
     next_bucket: AtomicUsize,
     rows_done: AtomicU64,
     sections: Mutex<SlotSections>,
@@ -274,7 +274,7 @@ fn write_slots(
     };
     let row_count = layout.dimensions.row_count;
     let served = thread::scope(|scope| {
-        // If the system starts fewer threads, this thread does their work.
+        // If the system cannot start all threads, this thread does their work.
         let helpers: Vec<_> = (1..budget.threads.min(buckets.count()))
             .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || shared.work(&mut |_| ())).ok())
             .collect();
@@ -345,7 +345,7 @@ impl SharedWork<'_> {
     }
 }
 
-/// Wakes the threads that wait for their turn if a thread ends early, even by a panic.
+/// When a thread ends early, even by a panic, wakes the threads that wait for their turn.
 struct FailureGuard<'a> {
     shared: &'a SharedWork<'a>,
     succeeded: bool,
@@ -400,7 +400,7 @@ mod tests {
         for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
             build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()).unwrap();
             let expected = bytes_of(&file);
-            // No rows, some rows, and all rows in memory; one bucket for each part.
+            // These budgets hold no, some, or all rows in memory. The smallest budgets give each part its own bucket.
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
                 build(&file, &records, &budget(memory_bytes, threads), &mut |done, all| calls.push((done, all)))

@@ -16,7 +16,8 @@ use crate::format::index::{Hash, Parts, SEED_COUNT};
 const GROUP_KEYS: u64 = 3;
 /// A part has one spare slot per this many keys.
 const KEYS_PER_SPARE_SLOT: u64 = 16;
-/// The number of groups that chose last and are not evicted, so that two groups do not evict each other forever.
+/// The number of groups that evicted others last and must not be evicted, so that two groups do not evict each other
+/// forever.
 const SETTLED_COUNT: usize = 16;
 /// Marks a free slot.
 const NONE: u32 = u32::MAX;
@@ -62,7 +63,7 @@ pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
 /// Chooses the pilots of one part after another.
 pub(super) struct PilotChooser {
     parts: Parts,
-    /// The part's hashes in ascending order, and so group by group, and the places of their records.
+    /// The part's hashes in ascending order, which is also group by group. `places` has the places of their records.
     hashes: Vec<Hash>,
     places: Vec<U32>,
     /// The position of each group's first key.
@@ -98,7 +99,8 @@ impl PilotChooser {
     }
 
     /// Chooses the pilots of a part with these rows, in any order, and writes the rows' places into its slots. Both
-    /// slices must be zero and have the lengths of the part. Returns `None` if there is no solution.
+    /// slices must be zeroed, and have the numbers of pilots and slots of a part. Returns `None` if there is no
+    /// solution.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);
@@ -228,7 +230,7 @@ impl PilotChooser {
         })
     }
 
-    /// Returns the pilot that evicts the groups of the least cost, and evicts them.
+    /// Chooses the pilot whose evictions have the least cost, evicts those groups, and returns the pilot.
     fn take_slots(&mut self, group: u32, hashes: &[Hash], pilots: &[u8]) -> Option<u8> {
         let keys = &hashes[self.keys(group)];
         // Starts with another pilot each time, to avoid cycles.
@@ -253,8 +255,9 @@ impl PilotChooser {
         (self.eviction_count <= 16 + 4 * hashes.len()).then_some(pilot)
     }
 
-    /// Returns the cost of the groups that a pilot evicts: large groups have fewer pilots to choose from. Returns
-    /// `None` if two keys of the choosing group collide, or if a group that has just settled would be evicted.
+    /// Returns the cost of the evictions that a pilot requires. Large groups cost more, because fewer pilots suit them.
+    /// Returns `None` if two keys of the choosing group collide, or if the pilot would evict a group that has evicted
+    /// others recently.
     fn cost(&mut self, keys: &[Hash], pilot: u8) -> Option<usize> {
         let mut cost = 0;
         self.slots.clear();

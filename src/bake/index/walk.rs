@@ -29,13 +29,13 @@ pub(super) struct Walk {
     row: u64,
     /// The offset of the next record.
     next_bytes: u64,
-    /// The rest of the last record's value.
+    /// The number of bytes of the last record's value that are in later pieces.
     value_left_bytes: usize,
-    /// The padding after that value.
+    /// The number of padding bytes after the value.
     zeros_left_bytes: usize,
-    /// The part of a key and response header that earlier pieces held.
+    /// The start of a key and response header that continue in the next piece.
     head: Vec<u8>,
-    /// A copy of the last record's key, if it was in an earlier piece.
+    /// A copy of the last key in earlier pieces, encoded as in a record.
     previous: Vec<u8>,
 }
 
@@ -55,7 +55,8 @@ impl Walk {
         }
     }
 
-    /// Walks over the next bytes of the section, until they end or `passed` returns an error.
+    /// Walks over the next bytes of the section, and calls `passed` for each row, until the bytes end or `passed`
+    /// returns an error.
     pub(super) fn pass(
         &mut self,
         mut bytes: &[u8],
@@ -176,8 +177,8 @@ impl Walk {
     }
 }
 
-/// Returns the length of a key and its response header, or a lower bound greater than `head` if `head` is too short to
-/// tell.
+/// Returns the length of a key and its response header. If `head` is too short to contain the key's length, returns a
+/// lower bound greater than the length of `head`.
 fn head_len_bytes(kind: KeyKind, head: &[u8]) -> usize {
     match (kind, head.first_chunk()) {
         (KeyKind::U64, _) => size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES,
@@ -205,7 +206,7 @@ mod tests {
         bytes
     }
 
-    /// Returns what a walk reports over pieces of `piece` bytes.
+    /// Walks over pieces of `piece` bytes, and returns the number, key, and offset of each row.
     fn walk(kind: KeyKind, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(u64, String, u64)>, FormatError> {
         let mut walk = Walk::new(kind, 8, rows, bytes.len() as u64);
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Decompresses inputs, whatever their names say.
+//! Decompresses inputs. The first bytes of an input, not its name, determine the compression.
 
 use std::fmt;
 #[cfg(feature = "parquet")]
@@ -39,7 +39,7 @@ impl Compression {
     /// Detects the compression by the input's first bytes. A short input has fewer than [`MAGIC_LEN_BYTES`].
     fn detect(head: &[u8]) -> Self {
         match head {
-            // Method 8 is the only one that exists.
+            // gzip has no compression method other than 8 (deflate).
             [0x1f, 0x8b] | [0x1f, 0x8b, 8, ..] => Compression::Gzip,
             // A frame, or a skippable frame, which parallel compressors write first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,

@@ -1,8 +1,8 @@
 //! Inputs: files, standard input, readers, and rows in memory.
 //!
-//! In: names, patterns, and readers. Out: the decompressed bytes of each input, and finally its length and digest. A file
-//! that changes while it is read is an error, because nobody could tell which rows were baked. This module does not know
-//! the formats of inputs.
+//! In: names, patterns, and readers. Out: the decompressed bytes of each input, and finally its length and digest. A
+//! file that changes while it is read is an error, because no one could know which rows were baked. This module does
+//! not know the formats of inputs.
 
 mod decompress;
 mod patterns;
@@ -32,7 +32,7 @@ const COPY_LEN_BYTES: usize = 256 << 10;
 
 /// An input of rows.
 ///
-/// An input that gzip or Zstandard compressed is detected by its first bytes.
+/// Compression by gzip or Zstandard is detected by the input's first bytes.
 pub struct Input<'a> {
     name: String,
     kind: InputKind<'a>,
@@ -68,7 +68,8 @@ impl<'a> Input<'a> {
     /// Takes rows from memory. Messages call them `name`. The baking thread calls `fill` with one empty piece after
     /// another until `fill` adds no row. `fill` should stop adding rows when the piece is full.
     ///
-    /// Options about text formats have no effect on these rows; [`Options::keys`](super::Options::keys) has.
+    /// Options about text formats have no effect on these rows. [`Options::keys`](super::Options::keys) applies to
+    /// them.
     pub fn rows(name: impl Into<String>, fill: impl FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a) -> Self {
         Input { name: name.into(), kind: InputKind::Rows(Box::new(fill)) }
     }
@@ -90,7 +91,7 @@ impl<'a> Input<'a> {
         &self.name
     }
 
-    /// Returns the path of a file.
+    /// Returns the path if the input is a file.
     pub fn path(&self) -> Option<&Path> {
         match &self.kind {
             InputKind::File(path) => Some(path),
@@ -161,8 +162,8 @@ impl Head {
         }
     }
 
-    /// Returns the fault of an input in a container format. Read as text, its first row would be rejected with a message
-    /// that explains nothing.
+    /// Returns the message that rejects an input in an unsupported container format. If such an input were read as
+    /// text, the error for its first row would not name the cause.
     fn unsupported(&self) -> Option<&'static str> {
         match &self.bytes {
             b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
@@ -217,8 +218,8 @@ impl OpenInput<'_> {
         &self.head.bytes[..self.head.len_bytes]
     }
 
-    /// Returns a file with all bytes of an input of which nothing was read: the input's file, or an unnamed copy in
-    /// `temp_dir`. Reads the whole input.
+    /// Returns a seekable file with all decompressed bytes: the input's file, or an unnamed copy in `temp_dir`. Reads
+    /// the whole input, so the caller must not have read from it before.
     #[cfg(feature = "parquet")]
     pub(super) fn seekable(&mut self, temp_dir: &Path) -> Result<File, BakeError> {
         let Some(file) = self.decompressor.plain_file() else { return self.copy_to(temp_dir) };

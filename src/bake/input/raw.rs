@@ -1,6 +1,7 @@
 //! Reads an input before decompression, and counts and digests its bytes.
 //!
-//! A regular file that changes while it is read is an error, so that half a file is not taken for a whole one.
+//! A regular file that changes while it is read is an error, so that an incomplete file is not mistaken for a complete
+//! one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, Read, Seek};
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 
 use twox_hash::XxHash3_128;
 
-/// Long enough to make system calls cheap, short enough for the processor's cache.
+/// The length of the read buffer: long enough that system calls are cheap, and short enough for the processor's cache.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 
 pub(super) struct RawInput<'a> {
@@ -33,7 +34,7 @@ enum RawKind<'a> {
 /// A regular file, and its metadata when it was opened.
 struct Regular {
     file: File,
-    /// None for standard input.
+    /// `None` for standard input.
     path: Option<PathBuf>,
     opened: Metadata,
     /// The offset of the first byte; standard input may have been read before.
@@ -98,7 +99,7 @@ impl<'a> RawInput<'a> {
         self.hasher.finish_128()
     }
 
-    /// Returns whether a read failed here, rather than in the decoder that reads from here.
+    /// Returns whether reading the input failed, as opposed to decompressing it.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -178,7 +179,8 @@ impl RawKind<'_> {
         }
     }
 
-    /// Detects a file that grew, which must not be read on, and a file that shrank, which would seem to end.
+    /// Returns an error if the file has grown or shrunk. Without this check, a file that keeps growing would be read
+    /// forever, and a file that shrank would seem to end.
     fn check_read(&self, read_bytes: u64, has_ended: bool) -> io::Result<()> {
         let RawKind::Regular(regular) = self else { return Ok(()) };
         let expected_bytes = regular.len_bytes();
@@ -200,7 +202,7 @@ impl Regular {
 
     fn check_unchanged(&self) -> io::Result<()> {
         let now = self.file.metadata()?;
-        // A here-document of a shell never had a name.
+        // A shell's here-document has no link from the start, so it was not removed.
         let mut is_removed = now.nlink() == 0 && self.opened.nlink() != 0;
         if let Some(path) = &self.path {
             match fs::metadata(path) {

@@ -55,7 +55,7 @@ impl RowPiece {
         self.bytes.len()
     }
 
-    /// Returns all keys and values.
+    /// Returns the key and the value of each row.
     pub(in crate::bake) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, value_end)| *value_end));
         starts

@@ -1,14 +1,14 @@
 //! Memory for the rows of a batch.
 //!
-//! Rows are read in random order when they are written in key order, so the memory uses huge pages if the system has
-//! them: writing 10 million rows of 100 bytes is then two and a half times as fast. The memory is returned to the
-//! system as soon as it is dropped, so that the bake stays within its budget.
+//! Writing rows in key order reads this memory in random order. The memory therefore uses huge pages if the system has
+//! them, which makes writing 10 million rows of 100 bytes two and a half times as fast. An arena returns its memory to
+//! the system when it is dropped, so that the bake stays within its budget.
 
 use memmap2::{Advice, MmapMut};
 
-/// Large memory is allocated in multiples of this, the length of a huge page on x86-64.
+/// The allocation unit of large arenas: the length of a huge page on x86-64.
 pub(in crate::bake) const PAGE_LEN_BYTES: usize = 2 << 20;
-/// Small memory is allocated in multiples of this.
+/// The allocation unit of small arenas.
 const SMALL_LEN_BYTES: usize = 64 << 10;
 
 /// A growing array of bytes.
@@ -52,7 +52,7 @@ impl Arena {
         self.memory.as_ref().map_or(0, |memory| memory.len())
     }
 
-    /// Reserves room for `wanted_bytes` in all. Memory that is never written costs nothing.
+    /// Reserves room for `wanted_bytes` in total. Memory that is never written costs nothing.
     pub(in crate::bake) fn reserve(&mut self, wanted_bytes: usize) -> Result<(), Full> {
         if wanted_bytes <= self.capacity_bytes() {
             return Ok(());
@@ -69,7 +69,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Appends `len_bytes` bytes of any value, and returns them.
+    /// Appends `len_bytes` bytes of unspecified content, and returns them for the caller to fill.
     #[inline]
     pub(in crate::bake) fn append(&mut self, len_bytes: usize) -> Result<&mut [u8], Full> {
         let (start, end) = (self.len_bytes, self.len_bytes + len_bytes);

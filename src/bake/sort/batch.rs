@@ -8,7 +8,7 @@ use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
 
-/// A row that is skipped.
+/// A malformed row, which the bake skips.
 pub(in crate::bake) struct BadRow {
     pub(in crate::bake) input: String,
     pub(in crate::bake) line: u64,
@@ -22,13 +22,13 @@ pub(in crate::bake) struct Batch {
     arena: Arena,
     /// The position of each row in the arena, in units of [`ALIGN_BYTES`].
     places: Vec<u32>,
-    /// The line that the lines of rows are relative to, and its origin.
+    /// The first line of the piece. `origin` is its origin, and the lines of rows are stored relative to it.
     first_line: u64,
     origin: u64,
     last_line: u32,
     /// The line of the first key that is not a decimal without leading zeros.
     first_text_line: Option<u32>,
-    /// Whether no key is less than the key before.
+    /// Whether every key is at least as great as the previous key.
     pub(in crate::bake) is_ascending: bool,
     /// Whether a row removes its key.
     pub(in crate::bake) has_deleted: bool,
@@ -51,8 +51,8 @@ impl Batch {
         }
     }
 
-    /// Empties the batch for a piece whose text has `text_len_bytes`, and whose first line has this number and origin.
-    /// Keeps the memory.
+    /// Empties the batch for a new piece, and reuses the memory. `text_len_bytes` is the length of the piece's text;
+    /// `first_line` and `origin` are the number and the origin of its first line.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, text_len_bytes: usize, first_line: u64, origin: u64) {
         // An estimate, which only short rows exceed. If the memory cannot be reserved, `push` returns the error.
         let wanted_bytes = text_len_bytes * 2;
@@ -129,7 +129,7 @@ impl Batch {
         row
     }
 
-    /// Returns the key of the row at a position, in the kind in which keys are held.
+    /// Returns the key of the row at a position, of the kind that the batch was begun with.
     #[inline]
     pub(in crate::bake) fn key_at(&self, place: u32) -> Key<'_> {
         let at = place as usize * ALIGN_BYTES;

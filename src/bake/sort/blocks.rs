@@ -15,7 +15,7 @@ use crate::format::FormatError;
 use crate::format::checksum::block_sum;
 use crate::store::StoreError;
 
-/// The file that an extent belongs to, which errors name.
+/// The file that an extent belongs to. Errors name this file.
 #[derive(Clone, Debug)]
 pub(in crate::bake) enum ExtentOwner {
     /// An unnamed file in this folder.
@@ -106,7 +106,8 @@ impl BlockReader {
         self.at += len_bytes;
     }
 
-    /// Reads more blocks after the rest. Returns whether there were more.
+    /// Reads the next blocks into the buffer, after the bytes that are not consumed yet. Returns false at the end of
+    /// the extent.
     pub(in crate::bake) fn fill(&mut self) -> Result<bool, BakeError> {
         let blocks = self.step_blocks.min(self.extent.sums.len().saturating_sub(self.next_block));
         if blocks == 0 {

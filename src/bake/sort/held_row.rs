@@ -1,7 +1,7 @@
 //! A row while it is sorted.
 //!
-//! A row is encoded like a record in the file, except for the status before the value. Every record has a value, so its
-//! status is 0. Here the status holds the row's line, and whether the row removes its key.
+//! A row is encoded like a record in the file, except for the status before the value. In the file the status is always
+//! 0, because every record has a value. Here the status holds the row's line, and whether the row removes its key.
 
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
@@ -23,7 +23,7 @@ pub(in crate::bake) struct HeldRow<'a> {
 }
 
 impl<'a> HeldRow<'a> {
-    /// Reads the row at an offset, and returns its length too. Returns `None` if the row is incomplete.
+    /// Reads the row at an offset. Returns the row and its encoded length, or `None` if the row is incomplete.
     #[inline]
     pub(in crate::bake) fn at(kind: KeyKind, bytes: &'a [u8], at: usize) -> Option<(HeldRow<'a>, usize)> {
         let rest = bytes.get(at..)?;

@@ -58,8 +58,8 @@ impl Tournament {
         self.heads[self.winner as usize].map(|_| (self.winner, source))
     }
 
-    /// Returns the least head of all sources except the winner. That source lost against the winner on the winner's
-    /// path.
+    /// Returns the least head of all sources except the winner. The source that has it lost to the winner, so its node
+    /// is on the winner's path.
     fn least_of_others(&self, winner: u32) -> Option<u64> {
         let mut node = (winner as usize + self.losers.len()) / 2;
         let mut least = None;
@@ -82,7 +82,7 @@ impl Tournament {
     }
 }
 
-/// The key of the last row that was kept.
+/// The key, origin, and deletion flag of the last row that was kept.
 #[derive(Default)]
 struct LastKept {
     some: bool,
@@ -139,8 +139,8 @@ pub(in crate::bake) fn merge(
             tally.base_replaced += 1;
         }
         let mut head = source.advance(common_len_bytes)?;
-        // A large base has many rows between two new rows. They are less than the rows of all other sources, so they
-        // need not play.
+        // A large base has many rows between two new rows. Rows whose heads are less than those of all other sources
+        // win every match, so they are taken without a tournament.
         if tournament.won_last == winner {
             let others = tournament.least_of_others(winner);
             while let Some(own) = head

@@ -1,10 +1,11 @@
 //! The origins of rows that arrive sorted.
 
-/// The origins of consecutive rows. Most origins are one more than the one before, so only the others are stored.
+/// The origins of consecutive rows. Most origins are one greater than the previous row's origin, so only the others are
+/// stored.
 #[derive(Debug, Default)]
 pub(in crate::bake) struct OriginJumps {
     rows: u64,
-    /// Rows, counted from 0, and their origins. The origins of the rows after each of them ascend by one.
+    /// Rows, counted from 0, and their origins. From each of these rows up to the next, origins ascend by one.
     jumps: Vec<(u64, u64)>,
 }
 

@@ -11,7 +11,8 @@ use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// The number of rows with the same head from which they are sorted by head again, and not by whole keys.
+/// The largest group of rows with equal heads that is sorted by whole keys. Larger groups are sorted by the bytes after
+/// the head.
 const TIES_SMALL: usize = 32;
 /// The number of rows that one thread processes at once.
 const TIES_LARGE: usize = 1 << 14;
@@ -20,7 +21,7 @@ const TIES_LARGE: usize = 1 << 14;
 /// with the same key are sorted in that order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// See [`Key::head`]. For keys of bytes, the head follows the prefix that the row shares with its neighbors.
+    /// See [`Key::head`]. For keys of bytes, the head starts after the prefix that the key shares with its neighbors.
     head: u64,
     batch: u32,
     place: u32,
@@ -31,14 +32,15 @@ pub(in crate::bake) const REF_LEN_BYTES: usize = size_of::<RowRef>();
 
 /// A sorted run in memory.
 pub(in crate::bake) struct Run {
-    /// The kind of the keys. Numbers may be held as the bytes of their decimals.
+    /// The kind of the keys. Batches may hold numbers as decimal text.
     kind: KeyKind,
     batches: Vec<Batch>,
     refs: Vec<RowRef>,
 }
 
 impl Run {
-    /// Sorts the rows of some batches. If `kind` is numbers, keys that are held as decimals are sorted as numbers.
+    /// Sorts the rows of some batches. If `kind` is `U64`, keys that batches hold as decimal text are sorted as
+    /// numbers.
     pub(in crate::bake) fn sorted(batches: Vec<Batch>, kind: KeyKind, pool: &ThreadPool) -> Run {
         let mut refs = Vec::with_capacity(batches.iter().map(Batch::len).sum());
         let mut run = Run { kind, batches, refs: Vec::new() };
@@ -59,15 +61,16 @@ impl Run {
         run
     }
 
-    /// Sorts rows by the 8 bytes after the prefix that all keys share, and rows with the same 8 bytes again by what
-    /// follows. A list holds the ranges that are left: recursion would be as deep as keys that are prefixes of each
-    /// other are long.
+    /// Sorts rows by the 8 bytes after the prefix that all keys share, and then sorts each range of rows with equal 8
+    /// bytes in the same way. A list holds the ranges that are still to be sorted. Recursion could overflow the stack,
+    /// because its depth grows with the length of keys that are prefixes of each other.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {
             let (start, refs) = (range.start, &mut refs[range]);
             let common_len_bytes = self.common_of(refs, known);
-            // If no key continues, only the lengths differ.
+            // If the shared prefix has not grown, a key ends there, and heads cannot tell this key from keys that
+            // continue with zeros.
             if refs.len() <= TIES_SMALL || (known > 0 && common_len_bytes == known) {
                 refs.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
                 continue;
@@ -122,8 +125,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighbors have the same key. The sort has compared rows with equal keys up to the same byte, so
-    /// their heads start at the same offset of the key.
+    /// Returns whether two neighbors have the same key. The sort has compared rows with equal keys up to the same byte,
+    /// so if the keys are equal, the heads are equal too.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }
@@ -175,7 +178,7 @@ impl Run {
         self.refs.len()
     }
 
-    /// Returns an origin that no row is before.
+    /// Returns a lower bound of the origins of all rows.
     pub(in crate::bake) fn first_origin(&self) -> u64 {
         self.batches.first().map_or(0, Batch::origin)
     }
@@ -190,7 +193,8 @@ impl Run {
         })
     }
 
-    /// Returns a key, and the length of the prefix that all keys share. Returns `None` for numbers.
+    /// Returns the first key, and the length of the prefix that all keys share. Returns `None` for numbers and for an
+    /// empty run.
     pub(in crate::bake) fn common(&self) -> Option<(&[u8], usize)> {
         let (first, last) = self.first_and_last_key()?;
         Some((first.as_bytes()?, first.common_len_bytes(&last)))
@@ -230,7 +234,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.begin(KeyKind::Bytes, 0, 0, 0);
         for line in 0..LEN_MAX_BYTES {
-            // All lengths, in an order without neighbors.
+            // Pushes every length once, and never two adjacent lengths in a row.
             let len_bytes = (line * 1009) % LEN_MAX_BYTES + 1;
             batch.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
         }

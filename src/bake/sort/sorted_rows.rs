@@ -18,10 +18,10 @@ use crate::format::header::HEADER_LEN_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
-/// Sorted rows, from the next row on.
+/// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {
     storage: Storage<'r>,
-    /// Of rows with the same key, the row with the lowest rank comes first.
+    /// Of several sources with the same key, the source with the lowest rank comes first.
     pub(in crate::bake) rank: u32,
     /// Whether rows of the input replace these rows.
     pub(in crate::bake) is_base: bool,
@@ -36,7 +36,7 @@ enum Storage<'r> {
 struct BlockRows {
     reader: BlockReader,
     kind: KeyKind,
-    /// The length from the next row to the end of the extent.
+    /// The number of bytes from the next row to the end of the range to read.
     left_bytes: u64,
     next: Option<Next>,
     origins: RowOrigins,
@@ -62,7 +62,7 @@ struct TableChecks {
     shard: Option<Shard>,
 }
 
-/// The row at the start of the reader's rest.
+/// The row at the start of the bytes that the reader has not consumed.
 struct Next {
     len_bytes: usize,
     origin: u64,
@@ -87,7 +87,7 @@ pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) row_count: u64,
     pub(in crate::bake) align_bytes: usize,
     pub(in crate::bake) origins: RowOrigins,
-    /// A key, whose first `common_len_bytes` are the prefix that all keys share.
+    /// The first key. Its first `common_len_bytes` are the prefix that all keys share.
     pub(in crate::bake) first_key: Vec<u8>,
     pub(in crate::bake) common_len_bytes: usize,
     /// The shard to read. `None` reads all rows.
@@ -298,8 +298,8 @@ impl BlockRows {
     }
 }
 
-/// Reads the row at the start of `rest`, of an extent with `left_bytes` left, and returns its length too. Returns
-/// `None` if the row is incomplete.
+/// Reads the row at the start of `rest`. Returns the row and its length with padding, or `None` if the row is
+/// incomplete or longer than `left_bytes`.
 #[inline]
 fn whole_row(kind: KeyKind, rest: &[u8], align_bytes: usize, left_bytes: u64) -> Option<(HeldRow<'_>, usize)> {
     let (row, len_bytes) = HeldRow::at(kind, rest, 0)?;

@@ -1,4 +1,4 @@
-//! Spills runs to unnamed files, of which nothing is left however the process ends.
+//! Spills runs to unnamed files. The system removes them however the process ends.
 
 use std::fs::File;
 use std::io;
@@ -27,13 +27,13 @@ pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) row_count: u64,
     /// The length of the longest row.
     pub(in crate::bake) row_len_max_bytes: usize,
-    /// The origin that the lines of rows are relative to, and the origin of the last row.
+    /// The origin that the lines of rows are relative to. `last_origin` is the greatest origin of a row.
     pub(in crate::bake) first_origin: u64,
     pub(in crate::bake) last_origin: u64,
-    /// A key is `first_key`, and all keys share its first `common_len_bytes`.
+    /// The length of the prefix that all keys share with `first_key`.
     pub(in crate::bake) common_len_bytes: usize,
     pub(in crate::bake) first_key: Vec<u8>,
-    /// In a run of numbers, the offset of the first number with at least `n` digits.
+    /// In a run of numbers, element `n` is the offset of the first number with at least `n` digits.
     pub(in crate::bake) digits_at: [u64; DIGITS_MAX + 1],
 }
 
@@ -61,7 +61,7 @@ impl SpillFile {
         Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), owner, end_bytes: 0 })
     }
 
-    /// Begins a run of rows whose origins are not before `first_origin`.
+    /// Begins a run of rows whose origins are at least `first_origin`.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, first_origin: u64) -> RunWriter<'_> {
         let written_to_bytes = self.end_bytes;
         RunWriter {

@@ -6,13 +6,13 @@ use crate::format::key::Key;
 /// Counts dropped rows.
 #[derive(Debug, Default)]
 pub(in crate::bake) struct Tally {
-    /// Rows of the input that were dropped because another row with the same key was kept.
+    /// Rows of the inputs and merged tables that were dropped because another row with the same key was kept.
     pub(in crate::bake) duplicates_dropped: u64,
     /// Rows of the base that the input replaces.
     pub(in crate::bake) base_replaced: u64,
     /// Rows of the base that the input removes.
     pub(in crate::bake) base_removed: u64,
-    /// The duplicate whose later row comes first, for the message.
+    /// The duplicate that the error reports: of all duplicates, its later row comes first in the input.
     pub(in crate::bake) duplicate: Option<Duplicate>,
 }
 
@@ -42,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// Keeps a duplicate whose later row is at `later_origin`, if that row is before those of all duplicates so far.
+    /// Keeps a duplicate if its later row, at `later_origin`, comes before the later rows of all duplicates so far.
     pub(in crate::bake) fn note(&mut self, duplicate: impl FnOnce() -> Duplicate, later_origin: u64) {
         if self.duplicate.as_ref().is_none_or(|noted| later_origin < noted.later_origin) {
             self.duplicate = Some(duplicate());
