@@ -11,7 +11,8 @@ use super::key::Key;
 /// [`Bound`]s of them.
 ///
 /// This is not [`RangeBounds`], because a range of references implements that trait both for the references and for
-/// their targets, which is ambiguous. Other types cannot implement this trait; convert their ends to a pair.
+/// their targets, which is ambiguous. Other types cannot implement this trait; convert such a range to a pair of
+/// bounds.
 ///
 /// # Example
 /// ```

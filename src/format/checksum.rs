@@ -1,6 +1,7 @@
 //! Checksums: the XXH3-64 of each block, and of the list of block checksums for a section.
 //!
-//! They detect accidents. XXH3 is not a cryptographic hash, so they give no protection against forged files.
+//! Checksums detect accidental damage. XXH3 is not a cryptographic hash, so checksums give no protection against forged
+//! files.
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 use zerocopy::IntoBytes;

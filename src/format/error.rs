@@ -56,7 +56,7 @@ pub enum FormatError {
     HeaderField {
         /// The field.
         what: &'static str,
-        /// The valid value.
+        /// A valid value.
         expected: u64,
         /// The value found.
         found: u64,
@@ -89,7 +89,7 @@ pub enum FormatError {
         rows: u64,
         /// The alignment of each record.
         align_bytes: u64,
-        /// The length of this number of the shortest records.
+        /// The least possible length of this number of records.
         len_min_bytes: u64,
         /// The section's length.
         len_bytes: u64,
@@ -180,7 +180,7 @@ pub enum FormatError {
         /// The inconsistency.
         what: &'static str,
     },
-    /// Slots that no key leads to hold places.
+    /// Slots that belong to no key contain places.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {
         /// The number of rows minus one, because the first row's place is 0.

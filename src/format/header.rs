@@ -24,7 +24,7 @@ pub const SECTION_ALIGN_BYTES: u64 = 64;
 const SECTION_COUNT: usize = 5;
 const SECTION_COUNT_MAX: usize = 6;
 
-/// The contents of a section. The number is the number in the file.
+/// The contents of a section. The discriminant is the number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
@@ -333,8 +333,8 @@ impl Header {
         Ok(())
     }
 
-    /// Returns the layout for these dimensions with the checksums found. Every section must have the offset and length
-    /// of this layout.
+    /// Computes the layout for the header's dimensions, and checks that every section has the offset and length in this
+    /// layout. Returns the layout with the checksums in the header.
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
         let [records, fences, pilots, places, block_sums, ..] = &self.sections;
@@ -374,7 +374,7 @@ impl Header {
 }
 
 /// Checks that the length of the records is possible for the number of rows. Code that finds a row's record relies on
-/// it.
+/// this check.
 fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
     let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
     let align_bytes = record_align_bytes as u64;

@@ -20,19 +20,19 @@ pub const FENCE_ROWS: usize = 16;
 /// The number of hash seeds that a bake tries before it fails. Almost every table succeeds with the first.
 pub const SEED_COUNT: u64 = 64;
 
-/// The first of [`FENCE_ROWS`] rows.
+/// An entry of the fences section: describes the first of [`FENCE_ROWS`] rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
-    /// The head of its key: see [`Key::head`](super::key::Key::head).
+    /// The head of the row's key: see [`Key::head`](super::key::Key::head).
     pub head: U64,
-    /// The offset of its record in the records section.
+    /// The offset of the row's record in the records section.
     pub offset_bytes: U64,
 }
 
 const _: () = assert!(size_of::<Fence>() == 16);
 
-/// The division of pilots and slots into parts. The pilots and slots of a key are in the key's part.
+/// The division of pilots and slots into parts. The pilot and slot of a key are in the key's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The number of parts.
@@ -83,13 +83,14 @@ impl Hash {
         Hash(number)
     }
 
-    /// Returns the part of the key. It ascends with the hash.
+    /// Returns the number of the key's part, which ascends with the hash.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
-    /// Returns the pilot of the key, counted over all parts. It ascends with the hash, and is in the key's part.
+    /// Returns the index of the key's pilot, counted over all parts. The index ascends with the hash, and the pilot is
+    /// in the key's part.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize

@@ -7,10 +7,10 @@ use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
 pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
 
-/// The length of the key's length, which precedes a key of bytes.
+/// The length of the length field that precedes a key of bytes.
 const LEN_LEN_BYTES: usize = size_of::<u16>();
 
-/// The kind of a table's keys. The number is the number in the file.
+/// The kind of a table's keys. The discriminant is the number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum KeyKind {
@@ -248,7 +248,8 @@ pub(crate) trait LookupKey: Copy {
     /// Returns the offset of the response in the record of this key. Returns `None` if the record has another key or is
     /// incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
-    /// Returns the greatest number of bytes at the start of a record that are compared.
+    /// Returns the maximum number of bytes at the start of a record that [`LookupKey::answer_at`] compares with the
+    /// key.
     fn compared_len_bytes(self) -> usize;
 }
 

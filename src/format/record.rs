@@ -31,7 +31,8 @@ pub const fn value_offset_bytes(key: Key<'_>) -> usize {
     key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES
 }
 
-/// Returns the value of a response, and the value's offset in the records section.
+/// Returns the value of a response, and the value's offset in the records section. `offset_bytes` is the response's
+/// offset.
 #[cfg(feature = "server")]
 #[inline]
 pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u64) {
@@ -50,8 +51,8 @@ pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Op
 
 /// Returns the response header and the value at the start of some bytes.
 ///
-/// Returns `None` if they are incomplete, or the header is not the header of a value. So whatever a file holds, a
-/// response that is read here has the length that its header states.
+/// Returns `None` if the bytes are incomplete, or the header is not the header of a value. Therefore, even if the file
+/// is damaged, a returned response has the length that its header states.
 #[inline(always)]
 pub(crate) fn answer(bytes: &[u8]) -> Option<&[u8]> {
     let header = u64::from_be_bytes(*bytes.first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?);

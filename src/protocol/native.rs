@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of a short request. The length of a long request is a multiple of it.
 pub const REQUEST_LEN_BYTES: usize = size_of::<Request>();
-/// Length of the op and body length that precede the body of a long request.
+/// Length of the op code and the body length, which precede the body of a long request.
 pub const LONG_HEADER_LEN_BYTES: usize = 8;
 /// Maximum length of the body of a long request: a range with two keys of maximum length.
 pub const LONG_BODY_MAX_BYTES: usize = size_of::<RangeHeader>() + 2 * KEY_LEN_MAX_BYTES;
@@ -32,13 +32,13 @@ const _: () = {
 /// The form of an op's requests, and what they read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
-    /// Looks one key up. Short for a number, long for a key of bytes.
+    /// Looks up one key. The request is short for a number, and long for a key of bytes.
     Point,
-    /// Finds the nearest key. Short for a number, long for a key of bytes.
+    /// Finds the nearest key. The request is short for a number, and long for a key of bytes.
     Neighbor,
-    /// Reads a range of keys. Always long.
+    /// Reads a range of keys. The request is always long.
     Range,
-    /// Concerns the server, not a key. Never long.
+    /// Concerns the server, not a key. The request is never long.
     Server,
 }
 
@@ -223,7 +223,7 @@ pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
 pub struct RangeHeader {
     /// See [`range_flags`].
     pub flags: U32,
-    /// Maximum number of rows; 0 asks for as many as fit a page.
+    /// Maximum number of rows; 0 requests as many rows as fit into a page.
     pub limit_rows: U32,
     /// Length of the start key; 0 if the range has no start.
     pub start_len_bytes: U32,

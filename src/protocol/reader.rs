@@ -1,18 +1,18 @@
 //! Splits the bytes of a connection into responses.
 //!
-//! In: bytes as they arrive, split anywhere, and the op of each request in turn. Out: whole responses, borrowed from the
-//! buffer, or a protocol violation. Any event loop can feed the reader, because it has no socket.
+//! In: bytes as they arrive, split at any point, and the op of each request in turn. Out: whole responses, borrowed
+//! from the buffer, or a protocol violation. Any event loop can feed the reader, because it has no socket.
 
 use zerocopy::FromBytes;
 
 use super::native::{Op, PAGE_MAX_BYTES, RESPONSE_HEADER_LEN_BYTES, ResponseHeader, VALUE_LEN_MAX_BYTES};
 use super::response::{CheckedHeader, Violation};
 
-/// Initial length of the buffer: room for some thousand short responses.
+/// Initial length of the buffer: room for a few thousand short responses.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 /// A buffer that grew beyond this length for a long response is released after the response was read.
 const BUFFER_KEPT_MAX_BYTES: usize = 1 << 20;
-/// How much longer a page of one row can be than the row's value.
+/// Maximum number of bytes by which a page of one row is longer than the row's value.
 const PAGE_OVERHEAD_BYTES: usize = PAGE_MAX_BYTES - VALUE_LEN_MAX_BYTES;
 
 /// A whole response, borrowed from the reader's buffer.
@@ -80,7 +80,7 @@ pub struct ResponseReader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Length of the response at `start`, as far as its header has arrived.
+    /// Length of the response at `start`. While its header is incomplete, only the header's length.
     response_len_bytes: usize,
     value_len_max_bytes: usize,
 }
@@ -98,8 +98,8 @@ impl ResponseReader {
         }
     }
 
-    /// Returns the unused end of the buffer, to receive bytes into. It is never empty after [`ResponseReader::next`] has
-    /// returned `None`.
+    /// Returns the unused end of the buffer, to receive bytes into. The result is never empty after
+    /// [`ResponseReader::next`] has returned `None`.
     pub fn spare(&mut self) -> &mut [u8] {
         if self.start == self.end {
             self.reset();
@@ -110,7 +110,8 @@ impl ResponseReader {
         if self.buffer.len() - self.end < self.buffer.len() / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            // Not beyond the end of the response: otherwise the last doubling would be wasted.
+            // The buffer does not grow beyond the end of the response, because part of the last doubling would be
+            // unused.
             let len_bytes = (2 * self.buffer.len()).min(self.response_len_bytes);
             if self.end > self.buffer.len() / 2 && len_bytes > self.buffer.len() {
                 self.buffer.reserve_exact(len_bytes - self.buffer.len());
@@ -129,10 +130,11 @@ impl ResponseReader {
         self.end += len_bytes;
     }
 
-    /// Returns the next response, which must be one to `op`, or `None` if more bytes are needed.
+    /// Returns the next response, or `None` if more bytes are needed. `op` must be the op of the request that the
+    /// response belongs to.
     ///
     /// # Errors
-    /// [`Violation`]. The connection is unusable then, because the start of the next response is unknown.
+    /// [`Violation`]. After an error the connection is unusable, because the start of the next response is unknown.
     #[inline]
     pub fn next(&mut self, op: Op) -> Result<Option<Response<'_>>, Violation> {
         let bytes = &self.buffer[self.start..self.end];
@@ -185,7 +187,7 @@ impl ResponseReader {
         }
     }
 
-    /// Starts again at the front of the buffer, which has no unread bytes.
+    /// Moves both positions to the start of the buffer, which must have no unread bytes, and releases a large buffer.
     fn reset(&mut self) {
         (self.start, self.end) = (0, 0);
         if self.buffer.len() > BUFFER_KEPT_MAX_BYTES {
@@ -227,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Encoded responses with values shorter and longer than the buffer, and these values.
+    /// Returns encoded responses with values shorter and longer than the buffer, and their values.
     fn responses() -> (Vec<u8>, Vec<Option<Vec<u8>>>) {
         let lens = [0, 1, 26, 4096, BUFFER_LEN_BYTES - 9, BUFFER_LEN_BYTES - 8, BUFFER_LEN_BYTES + 1, 3 << 20, 5, 0];
         let (mut bytes, mut values) = (Vec::new(), Vec::new());

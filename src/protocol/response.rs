@@ -1,4 +1,4 @@
-//! Checks of native response headers.
+//! Checks native response headers.
 //!
 //! In: a header that a peer sent, and the op of the request. Out: how many bytes of value follow, or how the header
 //! violates the protocol. Values are checked elsewhere.
@@ -85,18 +85,18 @@ pub enum Violation {
     /// Bytes arrived after the response to the last request.
     #[error("{len_bytes} bytes arrived after the last response, where none were expected")]
     UnexpectedBytes {
-        /// How many of these bytes were read from the socket.
+        /// The number of these bytes that were read from the socket.
         len_bytes: usize,
     },
     /// A response arrived before its request was sent.
     #[error("a response arrived before its request was sent")]
     ResponseBeforeRequest,
-    /// The value is not a page that the request asked for.
+    /// The value is not a valid page for the request.
     #[error("an invalid page of rows: {0}")]
     Page(PageError),
 }
 
-/// Why a value is not a page that the request asked for. Rows are counted from 0.
+/// Why a value is not a valid page for the request. Rows are counted from 0.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageError {
@@ -159,7 +159,7 @@ pub enum PageError {
     /// Bytes follow the last row.
     #[error("{len_bytes} bytes follow the last row")]
     TrailingBytes {
-        /// How many.
+        /// The number of these bytes.
         len_bytes: usize,
     },
 }
@@ -168,7 +168,7 @@ impl CheckedHeader {
     /// Checks the header of a response to `op`.
     ///
     /// # Errors
-    /// [`Violation`]. The rest of the connection's bytes cannot be split into responses then.
+    /// [`Violation`]. After an error, the rest of the connection's bytes cannot be split into responses.
     pub fn new(op: Op, header: &ResponseHeader) -> Result<CheckedHeader, Violation> {
         let code = header.status_code();
         let status = Status::from_code(code).ok_or(Violation::Status { code })?;

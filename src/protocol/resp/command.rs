@@ -13,8 +13,8 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Creates a command from the bytes of one that [`parse`](super::parse) returned: an inline command, or a copy of
-    /// [`Command::bytes`]. In other bytes, the arguments end before the first malformed one.
+    /// Creates a command from bytes that [`parse`](super::parse) returned: the bytes of an inline command, or a copy of
+    /// [`Command::bytes`]. If the bytes are malformed, the arguments end before the first malformed one.
     pub fn new(bytes: &'a [u8]) -> Self {
         let (arg_count, header_len) = count(bytes).unwrap_or((0, bytes.len()));
         Command { bytes, arg_count, first_arg_at: header_len }
@@ -44,7 +44,7 @@ impl<'a> Command<'a> {
         self.args_from(self.first_arg_at)
     }
 
-    /// Returns the arguments from an offset on that [`Args::offset_bytes`] returned.
+    /// Returns the arguments from an offset that [`Args::offset_bytes`] returned.
     #[inline]
     pub fn args_from(&self, offset_bytes: usize) -> Args<'a> {
         Args { bytes: self.bytes, at: offset_bytes }

@@ -3,7 +3,7 @@
 /// The bytes before the length of the key, in two parts.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
 const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
-/// Clears the case bits of the name and the bytes after it.
+/// Clears the case bits of the name, and the two bytes after `$`.
 const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);
 /// Offset of the length of the key.
 const LEN_AT: usize = 14;
@@ -12,7 +12,7 @@ const LEN_DIGITS_MAX: usize = 5;
 
 /// Returns the key of a complete `GET` at the start of `input`, and the length of the command.
 ///
-/// Returns `None` for all other input, complete or not, which [`parse`](super::parse) handles. The fast path accepts only an
+/// Returns `None` for all other input, which [`parse`](super::parse) handles. The fast path accepts only a complete
 /// array of `GET`, in any case, and a key of 1 to 99,999 bytes.
 #[inline(always)]
 pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {

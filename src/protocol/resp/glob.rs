@@ -71,7 +71,7 @@ impl Glob {
         &self.literal_prefix
     }
 
-    /// Does [`Glob::matches`], and adds the number of its operations to `ops`.
+    /// Returns whether all of `text` matches, and adds the number of operations to `ops`.
     pub fn matches_in(&self, text: &[u8], ops: &mut usize) -> bool {
         *ops += 1;
         let (first, rest) = self.segments.split_first().expect("a pattern has a segment");
@@ -124,7 +124,7 @@ impl Segment {
         self.elements.len().div_ceil(64)
     }
 
-    /// Returns whether the first bytes of `text`, which is at least as long, match.
+    /// Returns whether the first bytes of `text` match. `text` must be at least as long as the segment.
     fn matches_start(&self, text: &[u8], ops: &mut usize) -> bool {
         self.elements.iter().zip(text).all(|(element, byte)| {
             *ops += 1;

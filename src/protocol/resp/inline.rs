@@ -28,7 +28,8 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Reads the next word into `word`. Returns `false` if there is none, and `None` if its quotes are invalid.
+    /// Reads the next word into `word`. Returns `false` if no word is left, and `None` if the quotes of the word are
+    /// invalid.
     fn next_into(&mut self, word: &mut Vec<u8>) -> Option<bool> {
         word.clear();
         while let [space, rest @ ..] = self.rest

@@ -1,7 +1,7 @@
 //! The Redis protocol: RESP2, RESP3 and inline commands.
 //!
-//! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. The module has no sockets, runtimes,
-//! or tables; [`crate::server`] executes commands. Texts and results equal those of Redis 7.0.
+//! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. The module has no sockets,
+//! runtimes, or tables; [`crate::server`] executes commands. Texts and results are the same as in Redis 7.0.
 //!
 //! [`parse`] splits bytes into commands, and [`get`] is a fast path for the most frequent one. [`commands`] lists the
 //! commands, [`range`] parses the arguments of the commands for ranges, [`Glob`] matches patterns, and [`Reply`] encodes

@@ -13,8 +13,8 @@ use super::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_L
 /// Minimum length of an argument with its framing.
 const ARG_LEN_MIN_BYTES: usize = b"$0\r\n\r\n".len();
 
-/// How far an incomplete command has been parsed. Only the line in which parsing stopped is parsed again. New for each
-/// connection.
+/// The state of parsing an incomplete command, so that only the line in which parsing stopped is parsed again. Each
+/// connection has its own state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Offset of the next argument; 0 before the count of arguments is known.
@@ -24,7 +24,7 @@ pub struct Progress {
     searched: u32,
 }
 
-/// The start of a client's bytes.
+/// The result of parsing the start of a client's bytes.
 #[derive(Debug)]
 pub enum Parsed<'a> {
     /// A command.
@@ -52,7 +52,7 @@ pub enum Parsed<'a> {
 
 /// Why bytes are not a command. The message is Redis's text for the reply, without `ERR`.
 ///
-/// The rest of the connection's bytes cannot be split into commands then.
+/// After this error, the rest of the connection's bytes cannot be split into commands.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -65,7 +65,7 @@ pub enum ProtocolError {
         /// The byte found instead of `$`.
         got: u8,
     },
-    /// An argument's length is not a number, exceeds [`BULK_LEN_MAX_BYTES`], or is wrong.
+    /// An argument's length is not a number, exceeds [`BULK_LEN_MAX_BYTES`], or does not match the argument.
     #[error("Protocol error: invalid bulk length")]
     BulkLen,
     /// An inline command is longer than [`LINE_LEN_MAX_BYTES`].
@@ -146,14 +146,15 @@ impl Progress {
         if at + args_left * ARG_LEN_MIN_BYTES > COMMAND_LEN_MAX_BYTES {
             return Err(ProtocolError::CommandTooBig);
         }
-        // Both are below the limit, which fits 32 bits.
+        // Both numbers are at most the limit, which fits into 32 bits.
         *self = Progress { at: at as u32, args_left: args_left as u32, searched: at as u32 };
         Ok(())
     }
 }
 
-/// Returns the number after the first byte of the line at `progress.at`, and the end of the line, or `None` if the line is
-/// incomplete. The errors are for a line that is not a number, and for a line that is too long.
+/// Returns the number after the first byte of the line at `progress.at`, and the end of the line, or `None` if the line
+/// is incomplete. `invalid` is the error for a line that is not a number, and `too_big` the error for a line that is
+/// too long.
 fn count_line(
     input: &[u8],
     progress: &mut Progress,

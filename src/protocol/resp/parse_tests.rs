@@ -8,7 +8,7 @@ struct Read {
     left_len: usize,
 }
 
-/// Parses pieces as a connection does, which keeps bytes that are not consumed.
+/// Parses pieces as a connection does: bytes that are not consumed are kept for the next call.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
     let mut read = Read { commands: Vec::new(), error: None, left_len: 0 };
     let mut progress = Progress::default();
@@ -43,7 +43,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
 
 fn error_of(input: &[u8]) -> Option<ProtocolError> {
     let whole = read([input]);
-    // Byte by byte if the input is short.
+    // A short input is also parsed byte by byte.
     if input.len() < 1000 {
         assert_eq!(read(input.chunks(1)), whole, "{}", input.escape_ascii());
     }

@@ -83,7 +83,7 @@ pub enum RangeError {
     /// An option is unknown, repeated, or lacks its value.
     #[error("ERR syntax error")]
     Syntax,
-    /// An end of the span starts with a character of another form.
+    /// An end of the span, or the cursor, starts with `-` or `+` and has more characters.
     #[error("ERR min or max not valid string range item: a key that begins with -, +, [ or ( is written as [key")]
     Edge,
     /// The limit is not a number.

@@ -98,13 +98,13 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.out.push_bytes(b"\r\n");
     }
 
-    /// Appends null for a value.
+    /// Appends null in place of a value.
     #[inline]
     pub fn null(&mut self) {
         self.by_version(b"$-1\r\n", b"_\r\n");
     }
 
-    /// Appends null for an array.
+    /// Appends null in place of an array.
     pub fn null_array(&mut self) {
         self.by_version(b"*-1\r\n", b"_\r\n");
     }
@@ -146,7 +146,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// Appends a text of several lines for people.
+    /// Appends text of several lines that people read.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),

@@ -57,7 +57,7 @@ pub fn reply_len_bytes(input: &[u8]) -> Result<Option<usize>, NotReply> {
     Ok(Some(at))
 }
 
-/// Returns the length in a header. The inner `None` is the null of RESP2.
+/// Returns the length in a header, or `None` if the header is invalid. The inner `None` is RESP2's null.
 fn length(line: &[u8]) -> Option<Option<u64>> {
     match integer(line)? {
         -1 => Some(None),

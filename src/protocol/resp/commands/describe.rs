@@ -16,7 +16,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
         reply.integer(number.into());
     }
     words(spec.categories, reply);
-    // Tips for clusters.
+    // The command has no tips for clients of clusters.
     reply.set(0);
     if spec.keys.first == 0 {
         reply.set(0);
@@ -85,7 +85,7 @@ fn key_spec<S: Sink>(keys: KeyPositions, reply: &mut Reply<S>) {
     reply.bulk(b"begin_search");
     found_by("index", &[("index", keys.first)], reply);
     reply.bulk(b"find_keys");
-    // Counted from the first key.
+    // Redis counts this position from the first key.
     let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
     found_by("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
 }

@@ -32,7 +32,7 @@ pub struct Spec {
     pub keys: KeyPositions,
     /// The group in the documentation.
     pub group: &'static str,
-    /// The first version of Redis, or of Zero-KV for its own commands, with the command.
+    /// The first version of Redis that has the command, or of Zero-KV for its own commands.
     pub since: &'static str,
     /// The time complexity.
     pub complexity: &'static str,
@@ -58,7 +58,7 @@ pub struct KeyPositions {
     pub step: i32,
 }
 
-/// Identifiers of commands, named after them.
+/// Identifiers of commands. Each is named after its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a summary of each")]
 #[rustfmt::skip]
@@ -129,8 +129,8 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     }
 }
 
-/// Returns the name in lower case as one number, or `None` if the name is longer than all commands' or ends in a zero byte,
-/// which pads the number.
+/// Returns the name in lower case as one number. Returns `None` if the name is longer than the name of any command, or
+/// ends in a zero byte, because zero bytes pad the number.
 const fn packed(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; 16];
     if name.len() > bytes.len() || matches!(name, [.., 0]) {

@@ -23,7 +23,7 @@ pub enum Refusal<'a> {
     },
     /// The number of arguments is wrong.
     ArgCount(&'static Spec),
-    /// The command has more arguments than a command that is executed in one pass may have.
+    /// The command has more arguments than [`Spec::args_max`].
     TooManyArgs {
         /// The command.
         spec: &'static Spec,

@@ -1,4 +1,5 @@
-//! The table of commands. Commands of Redis have the descriptions of Redis 7; our own start with `ZKV.`.
+//! The table of commands. Commands of Redis have the descriptions of Redis 7. The names of Zero-KV's own commands start
+//! with `ZKV.`.
 
 use super::super::ARGS_MAX;
 use super::{ARGS_MAX_AT_ONCE, Id, KeyPositions, Spec, packed};

@@ -1,4 +1,4 @@
-//! Redis's commands that write, which have an error different from unknown commands.
+//! The commands that write data in Redis. Their error differs from the error for unknown commands.
 
 use super::super::Command;
 
