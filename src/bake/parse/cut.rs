@@ -38,8 +38,8 @@ pub(super) struct Cutter<R> {
 }
 
 impl<R: Read> Cutter<R> {
-    /// Returns a cutter whose pieces have about `piece_len_bytes`, or one row. A longer row than `row_len_max_bytes` is an
-    /// error.
+    /// Returns a cutter whose pieces have about `piece_len_bytes`, or contain one longer row. A row longer than
+    /// `row_len_max_bytes` is an error.
     pub(super) fn new(input: R, delimiter: Option<u8>, piece_len_bytes: usize, row_len_max_bytes: usize) -> Self {
         Cutter {
             input,
@@ -76,7 +76,7 @@ impl<R: Read> Cutter<R> {
             let read = self.read(&mut bytes, wanted);
             rows.scan(&bytes, self.delimiter, self.at_end);
             if let Err(error) = read {
-                // The rows before the error come first.
+                // The rows before the error are returned first.
                 self.fault = Some(CutError::Io(error));
                 break;
             }
@@ -93,7 +93,7 @@ impl<R: Read> Cutter<R> {
         }
         if self.at_end && self.fault.is_none() {
             match rows.is_open {
-                // The unclosed quote may follow an earlier malformed quote, which is the better message.
+                // If an earlier quote is malformed, its fault explains the unclosed quote better.
                 true => {
                     let delimiter = self.delimiter.unwrap_or_default();
                     let first = quote_faults(&bytes[rows.end..], delimiter).into_iter().next();

@@ -1,7 +1,7 @@
 //! JSON Lines: one object per line.
 //!
-//! A field that is a string becomes its text; any other field becomes its JSON text, unchanged. The key must be a string or
-//! a number. Other fields must be valid JSON and are skipped, and so are blank lines.
+//! A field that is a string becomes its text; any other field becomes its JSON text, unchanged. The key must be a
+//! string or a number. Other fields must be valid JSON; they are skipped. Blank lines are skipped too.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::bake::remedy::Remedy;
 use crate::bake::row::{InputRow, RowSink, parse_deletion};
 use crate::bake::row_fault::RowFault;
 
-/// JSON Lines.
+/// The JSON Lines format.
 pub(super) struct JsonLinesFormat {
     pub(super) spec: RowSpec,
 }
@@ -63,7 +63,8 @@ struct Texts {
 }
 
 impl JsonLinesParser {
-    /// Fields are called `key` and `value` if the spec names neither.
+    /// Returns a parser for the fields that the spec names. If it names neither key nor value, the fields are called
+    /// `key` and `value`.
     pub(super) fn new(spec: &RowSpec) -> Result<Self, ColumnsFault> {
         let default = |name: &str| Column::Name(name.to_owned());
         let (key, values) = match (&spec.key, &spec.value) {
@@ -187,7 +188,7 @@ fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&
     }
 }
 
-/// Returns the fault of a line that is JSON but not an object.
+/// Returns the fault of a line that is JSON but not an object, or `None` for other lines.
 fn not_an_object(text: &[u8]) -> Option<RowFault> {
     let first = *text.trim_ascii().first()?;
     let is_json = || serde_json::from_slice::<IgnoredAny>(text).is_ok();

@@ -1,6 +1,6 @@
 //! Rows that the caller has in memory.
 //!
-//! Keys and values are any bytes; nothing is quoted or searched. Rows are counted from 1.
+//! Keys and values can be any bytes, because there are no delimiters or quotes to find. Rows are counted from 1.
 
 use std::mem;
 

@@ -7,13 +7,13 @@
 //! |---|---|---|
 //! | text; each field of CSV, which must be UTF-8 | string | str |
 //! | integer | number | the shortest integer |
-//! | 32-bit float | number, the shortest that reads back as it | float 32 |
-//! | 64-bit float; a JSON number that is not a 64-bit integer | number, the shortest that reads back as it | float 64 |
+//! | 32-bit float | the shortest number that is read back as the same float | float 32 |
+//! | 64-bit float | the shortest number that is read back as the same float | float 64 |
 //! | NaN or an infinite float | a fault | float |
 //! | boolean | boolean | bool |
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
-//! | any value of a JSON object | its text, unchanged | as above; lists as array, objects as map |
+//! | a value in a JSON object | its text, unchanged | as above; other numbers float 64, lists array, objects map |
 
 use std::fmt;
 use std::str;
@@ -36,7 +36,7 @@ pub(super) enum Cell<'a> {
     /// Must be UTF-8.
     Text(&'a [u8]),
     Binary(&'a [u8]),
-    /// JSON text that was parsed before.
+    /// Valid JSON text.
     Json(&'a str),
 }
 
@@ -96,8 +96,8 @@ impl Packer {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the cell as an unpacked key or value: text and binary unchanged, other types as JSON text. Returns
-    /// `None` for null.
+    /// Returns the cell as an unpacked key or value: text and binary unchanged, other types as JSON text, and floats
+    /// that are not finite as `NaN`, `inf`, or `-inf`. Returns `None` for null.
     #[cfg(feature = "parquet")]
     pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
     where
@@ -206,7 +206,7 @@ fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Inserts the header of a list or an object before its entries, after these were counted.
+    /// Inserts the header of a list or an object before its entries, which are already written and counted.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(json(&[]), "{}");
     }
 
-    /// The bytes are from the specification.
+    /// The expected bytes follow the MessagePack specification.
     #[test]
     fn a_message_pack_map_has_the_chosen_columns_in_order() {
         let cells = [

@@ -1,6 +1,6 @@
 //! The interface between input formats and the rest of a bake.
 //!
-//! An input format is a [`PieceReader`], which cuts one input into pieces on the thread that reads, and a [`ParsePiece`],
+//! An input format is a [`PieceReader`], which cuts one input into pieces on the reading thread, and a [`ParsePiece`],
 //! which parses one piece on any thread.
 
 use crate::bake::error::BakeError;
@@ -10,7 +10,7 @@ use crate::bake::origins::RowUnit;
 
 /// Reads one input piece by piece.
 pub(in crate::bake) trait PieceReader {
-    /// Returns what the rows of this format are counted in.
+    /// Returns the unit that this format counts rows in.
     fn row_unit(&self) -> RowUnit;
 
     /// Returns the next piece, or `None` at the end. `buffer` is memory of an earlier piece for reuse. Must not be called
@@ -28,11 +28,11 @@ pub(in crate::bake) trait PieceReader {
 pub(in crate::bake) struct Piece {
     /// The first line, or the first row in formats without lines.
     pub(in crate::bake) first_line: u64,
-    /// A line that no row of the piece is after.
+    /// An upper bound of the line numbers of the piece's rows.
     pub(in crate::bake) last_line_max: u64,
     /// The approximate memory of the rows.
     pub(in crate::bake) len_bytes: usize,
-    /// Whether the first row may be a header that the options do not mention.
+    /// Whether the first row may be a header, although the options declare none.
     pub(in crate::bake) may_be_header: bool,
     pub(in crate::bake) rows: Box<dyn ParsePiece>,
 }

@@ -18,7 +18,8 @@ fn opens_field(bytes: &[u8], at: usize, delimiter: u8) -> bool {
     before == delimiter || before == b'\n'
 }
 
-/// The last row end in bytes that begin with a row. More bytes can be appended between two calls of [`RowEnds::scan`].
+/// Finds the last row end in bytes that start with a row. More bytes can be appended between two calls of
+/// [`RowEnds::scan`].
 #[derive(Default)]
 pub(super) struct RowEnds {
     scanned_bytes: usize,
@@ -78,7 +79,7 @@ impl RowEnds {
     }
 }
 
-/// Returns the offsets of malformed quotes and line ends, which the crate `csv` accepts.
+/// Returns the offsets and faults of malformed quotes and line ends, because the crate `csv` accepts them.
 pub(super) fn quote_faults(bytes: &[u8], delimiter: u8) -> Vec<(usize, RowFault)> {
     let mut faults = Vec::new();
     let (mut is_open, mut skipped) = (false, None);
@@ -101,7 +102,7 @@ pub(super) fn quote_faults(bytes: &[u8], delimiter: u8) -> Vec<(usize, RowFault)
     faults
 }
 
-/// The records of text with quotes.
+/// Reads the records of text with quotes.
 pub(super) struct QuotedRecords<'p> {
     bytes: &'p [u8],
     faults: Peekable<vec::IntoIter<(usize, RowFault)>>,
@@ -123,9 +124,10 @@ pub(super) struct QuotedRecord<'p> {
 
 impl<'p> QuotedRecords<'p> {
     pub(super) fn new(bytes: &'p [u8], first_line: u64, delimiter: u8) -> Self {
-        // The reader treats a carriage return like any other byte: alone it does not end a row, and `next` removes it from
-        // the last field if a line feed follows. The reader would also remove a byte order mark at the start of every
-        // piece, though only the start of an input can have one. A line end before the bytes, which is not a row, prevents that.
+        // The reader treats a carriage return like any other byte: alone it does not end a row, and `next` removes it
+        // from the last field if a line feed follows. The reader would also remove a byte order mark at the start of
+        // every piece, though only the start of an input can have one. The line end in front of the bytes prevents
+        // that, and is not a row.
         let reader = ReaderBuilder::new()
             .delimiter(delimiter)
             .terminator(Terminator::Any(b'\n'))

@@ -32,7 +32,8 @@ pub(super) fn name(name: &str) -> Column {
     Column::Name(name.to_owned())
 }
 
-/// Returns what a text is parsed into when it is cut into pieces: its rows, the faults of bad rows, and the error that ends it.
+/// Cuts a text into pieces and parses them. Returns the rows, the faults of bad rows, and the error that ends the text,
+/// if there is one.
 fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<String> {
     let mut cutter = Cutter::new(text, delimiter, piece_len_bytes, 1 << 20);
     let mut lines = Lines::default();

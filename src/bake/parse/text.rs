@@ -1,4 +1,4 @@
-//! Text formats, whose rows end with a line.
+//! Text formats, in which a row ends at the end of a line.
 
 use super::cut::{CutError, Cutter, TextPiece};
 use super::piece::{ParsePiece, Piece, PieceReader};
@@ -16,7 +16,7 @@ pub(super) trait TextFormat {
     /// Returns the byte between fields, if fields can be quoted.
     fn delimiter(&self) -> Option<u8>;
 
-    /// Returns whether the first row may be a header that the options do not mention.
+    /// Returns whether the first row may be a header, although the options declare none.
     fn may_have_header(&self) -> bool;
 
     /// Returns the parser of an input, and removes the header from the first piece. Returns `None` if the piece has no row.
@@ -60,7 +60,7 @@ impl<F: TextFormat> PieceReader for TextReader<'_, F> {
                     return Err(BakeError::Row { input: self.name.clone(), line, fault });
                 }
             };
-            // Every line has at least one byte.
+            // Every line has at least one byte, so this is an upper bound.
             let last_line_max = text.first_line + text.bytes.len() as u64;
             let is_first = self.parser.is_none();
             if is_first {

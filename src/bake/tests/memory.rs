@@ -28,7 +28,7 @@ fn rows_in_memory_give_the_file_that_text_gives() {
         let rows = numbers(0..5000, "from memory");
         for kind in [KeyKind::U64, KeyKind::Bytes] {
             let expected = bench.expected(kind, &rows);
-            // In the table's order, and in the order of the other kind.
+            // Rows are given in the table's order, and in the reverse of the other kind's order.
             for ordered_as in [KeyKind::U64, KeyKind::Bytes] {
                 let mut given = sorted(ordered_as, &rows);
                 if ordered_as != kind {
@@ -98,7 +98,7 @@ fn an_error_of_the_caller_puts_nothing_in_place() {
     assert!(bench.names().is_empty());
 }
 
-/// Two inputs with other boundaries between keys and values have other digests.
+/// Inputs whose bytes are divided differently into keys and values have different digests.
 #[test]
 fn the_digest_of_rows_depends_on_where_keys_and_values_end() {
     let bench = Bench::tight(1);

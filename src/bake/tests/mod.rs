@@ -36,7 +36,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Every piece of the input becomes a run, and two runs are merged at a time.
+    /// Returns a bench with a budget so small that every piece of the input becomes a run, and two runs are merged at a
+    /// time.
     fn tight(threads: usize) -> Bench {
         Bench::new(64 << 10, threads)
     }

@@ -17,7 +17,7 @@ struct Case {
     keys: Keys,
     /// Rows of all inputs.
     rows: Vec<(String, String)>,
-    /// The share of the rows that are sorted, at the start.
+    /// The share of the rows, from the start, that are sorted.
     sorted_share: f64,
     /// The ends of the inputs, as shares of the rows.
     cuts: Vec<f64>,
@@ -42,7 +42,7 @@ fn value(may_be_deleted: bool) -> impl Strategy<Value = String> {
     prop_oneof![u32::from(may_be_deleted) => Just(DELETED.to_owned()), 8 => "[a-z]{0,60}"]
 }
 
-/// Keys of one kind, or numbers with a few rows of text.
+/// Generates keys of one kind, or, with `Auto`, numbers and a few texts.
 fn key_text(keys: Keys) -> BoxedStrategy<String> {
     match keys {
         Keys::U64 => number().boxed(),
@@ -118,7 +118,7 @@ impl Case {
         }
     }
 
-    /// The rows of each input.
+    /// Returns the rows of each input.
     fn inputs(&self) -> Vec<Vec<(String, String)>> {
         let mut rows = self.rows.clone();
         let part = |share: f64| (rows.len() as f64 * share) as usize;
@@ -198,7 +198,7 @@ fn check(case: &Case, seen: &Seen) {
     let csv_of = |rows: &Vec<(String, String)>| csv(rows.iter().map(|(key, value)| (&key[..], &value[..])));
     let texts: Vec<String> = inputs.iter().map(csv_of).collect();
     let mut options = Options { duplicates: case.duplicates, shard: case.shard(), ..options(case.keys) };
-    // Compares every row, and holds all rows until the end.
+    // `Full` compares every row, and keeps the sorted rows until the end.
     options.verify = if case.threads == 4 { Verify::Full } else { Verify::Sample };
     if let Some(base) = &case.base {
         bench.write_table("base.db", kind, base, case.base_align_bytes);

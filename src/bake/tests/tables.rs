@@ -87,7 +87,7 @@ fn a_damaged_base_replaces_nothing() {
             error => panic!("{error}"),
         }
     }
-    // The header, the last fence, the last block sum, a truncated file, and no file.
+    // Damages the header, the last fence, and the last block sum. Then truncates the file, and removes it.
     for at in [20, 70, last_fence, whole.len() - 1] {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
@@ -203,7 +203,8 @@ fn all_shards_together_have_all_rows() {
                 let report = bench.bake(std::slice::from_ref(&text), &format!("{number}.db"), &options).unwrap();
                 rows_of_shards += report.rows;
                 assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
-                // A shard of the merged table equals the merge with a shard of the base.
+                // Splitting the whole table gives the shard that the bake of its rows gave, with the table as an input
+                // or as the base.
                 bench.merge(&["whole.db"], "split.db", &options).unwrap();
                 assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
                 let options = Options { base: Some(bench.path("whole.db")), ..options };
@@ -231,7 +232,8 @@ fn a_shard_without_a_known_kind_of_keys_is_rejected() {
     );
 }
 
-/// With fewer bits for places: everything fits, then only at a greater alignment, and finally not at all.
+/// With ever fewer bits for places, the records first fit, then fit only at a greater alignment, and finally do not
+/// fit.
 #[test]
 fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let bench = Bench::tight(1);
@@ -251,8 +253,8 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(combined.records.record_align_bytes)
     };
-    // A row takes 64 bytes, and 128 in the base: the first estimate for 13 bits is a greater alignment than 8, which is
-    // wrong.
+    // A row takes 64 bytes, and 128 in the base. The first estimate for 13 bits is therefore too great: the right
+    // alignment is 8.
     for (place_bits, align_bytes) in [(32, 8), (14, 8), (13, 8), (12, 16), (11, 32), (10, 64)] {
         let found = combine(place_bits).unwrap();
         let len_bytes =

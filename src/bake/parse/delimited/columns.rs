@@ -100,7 +100,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the packed value of columns whose positions are known.
+    /// Returns the fields to pack, with a packer that names each entry after its column. Without a header, a column's
+    /// number is its name.
     fn packed(&self, columns: &[Column], positions: Vec<usize>, pack: Pack) -> ValueFields {
         let name = |(column, position): (&Column, &usize)| match (column, self.has_header) {
             (Column::Name(name), _) => name.clone(),

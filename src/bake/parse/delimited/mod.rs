@@ -57,7 +57,7 @@ pub(super) struct Fields {
     pub(super) value: ValueFields,
     pub(super) delete: Option<usize>,
     pub(super) count: usize,
-    /// Whether the options choose columns, which changes the advice for a row with another number of fields.
+    /// Whether the options choose columns, which changes the advice for a row with a wrong number of fields.
     pub(super) columns_chosen: bool,
 }
 
@@ -141,7 +141,7 @@ struct Records {
     ranges: Vec<Range<usize>>,
 }
 
-/// Whether to go on to the next record.
+/// The decision whether to continue with the next record, or an error.
 type Flow = Result<ControlFlow<()>, BakeError>;
 
 impl Records {

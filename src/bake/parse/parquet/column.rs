@@ -29,7 +29,7 @@ use crate::bake::row_fault::RowFault;
 
 const DECIMAL_DIGITS_MAX: i32 = 38;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// 1970-01-01 in the day numbers of 96-bit timestamps.
+/// The number of the day 1970-01-01 in 96-bit timestamps.
 const JULIAN_DAY_1970: i64 = 2_440_588;
 
 /// A column and its type.
@@ -83,8 +83,10 @@ enum Values {
 }
 
 impl ColumnType {
+    /// Returns a column with the type in its description.
+    ///
     /// # Errors
-    /// If the type is not supported.
+    /// [`ColumnsFault`], if the type is not supported.
     pub(super) fn new(leaf: usize, description: &ColumnDescriptor, role: ColumnRole) -> Result<Self, ColumnsFault> {
         let name = description.path().string();
         let value_type = ValueType::from_column(description).ok_or_else(|| {
@@ -109,8 +111,10 @@ impl ColumnType {
         &self.name
     }
 
+    /// Checks that a column of this type can hold keys.
+    ///
     /// # Errors
-    /// If a column of this type cannot hold keys.
+    /// [`ColumnsFault`], if it cannot.
     pub(super) fn check_key(&self) -> Result<(), ColumnsFault> {
         match self.value_type {
             ValueType::Int | ValueType::Uint | ValueType::Text | ValueType::Binary | ValueType::Uuid => Ok(()),
@@ -202,7 +206,7 @@ impl ValueType {
             LogicalType::Timestamp(timestamp) => {
                 ValueType::Timestamp { unit: timestamp.unit.into(), is_utc: timestamp.is_adjusted_to_u_t_c }
             }
-            // A column that has only nulls.
+            // The writer knew no type, because the column has only nulls.
             LogicalType::Unknown => Self::from_converted(ConvertedType::NONE, column)?,
             _ => return None,
         })

@@ -35,7 +35,7 @@ use crate::bake::row::{InputRow, RowSink, parse_deletion};
 use crate::bake::row_fault::RowFault;
 use column::{Cells, ColumnType, Cursor};
 
-/// The memory of a piece, according to the sizes in the file.
+/// The intended memory of a piece, estimated from the sizes in the file.
 const PIECE_LEN_BYTES: u64 = 4 << 20;
 const PIECE_ROWS_MAX: u64 = 16 << 10;
 
@@ -278,7 +278,7 @@ impl Columns {
     }
 }
 
-/// Returns the key and value columns where the options choose at most one of them: the other is the other of two columns.
+/// Returns the key and value columns of a file with two columns, if the options choose at most one of them.
 fn complete(
     schema: &SchemaDescriptor,
     key: Option<&Column>,
