@@ -1,4 +1,4 @@
-//! Memory for arrays of values, which `lib/zero_kv/_arrays.py` makes NumPy and pyarrow arrays of.
+//! Buffers of values, which `lib/zero_kv/_arrays.py` turns into NumPy and pyarrow arrays.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
@@ -18,7 +18,8 @@ pub(crate) enum LookUpTarget<'py> {
 }
 
 impl<'py> LookUpTarget<'py> {
-    /// Looks up all keys and passes their values to `make`, both while other Python threads run.
+    /// Looks up all keys and passes their values to `make`. Other Python threads run during both, unless there are few
+    /// keys.
     fn look_up<T: Send>(
         &self,
         py: Python<'py>,
@@ -33,7 +34,8 @@ impl<'py> LookUpTarget<'py> {
     }
 }
 
-/// Returns concatenated values of one length, zeros for missing keys, and one byte per key that is 1 if it was found.
+/// Returns two buffers: the concatenated values, which must all have `len_bytes`, with zeros for missing keys, and one
+/// byte per key, which is 1 if the key was found.
 #[pyfunction]
 pub(crate) fn fill_fixed<'py>(
     py: Python<'py>,
@@ -44,7 +46,8 @@ pub(crate) fn fill_fixed<'py>(
     let keys = KeyBatch::from_object(keys)?;
     let filled = target.look_up(py, &keys, |values| {
         let mut filled = Vec::new();
-        // The dtype may be long: without enough memory this is an exception, not an abort.
+        // The dtype may be long. If there is too little memory, this function raises an exception instead of aborting
+        // the process.
         let capacity =
             values.len().checked_mul(len_bytes).filter(|capacity| filled.try_reserve_exact(*capacity).is_ok());
         if capacity.is_none() {
@@ -74,7 +77,7 @@ pub(crate) fn fill_fixed<'py>(
 enum FillError {
     /// Not enough memory for this number of values.
     Memory(usize),
-    /// The value of the key at this position has this other length.
+    /// The position of a key, and the length of its value, which is not the length of the array's values.
     Value(usize, usize),
 }
 

@@ -21,7 +21,7 @@ use crate::errors::{self, bake_exception};
 
 /// Maximum number of rows that are read before signals are checked and other Python threads run.
 const PIECE_ROWS: usize = 4096;
-/// Interval of checking signals while no rows are read.
+/// Interval between two checks of signals while no rows are read.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 /// Result of a bake.
@@ -103,7 +103,7 @@ pub(crate) fn bake_rows(
         let mut progress = |_: Progress| {
             if looked.elapsed() >= SIGNALS_EVERY {
                 looked = Instant::now();
-                // The bake itself returns the error, because it was canceled.
+                // The error needs no handling here: `guard` has stored the exception and canceled the bake.
                 let _ = raised.guard(|py| py.check_signals());
             }
         };

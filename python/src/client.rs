@@ -1,7 +1,8 @@
 //! The class `Client`: blocking requests to a server.
 //!
-//! In: keys. Out: what the server sent. Threads share a client: each call takes an idle connection or makes one, and other
-//! Python threads run until the response has arrived. A child process after a fork makes its own connections.
+//! In: keys. Out: the results that the server sent. Threads share a client: each call takes an idle connection or makes
+//! one, and other Python threads run until the response has arrived. A child process after a fork makes its own
+//! connections.
 
 use std::path::PathBuf;
 use std::process;
@@ -23,10 +24,10 @@ const IDLE_MAX: usize = 64;
 
 /// A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
 ///
-/// Threads share a client; each call uses a connection of its own, and other threads run meanwhile. A child process after a
-/// fork reconnects. If the connection fails during a call, because the server restarted, the call is retried `retries`
-/// times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds. Ctrl-C takes effect at
-/// the end of a call.
+/// Threads share a client; each call uses its own connection, and other threads run meanwhile. A child process after a
+/// fork reconnects. If the connection fails during a call, for example because the server restarted, the call is
+/// retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds.
+/// Ctrl-C takes effect at the end of a call.
 ///
 /// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the value of
 /// the environment variable `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can
@@ -63,7 +64,8 @@ impl Client {
         let process_id = process::id();
         if connections.process_id != process_id {
             connections.process_id = process_id;
-            // The parent process keeps using its connections: closing the descriptors here does not affect it.
+            // Closing this process's copies of the descriptors does not affect the parent process, which keeps using
+            // its connections.
             if let Some(clients) = &mut connections.clients {
                 clients.clear();
             }

@@ -18,7 +18,7 @@ pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
     }
     match bytes_from(object)? {
         Some(bytes) => Ok(Key::Bytes(bytes)),
-        // Objects with `__index__` are numbers: those of NumPy, for example.
+        // Objects with `__index__` are numbers, for example NumPy's integers.
         None => match object.call_method0("__index__") {
             Ok(number) => number_from(&number).map(Key::U64),
             Err(error) if error.is_instance_of::<PyException>(object.py()) => Err(not_a_key(object)),
@@ -60,7 +60,7 @@ pub(crate) fn range_with_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<KeyRange>
 
 fn number_from(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     number.extract().map_err(|_| {
-        // Python refuses to convert numbers of more than some thousand digits.
+        // Python does not convert numbers of more than a few thousand digits to text.
         let shown = number.str().map_or_else(|_| "too large to write".to_owned(), |shown| shown.to_string());
         PyOverflowError::new_err(format!("the key is {shown}, where 0 to 18446744073709551615 was expected"))
     })
@@ -109,7 +109,7 @@ pub(crate) fn kind_name(kind: KeyKind) -> &'static str {
     }
 }
 
-/// Returns the exception of a mapping that does not have a key.
+/// Returns the `KeyError` for a key that a mapping does not have.
 pub(crate) fn missing_key(key: &Bound<'_, PyAny>) -> PyErr {
     PyKeyError::new_err(key.clone().unbind())
 }

@@ -20,7 +20,7 @@ pub(crate) enum KeyBatch<'py> {
     Numbers(Vec<u64>),
     /// `bytes` and `str` objects.
     Objects(Vec<Bound<'py, PyAny>>),
-    /// Concatenated keys and their offsets; the first offset is the position of the first byte.
+    /// Concatenated keys, and their offsets. The first offset, which may be greater than 0, belongs to the first byte.
     Packed {
         bytes: Vec<u8>,
         offsets: Vec<i64>,
@@ -86,7 +86,7 @@ impl<'py> KeyBatch<'py> {
         }
     }
 
-    /// Returns the keys if they are bytes, otherwise nothing.
+    /// Returns the keys if they are bytes, otherwise an empty list.
     pub(crate) fn slices(&self) -> PyResult<Vec<&[u8]>> {
         match self {
             KeyBatch::Numbers(_) => Ok(Vec::new()),

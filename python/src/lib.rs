@@ -27,7 +27,7 @@ mod table;
 mod table_version;
 mod view;
 
-/// Declared here, documented in `lib/zero_kv/_native.pyi`.
+/// The compiled module. `lib/zero_kv/_native.pyi` documents its contents.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]

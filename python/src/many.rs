@@ -10,12 +10,12 @@ use zero_kv::{Key, LookupError, MappedStore};
 use crate::errors::lookup_exception;
 use crate::key_batch::KeyBatch;
 
-/// From this number of keys on, other Python threads run during a lookup.
+/// The smallest number of keys for which other Python threads run during a lookup.
 const DETACH_KEYS_MIN: usize = 64;
 
 /// An object that looks up many keys: a table, or a server's client.
 pub(crate) trait LookUpMany {
-    /// Looks up all keys while other Python threads run, then passes their values to `use_values`.
+    /// Looks up all keys, and passes their values to `use_values`. Other Python threads may run during the lookup.
     fn look_up_many<T>(
         &self,
         py: Python<'_>,
@@ -91,12 +91,13 @@ fn find<'t, 'k, K: Into<Key<'k>> + Copy>(table: &'t MappedStore, keys: &[K]) -> 
     Ok(Values::Copied(values))
 }
 
-/// Runs `work` while other Python threads run, unless there are too few keys to make up for the switch.
+/// Runs `work` while other Python threads run. With few keys, runs `work` alone, because a switch of threads would take
+/// longer than the work.
 pub(crate) fn detached<T: Send>(py: Python<'_>, key_count: usize, work: impl FnOnce() -> T + Send) -> T {
     if key_count < DETACH_KEYS_MIN { work() } else { py.detach(work) }
 }
 
-/// Implements the method `get_many` of a class: looks up keys with `target`, which is `object` in Rust.
+/// Implements the method `get_many` of a class. `target` is the Rust value in `object`.
 pub(crate) fn get_many<'py>(
     object: &Bound<'py, PyAny>,
     target: &impl LookUpMany,

@@ -1,7 +1,7 @@
 //! Requests for clients with their own sockets.
 //!
-//! In: requests, then bytes as they arrive. Out: encoded requests, and results for the futures that wait for them, in order.
-//! It has no socket: `lib/zero_kv/_aio.py` has one.
+//! In: requests, then bytes as they arrive. Out: encoded requests, and results for the futures that wait for them, in
+//! order. This module has no socket; `lib/zero_kv/_aio.py` sends and receives the bytes.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -247,7 +247,7 @@ impl Pipeline {
         Pipeline { path, unsent: Vec::new(), pending: VecDeque::new(), reader, has_received: false }
     }
 
-    /// Adds a request, whose result the future will have.
+    /// Adds a request. The future receives its result.
     fn add(&mut self, py: Python<'_>, request: Py<Request>, future: Bound<'_, PyAny>) -> PyResult<()> {
         let items = &request.get().items;
         if items.is_empty() {
@@ -265,7 +265,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns the bytes to send, each once.
+    /// Returns the bytes to send that no earlier call has returned.
     fn take_unsent<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &mem::take(&mut self.unsent))
     }

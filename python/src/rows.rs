@@ -17,7 +17,7 @@ const CHUNK_ROWS_MAX: usize = 256;
 /// Maximum total length of the values that are converted at once, unless a single value is longer.
 const CHUNK_LEN_BYTES: usize = 64 << 10;
 
-/// Keys of a table.
+/// A selection of a table's keys.
 pub(crate) enum Selection<'k> {
     /// The keys from the first up to, but not including, the second.
     Between(Option<Key<'k>>, Option<Key<'k>>),
@@ -39,7 +39,7 @@ pub(crate) enum RowPart {
 
 /// Rows of a table in key order, read during iteration.
 ///
-/// They remain rows of the same table, even if the server serves a newer one meanwhile.
+/// All rows come from one table, even if the server serves a newer one meanwhile.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Rows {
     table: TableVersion,
@@ -107,7 +107,7 @@ impl Rows {
 pub(crate) struct RowIterator {
     table: TableVersion,
     part: RowPart,
-    /// Indexes of the rows that have not been read into `chunk`.
+    /// Index of the first row that has not been read into `chunk`. `end` is the index after the last of these rows.
     next: usize,
     end: usize,
     backward: bool,

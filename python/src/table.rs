@@ -63,7 +63,7 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) ->
         _ => return Err(unknown_value("verify", verify, "\"full\" or \"touch\"")),
     };
     let (in_memory, options) = (table_memory(memory)?, OpenOptions { verify: verified, ..OpenOptions::default() });
-    // Remains valid if the process changes its working directory.
+    // The absolute path remains valid if the process changes its working directory.
     let absolute = std::path::absolute(&path)?;
     let opened = py.detach(|| -> Result<MappedStore, StoreError> {
         match in_memory {

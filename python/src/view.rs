@@ -62,8 +62,8 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match self.owner {
             Owner::Table(_) => {}
-            // SAFETY: `from_box` created the pointer from a box, and only this statement frees it. Every Python buffer of
-            // these bytes holds a reference to this object, so no buffer exists any more.
+            // SAFETY: `from_box` created the pointer from a box, and only this statement frees it. Every Python buffer
+            // of these bytes holds a reference to this object, so no buffer exists anymore.
             Owner::Memory { .. } => drop(unsafe { Box::from_raw(self.bytes) }),
         }
     }
@@ -71,6 +71,8 @@ impl Drop for Memory {
 
 #[pymethods]
 impl Memory {
+    /// Lends the bytes to Python through the buffer protocol.
+    ///
     /// # Safety
     /// As Python's buffer protocol requires, `view` is null or points to memory for a `Py_buffer`.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {

@@ -185,7 +185,7 @@ class AsyncClient:
         await self._call(Request.ping())
 
     async def close(self) -> None:
-        """Close the connections. Later calls raise `Closed`, and so do waiting ones."""
+        """Close the connection. Waiting calls and later calls raise `Closed`."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -299,7 +299,7 @@ class AsyncClient:
 
 def _peer_uid(transport: asyncio.Transport) -> int:
     """Return the user that the server runs as."""
-    # A second socket object, because the socket objects of some event loops lack getsockopt.
+    # Uses a second socket object, because the socket objects of some event loops lack getsockopt.
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     uid: int = _UCRED.unpack(credentials)[1]

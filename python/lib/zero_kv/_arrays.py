@@ -36,7 +36,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
-        # Looks up all chunks in one table.
+        # Looks up all chunks in one version of the table.
         table = table.snapshot() if isinstance(table, Direct) else table
         chunks = [_arrow(table, chunk) for chunk in keys.chunks]
         if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
@@ -56,7 +56,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
         held = keys.buffers()[1]
         held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
         ends = memoryview(held).cast("q")
-        # For a slice, only the part of the data that it uses.
+        # A slice of an array uses only this part of the data.
         used = memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
         parts = fill_arrow(table, None, ends, used, valid)
     bits, offsets, data, null_count, is_large = parts

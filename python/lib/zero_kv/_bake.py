@@ -36,13 +36,14 @@ def bake(
     Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also accepts text with decimal numbers.
     Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol, such as a row of a NumPy array.
 
-    Rows may be in any order. `duplicates` decides about rows with equal keys: `"error"`, `"first"`, or `"last"`. `base` is
-    an older table, which may be `path`; its rows are added for keys that no new row has. Rows that do not fit in
-    `memory_bytes`, by default half of the machine's memory, are sorted on disk in the directory of `path`.
+    Rows may be in any order. `duplicates` is the policy for rows with equal keys: `"error"`, `"first"`, or `"last"`.
+    `base` is an older table, which may be `path`; its rows are added for keys that no new row has. Rows that do not fit
+    in `memory_bytes`, by default half of the machine's memory, are sorted on disk in the directory of `path`.
 
-    A table without rows does not replace one with rows, unless `allow_empty` is set; a table with the other kind of keys
-    does not, unless `allow_key_kind_change` is set; nor does a table that lost more than `max_shrink_percent` of the rows.
-    A table with fewer than `min_rows` rows is rejected. Each of these raises `BakeFailed`.
+    A table without rows replaces one with rows only if `allow_empty` is set, and a table with the other kind of keys
+    only if `allow_key_kind_change` is set. A table that has lost more than `max_shrink_percent` of the old table's rows
+    does not replace it, and a table with fewer than `min_rows` rows is rejected. Each of these cases raises
+    `BakeFailed`.
 
     A server that serves `path` loads the new file by itself. Other threads run during a bake, and Ctrl-C stops it.
 

@@ -25,7 +25,7 @@ class _ArrowStream(Protocol):
 class Rows(Generic[_T]):
     """Rows of a table in key order, read during iteration.
 
-    They remain rows of the same table, even if the server serves a newer one meanwhile.
+    All rows come from one table, even if the server serves a newer one meanwhile.
     """
 
     def __len__(self) -> int: ...
@@ -188,10 +188,10 @@ def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Lite
 class Client:
     """A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
 
-    Threads share a client; each call uses a connection of its own, and other threads run meanwhile. A child process after a
-    fork reconnects. If the connection fails during a call, because the server restarted, the call is retried `retries`
-    times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds. Ctrl-C takes effect at
-    the end of a call.
+    Threads share a client; each call uses its own connection, and other threads run meanwhile. A child process after a
+    fork reconnects. If the connection fails during a call, for example because the server restarted, the call is
+    retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds.
+    Ctrl-C takes effect at the end of a call.
 
     The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the value of
     the environment variable `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can
