@@ -51,8 +51,8 @@ impl Budget {
             .map_err(|error| BakeError::Threads { error: error.to_string() })
     }
 
-    /// Returns the length of a piece. The shortest rows take ten times as much memory as their text, and each thread
-    /// has a few pieces in flight.
+    /// Returns the length of a piece. Pieces are short, because the shortest rows take ten times as much memory as
+    /// their text, and each thread has a few pieces in flight.
     pub(super) fn piece_len_bytes(&self) -> usize {
         let pieces = 32 * self.pieces_in_flight() as u64;
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize

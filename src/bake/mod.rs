@@ -149,9 +149,9 @@ where
 /// Bakes the rows of all inputs, in their order, into one table at `output`.
 ///
 /// Rows may come in any order. Rows that do not fit into the memory allowed are sorted in unnamed temporary files. The
-/// same rows give the same file, whatever the memory, the number of threads, and the order of the rows. The new file
-/// has no name, or a hidden one, until it has been read back and synced. Then a rename replaces `output`. After any
-/// failure the old file is still there.
+/// same rows give the same file, regardless of the memory, the number of threads, and the order of the rows. The new
+/// file has no name, or a hidden one, until it has been read back and synced. Then a rename replaces `output`. After
+/// any failure the old file is still there.
 ///
 /// # Errors
 /// [`BakeError`]; the message for a bad row names its input and its line.

@@ -59,8 +59,9 @@ pub struct Options {
     pub delete_column: Option<Column>,
     /// The policy for malformed rows.
     pub bad_rows: BadRows,
-    /// A table to start from. Its rows are kept unless a row of the input has the same key: such a row replaces the base's
-    /// row or, with a delete marker or column, removes it. The base may be the output. Its keys must be of the same kind.
+    /// A table to start from. A row of the input replaces the base's row with the same key, or removes it with a delete
+    /// marker or column. The base's other rows are kept. The base may be the output. Its keys must be of the same kind
+    /// as the input's.
     pub base: Option<PathBuf>,
     /// The shard to bake: rows of the inputs and of the base that belong to other shards are left out. By default all
     /// rows are baked. Requires [`Keys::U64`], [`Keys::Bytes`], or a base.

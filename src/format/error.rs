@@ -102,9 +102,9 @@ pub enum FormatError {
     SectionBeyondFile {
         /// The section.
         section: SectionKind,
-        /// Its offset in the header.
+        /// The section's offset in the header.
         offset_bytes: u64,
-        /// Its length in the header.
+        /// The section's length in the header.
         len_bytes: u64,
         /// The file's length.
         file_len_bytes: u64,
@@ -117,7 +117,7 @@ pub enum FormatError {
     SectionOverlap {
         /// The section.
         section: SectionKind,
-        /// Its offset in the header.
+        /// The section's offset in the header.
         offset_bytes: u64,
         /// The end of the preceding section.
         previous_end_bytes: u64,
@@ -130,9 +130,9 @@ pub enum FormatError {
     SectionPlace {
         /// The section.
         section: SectionKind,
-        /// Its offset in the header.
+        /// The section's offset in the header.
         offset_bytes: u64,
-        /// Its length in the header.
+        /// The section's length in the header.
         len_bytes: u64,
         /// The required offset.
         expected_offset_bytes: u64,

@@ -269,8 +269,8 @@ impl Layout {
         })
     }
 
-    /// Returns the digest that [`Layout::encode`] writes into the header and [`Layout::decode`] verifies. It detects
-    /// accidents, not forgery.
+    /// Returns the digest that [`Layout::encode`] writes into the header and [`Layout::decode`] verifies. The digest
+    /// detects accidental changes, not forgery.
     pub fn digest(&self) -> u128 {
         let header: Header = zerocopy::transmute!(self.encode());
         header.digest.get()

@@ -43,7 +43,7 @@ impl fmt::Display for KeyKind {
 /// A key of either kind.
 ///
 /// Numbers are ordered as numbers. Keys of bytes are ordered byte by byte, and a prefix precedes all longer keys. A
-/// table has keys of only one kind; in other contexts numbers precede bytes.
+/// table has keys of only one kind. If keys of both kinds are compared, numbers precede bytes.
 ///
 /// # Example
 /// ```

@@ -88,9 +88,9 @@ ops! {
     Get = 0, "get", Point;
     /// Returns whether the table has the key. The response has no value.
     Exists = 1, "exists", Point;
-    /// Returns the row with the largest key less than or equal to this one.
+    /// Returns the row with the largest key less than or equal to the requested key.
     Floor = 2, "floor", Neighbor;
-    /// Returns the row with the smallest key greater than or equal to this one.
+    /// Returns the row with the smallest key greater than or equal to the requested key.
     Ceiling = 3, "ceiling", Neighbor;
     /// Returns a page of the rows of a range.
     Range = 4, "range", Range;
@@ -233,7 +233,7 @@ pub struct RangeHeader {
 
 /// Flags of a request for a range. All other bits are zero.
 pub mod range_flags {
-    /// Asks for the last rows of the range instead of the first.
+    /// Requests the last rows of the range instead of the first.
     pub const BACKWARD: u32 = 1;
     /// The range has a start.
     pub const START: u32 = 2;

@@ -159,8 +159,8 @@ impl ResponseReader {
         Ok(Some(response))
     }
 
-    /// Checks that no unread bytes are left after the last expected response, and releases a buffer that grew for a long
-    /// one.
+    /// Checks that no unread bytes are left after the last expected response, and releases a buffer that grew for a
+    /// long response.
     ///
     /// # Errors
     /// [`Violation::UnexpectedBytes`] if unread bytes are left.

@@ -1,4 +1,4 @@
-//! A row while it is sorted.
+//! Rows in memory and in temporary files, before they become records.
 //!
 //! A row is encoded like a record in the file, except for the status before the value. In the file the status is always
 //! 0, because every record has a value. Here the status holds the row's line, and whether the row removes its key.
@@ -11,7 +11,7 @@ use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 pub(in crate::bake) const LINES_MAX: u64 = 1 << 31;
 const DELETED: u32 = 1 << 31;
 
-/// A row while it is sorted.
+/// A row in memory or in a temporary file.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bake) struct HeldRow<'a> {
     pub(in crate::bake) key: Key<'a>,

@@ -89,7 +89,7 @@ impl Run {
         }
     }
 
-    /// Returns the length of the prefix that all keys share, which is at least `least`.
+    /// Returns the length of the prefix that all keys share. `least` is a lower bound that is already known.
     fn common_of(&self, refs: &[RowRef], least: usize) -> usize {
         let Some((first, rest)) = refs.split_first() else { return least };
         let first = self.held_key(*first).as_bytes().unwrap_or_default();

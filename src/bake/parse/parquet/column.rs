@@ -1,4 +1,4 @@
-//! Columns of Parquet: their types, and what their values become.
+//! Parquet columns: their types, and the conversion of their values.
 //!
 //! | type | becomes |
 //! |---|---|
