@@ -1,8 +1,8 @@
-//! What a connection reports of itself.
+//! The state that a connection reports to other parts of the server.
 //!
 //! A connection writes its [`Activity`] with relaxed stores, mostly at the end of a turn. The registry of its worker
-//! reads it once a second, for the time-outs; the limits on client memory and on retained generations read it when
-//! they are exceeded.
+//! reads it once a second, for the time-outs; the code for the limits on client memory and on retained generations
+//! reads it when a limit is exceeded.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -45,11 +45,11 @@ impl Waits {
     }
 }
 
-/// Set in [`Activity::held_bytes`] once the connection is evicted. What it holds then does not change any more.
+/// Set in [`Activity::held_bytes`] once the connection is evicted. The recorded memory does not change after that.
 const EVICTED: u64 = 1 << 63;
 
-/// The state of one connection, as other parts of the server see it. Its worker's thread alone writes it, except for
-/// the eviction.
+/// The state of one connection, as other parts of the server see it. Only its worker's thread writes it, but any worker
+/// may evict the connection.
 pub(super) struct Activity {
     /// Distinguishes it from the other connections of its worker.
     pub(super) number: u64,
@@ -60,7 +60,7 @@ pub(super) struct Activity {
     sent_bytes: AtomicU64,
     /// Number of the generation that the connection holds between turns; 0 for none.
     generation: AtomicU64,
-    /// The memory that the connection holds, and [`EVICTED`].
+    /// The memory that the connection holds, with the flag [`EVICTED`].
     held_bytes: AtomicU64,
     /// Wakes the connection's task. Set when the connection first holds memory.
     waker: OnceLock<Waker>,
@@ -98,7 +98,7 @@ impl Activity {
         self.moved_tick.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that the socket took.
+    /// Counts bytes that the socket accepted.
     #[inline]
     pub(super) fn count_sent(&self, len_bytes: usize) {
         let sent_bytes = self.sent_bytes.load(Ordering::Relaxed) + len_bytes as u64;
@@ -119,7 +119,8 @@ impl Activity {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Records the memory that the connection holds, unless it is evicted. Returns what is recorded and what was before.
+    /// Records the memory that the connection holds, unless it is evicted. Returns the recorded number of bytes and the
+    /// previous one.
     pub(super) fn replace_held_bytes(&self, held_bytes: u64) -> (u64, u64) {
         let replace = |before: u64| (before & EVICTED == 0).then_some(held_bytes);
         match self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace) {
@@ -133,17 +134,17 @@ impl Activity {
         self.held_bytes.load(Ordering::Relaxed) & !EVICTED
     }
 
-    /// Sets the waker of the connection's task, which is the same for its whole life.
+    /// Sets the waker of the connection's task. Later calls have no effect, because the task's waker never changes.
     pub(super) fn set_waker(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Has the connection end on its next turn. Returns the memory it holds.
+    /// Makes the connection end in its next turn. Returns the memory that it holds.
     pub(super) fn evict(&self) -> u64 {
         self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
     }
 
-    /// Begins the connection's next turn at once.
+    /// Wakes the connection's task, if its waker is set, so that its next turn begins at once.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();

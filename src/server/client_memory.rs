@@ -1,7 +1,8 @@
 //! The memory that all connections hold together, and its limit.
 //!
 //! In: the capacity of each connection's buffers, whenever that changes. Out: evictions of the connections that hold
-//! the most, once the sum exceeds the limit. A request whose connection's buffers keep their size costs nothing here.
+//! the most, once the sum exceeds the limit. A request that does not change the size of its connection's buffers costs
+//! nothing here.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +18,13 @@ use super::statistics::Totals;
 /// Evictions go on until this share of the limit is free, so that the search for victims is rare.
 const FREED_SHARE: u64 = 8;
 
-/// The sum over all connections.
+/// The sum of the memory of all connections, and its limit.
 pub(super) struct ClientMemory {
     pub(super) max_bytes: u64,
     held_bytes: AtomicU64,
-    /// The part of it that evicted connections hold that have not ended yet.
+    /// The part of `held_bytes` that belongs to evicted connections that have not ended yet.
     evicted_bytes: AtomicU64,
-    /// Locked while connections are chosen.
+    /// Locked while connections to evict are chosen.
     choosing: Mutex<()>,
     logged: LogLimit,
 }
@@ -54,7 +55,7 @@ impl ClientMemory {
         }
     }
 
-    /// Records the end of a connection that its registry has already removed.
+    /// Subtracts the memory of a connection that ends. Its registry must have removed it already.
     pub(super) fn release(&self, activity: &Activity) {
         let held_bytes = activity.held_bytes();
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
@@ -63,7 +64,7 @@ impl ClientMemory {
         }
     }
 
-    /// Returns whether connections hold more than the limit, apart from evicted ones.
+    /// Returns whether the connections that are not evicted hold more than the limit.
     pub(super) fn is_over_limit(&self) -> bool {
         self.held_bytes().saturating_sub(self.evicted_bytes.load(Ordering::Relaxed)) > self.max_bytes
     }
@@ -118,7 +119,8 @@ mod tests {
     use crate::server::limits::Limits;
     use crate::server::peer::Peer;
 
-    /// A registry with connections that hold so much, and what ends their tasks' runtime.
+    /// Returns a registry with connections that hold these numbers of bytes, and their activities. `runtime` has their
+    /// tasks.
     fn registry(
         runtime: &tokio::runtime::Runtime,
         memory: &ClientMemory,
@@ -155,7 +157,7 @@ mod tests {
         memory.evict_largest(&registries, &totals);
         assert_eq!((evicted(&of_first), evicted(&of_second)), (vec![], vec![0]));
         assert!(!memory.is_over_limit());
-        // While it has not ended its memory is held, and nobody is evicted in its place.
+        // Until the evicted connection ends, its memory counts as held, and no other connection is evicted for it.
         assert_eq!(memory.held_bytes(), 1001);
         memory.evict_largest(&registries, &totals);
         assert_eq!(totals.cut_memory.load(Ordering::Relaxed), 1);

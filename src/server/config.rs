@@ -1,4 +1,4 @@
-//! The configuration of a server, as its users write it.
+//! The configuration of a server.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use crate::DEFAULT_SOCKET;
 use crate::replace::{ReplaceError, ReplaceRules};
 use crate::store::{Memory, OpenOptions, Verify};
 
-/// The default time for which a worker polls: about what the kernel takes to wake a thread.
+/// The default time for which a worker polls, about as long as the kernel takes to wake a thread.
 pub const SPIN: Duration = Duration::from_micros(50);
 
 /// When the blocks of a file are verified against their checksums.
@@ -37,17 +37,18 @@ pub struct Config {
     pub open: OpenOptions,
     /// When blocks are verified.
     pub check: Check,
-    /// A file of keys and digests of their values. A table must contain these before it is served. Sampled rows of the
-    /// table are looked up with or without this file.
+    /// A file of keys and digests of their expected values. A table is served only if lookups of these keys agree with
+    /// the file. Some rows of the table are looked up in any case.
     pub canaries: Option<PathBuf>,
-    /// The rules that a file must satisfy to be served first, and to replace the current one. A rollback is not checked.
+    /// The rules that a file must satisfy to become the first generation or to replace the current one. They do not
+    /// apply to rollbacks.
     pub replace: ReplaceRules,
     /// Returns the program's option that allows a table that the rules reject. Messages about the table name it.
     pub replace_option: Option<fn(&ReplaceError) -> &'static str>,
-    /// Whether to lease files where the system allows it, so that they need no fstat after every batch. Takes SIGIO of
-    /// the process.
+    /// Whether to lease files where the system allows it, so that they need no fstat after every batch. Leases need the
+    /// process's SIGIO, for which the server installs a handler.
     pub lease: bool,
-    /// Whether to serve a new file as soon as it is at the path, without a request.
+    /// Whether to serve a new file as soon as it appears at the path, without a request.
     pub watch: bool,
     /// Whether clients on this machine may map the file and look keys up without the server: see
     /// [`Direct`](crate::client::Direct). Does not apply to `Memory::Copy`.

@@ -1,8 +1,8 @@
 //! The counters of a worker.
 //!
 //! In: the results of each pass. Out: numbers that are added up on request. Each worker writes only its own counters,
-//! with plain loads and stores, so counting costs a few nanoseconds per pass and nothing per request. Knows nothing of
-//! how the numbers are shown.
+//! with plain loads and stores, so counting costs a few nanoseconds per pass and nothing per request. Does not format
+//! the numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -90,7 +90,7 @@ pub(super) struct Counters {
     /// Accepted connections that have ended.
     closed: Counter,
     requests: Requests<Counter>,
-    /// Keys that commands of the Redis protocol found.
+    /// Keys that commands of the Redis protocol looked up and found.
     redis_hits: Counter,
     redis_misses: Counter,
     read_len_bytes: Counter,
@@ -161,7 +161,7 @@ impl Counters {
         self.batches.get().is_multiple_of(TIMED_EVERY).then(Instant::now)
     }
 
-    /// Ends a pass. Does not count one that answered nothing.
+    /// Ends a pass. Records its duration if it was timed and answered a request.
     #[inline]
     pub(super) fn end(&self, started: Option<Instant>) {
         if let Some(started) = started
@@ -223,12 +223,12 @@ impl Sums {
     }
 }
 
-/// Each power of two is divided into two to this power of buckets.
+/// Each range from one power of two to the next has 2 to this power of buckets.
 const PARTS_BITS: u32 = 2;
 /// The number of buckets. Numbers above 2⁴⁰, which is 18 minutes in nanoseconds, count as 2⁴⁰.
 const BUCKETS: usize = bucket_of(1 << 40) + 1;
 
-/// A histogram whose buckets are at most a quarter of their numbers wide.
+/// A histogram. The largest number of each bucket exceeds the smallest one by at most a quarter.
 struct Histogram {
     buckets: [Counter; BUCKETS],
     sum: Counter,
@@ -302,7 +302,7 @@ impl Distribution {
         self.buckets.iter().sum()
     }
 
-    /// Returns how many numbers were at most two to this power.
+    /// Returns how many recorded numbers are at most 2 to this power.
     #[cfg(feature = "metrics")]
     pub(super) fn up_to_power(&self, power: u32) -> u64 {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
@@ -314,8 +314,8 @@ impl Distribution {
         counts.map(|(bucket, count)| (bucket_end(bucket), *count))
     }
 
-    /// Returns a number that this share of the numbers does not exceed, at most a quarter too large. Returns 0 if there
-    /// are none.
+    /// Returns the quantile: the smallest recorded number that at least this share of the numbers does not exceed,
+    /// rounded up by at most a quarter. Returns 0 if nothing was recorded.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -1,7 +1,7 @@
-//! The thread that keeps the leases on served files.
+//! The thread that renews and releases the leases on served files.
 //!
-//! In: SIGIO when a writer waits for a lease, and the time. Out: leases that are released or renewed. A file whose
-//! lease is renewed in time needs no examination after every batch.
+//! In: the time, and SIGIO, which the kernel sends when a writer waits for a lease. Out: leases that are released or
+//! renewed. A file whose lease is renewed in time needs no examination after every batch.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,7 @@ fn answer() -> io::Result<()> {
         LEASES.started();
         loop {
             LEASES.beat();
-            // Waits for a signal, or until leases must be renewed. One call answers all signals that have arrived.
+            // Waits for a signal, or until leases must be renewed. One call handles all signals that have arrived.
             let _ = signals.read(&mut [0; 64]);
             let _ = LEASES.catch(renew_leases);
         }

@@ -12,7 +12,7 @@ use crate::protocol::resp::COMMAND_LEN_MAX_BYTES;
 const DESCRIPTORS_KEPT: u64 = 64;
 /// Descriptors that a worker needs besides its connections.
 const DESCRIPTORS_OF_WORKER: u64 = 4;
-/// By default, connections together may hold this part of the machine's memory: one in this many bytes.
+/// By default, all connections together may hold the machine's memory divided by this number.
 const CLIENT_MEMORY_SHARE: u64 = 8;
 /// The limit on client memory is at least this many command buffers. One command alone can take two, because a buffer
 /// that grows doubles its capacity.
@@ -29,8 +29,8 @@ pub struct Limits {
     pub buffer_max_bytes: usize,
     /// How long a client may send no request. Zero: forever.
     pub idle_timeout: Duration,
-    /// How long a client may receive no byte of pending responses, or send no byte of a request that it has begun.
-    /// Zero: forever.
+    /// How long a client may receive no byte of pending responses, or send no byte of an incomplete request. Zero:
+    /// forever.
     pub stall_timeout: Duration,
     /// The minimum rate at which a client receives pending responses, averaged over [`Limits::drain_window`]. Zero: no
     /// minimum.
@@ -55,14 +55,14 @@ impl Limits {
     pub const BUFFER_MAX_BYTES: usize = COMMAND_LEN_MAX_BYTES;
     /// The default time-out of clients that stall.
     pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-    /// The default minimum drain rate: a fifth of the rate of a modem line of 56 kbit/s.
+    /// The default minimum drain rate: a seventh of the rate of a 56 kbit/s modem.
     pub const DRAIN_RATE_MIN_BYTES_PER_S: u64 = 1 << 10;
-    /// The default limit on replaced generations that are held. Their clients have not received their responses through
-    /// several swaps, and each generation may hold the memory of a whole table.
+    /// The default limit on replaced generations that are held. Beyond it, the clients of the oldest generation have
+    /// not received their responses during several swaps, and each generation may take the memory of a whole table.
     pub const GENERATIONS_MAX: usize = 4;
 
-    /// Returns the time over which a drain rate is averaged: two stall time-outs, so that one pause
-    /// is never enough to be slow, and 60 s without a stall time-out.
+    /// Returns the time over which a drain rate is averaged: two stall time-outs, so that a single pause never makes a
+    /// client slow. Without a stall time-out, 60 s.
     pub fn drain_window(&self) -> Duration {
         let pause = if self.stall_timeout.is_zero() { Self::STALL_TIMEOUT } else { self.stall_timeout };
         pause.saturating_mul(2)

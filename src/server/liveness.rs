@@ -21,16 +21,16 @@ const BEAT_EVERY: Duration = Duration::from_secs(1);
 const BEATS_PER_WATCHDOG: u32 = 8;
 /// Seconds without a beat after which a thread is reported as stuck. Longer than a unit of work takes on a slow disk.
 const STUCK_AFTER_S: u32 = 30;
-/// Panics after which a thread is reported as failing. One panic is forgiven per minute without another one.
+/// Panics after which a thread is reported as failing. Each minute without a panic subtracts one.
 const PANICS_MAX: u32 = 3;
 const PANIC_FORGIVEN_AFTER_S: u32 = 60;
 /// How long a task that panicked waits before it runs again.
 const RESTART_AFTER: Duration = Duration::from_millis(100);
 
-/// The thread that returns leases. It belongs to the process and not to one server.
+/// The thread that renews and releases leases. It belongs to the process and not to one server.
 pub(super) static LEASES: LazyLock<Arc<Thread>> = LazyLock::new(|| Arc::new(Thread::new("leases", true)));
 
-/// Returns how often a thread beats, given the time after which the watchdog takes the server for hung.
+/// Returns how often a thread beats, given the time after which the watchdog considers the server hung.
 pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
     let timeout = watchdog.filter(|timeout| !timeout.is_zero());
     timeout.map_or(BEAT_EVERY, |timeout| BEAT_EVERY.min(timeout / BEATS_PER_WATCHDOG))
@@ -39,7 +39,7 @@ pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
 /// One thread, or one task that runs as long as the server does.
 pub(super) struct Thread {
     name: String,
-    /// Whether it beats by itself. A task without beats depends on a runtime that has them.
+    /// Whether the thread must beat. A task need not, because the thread of its runtime beats.
     beats_expected: bool,
     is_running: AtomicBool,
     has_ended: AtomicBool,
@@ -75,7 +75,7 @@ impl Thread {
         &self.name
     }
 
-    /// Expects beats from now on.
+    /// Records that the thread runs. From now on, beats are expected.
     pub(super) fn started(&self) {
         self.is_running.store(true, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ impl Thread {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Beats on a runtime, as long as the runtime polls its tasks.
+    /// Beats regularly, as long as the runtime polls its tasks. Never ends.
     pub(super) async fn keep_beating(&self, beat_every: Duration) {
         loop {
             self.beat();
@@ -121,7 +121,7 @@ impl Thread {
     /// Polls a future until it is done.
     ///
     /// # Errors
-    /// Those of [`Thread::catch`].
+    /// The place and the message of a panic: see [`Thread::catch`].
     pub(super) async fn catch_in<T>(&self, future: impl Future<Output = T>) -> Result<T, String> {
         panics::catch_in(future).await.inspect_err(|panic| self.panicked(panic))
     }
@@ -143,7 +143,6 @@ impl Thread {
 
     /// Records that a second has passed. Seconds are counted instead of measured: when a process that was stopped as a
     /// whole resumes, none of its threads is stuck.
-    /// none of its threads stuck when it resumes.
     fn second_passed(&self) {
         let beats = self.beats.load(Ordering::Relaxed);
         let is_silent = self.beats_observed.swap(beats, Ordering::Relaxed) == beats;
@@ -156,7 +155,7 @@ impl Thread {
         }
     }
 
-    /// Describes what is wrong with the thread.
+    /// Describes what is wrong with the thread. `None` if nothing is.
     pub(super) fn problem(&self) -> Option<String> {
         let (name, silent_s) = (&self.name, self.silent_s.load(Ordering::Relaxed));
         let mut problem = if self.has_ended.load(Ordering::Relaxed) {
@@ -178,7 +177,7 @@ impl Thread {
 
 /// All threads of one server.
 pub(super) struct Liveness {
-    /// Accepts connections, and runs the tasks below that are not threads of their own.
+    /// The main thread, which accepts connections and runs the tasks `residency` and `metrics`.
     pub(super) main: Arc<Thread>,
     pub(super) supervisor: Arc<Thread>,
     pub(super) folder_watch: Arc<Thread>,
@@ -191,7 +190,7 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// Returns the liveness of a server that `notifies` the service manager or not.
+    /// Creates the liveness of a server. The watchdog is ignored unless the server `notifies` the service manager.
     pub(super) fn new(workers: usize, notifies: bool) -> Liveness {
         let thread = |name, beats_expected| Arc::new(Thread::new(name, beats_expected));
         Liveness {
@@ -224,12 +223,12 @@ impl Liveness {
         self.threads().filter_map(|thread| thread.problem()).collect()
     }
 
-    /// Counts the seconds in which the main thread does not beat. Another thread must call this once a second.
+    /// Records for the main thread that a second has passed. Another thread must call this once a second.
     pub(super) fn second_passed_for_main(&self) {
         self.main.second_passed();
     }
 
-    /// Counts the seconds in which the other threads do not beat.
+    /// Records for all other threads each second that passes. Never ends.
     pub(super) async fn count_seconds(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -255,7 +254,8 @@ impl Liveness {
         }
     }
 
-    /// Returns a thread that has not beaten since the last call with the same numbers.
+    /// Returns a thread that has not beaten since the last call. `beats_seen` has the number of beats of each thread at
+    /// that call.
     fn silent_since(&self, beats_seen: &mut [u64]) -> Option<&Thread> {
         let mut silent = None;
         for (thread, seen) in self.threads().zip(beats_seen) {

@@ -16,7 +16,7 @@ struct LogState {
 }
 
 impl LogLimit {
-    /// Returns how many lines were omitted since the last one, if a line may be logged now.
+    /// Returns `Some` if a line may be logged now, with the number of lines that were omitted since the last one.
     pub(super) fn line(&self) -> Option<u64> {
         self.line_at(Instant::now())
     }

@@ -1,17 +1,17 @@
 //! The socket server.
 //!
-//! In: the path of a file and a configuration. Out: responses, until the server is told to stop.
+//! In: the path of a file and a configuration. Out: responses, until the server is stopped.
 //!
-//! A connection stays with the worker that accepted it, and a worker is one thread with a single-threaded runtime, so no
-//! request takes a lock.
+//! The main thread accepts connections and gives each to a worker, which serves it until it ends. A worker is one
+//! thread with a single-threaded runtime, so lookups take no lock that workers share.
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: what everything else may use
+//! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
 //! 2. `counters`, `statistics`: counts of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`: the service manager, the health of threads, the leases of files
 //! 4. `generations`: opens and checks files, and replaces the one that is served
-//! 5. `activity`, `timeouts`, `registry`, `client_memory`: what connections use, and which are disconnected for it
+//! 5. `activity`, `timeouts`, `registry`, `client_memory`: what connections use, and rules that disconnect them
 //! 6. `residency`, `settings`, `state`, `worker_state`: the state that threads share
 //! 7. `sending`, `pending`, `responses`, `snapshot`: responses, and what the server reports about itself
 //! 8. `native`, `redis`: the two protocols
@@ -87,7 +87,8 @@ use state::ServerState;
 use statistics::Statistics;
 use worker::Worker;
 
-/// A file that was opened and checked: the first half of [`Server::bind`], which may take long.
+/// A file that was opened and checked. [`Opened::new`] and [`Opened::bind`] are the two halves of [`Server::bind`]. The
+/// first half may take long.
 pub struct Opened {
     source: Source,
     generation: Generation,
@@ -97,7 +98,7 @@ impl Opened {
     /// Opens and checks a file.
     ///
     /// # Errors
-    /// [`ServerError::Open`].
+    /// [`ServerError::Open`], [`ServerError::Signal`].
     pub fn new(db: impl AsRef<Path>, config: &Config) -> Result<Opened, ServerError> {
         panics::take_over();
         survive_bus_errors().map_err(ServerError::Signal)?;
@@ -157,7 +158,8 @@ impl Server {
     /// From now on, the process survives a file that is truncated or cannot be read: see [`survive_bus_errors`].
     ///
     /// # Errors
-    /// [`ServerError::Open`], [`ServerError::Socket`], [`ServerError::Tcp`].
+    /// [`ServerError::Open`], [`ServerError::Signal`], [`ServerError::Limits`], [`ServerError::Socket`],
+    /// [`ServerError::Tcp`].
     ///
     /// # Example
     /// ```
@@ -185,7 +187,7 @@ impl Server {
         Opened::new(db, config)?.bind(config)
     }
 
-    /// Returns a handle that requests another generation from the running server.
+    /// Returns a handle that requests reloads and rollbacks from the running server.
     pub fn control(&self) -> Control {
         self.control.control.clone()
     }
@@ -206,13 +208,13 @@ impl Server {
         self.sockets.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// Serves requests until `stop` is ready. Then accepts no more connections, reads no more requests, sends the
-    /// responses to the requests that it has read, for at most half a second, and removes the socket.
+    /// Serves requests until `stop` is ready. Then removes the socket, accepts no more connections, reads no more
+    /// requests, and sends the responses to the requests that were read, for at most half a second.
     ///
     /// Blocks the thread. Must not be called inside a runtime.
     ///
     /// # Errors
-    /// [`ServerError::Worker`] if a thread cannot be started.
+    /// [`ServerError::Worker`] if a thread or a runtime cannot be started.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let tcp_address = self.tcp_address();
         let Server { source, generation, control, statistics, spin, limits, notify, mut sockets } = self;
@@ -246,7 +248,7 @@ impl Server {
         state.liveness.residency.started();
         let acceptor = Acceptor::new(Arc::clone(&state), workers);
         let served = runtime.block_on(sockets.serve(&state, &acceptor, stop));
-        // Does not wait for a measurement in progress.
+        // This does not wait for a measurement in progress.
         runtime.shutdown_background();
         supervisor.cancel();
         served.map_err(ServerError::Worker)?;

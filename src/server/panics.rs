@@ -1,7 +1,7 @@
-//! Panics that end one connection or one turn of a thread, and nothing else.
+//! Catches panics, so that each ends only one connection or one turn of a thread.
 //!
-//! In: something to run. Out: its result, or the place and the message of its panic. The caller discards what the panic
-//! left incomplete.
+//! In: a function or a future to run. Out: its result, or the place and the message of its panic. The caller discards
+//! what the panic left incomplete.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use std::sync::Once;
 use std::task::Poll;
 
 thread_local! {
-    /// Whether a panic of this thread is being caught.
+    /// Whether panics of this thread are caught now.
     static CATCHES: Cell<bool> = const { Cell::new(false) };
     /// The place and the message of the last caught panic.
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -51,7 +51,7 @@ pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 /// Polls a future until it is ready or panics, and then drops it.
 ///
 /// # Errors
-/// Those of [`catch`].
+/// The place and the message of the panic: see [`catch`].
 pub(super) async fn catch_in<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {

@@ -12,7 +12,7 @@ pub(super) const READ_LEN_BYTES: usize = PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
 /// The result of a pass over a client's pending requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// The bytes whose requests are answered, or need no response.
+    /// The number of input bytes that are done: their requests are answered, or need no response.
     pub(super) taken_bytes: usize,
     /// What follows once the responses are sent.
     pub(super) then: Then,
@@ -21,13 +21,14 @@ pub(super) struct Pass {
 /// What follows a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// A read: the rest is not a complete request.
+    /// A read, because the rest of the input is not a complete request.
     Read,
-    /// Another pass over the rest.
+    /// Another pass over the rest of the input.
     Answer,
-    /// Another pass over the rest, after other connections had their turn.
+    /// Another pass over the rest of the input, after other connections had their turn.
     Yield,
-    /// A read, or a state of the table that differs from this one: the rest is an Open that waits for it.
+    /// A wait for more input, or for a state of the table that differs from this one. The rest of the input is an Open
+    /// that waits for another state.
     Wait(u64),
     /// The end of the connection.
     Close,

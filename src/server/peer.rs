@@ -19,7 +19,7 @@ pub(super) enum Peer {
 /// A process at the time when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
-    /// 0 if the process is not visible, such as one of another container.
+    /// 0 if the process is not visible, such as a process in another container.
     pid: i32,
     uid: u32,
 }
@@ -44,7 +44,7 @@ impl Peer {
     }
 
     /// Returns whether the client may change which generation is served: it must be root or the user that the server
-    /// runs as. A number that several users share is neither.
+    /// runs as. A number that several users share does not count.
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use super::sending::{Piece, Sending, Stage};
 use crate::store::Store;
 
-/// The memory that a connection keeps once its client has received the responses.
+/// The maximum memory that a connection keeps for later responses once its client has received these.
 const KEPT_MAX_BYTES: usize = 16 << 10;
 
 /// Responses that wait until their client receives them.
@@ -19,7 +19,7 @@ pub(super) struct PendingResponses {
 }
 
 impl PendingResponses {
-    /// Adds the responses of a pass, of which the first `sent_bytes` are sent.
+    /// Adds the responses of a pass, of which the first `sent_bytes` were sent.
     pub(super) fn keep(&mut self, copied: &[u8], pieces: &[Piece], sent_bytes: usize, passes_descriptors: bool) {
         self.copied.extend_from_slice(copied);
         self.pieces.extend_from_slice(pieces);
@@ -32,7 +32,7 @@ impl PendingResponses {
         self.sent_bytes == self.total_len_bytes
     }
 
-    /// Returns the length of what is not sent yet.
+    /// Returns the number of unsent bytes.
     pub(super) fn len_bytes(&self) -> usize {
         self.total_len_bytes - self.sent_bytes
     }
@@ -42,25 +42,26 @@ impl PendingResponses {
         self.passes_descriptors
     }
 
-    /// Returns whether the rest must be sent from the generation that was looked up.
+    /// Returns whether sending the rest needs the generation of the lookups: for bytes that are borrowed from its file,
+    /// or to pass its descriptors.
     pub(super) fn needs_generation(&self) -> bool {
         !self.is_empty() && (!self.pieces.is_empty() || self.passes_descriptors)
     }
 
-    /// Returns the memory that this has allocated.
+    /// Returns the memory that the pending responses have allocated.
     pub(super) fn capacity_bytes(&self) -> usize {
         size_of::<PendingResponses>() + self.copied.capacity() + self.pieces.capacity() * size_of::<Piece>()
     }
 
-    /// Discards what was sent. Keeps some memory, so that a client that often receives late causes no allocation each
-    /// time.
+    /// Discards all responses. Keeps some memory, so that a client that often receives late does not cause an
+    /// allocation each time.
     pub(super) fn clear(&mut self) {
         self.copied.clear();
         self.copied.shrink_to(KEPT_MAX_BYTES);
         self.pieces.clear();
     }
 
-    /// Replaces a response that passes descriptors.
+    /// Replaces the only response, which passes descriptors, with another one.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.keep(response, &[], 0, false);
@@ -72,7 +73,7 @@ impl PendingResponses {
         self.passes_descriptors = false;
     }
 
-    /// Calls `send` with the unsent bytes, or with the first of them.
+    /// Calls `send` with the unsent bytes, or with the beginning of them.
     ///
     /// # Errors
     /// If the file was changed since the lookup.

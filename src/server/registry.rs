@@ -1,9 +1,8 @@
 //! The connections of one worker, and the decision which of them to disconnect.
 //!
-//! In: connections as they begin and end, and the activity that each reports. Out: the end of connections that break a
-//! rule of [`Timeouts`], hold a generation that is too old, or are evicted for the memory they hold; each is logged and
-//! counted. One task per worker checks the connections once a second while there are any. Knows no protocol and no
-//! socket.
+//! In: connections as they begin and end, and the activity that each reports. Out: disconnections, logged and counted,
+//! of connections that break a rule of [`Timeouts`], hold a generation that is too old, or hold too much memory. One
+//! task per worker checks the connections once a second while there are any. Knows no protocol and no socket.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -37,7 +36,8 @@ pub(super) struct Registry {
 
 struct Registered {
     activity: Arc<Activity>,
-    /// Taken when the connection is disconnected, which ends when its task runs next.
+    /// Aborts the connection's task. Taken when the connection is disconnected; the connection ends when its task runs
+    /// next.
     abort: Option<AbortHandle>,
     observed: Observed,
 }
@@ -62,19 +62,19 @@ impl Registry {
         }
     }
 
-    /// Returns the activity of a connection that begins.
+    /// Creates the activity of a new connection.
     pub(super) fn activity(&self, peer: Peer) -> Arc<Activity> {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         Arc::new(Activity::new(number, peer, self.now_tick.load(Ordering::Relaxed)))
     }
 
-    /// Records that a connection has received a byte, or that its responses begin to wait.
+    /// Records that a byte arrived from the client, or that responses became pending.
     #[inline]
     pub(super) fn moved(&self, activity: &Activity) {
         activity.set_moved_tick(self.now_tick.load(Ordering::Relaxed));
     }
 
-    /// Adds a connection, which `abort` ends.
+    /// Adds a connection. `abort` ends its task.
     pub(super) fn add(&self, activity: Arc<Activity>, abort: AbortHandle) {
         let registered =
             Registered { activity: Arc::clone(&activity), abort: Some(abort), observed: Observed::default() };
@@ -87,7 +87,7 @@ impl Registry {
         self.connections().remove(&activity.number);
     }
 
-    /// Returns connections that hold memory and were not evicted, with what they hold.
+    /// Returns the connections that hold memory and were not evicted, each with the number of bytes that it holds.
     pub(super) fn holders(&self) -> Vec<(u64, Arc<Activity>)> {
         let connections = self.connections();
         let held = connections.values().map(|Registered { activity, .. }| (activity.held_bytes(), activity));
@@ -110,14 +110,15 @@ impl Registry {
         Some(held_bytes)
     }
 
-    /// Disconnects connections that hold a generation older than this one between turns, at once.
+    /// Disconnects the connections that hold a generation older than this one between turns, without waiting for the
+    /// next tick.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
             self.generations_exceeded.notify_one();
         }
     }
 
-    /// A panic cannot leave the map half changed, so a poisoned lock is used as it is.
+    /// Locks the map of connections. A panic cannot leave the map half changed, so a poisoned lock is used as it is.
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Registered>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,7 +162,8 @@ impl Registry {
         // A connection that ends removes itself, so none may end while the map is locked.
         let due: Vec<Due> =
             self.connections().values_mut().filter_map(|registered| due(registered, &mut reason)).collect();
-        // All of them before the first log line, which a panic could interrupt.
+        // All connections are aborted and counted before the first log line, because a panic could interrupt the
+        // logging.
         for Due { reason, abort, .. } in &due {
             abort.abort();
             reason.counter(totals).fetch_add(1, Ordering::Relaxed);

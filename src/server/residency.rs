@@ -14,7 +14,7 @@ use super::liveness::Thread;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often to measure.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
-/// Measurements take at most one part in this many of the time.
+/// The pause after a measurement is at least this many times as long as the measurement.
 const SHARE_OF_TIME: u32 = 200;
 
 /// The resident bytes of the file at the last measurement.

@@ -12,9 +12,9 @@ use crate::store::Store;
 
 /// Stored bytes up to this length are copied, longer ones are borrowed.
 pub(super) const COPY_MAX_BYTES: usize = 4096;
-/// The room that is kept for what a protocol writes around stored bytes.
+/// The room that is kept for the frame that a protocol writes around stored bytes.
 const FRAME_LEN_MAX_BYTES: usize = 32;
-/// The length of all copied bytes of one pass, without the last response.
+/// The maximum length of the copied bytes of one pass. Only the last response may exceed it.
 const COPIED_MAX_BYTES: usize = 64 << 10;
 /// Stored bytes up to this length are copied as two halves that may overlap.
 const SHORT_MAX_BYTES: usize = 64;
@@ -42,7 +42,7 @@ struct Borrowed {
     len_bytes: usize,
 }
 
-/// The end of the responses at some time.
+/// A position between two responses, for [`Responses::truncate`].
 pub(super) struct End {
     copied_len_bytes: usize,
     borrowed_count: usize,
@@ -50,7 +50,7 @@ pub(super) struct End {
 }
 
 impl Responses {
-    /// Returns no responses, and room for one pass.
+    /// Creates an empty buffer with room for the responses of one pass.
     pub fn new() -> Self {
         let borrowed = Borrowed { pieces: [Piece::default(); BORROWED_MAX], count: 0, len_bytes: 0 };
         Responses {
@@ -146,14 +146,14 @@ impl Responses {
         self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.copied_len_bytes })
     }
 
-    /// Begins a loop that appends responses, and returns the steps of the pass beside it.
+    /// Returns an appender, for a loop that appends responses, and the steps of the pass.
     #[inline(always)]
     pub(super) fn appender(&mut self) -> (Appender<'_>, &Steps) {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
         (Appender { buffer, end_bytes: *copied_len_bytes, borrowed }, steps)
     }
 
-    /// Ends a loop that appended responses up to `end_bytes`.
+    /// Records that a loop has appended responses up to `end_bytes`: see [`Appender::end_bytes`].
     #[inline(always)]
     pub(super) fn finish(&mut self, end_bytes: usize) {
         self.copied_len_bytes = end_bytes;
@@ -170,8 +170,8 @@ impl Responses {
         self.passes_descriptors && sent_bytes == 0
     }
 
-    /// Calls `send` with the bytes after the first `sent_bytes`, or with the first of these. They are several pieces if
-    /// some of them are borrowed from `store`, which must be the store of the lookups.
+    /// Calls `send` with the bytes after the first `sent_bytes`, or with the beginning of these bytes. `send` gets
+    /// several pieces if some of them are borrowed from `store`, which must be the store of the lookups.
     ///
     /// # Errors
     /// If the store's file was changed since the lookups. Then borrowed bytes cannot be sent.
@@ -192,8 +192,8 @@ impl Responses {
         unsent.with(store, &mut self.stage, send)
     }
 
-    /// Copies the beginning of what is borrowed from a shared mapping, while the requests can still be answered
-    /// differently. Returns whether the file is unchanged.
+    /// Copies the beginning of the responses if they borrow from a shared mapping. The requests can then still be
+    /// answered with errors if the file was changed. Returns whether the file is unchanged.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
         if self.borrowed.count == 0 || store.is_private() {
@@ -210,7 +210,7 @@ impl Responses {
         &mut self.stage
     }
 
-    /// Replaces a response that passes descriptors.
+    /// Replaces the only response, which passes descriptors, with another one.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.push(response);
@@ -249,7 +249,8 @@ impl Borrowed {
     }
 }
 
-/// Appends responses in a loop that keeps the end of the copied bytes in a register. [`Responses::finish`] takes the end.
+/// Appends responses in a loop that keeps the end of the copied bytes in a register. Pass that end to
+/// [`Responses::finish`] after the loop.
 pub(super) struct Appender<'a> {
     buffer: &'a mut [u8],
     end_bytes: usize,

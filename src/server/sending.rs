@@ -1,7 +1,7 @@
-//! Responses as the pieces of memory that a socket takes.
+//! Responses as the pieces of memory that are sent on a socket.
 //!
-//! In: copied bytes, and ranges of the records section that go out between them. Out: slices in the order in which they
-//! are sent. Knows no protocol and no socket.
+//! In: copied bytes, and ranges of the records section that are sent between them. Out: slices in the order in which
+//! they are sent. Knows no protocol and no socket.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::store::Store;
 
 /// The maximum number of borrowed ranges in the responses of one pass.
 pub(super) const BORROWED_MAX: usize = 31;
-/// The bytes that are copied from a shared mapping at a time, just before they are sent.
+/// The number of bytes that are copied from a shared mapping at a time, just before they are sent.
 const STAGE_LEN_BYTES: usize = 64 << 10;
 
 /// A range of the records section that is sent from the file.
@@ -92,7 +92,7 @@ impl<'a> Sending<'a> {
         Ok(send(unsent))
     }
 
-    /// Copies the next bytes to send, and verifies them.
+    /// Copies the next bytes to send, as many as the stage holds, and verifies them.
     pub(super) fn copy_to(&self, store: &Store, stage: &mut Stage) -> io::Result<()> {
         stage.holds_beginning = false;
         let stage = &mut stage.bytes;

@@ -15,7 +15,7 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Sends nothing unless it is `wanted`.
+    /// Creates a notifier. It sends nothing unless notifications are `wanted`.
     pub(super) fn new(wanted: bool) -> Self {
         Notifier { wanted, log_limit: LogLimit::default() }
     }

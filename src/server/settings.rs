@@ -1,4 +1,4 @@
-//! The settings that a running server answers with and decides by.
+//! The settings of a running server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -22,7 +22,7 @@ pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The steps of taking and writing a snapshot of a small table.
+/// The steps of taking and formatting a snapshot of a small table.
 const SNAPSHOT_STEPS: usize = 1000;
 
 /// The facts that a server reports about itself, at one moment.
@@ -65,23 +65,24 @@ pub(super) struct Snapshot {
     pub(super) reload_requested: u64,
     pub(super) reload_done: u64,
     pub(super) reload_last: String,
-    /// Connections that were disconnected: for their drain rate, for an old generation, and for the memory they held.
+    /// Connections that were disconnected because of their drain rate, because of an old generation (`cut_generation`),
+    /// and because of the memory that they held (`cut_memory`).
     pub(super) cut_slow: u64,
     pub(super) cut_generation: u64,
     pub(super) cut_memory: u64,
-    /// Replaced generations that connections hold, and the limit.
+    /// Replaced generations that connections hold, and the limit on them.
     pub(super) generations_retained: u64,
     pub(super) generations_max: usize,
-    /// Memory that connections hold, and the limit.
+    /// Memory that connections hold, and the limit on it.
     pub(super) client_memory_bytes: u64,
     pub(super) client_memory_max_bytes: u64,
-    /// Why the file at the path is not served. Empty if it is, or if there is none.
+    /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: String,
     /// Panics of each thread, except those that ended a connection.
     pub(super) thread_panics: Vec<(String, u64)>,
     /// The problems of threads, a sentence for each.
     pub(super) thread_problems: Vec<String>,
-    /// Why processes that write to the file are not detected, if they are not.
+    /// Why the server cannot detect processes that write to the file. `None` if it can.
     pub(super) writers_unknown: Option<WritersUnknown>,
 }
 
@@ -152,8 +153,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the steps of taking and writing a snapshot: it reads facts about this process from the system, and
-    /// counts the verified blocks.
+    /// Returns the steps of taking and formatting a snapshot, which counts the verified blocks.
     pub(super) fn steps(server: &ServerState) -> usize {
         SNAPSHOT_STEPS + server.table.current().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }
@@ -243,8 +243,8 @@ impl Snapshot {
         facts
     }
 
-    /// Formats the response to Info: the facts and the histograms. A client that requests it twice can compute the
-    /// quantiles of the time between.
+    /// Formats the response to Info: the facts and the histograms. From two responses, a client can compute the
+    /// quantiles of the time between them.
     pub(super) fn info(&self) -> String {
         let buckets = |seen: &Distribution| {
             let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();

@@ -43,7 +43,7 @@ impl Spin {
             let mut since = Instant::now();
             while since.elapsed() < self.time {
                 yield_now().await;
-                // Lets clients and other workers run that wait for this processor.
+                // Lets clients and other workers that wait for this processor run.
                 thread::yield_now();
                 if self.answered.swap(false, Ordering::Relaxed) {
                     since = Instant::now();

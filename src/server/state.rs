@@ -1,6 +1,6 @@
 //! The state that all threads of a server share.
 //!
-//! The parts know nothing of one another. A thread that needs only some of them gets these, not the whole state.
+//! The parts do not depend on one another. A thread that needs only some of them gets only those, not the whole state.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct ServerState {
     pub(super) settings: Settings,
     pub(super) table: Arc<ServedTable>,
     pub(super) statistics: Arc<Statistics>,
-    /// Requests another generation.
+    /// Requests reloads and rollbacks.
     pub(super) control: Control,
     /// How much of the file is in memory.
     pub(super) residency: Arc<Residency>,
@@ -35,7 +35,7 @@ pub(super) struct ServerState {
 }
 
 impl ServerState {
-    /// Combines the parts. There is a worker for each worker of `statistics`.
+    /// Combines the parts, for as many workers as `statistics` has.
     pub(super) fn new(
         settings: Settings,
         table: ServedTable,

@@ -25,7 +25,8 @@ impl Statistics {
         }
     }
 
-    /// Returns the counters of one worker, which only its thread may write.
+    /// Returns the counters of one worker. Only the worker's thread may write them, except the count of accepted
+    /// connections.
     #[inline]
     pub(super) fn worker(&self, number: usize) -> &Counters {
         &self.workers[number]
@@ -58,11 +59,11 @@ pub(super) struct Totals {
     pub(super) refused_files: AtomicU64,
     /// Times that the served file was found changed or unreadable.
     pub(super) faults: AtomicU64,
-    /// Number of the last attempt to serve another generation that was requested.
+    /// The number of the last reload or rollback that was requested. Both are numbered together.
     pub(super) reload_requested: AtomicU64,
-    /// Number of the last attempt that is complete.
+    /// The number of the last reload or rollback that is complete.
     pub(super) reload_done: AtomicU64,
-    /// The outcome of the last attempt.
+    /// The outcome of the last reload or rollback.
     pub(super) reload_last: Mutex<String>,
     /// Why the file at the path is not served. Empty if it is served, or if there is no file.
     pub(super) file_refused: Mutex<String>,

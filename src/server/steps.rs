@@ -19,7 +19,7 @@ const STEP_WORK: usize = 64;
 /// Verification work after which a request is interrupted and repeated in the next turn.
 pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
 
-// A pass in which verification was interrupted ends.
+// Verification is interrupted only after more steps than a pass may take, so the pass ends.
 const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 
 /// The steps of one pass.
@@ -52,9 +52,10 @@ impl Steps {
         self.counted + verification_work_on_thread().wrapping_sub(self.verification_work_before) / STEP_WORK
     }
 
-    /// Ends a run of lookups after `count` of them if verification made them so expensive that the pass should end.
+    /// Returns `Break` if a run of lookups should end after the first `count`, because the pass has used up its steps.
+    /// That happens if lookups had to verify blocks.
     ///
-    /// The check costs more than a lookup, so it is made after every 16th.
+    /// The check costs more than a lookup, so it is made only after every 16th.
     #[inline]
     pub(super) fn goes_on_after(&self, count: usize) -> ControlFlow<()> {
         const EVERY_LOOKUPS: usize = 16;

@@ -17,7 +17,7 @@ pub(super) type Descriptors = [File; 2];
 
 /// The socket of a connection.
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
-    /// Sends bytes, and descriptors with the first of them.
+    /// Sends bytes, and passes descriptors with the first byte.
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 }
 
@@ -53,7 +53,7 @@ pub(super) fn is_too_many(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// Sends pieces of memory one after another, and descriptors, if there are any, with the first byte.
+/// Sends pieces of memory one after another, and passes descriptors, if there are any, with the first byte.
 pub(super) fn poll_send<S: ClientStream>(
     mut stream: Pin<&mut S>,
     cx: &mut Context<'_>,

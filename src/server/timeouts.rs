@@ -1,4 +1,4 @@
-//! The rules by which connections are disconnected for what they do or fail to do.
+//! The rules that disconnect idle, stalled, and slow connections.
 //!
 //! In: the activity of a connection, at each tick of the registry. Out: the reason to disconnect it, if there is one.
 
@@ -12,7 +12,7 @@ use super::limits::Limits;
 use super::statistics::Totals;
 
 /// How often connections are checked, and the unit of time in this file. Ticks are counted instead of timed, so that a
-/// server that was stopped itself disconnects nobody for that.
+/// server that was suspended (SIGSTOP) disconnects no client for that time.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 /// Why a connection is disconnected.
@@ -65,10 +65,11 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the rules remember about a connection from one tick to the next. Every connection has one, so it is small.
+/// What the rules remember about a connection from one tick to the next. It is small, because every connection has one.
 #[derive(Default)]
 pub(super) struct Observed {
-    /// The low half of the number of bytes that were sent by the last tick. Only whether it has changed matters.
+    /// The low half of the number of bytes that were sent by the last tick. The rules check only whether it has
+    /// changed.
     sent_bytes_low: u32,
     /// The tick at which the window of the drain rate began. `None`: no responses are pending.
     window_since_tick: Option<NonZeroU32>,
@@ -130,7 +131,7 @@ impl Timeouts {
     fn slow(&self, now_tick: u32, waits: Waits, sent_bytes: u64, observed: &mut Observed) -> Option<Reason> {
         match waits {
             Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
-            // Responses are being made to requests that the client sent before.
+            // The connection waits for its turn, in which it makes more responses, so the window continues.
             Waits::Turn => return None,
             _ => {
                 observed.window_since_tick = None;
@@ -163,7 +164,7 @@ mod tests {
         Timeouts::new(&Limits { idle_timeout, stall_timeout, drain_rate_min_bytes_per_s, ..Limits::default() })
     }
 
-    /// The tick at which a connection that waits from the start is disconnected.
+    /// Returns the tick at which a connection that never moves a byte is disconnected.
     fn due_tick(timeouts: &Timeouts, waits: Waits) -> Option<u32> {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         activity.set_waits(waits);
@@ -180,7 +181,8 @@ mod tests {
         assert_eq!(due(0, 0), [None; 4]);
     }
 
-    /// Runs a client that takes `taken_bytes(tick)` before each tick, all the while with pending responses.
+    /// Simulates a client with pending responses that takes `taken_bytes(tick)` before each tick. Returns when and why
+    /// it is disconnected.
     fn drained(timeouts: &Timeouts, ticks: u32, taken_bytes: impl Fn(u32) -> usize) -> Option<(u32, Reason)> {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         activity.set_waits(Waits::Client(1 << 20));
@@ -194,7 +196,7 @@ mod tests {
     fn a_client_that_takes_a_byte_a_second_is_disconnected() {
         let found = drained(&timeouts(0, 30, 1024), 1000, |_| 1);
         assert_eq!(found, Some((61, Reason::Slow { taken_bytes: 60, min_bytes: 61_440, ticks: 60 })));
-        // Without a stall time-out, the window has its usual length.
+        // Without a stall time-out, the window has its default length.
         assert_eq!(drained(&timeouts(0, 0, 1024), 1000, |_| 1), found);
         assert_eq!(drained(&timeouts(0, 30, 0), 1000, |_| 1), None);
     }

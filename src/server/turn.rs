@@ -9,7 +9,7 @@ const PASSES_MAX: usize = 16;
 /// The maximum length of responses that are sent in a turn.
 const SENT_BYTES_MAX: usize = 2 << 20;
 
-/// What is left of a turn.
+/// The work that a connection may still do in its turn.
 pub(super) struct Turn {
     bytes: usize,
     passes: usize,

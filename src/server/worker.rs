@@ -63,7 +63,7 @@ impl Worker {
     /// Starts the thread of the worker with this number.
     ///
     /// # Errors
-    /// If the system does not start it.
+    /// If the system cannot start the thread or its runtime.
     pub(super) fn start(
         number: usize,
         server: &Arc<ServerState>,
@@ -89,7 +89,7 @@ impl Worker {
         Ok(Worker { state, streams, thread })
     }
 
-    /// Returns the number of its connections.
+    /// Returns the number of the worker's connections.
     pub(super) fn connections(&self) -> u64 {
         self.state.counters().connections()
     }
@@ -101,7 +101,7 @@ impl Worker {
         let _ = self.streams.send(stream);
     }
 
-    /// Has the worker read no more requests and send pending responses. Returns its thread.
+    /// Tells the worker to read no more requests and to send its pending responses. Returns the worker's thread.
     pub(super) fn stop(self) -> JoinHandle<()> {
         drop(self.streams);
         self.thread
@@ -146,13 +146,13 @@ impl Connections {
 }
 
 fn set_options(stream: &StdTcpStream) -> io::Result<()> {
-    // A response is written as a whole, so none needs to wait for the next one.
+    // Responses are written as a whole, so waiting for more bytes (Nagle's algorithm) would only delay them.
     stream.set_nodelay(true)?;
     sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
     sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_PAUSE)?;
     sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    // The same limit for responses in flight, which suppress the probes.
+    // While sent bytes are unacknowledged, the kernel does not probe, so the same limit applies to them.
     let gone_after = KEEP_ALIVE + KEEP_ALIVE_PAUSE * KEEP_ALIVE_PROBES;
     Ok(sockopt::set_tcp_user_timeout(stream, gone_after.as_millis() as u32)?)
 }

@@ -24,7 +24,7 @@ pub(super) struct WorkerState {
     table: Arc<ServedTable>,
     statistics: Arc<Statistics>,
     number: usize,
-    /// Connections whose responses wait for their clients.
+    /// The number of connections with pending responses.
     pending_connections: AtomicUsize,
     is_stopping: AtomicBool,
     nothing_pending: Notify,
@@ -62,7 +62,7 @@ impl WorkerState {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Has the worker poll for a while, because responses were made.
+    /// Tells the worker to poll for a while before it sleeps, because responses were made.
     #[inline]
     pub(super) fn answered(&self) {
         if let Some(spin) = &self.spin {
@@ -76,19 +76,19 @@ impl WorkerState {
         self.statistics.worker(self.number)
     }
 
-    /// Records that a connection has responses that its client has not received.
+    /// Records that a connection has pending responses, which its client has not received.
     pub(super) fn begin_pending(&self) {
         self.pending_connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that a connection has no such responses any more.
+    /// Records that a connection has no more pending responses.
     pub(super) fn end_pending(&self) {
         if self.pending_connections.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stopping() {
             self.nothing_pending.notify_one();
         }
     }
 
-    /// Has connections read no more requests, and waits until no response is pending.
+    /// Tells connections to read no more requests, and waits until no response is pending.
     pub(super) async fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         while self.pending_connections.load(Ordering::Relaxed) > 0 {
@@ -97,17 +97,17 @@ impl WorkerState {
     }
 }
 
-/// What a protocol knows of its connection.
+/// The peer and the worker of a connection, as protocols see them.
 pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
     pub(super) worker: Arc<WorkerState>,
 }
 
 impl ConnectionContext {
-    /// Opens the descriptors that a response passes, if it `passes` any.
+    /// Opens the descriptors that a response passes. Returns `None` unless it `passes` any.
     ///
     /// # Errors
-    /// If the system does not open them.
+    /// If the system cannot open them.
     #[inline]
     pub(super) fn descriptors(&self, generation: &Generation, passes: bool) -> io::Result<Option<Descriptors>> {
         if !passes {

@@ -16,11 +16,11 @@ use crate::protocol::native::{Op, Request, ResponseHeader, Status, push_long, ra
 use crate::server::counters::REDIS;
 use crate::server::steps::TURN_STEPS_MAX;
 
-/// Verified at once, this value takes 100,000 steps.
+/// The length of a value whose verification takes about 100,000 steps.
 const LONG_LEN_BYTES: usize = 32 << 20;
-/// A turn that verifies ends with the pass that exceeds its share.
+/// The maximum number of steps of a turn that verifies. The turn ends after the pass that exceeds `TURN_STEPS_MAX`.
 const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
-/// Turns that are too few to verify the value within `STEPS_MAX`.
+/// The minimum number of turns: fewer cannot verify the value within `STEPS_MAX` each.
 const TURNS_MIN: usize = 2;
 
 /// A baked table.
@@ -29,8 +29,8 @@ struct Table {
 }
 
 impl Table {
-    /// Bakes a table whose row 16, with the key 40, has the long value. The rows up to the next fence follow it, so they
-    /// are found by reading it.
+    /// Bakes a table whose row 16, with the key 40, has the long value. A lookup of a row between this one and the next
+    /// fence reads this row first.
     fn with_long_value(keys: Keys) -> Table {
         let short = |key| (key, 1);
         Table::bake(keys, (10..26).map(short).chain([(40, LONG_LEN_BYTES)]).chain((41..56).chain([90]).map(short)))
@@ -73,7 +73,7 @@ fn long(op: Op, body: &[&[u8]]) -> Vec<u8> {
     request
 }
 
-/// All rows in one range.
+/// Returns a request for the range of all rows.
 fn all_rows(op: Op, flags: u32) -> Vec<u8> {
     long(op, &[&[flags.to_be_bytes(), [0; 4], [0; 4], [0; 4]].concat()])
 }
@@ -119,7 +119,7 @@ fn commands_verify_a_long_value_in_several_turns() {
     let (table, runtime) = (Table::with_long_value(Keys::U64), runtime());
     for (command, begin, hits) in COMMANDS {
         let connections = table.open();
-        // One of as many random rows is after the long value, almost certainly.
+        // At least one of 100 random rows is almost certainly after the long value.
         let count = if command == "RANDOMKEY" { 100 } else { 1 };
         let (used, response) =
             serve(&runtime, &connections, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);
@@ -173,7 +173,7 @@ fn native_requests_verify_a_long_value_in_several_turns() {
             .sum();
         assert_eq!(errors, 0, "{case}");
     }
-    // A count of all rows reads none.
+    // Counting all rows reads no row.
     let (_, response) = serve(&runtime, &numbers.open(), all_rows(Op::Count, 0), usize::MAX);
     assert!(response.begins_with(&count_of_all));
 }
@@ -201,7 +201,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     }
 }
 
-/// A lookup of a verified value reads the tags of its blocks: those of whole groups together.
+/// A lookup of a verified value reads the tags of its blocks, or one tag for a whole group of blocks.
 #[test]
 fn lookups_of_verified_long_values_are_counted_by_their_tags() {
     // The second value has some 200 blocks before its first whole group.

@@ -44,8 +44,9 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Answers an unfinished request of a connection that is evicted with an error, if the socket takes it at once.
-    /// After a response that was sent in part, the client would take an error for the rest of it.
+    /// Answers the unfinished request of an evicted connection with an error, if the socket takes the error at once.
+    /// Sends no error after a part of a response, because the client would take the error for the rest of that
+    /// response.
     pub(super) fn refuse_rest(&mut self, cx: &mut Context<'_>) {
         let is_pending = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());
         if self.unanswered.is_empty() || is_pending || self.then != Then::Read {

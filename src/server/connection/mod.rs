@@ -1,7 +1,8 @@
 //! The connection of one client: reads requests, answers them, and sends the responses, in turns.
 //!
 //! A connection shares the buffers of its worker. It keeps only what must wait: requests that are incomplete or not
-//! answered yet, and responses that the client has not received. It reads no more before these are sent.
+//! answered yet, and responses that the client has not received. It reads no more requests before these responses are
+//! sent.
 
 mod memory;
 mod protocol;
@@ -61,7 +62,7 @@ impl Scratch {
     }
 }
 
-/// What the connections of one worker share.
+/// The state that the connections of one worker share.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) worker: Arc<WorkerState>,
@@ -69,7 +70,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Returns the connection of a client.
+    /// Creates the connection of a client.
     pub(super) fn open<S>(&self, stream: S, peer: Peer) -> Connection<S> {
         let Connections { worker, redis_clients } = self.clone();
         Connection {
@@ -105,18 +106,19 @@ pub(super) struct Connection<S> {
     then: Then,
     /// Allocated when the client first waits for another state of the table.
     waiter: Option<Waiter>,
-    /// Allocated when the client first receives late.
+    /// Allocated when responses are first pending.
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as one with pending responses.
     is_pending: bool,
-    /// What other parts of the server see of this connection.
+    /// The state of this connection that other parts of the server see.
     activity: Arc<Activity>,
 }
 
-/// What ended in a turn.
+/// Why [`Connection::poll_serve`] is ready.
 enum End {
+    /// The connection has ended.
     Connection,
-    /// The requests and responses that the kept generation was needed for.
+    /// The requests and responses that needed the kept generation are finished.
     KeptGeneration,
 }
 
@@ -170,7 +172,7 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Records that bytes arrived, or that responses begin to wait.
+    /// Records that bytes arrived, or that responses became pending.
     fn moved(&self) {
         self.context.worker.registry.moved(&self.activity);
     }
@@ -250,8 +252,8 @@ impl<S: ClientStream> Connection<S> {
         polled
     }
 
-    /// Answers requests until no complete one is left, the socket is full, or the turn is over. Returns how many bytes of
-    /// them are answered.
+    /// Answers requests until no complete one is left, the socket is full, or the turn is over. Returns how many bytes
+    /// of the input are answered.
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -285,7 +287,7 @@ impl<S: ClientStream> Connection<S> {
         self.protocol.answer(&self.context, &self.redis_clients, generation, input, responses)
     }
 
-    /// Ends the turn, and has the runtime poll other connections first.
+    /// Ends the turn, and lets the runtime poll other connections before this one.
     fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.begin_pending();
         // A task that wakes itself would run again dozens of times before the runtime checks for other input.

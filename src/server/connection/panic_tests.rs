@@ -14,7 +14,7 @@ use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, Request};
 use crate::server::stream::Descriptors;
 
-/// A stream that panics after so many calls, and takes few bytes at a time.
+/// A stream that panics after `calls_left` calls, and sends at most 5000 bytes per call.
 struct Panics {
     stream: UnixStream,
     calls_left: usize,
@@ -61,7 +61,7 @@ impl ClientStream for Panics {
     }
 }
 
-/// Requests for values long and short, and their answers: those of both protocols.
+/// Returns a pipeline of requests for short and long values in each protocol.
 fn pipelines() -> [Vec<u8>; 2] {
     let keys = || (0..200_u64).map(|i| i % 12);
     let native = keys().flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();
@@ -97,13 +97,13 @@ fn a_panic_ends_its_connection_and_no_other() {
         let mut other = connect(usize::MAX);
         let pinned = || connections.worker.pin().count();
         let mut panics = 0;
-        // From the first read on, then in writes, half of which are of answers that were kept.
+        // The panic happens in the first read, or in a later write. About half of the writes send pending responses.
         for (calls_left, requests) in (0..40).flat_map(|calls_left| pipelines().map(|requests| (calls_left, requests)))
         {
             let client = connect(calls_left);
             let (mut reader, mut writer) = client.into_split();
             let mut answers = Vec::new();
-            // The connection may end before all is sent, and then the answers end in an error.
+            // The connection may end before all requests are sent. Reading the responses then ends in an error.
             let _ = writer.write_all(&requests).await;
             let _ = timeout(PATIENCE, reader.read_to_end(&mut answers)).await.unwrap();
             panics += 1;

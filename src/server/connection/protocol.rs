@@ -20,8 +20,8 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Answers requests, all of them from the same state of the same generation. If the file changes meanwhile, discards
-    /// the responses and answers again. A request that needs too much verification is not taken: the next pass repeats it.
+    /// Answers requests, all of them from one state of one generation. If the file changes meanwhile, discards the
+    /// responses and answers again. A request that needs too much verification is not taken: the next pass repeats it.
     pub(super) fn answer(
         &mut self,
         context: &ConnectionContext,

@@ -19,13 +19,13 @@ use crate::protocol::native::{Op, Request, ResponseHeader};
 use crate::server::Config;
 use crate::server::worker_state::tests::worker_over;
 
-/// Returns the factory of the connections of a server that serves a file with one worker.
+/// Returns the connections of the only worker of a server that serves a file.
 pub(super) fn connections_over(db: &Path) -> Connections {
     Connections { worker: worker_over(db, &Config::default()), redis_clients: Arc::default() }
 }
 
-/// With the smallest send buffer that the system gives, nearly every write is
-/// partial, and ends within headers, within values, and between them.
+/// With the smallest send buffer that the system allows, nearly every write is partial. Writes end within headers,
+/// within values, and between them.
 #[test]
 fn answers_are_whole_however_little_the_socket_takes() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn answers_are_whole_however_little_the_socket_takes() {
     });
 }
 
-/// One thread runs both connections and their clients, so the order is certain.
+/// One thread runs both connections and their clients, so the order is deterministic.
 #[test]
 fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
             client
         };
         let (mut busy, mut quick) = (connect(), connect());
-        // Several passes, as all keys are looked at.
+        // This command takes several passes, because it visits all keys.
         busy.write_all(b"KEYS *x*\r\n").await.unwrap();
         quick.write_all(b"PING\r\n").await.unwrap();
         let mut reply = [0; 16];
@@ -110,7 +110,7 @@ fn a_request_whose_pass_is_repeated_is_counted_once() {
         let db = folder.path().join("storage.db");
         bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
         let file = File::options().write(true).open(&db).unwrap();
-        // Otherwise the file system's clock may not show the change.
+        // Otherwise the change may fall into the same tick of the file system's clock.
         file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
         drop(file);
         let connections = connections_over(&db);

@@ -21,18 +21,19 @@ use crate::server::steps::USED_ON_THREAD;
 #[path = "../../../tests/commands/worst.rs"]
 mod worst;
 
-/// The steps of a turn: a pass ends after the command that exceeds its share, and the longest arguments are thousands.
+/// The maximum number of steps of a turn. A pass ends only after the command that exceeds `PASS_STEPS_MAX`, and
+/// commands with the longest arguments take many thousands.
 const STEPS_MAX: usize = 100_000;
-/// Turns of the busy connection between two answers to another one.
+/// The maximum number of turns of the busy connection between two responses to another connection.
 pub(super) const TURNS_BETWEEN_MAX: usize = 8;
 /// Short commands are sent as a pipeline of this many bytes, several turns long.
 pub(super) const PIPELINE_LEN_BYTES: usize = 256 << 10;
-/// Turns with work after which a connection is dropped: the rest would be more of the same.
+/// Turns with work after which a connection is dropped, because more turns would only do the same work again.
 const BUSY_TURNS_MAX: usize = 6;
 const ROWS: u64 = 20_000;
 const CLIENTS: usize = 3000;
 
-/// What a connection used.
+/// The turns and steps that a connection used.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Used {
     turns: usize,
@@ -40,7 +41,7 @@ pub(super) struct Used {
     pub(super) steps: usize,
     pub(super) turn_steps_max: usize,
     turn_us_max: u64,
-    /// Turns since another connection was answered, and the most there were.
+    /// Turns since another connection was answered. `turns_between_max` is the maximum.
     turns_since: usize,
     pub(super) turns_between_max: usize,
 }
@@ -104,7 +105,7 @@ fn connect(connections: &Connections) -> (UnixStream, Connection<UnixStream>) {
     (UnixStream::from_std(client).unwrap(), connection)
 }
 
-/// Sends bytes on one connection and, until they are answered, PINGs on another of the same worker.
+/// Sends bytes on one connection. Until they are answered, sends PINGs on another connection of the worker.
 pub(super) fn serve(
     runtime: &Runtime,
     connections: &Connections,
@@ -201,7 +202,8 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
     }
 }
 
-/// Work that is not counted would not end a turn: for commands with many arguments, each is at least a step.
+/// Work that is not counted would not end a turn, so each argument of a command with many arguments must count as at
+/// least one step.
 #[test]
 fn the_arguments_of_commands_that_take_many_are_counted() {
     let (_folder, connections) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
@@ -210,7 +212,7 @@ fn the_arguments_of_commands_that_take_many_are_counted() {
     for spec in worst::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
         let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
         let (used, _) = serve(&runtime, &connections, worst::command(&args), usize::MAX);
-        // COMMAND GETKEYS takes a command's name first, which 7 is not.
+        // The first argument of COMMAND GETKEYS must be the name of a command, which 7 is not.
         if spec.id != Id::CommandGetKeys {
             assert!(used.steps >= 100_000 && used.turns >= 5, "{}: {} steps", spec.name, used.steps);
             checked += 1;

@@ -1,7 +1,7 @@
 //! Access control of the Unix socket.
 //!
-//! The system checks the socket's mode, owner, and group, which are set before it listens. `Doorkeeper` checks the user
-//! and group of a peer that has connected.
+//! The system checks the socket's mode, owner, and group, which the server sets before the socket listens. `Doorkeeper`
+//! checks the user and group of a peer that has connected.
 
 use std::fs::{self, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::server::log_limit::LogLimit;
 
-/// Who may connect to the Unix socket. By default its owner and its group, with any umask.
+/// Who may connect to the Unix socket. By default, its owner and its group may, whatever the umask is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketAccess {
     /// Permissions of the socket. A client needs write permission to connect. `None`: [`SocketAccess::MODE`].
@@ -41,7 +41,7 @@ impl SocketAccess {
         !self.allow_uids.is_empty() || !self.allow_gids.is_empty()
     }
 
-    /// Returns whether it sets a property of the socket's file.
+    /// Returns whether the mode, the owner, or the group of the socket's file is set.
     pub(super) fn is_about_file(&self) -> bool {
         self.mode.is_some() || self.owner.is_some() || self.group.is_some()
     }

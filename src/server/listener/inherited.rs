@@ -23,7 +23,7 @@ impl Inherited {
     /// Adds a Unix socket.
     ///
     /// # Errors
-    /// If it does not listen, or there is one already.
+    /// If the socket does not listen, or another one was added before.
     pub fn add_unix(&mut self, socket: UnixListener) -> Result<(), String> {
         listens(&socket)?;
         match self.unix.replace(Arc::new(socket)) {
@@ -35,7 +35,7 @@ impl Inherited {
     /// Adds a TCP socket.
     ///
     /// # Errors
-    /// If it does not listen, or there is one already.
+    /// If the socket does not listen, or another one was added before.
     pub fn add_tcp(&mut self, socket: TcpListener) -> Result<(), String> {
         listens(&socket)?;
         match self.tcp.replace(Arc::new(socket)) {
@@ -72,7 +72,7 @@ pub(super) fn path_of(socket: &UnixListener) -> PathBuf {
     }
 }
 
-/// Returns the abstract name that a path with an `@` at the beginning stands for.
+/// Returns the abstract name that follows the `@` at the beginning of a path. `None` for other paths.
 pub(super) fn abstract_name(path: &std::path::Path) -> Option<&[u8]> {
     path.as_os_str().as_bytes().strip_prefix(b"@")
 }

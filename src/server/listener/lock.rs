@@ -1,4 +1,4 @@
-//! The lock file that separates servers that start on the same path.
+//! The lock file that lets only one server at a time start on a path.
 //!
 //! In: a socket's path. Out: a lock, or why there is none. The file is in the socket's directory, where other users may
 //! be able to create files: their links are not followed, and their files are neither locked nor changed.
@@ -22,8 +22,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Only the owner can open the file, so nobody else can lock it.
 const MODE: u32 = 0o600;
 
-/// Excludes other servers from a socket's path. Between `bind` and `listen`, and between the check of an old socket and
-/// its removal, they would misjudge the path. Removes its file when dropped.
+/// Keeps other servers that start away from a socket's path. Without the lock, another server could mistake a socket
+/// for an abandoned one between `bind` and `listen`, or replace an abandoned socket just before this server removes it.
+/// Dropping the lock removes its file.
 pub(super) struct Lock {
     _file: File,
     path: PathBuf,
@@ -44,7 +45,7 @@ impl Lock {
             let file = open(&path).map_err(fault)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
-                    // The previous holder may have removed it after it was opened here.
+                    // The previous holder may have removed the file after this server opened it.
                     let locked = file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
                     let locked = locked.map_err(|error| fault(error.to_string()))?;
                     if identity(&path).is_ok_and(|named| named == locked) {
@@ -97,7 +98,7 @@ fn open(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Returns why a file that was found at the lock's path is not one that a server of this user created.
+/// Returns why a file at the lock's path cannot be the lock file of a server of this user or of root. `None` if it can.
 fn problem(found: &Metadata) -> Option<String> {
     const REMEDY: &str = "stop the server that it is of, if there is one, and remove it, or choose a path in a directory that only the server's user can write to";
     let (kind, owner, ours) = (found.file_type(), found.uid(), geteuid().as_raw());

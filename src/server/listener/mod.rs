@@ -29,7 +29,7 @@ use path::{Identity, PATH_LEN_MAX_BYTES, check, identity, make_way, open_node};
 pub(super) use tcp::listen_on_tcp;
 pub(super) use tcp::tcp;
 
-/// The number of connections that may wait to be accepted: the system's maximum (net.core.somaxconn).
+/// The number of connections that may wait to be accepted. The system lowers it to its maximum (net.core.somaxconn).
 const BACKLOG: i32 = i32::MAX;
 
 /// A Unix socket that listens.

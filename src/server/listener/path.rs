@@ -1,4 +1,4 @@
-//! The path of a socket: who uses it, and how a server replaces an old socket.
+//! Checks of a socket's path, and the removal of an abandoned socket.
 
 use std::fs;
 use std::io;
@@ -76,7 +76,8 @@ pub(super) fn make_way(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Connects without waiting. A listener with a full queue is alive.
+/// Connects without waiting, to find out whether a process listens. `EAGAIN` means that one does and that its queue is
+/// full.
 fn knock(path: &Path) -> Result<(), Errno> {
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;

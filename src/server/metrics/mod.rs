@@ -1,8 +1,8 @@
 //! Metrics for Prometheus and health checks, over HTTP.
 //!
-//! In: an address and the state of the server. Out: `/metrics`, `/healthz`, and `/readyz`. Runs beside the workers,
-//! never on one of them, with a bounded share of the process: a few connections at a time, each with one short request
-//! and little time.
+//! In: an address and the state of the server. Out: `/metrics`, `/healthz`, and `/readyz`. Runs on the main thread,
+//! never on a worker. Its load is bounded: it serves a few connections at a time, each with one short request and a
+//! short time-out.
 
 mod families;
 
@@ -69,7 +69,7 @@ impl FromStr for MetricsAddress {
 }
 
 impl fmt::Display for MetricsAddress {
-    /// Writes what a browser or `curl` takes.
+    /// Writes the URL of the metrics, or the path of the Unix socket.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MetricsAddress::Tcp(address) => write!(f, "http://{address}/metrics"),
@@ -85,7 +85,7 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Listens. `exposed` allows an address that other machines can reach.
+    /// Listens on an address. `exposed` allows one that other machines can reach.
     pub(super) fn bind(address: &MetricsAddress, exposed: bool) -> Result<Endpoint, ServerError> {
         match address {
             MetricsAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !exposed => {
@@ -138,7 +138,7 @@ impl Endpoint {
     }
 }
 
-/// Serves an accepted connection for as long as it holds the permit.
+/// Serves an accepted connection in a task, which holds the permit until the connection ends.
 async fn take<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, state: &Arc<ServerState>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
