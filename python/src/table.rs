@@ -25,7 +25,7 @@ use crate::view::Memory;
 
 /// The origin of a table.
 pub(crate) enum Origin {
-    /// One version of a table, and the path of its file or of the socket of its server.
+    /// One version of a table, and the path of its file or of its server's socket.
     Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },
     /// The newest table of a server.
     Server(ServedTable),

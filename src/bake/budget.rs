@@ -33,7 +33,7 @@ impl Budget {
             return Err(BakeError::Memory { given_bytes: memory_bytes });
         }
         if let Some(folder) = &options.temp_dir {
-            // Fails early: whether temporary files are needed is known only after much of the input was read.
+            // Tests the folder now, because a bake may need it only after it has read much of the input.
             tempfile::tempfile_in(folder).map_err(|error| BakeError::temporary(folder, error))?;
         }
         Ok(Budget {

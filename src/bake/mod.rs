@@ -179,7 +179,7 @@ fn bake_within(
     let context = Context { options, budget: &budget, pool: &pool };
     let mut origins = Origins::default();
 
-    // Detects before the first row is read whether an output can be created.
+    // Creates the output now, so that a failure is reported before the first row is read.
     let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
     // Numbers and text are sorted differently, and with Auto the kind of the keys is known only at the end.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();

@@ -41,7 +41,7 @@ impl NewFile {
         }
         let parent = folder_of(path);
         sweep(parent);
-        // Opened first, so that a folder that cannot be synced is an error before a file is created in it.
+        // Opens the folder first, so that a folder that cannot be synced is an error before a file is created in it.
         let folder = File::open(parent)?;
         match create_unnamed(parent) {
             Ok(file) => Ok(Self::new(file, folder, path, None, cancel)),
@@ -109,7 +109,7 @@ impl Drop for NewFile {
     }
 }
 
-/// The reason why a file may not be in place permanently.
+/// The reason why [`NewFile::put_in_place`] failed.
 #[derive(Debug)]
 pub(super) enum PlaceError {
     /// The path still has the old file, if there was one.

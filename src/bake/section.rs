@@ -57,7 +57,7 @@ impl SectionWriter {
         (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)
     }
 
-    /// Appends bytes. An error of the thread is returned by a later call.
+    /// Appends bytes. If the thread fails, a later call returns the error.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while bytes.len() > WRITE_LEN_BYTES - self.pending.len() {
             let (fits, rest) = bytes.split_at(WRITE_LEN_BYTES - self.pending.len());

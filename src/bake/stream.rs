@@ -24,7 +24,7 @@ use crate::format::record::ALIGN_BYTES;
 
 /// The greatest number of origin jumps in memory.
 const JUMPS_MAX: usize = 1 << 18;
-/// The greatest length of records aligned to [`ALIGN_BYTES`].
+/// The maximum length of all records at the alignment [`ALIGN_BYTES`].
 const RECORDS_LEN_MAX_BYTES: u64 = (ALIGN_BYTES as u64) << 32;
 
 /// Writes sorted rows into a file.
@@ -83,7 +83,7 @@ impl<'b> SortedStream<'b> {
         run.drop_duplicates(self.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
-            // The batch had one key, which the last pending row has too. The next batch must follow that row.
+            // All rows of the batch had the key of the last pending row, so the next batch must follow that row.
             return Ok(Offered::Accepted(run.into_batches()));
         }
         let done = self.flush()?;

@@ -1,4 +1,4 @@
-//! Records: a key, and its value after the response header that precedes the value on the wire.
+//! Records: a key, followed by the response header and the value as the server sends them.
 
 use super::key::{Key, KeyKind};
 use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};

@@ -126,7 +126,8 @@ pub enum PageError {
         /// The maximum number of rows.
         rows_max: u32,
     },
-    /// Several rows take more space than a page of several rows may have.
+    /// The page has several rows, which together are longer than
+    /// [`PAGE_LEN_MAX_BYTES`](super::native::PAGE_LEN_MAX_BYTES).
     #[error("several rows take {len_bytes} bytes, where at most {PAGE_LEN_MAX_BYTES} are allowed")]
     Len {
         /// The length of the rows.

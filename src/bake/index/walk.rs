@@ -1,7 +1,7 @@
 //! Walks over records that arrive in pieces.
 //!
 //! In: the bytes of a records section, in pieces of any length. Out: each row's key and the offset of its record. The
-//! walk checks that every record fits, that its key is greater than the key before, and that its padding is zero.
+//! walk checks that every record fits, that its key is greater than the previous key, and that its padding is zero.
 //! Values are skipped, so they need not fit into memory.
 
 use super::FinishError;
