@@ -1,10 +1,10 @@
 //! A word of the page that the kernel changes when the server ends for any reason.
 //!
-//! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`) that a
-//! thread of the server owns for as long as the page exists. A thread that exits first has its robust futexes marked
-//! (`exit_mm` in the kernel's `do_exit`) and then releases its files (`exit_files`). Leases end when the last thread of
-//! the process has released its files. So the word is marked before any writer gets the file, also after SIGKILL and
-//! at exec.
+//! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`)
+//! that a thread of the server owns for as long as the page exists. A thread that exits first has its robust futexes
+//! marked (`exit_mm` in the kernel's `do_exit`) and then releases its files (`exit_files`). Leases end when the last
+//! thread of the process has released its files. So the word is marked before any writer can open the file, also after
+//! SIGKILL and at exec.
 
 use std::io;
 use std::mem::offset_of;
@@ -19,7 +19,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::page::SharedPage;
 
-/// The stack of a thread that only waits.
+/// The stack length of the owner's thread, which only waits.
 const STACK_LEN_BYTES: usize = 64 << 10;
 
 /// Keeps the word owned until it is dropped.
@@ -59,7 +59,7 @@ fn own(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Receiver<(
 /// Makes the calling thread the owner of the word until it exits or the list is dropped.
 pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
-    // After the registration: a word that the kernel would not mark names no owner.
+    // Stored after the registration, so that the word never names an owner at whose exit the kernel would not mark it.
     page.words().owner.store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
     Ok(list)
 }
@@ -82,7 +82,7 @@ struct Entry {
     next: *const Entry,
 }
 
-/// The bytes of `Layout` that are the kernel's `struct robust_list_head`.
+/// The number of bytes of `Layout` that form the kernel's `struct robust_list_head`.
 const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
 const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
 
@@ -90,7 +90,7 @@ const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Lay
 /// entries only while the thread holds robust mutexes.
 pub(super) struct RobustList {
     /// Shared memory, because the kernel's OOM reaper can discard private memory of a killed process before its threads
-    /// exit. No other process has it.
+    /// exit. No other process maps it.
     _memory: MmapRaw,
 }
 
@@ -114,7 +114,8 @@ impl RobustList {
 }
 
 impl Drop for RobustList {
-    /// Comes before the memory is unmapped, whose addresses could be used for something else when the thread exits.
+    /// Removes the list before its memory is unmapped: otherwise the list's address could be used for something else
+    /// when the thread exits.
     fn drop(&mut self) {
         let _ = set_robust_list(ptr::null());
     }
@@ -122,10 +123,10 @@ impl Drop for RobustList {
 
 /// Replaces the calling thread's list of robust futexes.
 fn set_robust_list(list: *const Layout) -> io::Result<()> {
-    // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec. Null
-    // is an empty list. `RobustList` is dropped on its thread, so the memory is mapped as long as the kernel has its address:
-    // until the list is null, or to the end of the process. The entry's futex is the page's owner word, which `own` borrows
-    // for longer. The kernel changes that word only while it has this thread's number.
+    // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec.
+    // Null is an empty list. `RobustList` is dropped on its thread, so the memory is mapped as long as the kernel has
+    // its address: until the list is null, or to the end of the process. The entry's futex is the page's owner word,
+    // which `own` borrows for longer. The kernel changes that word only while it has this thread's number.
     match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

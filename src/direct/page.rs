@@ -1,7 +1,7 @@
-//! The memory of the page.
+//! The memory of the page: a memory file that cannot be resized.
 //!
-//! A memory file of one page that cannot be resized. The server has mapped it for writing, and since then the system
-//! lets nobody write to it or map it for writing: see F_SEAL_FUTURE_WRITE in fcntl(2).
+//! The server maps the file for writing and then seals it, so that the system lets no process write to it or map it for
+//! writing any more: see F_SEAL_FUTURE_WRITE in fcntl(2).
 
 #[cfg(feature = "server")]
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ const LEN_BYTES: usize = 4096;
 /// The first bytes of the page.
 const MAGIC: u64 = u64::from_le_bytes(*b"zkvPAGE3");
 const MAGIC_AT_BYTES: usize = 0;
-/// The identity of the time namespace of the page's deadline: its device and inode.
+/// The offsets of the device and the inode that identify the time namespace of the page's deadline.
 const TIME_NAMESPACE_AT_BYTES: [usize; 2] = [8, 16];
-/// The words that lookups load share a cache line, which contains nothing that changes often.
+/// The offset of the words that lookups load. The words share a cache line, which contains nothing that changes often.
 const WORDS_AT_BYTES: usize = 128;
-/// Changes as long as the server runs.
+/// The offset of a counter that increases as long as the server runs.
 const BEAT_AT_BYTES: usize = 256;
 
 const _: () = {
@@ -45,9 +45,9 @@ const _: () = {
     assert!(offset_of!(Words, state) == 0 && offset_of!(Words, owner) == 16);
 };
 
-/// Identifies the time namespace of this process, which may offset CLOCK_MONOTONIC, by the device and inode of
-/// `/proc/self/ns/time`. Zeros on a kernel without time namespaces, where there is one clock. `None` if the system does
-/// not report it, such as without `/proc`.
+/// Returns the device and inode of `/proc/self/ns/time`, which identify the time namespace of this process. A time
+/// namespace may offset CLOCK_MONOTONIC. Returns zeros on a kernel without time namespaces, where there is one clock,
+/// and `None` if the system does not report the namespace, such as without `/proc`.
 fn time_namespace() -> Option<[u64; 2]> {
     match rustix::fs::stat("/proc/self/ns/time") {
         Ok(stat) => Some([stat.st_dev, stat.st_ino]),
@@ -63,10 +63,11 @@ impl SharedPage {
     fn at(&self, offset_bytes: usize) -> &AtomicU64 {
         debug_assert!(offset_bytes < LEN_BYTES && offset_bytes.is_multiple_of(align_of::<AtomicU64>()));
         let address = self.0.as_mut_ptr().wrapping_add(offset_bytes).cast();
-        // SAFETY: The mapping starts at a page boundary and has LEN_BYTES bytes, so the eight bytes at each of the offsets
-        // above are inside it and aligned. It stays there for as long as `self` is borrowed. The mapped file cannot become
-        // shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. All access, in every process, is
-        // by atomics; where the mapping is read-only, by relaxed loads of eight bytes, which `std::sync::atomic` allows.
+        // SAFETY: The mapping starts at a page boundary and has LEN_BYTES bytes, so the eight bytes at each of the
+        // offsets above are inside it and aligned. It stays there for as long as `self` is borrowed. The mapped file
+        // cannot become shorter: `Board::new` has sealed it, and `Notice::open` has checked that seal. All access, in
+        // every process, is by atomics; where the mapping is read-only, by relaxed loads of eight bytes, which
+        // `std::sync::atomic` allows.
         unsafe { AtomicU64::from_ptr(address) }
     }
 
@@ -74,8 +75,9 @@ impl SharedPage {
     #[inline(always)]
     pub(super) fn words(&self) -> &Words {
         let address = self.0.as_mut_ptr().wrapping_add(WORDS_AT_BYTES).cast_const().cast();
-        // SAFETY: As in `SharedPage::at`, for the bytes of `Words`, which are atomics, for which all bit patterns are valid. No
-        // offset that is passed to `SharedPage::at` is among them. The kernel changes the owner's word atomically.
+        // SAFETY: As in `SharedPage::at`, for the bytes of `Words`, which are atomics, for which all bit patterns are
+        // valid. No offset that is passed to `SharedPage::at` is among them. The kernel changes the owner's word
+        // atomically.
         unsafe { &*address }
     }
 }
@@ -90,7 +92,7 @@ struct BoardState {
     page: Arc<SharedPage>,
     /// The owner of the word that the kernel changes when the server ends. Without it, clients do not trust leases.
     _owner: Option<Owner>,
-    /// Read-only. Each client gets its own open file description of it.
+    /// The file of the page, open only for reading. Each client gets its own open file description of the file.
     file: File,
     /// Locked while the state or the deadline is written: a deadline of one generation must not be written after the
     /// state of the next.
@@ -100,7 +102,7 @@ struct BoardState {
     last_number: AtomicU64,
 }
 
-/// A task that may wait for a change of the state, until this is dropped.
+/// A task that may wait for a change of the state until the `Waiter` is dropped.
 #[cfg(feature = "server")]
 pub(crate) struct Waiter {
     board: Board,
@@ -120,7 +122,7 @@ impl Board {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
-        // No namespace has these numbers, so no client trusts a deadline.
+        // No namespace has the number `u64::MAX`, so no client trusts a deadline.
         let time_namespace = time_namespace().unwrap_or([u64::MAX; 2]);
         for (at_bytes, number) in TIME_NAMESPACE_AT_BYTES.into_iter().zip(time_namespace) {
             page.at(at_bytes).store(number, Ordering::SeqCst);
@@ -194,10 +196,11 @@ impl Board {
 
 #[cfg(feature = "server")]
 impl Waiter {
-    /// Returns whether the state that a client knows is current, and has the task woken when it changes.
+    /// Returns whether the state that a client knows is current, and registers the task to be woken when the state
+    /// changes.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
-        // Compared last: a thread that changes the state after this finds the waker.
+        // The comparison comes last, so that a thread that changes the state after it finds the waker.
         self.board.is_known(known)
     }
 }
@@ -206,7 +209,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let waker = self.board.waiting().remove(&self.number);
-        // Not under the lock, because a task that is woken may end at once.
+        // Dropped after the lock is released, because dropping the last waker of a task can drop the task.
         drop(waker);
     }
 }
@@ -214,7 +217,8 @@ impl Drop for Waiter {
 /// A client's side of the page.
 pub(crate) struct Notice {
     page: SharedPage,
-    /// Whether this process reads the clock of the server's deadlines.
+    /// Whether this process is in the server's time namespace, so that it can compare its clock with the server's
+    /// deadlines.
     has_same_clock: bool,
 }
 
@@ -336,7 +340,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does when the thread exits, however it ends.
+    /// The kernel does this at each exit of the thread, however the thread ends.
     #[test]
     fn the_kernel_marks_the_owner_when_its_thread_exits() {
         let board = Board::new().unwrap();

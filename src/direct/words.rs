@@ -1,7 +1,7 @@
 //! The words of the page that lookups load.
 //!
 //! In: changes of the served table and of the state of its lease. Out: whether the bytes that a client has copied are
-//! those that the server verified. `models/` checks the order of the stores and loads.
+//! the bytes that the server verified. `models/` checks the order of the stores and loads.
 
 #[cfg(feature = "server")]
 use crate::store::LeaseState;
@@ -10,8 +10,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The state of the served table, in one word.
 ///
-/// Bits 0 to 31 are the lowest bits of the generation's number. Bits 32 to 60 count changes of the state, so that no two
-/// states in a row are equal. The three highest bits are flags.
+/// Bits 0 to 31 are the lowest bits of the generation's number. Bits 32 to 60 count changes of the state, so that no
+/// two states in a row are equal. The three highest bits are flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableState(u64);
 
@@ -47,7 +47,7 @@ impl TableState {
         self.0 & (LEASED | CHANGED) == LEASED
     }
 
-    /// Returns whether the file can be trusted: it is leased, or it never was and is not known to have changed.
+    /// Returns whether the file can be trusted: it is leased, or it was never leased and is not known to have changed.
     pub(crate) fn is_trusted(self) -> bool {
         self.is_leased() || self.0 & FLAGS == 0
     }
@@ -76,8 +76,8 @@ impl TableState {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
 
-    /// Returns the state after the lease was lost, which may happen before it was ever published. Returns `None` if nothing
-    /// changes.
+    /// Returns the state after the lease was lost, which may happen before the lease was ever published. Returns `None`
+    /// if nothing changes.
     fn with_lost_lease(self) -> Option<TableState> {
         self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
     }
@@ -90,7 +90,7 @@ impl TableState {
 /// The bits of a futex that contain the number of the thread that owns it: see <linux/futex.h>.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// The words, in the order of the page. The server serializes its stores by its own lock.
+/// The words, in the order of the page. The server serializes its stores with a lock.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Words {
@@ -112,11 +112,11 @@ impl Words {
     }
 
     /// Returns what the words prove about the bytes that were read since the state was `then` and before this call.
-    /// `is_before` returns whether the server's clock shows a time before a deadline, and `None` if that clock cannot be
-    /// read here.
+    /// `is_before` returns whether the server's clock shows a time before a deadline, and `None` if that clock cannot
+    /// be read here.
     ///
-    /// A server that is stopped does not move the deadline. One that was killed has no thread with the owner's number: the
-    /// kernel changes that word before it drops the lease.
+    /// A stopped server does not move the deadline. A killed server no longer has a thread's number in the owner word:
+    /// the kernel changes the word before it drops the lease.
     #[inline(always)]
     pub(super) fn standing_since(&self, then: TableState, is_before: impl FnOnce(u64) -> Option<bool>) -> Standing {
         fence(Ordering::Acquire);
@@ -140,14 +140,14 @@ impl Words {
 impl Words {
     /// Publishes a new generation, whose file is not leased yet.
     pub(super) fn serve(&self, generation: u64) {
-        // A client that sees the new state does not see the deadline of the old one.
+        // A client that sees the new state does not see the deadline of the old generation.
         self.leased_until_ns.store(0, Ordering::SeqCst);
         self.update(|state| Some(state.next(generation, 0)));
     }
 
     /// Publishes the state of the lease on the current file. Returns whether the state has changed.
     pub(super) fn set_lease(&self, lease: LeaseState) -> bool {
-        // A client that sees *leased* sees a deadline of the lease.
+        // A client that sees the flag `LEASED` also sees a deadline of that lease.
         let until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 };
         self.leased_until_ns.store(until_ns, Ordering::SeqCst);
         match lease {
@@ -163,7 +163,7 @@ impl Words {
         self.update(|state| state.with(CHANGED, is_changed))
     }
 
-    /// Changes the state. `None` means no change.
+    /// Changes the state, unless `change` returns `None`. Returns whether the state has changed.
     fn update(&self, change: impl FnOnce(TableState) -> Option<TableState>) -> bool {
         let changed = change(TableState(self.state.load(Ordering::SeqCst)));
         if let Some(state) = changed {
@@ -207,11 +207,11 @@ mod tests {
             assert!(later.has_lost_trust_since(leased), "{later:?}");
         }
         assert!(!leased.has_lost_trust_since(leased) && !leased.has_lost_trust_since(unleased));
-        // A client that still reads the generation before is not concerned.
+        // A client that still reads the previous generation is not affected.
         assert!(!leased.next(8, 0).has_lost_trust_since(leased));
     }
 
-    /// A process opens the file for writing between its check and its publication.
+    /// A process opens the file for writing after the server has checked the file and before it publishes the file.
     #[test]
     fn a_file_whose_lease_is_lost_before_the_file_is_published_is_not_trusted() {
         let words = Words::default();
@@ -236,7 +236,7 @@ mod tests {
         let next = last.next(u64::MAX, LEASED);
         assert!(next.is_of(u64::MAX) && next.is_leased() && !next.is_changed());
         assert!(!next.is_since(last));
-        // A number that does not fit is told apart by its lowest bits.
+        // A number that does not fit is identified by its lowest bits.
         assert!(last.next(1 << 40 | 3, 0).is_of(3));
     }
 }

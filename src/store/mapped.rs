@@ -1,7 +1,7 @@
-//! A mapped file whose values are copied out and verified.
+//! A mapped file, from which lookups copy values and verify the copies.
 //!
-//! In: a path, then keys. Out: copies of values. Another process can change a mapped file at any time, so nothing is
-//! returned before the file was found unchanged after the copy.
+//! In: a path, then keys. Out: copies of values. Another process can change a mapped file at any time, so a value is
+//! returned only if the file is found unchanged after the copy.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,28 +17,28 @@ use super::{Epoch, LookupError, MappedRows, Mistrust, Store, StoreError, open_fi
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, Row};
 
-/// Values of this total length are copied before they are verified and passed to the caller.
+/// The total length of the values that are copied before they are verified and passed to the caller.
 const BATCH_LEN_BYTES: usize = 64 << 10;
-/// Keys that are looked up before their values are verified and passed to the caller.
+/// The number of keys that are looked up before their values are verified and passed to the caller.
 const BATCH_KEYS: usize = 256;
 
 /// Detects changes of a store's file more cheaply than [`Store::is_unchanged_since`].
 pub(crate) trait Witness: Send + Sync {
-    /// Returns whether a process has changed the store's bytes since it was opened. After [`Standing::Unknown`], the
-    /// store examines the file.
+    /// Returns whether a process has changed the store's bytes since the store was opened. If the result does not
+    /// decide that, the store examines the file: see [`Standing`].
     fn standing(&self, store: &Store) -> Standing;
 }
 
-/// A table in memory that other processes may change: a mapped file. Safe, and without a copy of the table.
+/// A table in a mapped file, which other processes may change. Lookups are safe, and need no copy of the table.
 ///
-/// It has the lookups of [`Store`], but returns copies of values. Each is verified after it was copied: if the file was
-/// changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. Verifying costs a system call
-/// (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
+/// It has the lookups of [`Store`], but returns copies of values. Each value is verified after the copy: if the file
+/// was changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. Verifying costs a system
+/// call (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
 /// [`take_leases`](super::take_leases) and [`MappedStore::lease`]. Prefer [`MappedStore::get_many`].
 ///
 /// Without a lease, the check compares the file's length and modification time. It does not notice a writer that
 /// restores the modification time, that writes through a mapping that existed before this one, or that writes through
-/// any mapping of a file on tmpfs. If somebody who can write to the file is not trusted, use [`Store::open`].
+/// any mapping of a file on tmpfs. Use [`Store::open`] if you do not trust everybody who can write to the file.
 ///
 /// # Example
 /// ```
@@ -67,8 +67,8 @@ pub struct MappedStore {
 impl MappedStore {
     /// Maps a baked file and verifies all of it, as [`Store::open`] does.
     ///
-    /// From now on, a page of a mapped file that cannot be read is an error in this whole process and does not end it:
-    /// see [`survive_bus_errors`].
+    /// From now on, in the whole process, a page of a mapped table that cannot be read makes lookups fail and does not
+    /// end the process: see [`survive_bus_errors`].
     ///
     /// # Errors
     /// The errors of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
@@ -79,8 +79,8 @@ impl MappedStore {
     /// Maps a baked file with options. Calls `done` after each step.
     ///
     /// # Errors
-    /// The errors of [`MappedStore::open`], and [`StoreError::Memory`] if the options ask for what the system does not
-    /// give.
+    /// The errors of [`MappedStore::open`], and [`StoreError::Memory`] if the system does not meet the requests in the
+    /// options.
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -107,13 +107,13 @@ impl MappedStore {
     /// Returns the table as a [`Store`], which lends values from the mapping.
     ///
     /// # Safety
-    /// As for [`Store::map`]: nobody changes the file while anything is borrowed from the result.
+    /// As for [`Store::map`], no process may change the file while bytes are borrowed from the result.
     #[inline]
     pub unsafe fn as_store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns the store, for the parts of this crate that copy and verify themselves.
+    /// Returns the store, for code in this crate that copies and verifies bytes itself.
     #[inline]
     pub(crate) fn unverified(&self) -> &Store {
         &self.store
@@ -129,7 +129,7 @@ impl MappedStore {
         self.copied(|store| store.contains(key))
     }
 
-    /// Returns the key and value of a row, counted from 0 in key order; `None` after the last.
+    /// Returns the key and value of a row, counted from 0 in key order. Returns `None` after the last row.
     ///
     /// # Errors
     /// [`LookupError::Damaged`].
@@ -161,7 +161,7 @@ impl MappedStore {
     /// Returns the rows whose keys are in a range, in key order, from either end.
     ///
     /// # Errors
-    /// The errors of [`MappedStore::get`], for either end.
+    /// The errors of [`MappedStore::get`], for either end of the range.
     pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<MappedRows<'_>, LookupError> {
         self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
     }
@@ -227,7 +227,7 @@ impl MappedStore {
     /// [`Store::look_again`].
     ///
     /// # Errors
-    /// [`Mistrust`]. Lookups still return [`LookupError::Damaged`] then.
+    /// [`Mistrust`], which gives the reason. Lookups then still return [`LookupError::Damaged`].
     pub fn look_again(&self) -> Result<(), Mistrust> {
         self.store.look_again()
     }
@@ -315,7 +315,8 @@ impl MappedStore {
         match self.witness.as_ref().map_or(Standing::Unknown, |witness| witness.standing(&self.store)) {
             Standing::Unchanged => true,
             Standing::Unknown => self.store.is_unchanged_since(epoch),
-            // Not the end of the epoch: the server may confirm the lease later.
+            // If the file hides writes, the lookup fails, but the epoch does not end: the server may confirm the lease
+            // later.
             Standing::Expired => !self.store.hides_mapped_writes() && self.store.is_unchanged_since(epoch),
             Standing::Changed => {
                 self.store.distrust(epoch);
@@ -327,7 +328,7 @@ impl MappedStore {
 
 impl_verified_lookups!(MappedStore);
 
-/// Copies the values of any store.
+/// Wraps any store, without a witness.
 impl From<Store> for MappedStore {
     fn from(store: Store) -> MappedStore {
         MappedStore { store, witness: None }
@@ -344,11 +345,12 @@ pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
     (key.into(), value.to_vec())
 }
 
-/// Consecutive values, until they are verified. Each thread keeps one buffer, so that most lookups allocate nothing.
+/// A buffer for consecutive values that are not verified yet. Each thread keeps one buffer, so that most lookups
+/// allocate nothing.
 #[derive(Default)]
 struct Scratch {
     bytes: Vec<u8>,
-    /// The end of each value, if there is one.
+    /// The end of each key's value in `bytes`, or `None` if the table does not have the key.
     ends: Vec<Option<usize>>,
 }
 

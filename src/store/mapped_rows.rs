@@ -7,10 +7,10 @@ use super::mapped::owned;
 use super::{LookupError, MappedStore, Rows};
 use crate::format::Row;
 
-/// Rows of the first page. Each page has twice as many as the page before.
+/// The number of rows of the first page. Each page has up to twice as many rows as the page before it.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
-/// Values of this total length end a page.
+/// The total length of values after which a page ends.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
 /// Rows of a [`MappedStore`] in key order, from either end.
@@ -20,8 +20,9 @@ pub struct MappedRows<'s> {
     table: &'s MappedStore,
     /// Rows that are not copied yet.
     rows: Rows<'s>,
-    /// Copied rows from the start, and from the end with the last row first.
+    /// Rows that were copied from the start.
     front: VecDeque<Row>,
+    /// Rows that were copied from the end, the last row first.
     back: VecDeque<Row>,
     page_rows: usize,
     has_failed: bool,

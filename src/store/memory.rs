@@ -1,4 +1,4 @@
-//! How a file's bytes are held in memory.
+//! Holds a file's bytes in memory.
 //!
 //! In: an open file and options. Out: its bytes in the requested kind of memory, and a report of each step. A request
 //! that cannot be met is an error.
@@ -26,14 +26,15 @@ pub enum Memory {
     /// The file itself, in the page cache, shared with every process that maps the file.
     #[default]
     Map,
-    /// A copy in memory of this process, in huge pages as far as the system provides them. The file may change or vanish.
+    /// A copy in memory of this process, in huge pages as far as the system provides them. The file may change or
+    /// vanish afterward.
     Copy,
     /// A copy in a sealed memory file (`memfd_create`), which no process, including this one, can change or truncate,
     /// and which can be transferred to other processes.
     Sealed,
 }
 
-/// How a file is opened.
+/// Options for opening a file.
 ///
 /// # Example
 /// ```
@@ -70,16 +71,17 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
-    /// When the file is opened, together with the order of the keys and that each key is found.
+    /// When the file is opened. Opening the file then also verifies that the keys are in order and that each key is
+    /// found.
     #[default]
     Full,
-    /// Each block when a lookup first touches it. A lookup that reads a damaged block returns
-    /// [`LookupError::Damaged`](super::LookupError::Damaged). The file opens in the time that a check of its index
-    /// takes.
+    /// When a lookup first touches a block, for that block. A lookup that reads a damaged block returns
+    /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file takes only as long as a check of its
+    /// index.
     Touch,
 }
 
-/// A step of holding a file in memory. Its text is one line.
+/// A finished step of bringing a file into memory. Its text is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
@@ -87,7 +89,7 @@ pub struct Step {
     pub kind: StepKind,
     /// The length of the file.
     pub len_bytes: u64,
-    /// The length of the huge pages. The last of them may extend beyond the end of the file.
+    /// The total length of the huge pages. The last huge page may extend beyond the end of the file.
     pub huge_len_bytes: u64,
     /// The duration.
     pub elapsed: Duration,
@@ -108,7 +110,7 @@ pub enum StepKind {
 }
 
 impl Step {
-    /// Returns whether a copy is in fewer huge pages than it fills.
+    /// Returns whether a part of a copy is not in huge pages.
     pub fn lacks_huge_pages(&self) -> bool {
         self.kind == StepKind::Copied && self.huge_len_bytes < self.len_bytes
     }
@@ -127,7 +129,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Maps or copies a file as the options say. Error messages call it `path`.
+/// Maps or copies a file, as `memory` and the options require. Error messages call the file `path`.
 pub(super) fn hold(
     file: &File,
     path: &Path,
@@ -149,7 +151,7 @@ pub(super) fn hold(
     prepare(map, path, options, done)
 }
 
-/// Returns memory that nobody can change: the file itself if that is immutable, otherwise a copy.
+/// Returns memory that nobody can change: the file itself if it is immutable, otherwise a copy.
 pub(super) fn hold_immutable(
     file: &File,
     path: &Path,
@@ -227,7 +229,7 @@ fn tell(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(&Step)
     done(&Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
 }
 
-/// Rejects a copy that does not fit: the system would end some process rather than fail the allocation.
+/// Rejects a copy that does not fit into memory. The system would not fail the allocation, but end some process later.
 fn check_available(len_bytes: u64, available: Option<Available>) -> Result<(), String> {
     match available {
         Some(Available { bytes, source }) if bytes < len_bytes => Err(format!(

@@ -15,12 +15,12 @@ use crate::format::KeyBounds;
 use crate::format::index::FENCE_ROWS;
 use crate::format::key::{Key, KeyKind};
 
-/// A side of a key's row.
+/// One of the two positions next to a key in key order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Before the row.
+    /// Just before the key.
     Before,
-    /// After the row.
+    /// Just after the key.
     Behind,
 }
 
@@ -81,7 +81,7 @@ impl Store {
     /// ([`ExactSizeIterator::len`]) before any is read. A range that ends before it begins has no rows.
     ///
     /// # Errors
-    /// The errors of [`Store::floor`], for either end.
+    /// The errors of [`Store::floor`], for either end of the range.
     ///
     /// # Example
     /// ```
@@ -152,14 +152,14 @@ impl Store {
         Ok((record.key(), record.value()))
     }
 
-    /// Returns the page with the row that [`Store::floor`] returns.
+    /// Returns a page with only the row that [`Store::floor`] returns, or an empty page if there is none.
     #[cfg(feature = "server")]
     pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
         let (end, start) = self.seek(key, Side::Behind)?;
         Ok(PageRange::between(start.unwrap_or(end), end))
     }
 
-    /// Returns the page with the row that [`Store::ceiling`] returns.
+    /// Returns a page with only the row that [`Store::ceiling`] returns, or an empty page if there is none.
     #[cfg(feature = "server")]
     pub(crate) fn ceiling_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
         let (start, _) = self.seek(key, Side::Before)?;
@@ -170,7 +170,7 @@ impl Store {
         Ok(PageRange::between(start, rows.ends().0))
     }
 
-    /// Returns the position of a side of a key, and the position of the row before it.
+    /// Returns the position before or after a key, and the position of the row that precedes it.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.is_distrusted() {
             return Err(LookupError::Damaged);
@@ -180,7 +180,8 @@ impl Store {
         let Some(number) = self.fences_before(key, side)?.checked_sub(1) else { return Ok((Position::START, None)) };
         let offset_bytes = fences[number].offset_bytes.get();
         let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
-        // Each record contains the offset of the next one, so reading them in order would wait for each.
+        // The length of each record determines the offset of the next one, so reading them in order would wait for
+        // each.
         prefetch_bytes(self.records(), offset_bytes as usize, next_offset_bytes.saturating_sub(offset_bytes) as usize);
         let start = Position { row: number * FENCE_ROWS, offset_bytes };
         match key {
@@ -189,8 +190,8 @@ impl Store {
         }
     }
 
-    /// Walks from a fence before a side of a key to that side. Fails if rows do not match the fences, because the file
-    /// was changed since it was opened.
+    /// Walks along the rows from a fence to the position before or after a key. Fails if the rows do not match the
+    /// fences because the file was changed since it was opened.
     #[inline(always)]
     fn walk(
         &self,
@@ -219,7 +220,7 @@ impl Store {
         Ok((position, before))
     }
 
-    /// Returns the number of fences before a side of a key.
+    /// Returns the number of fences whose rows precede the position before or after a key.
     fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
         let fences = self.fences();
         match self.compare_common(key) {
@@ -237,12 +238,12 @@ impl Store {
             });
         }
         let not_above = not_above();
-        // For fences with equal heads, their keys decide.
+        // If the heads of fences equal the head of the key, the keys of their records decide.
         match fences[..not_above].last() {
             Some(last) if last.head.get() == head => {}
             _ => return Ok(not_above),
         }
-        // They ascend, unless the file was changed since it was opened.
+        // The heads ascend, unless the file was changed since it was opened: only then does `min` have an effect.
         let below = below().min(not_above);
         let mut is_damaged = false;
         let before = fences[below..not_above].partition_point(|fence| {
@@ -253,14 +254,15 @@ impl Store {
         if is_damaged { Err(LookupError::Damaged) } else { Ok(below + before) }
     }
 
-    /// Compares a key with the common prefix of the table's keys: returns whether it is below or above all of them.
+    /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is below all of them,
+    /// `Greater` if it is above all of them, and `Equal` if only their other bytes can tell.
     fn compare_common(&self, key: Key<'_>) -> Ordering {
         let Some(key) = key.as_bytes() else { return Ordering::Equal };
         key[..key.len().min(self.common.len())].cmp(&self.common)
     }
 }
 
-/// Returns whether a row is before a side of a key.
+/// Returns whether a row precedes the position before or after a key.
 #[inline(always)]
 fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     match side {
@@ -269,7 +271,8 @@ fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     }
 }
 
-/// Returns the smallest bytes greater than all bytes that begin with a prefix. Returns `None` if there are none.
+/// Returns the smallest byte string greater than all byte strings that begin with a prefix. Returns `None` if there is
+/// none, because every byte of the prefix is 255.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=kept].to_vec();

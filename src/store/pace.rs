@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A function that long work on a file calls before each window of at most 8 MiB: reading, copying, and checking. Once
-/// it returns false, the work ends with [`StoreError::Canceled`](super::StoreError::Canceled), and so does all later
-/// work with this `Pace` or a clone of it. The default never cancels.
+/// A callback that observes and cancels long work on a file. Reading, copying, and checking call it before each window
+/// of at most 8 MiB. Once it returns `false`, the work ends with [`StoreError::Canceled`](super::StoreError::Canceled),
+/// and so does all later work with this `Pace` or a clone of it. The default never cancels.
 ///
 /// # Example
 /// ```
@@ -45,7 +45,7 @@ impl fmt::Debug for Pace {
 }
 
 impl Pace {
-    /// Calls a function before each window of work, on whichever thread does it.
+    /// Returns a `Pace` that calls a function before each window of work, on the thread that does the work.
     pub fn new(goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Pace {
         Pace(Some(Arc::new(Observer { goes_on: Box::new(goes_on), is_canceled: AtomicBool::new(false) })))
     }

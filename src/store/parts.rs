@@ -10,7 +10,8 @@ use super::pace::Pace;
 /// Maximum number of threads that work on a file.
 const THREADS_MAX: usize = 16;
 
-/// Works on each part, in order, on as many threads as there are processors, until one fails or the work is canceled.
+/// Calls `work` on each part, on as many threads as there are processors, up to a maximum. Starts the parts in order
+/// until none is left or the work is canceled. A thread whose call fails starts no more parts.
 pub(super) fn for_each_part<T>(
     parts: impl Iterator<Item = T> + Send,
     pace: &Pace,

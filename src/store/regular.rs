@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if the path leads to something other than a regular file, which is then not opened.
-/// Otherwise the system's error if it cannot be opened.
+/// The system's error if the file cannot be opened.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     check_type(&file)?;
@@ -42,7 +42,8 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a path. If it leads to a FIFO or a terminal by now, this neither waits for a writer nor acquires the terminal.
+/// Opens a path. If the path leads to a FIFO or a terminal by now, the call neither waits for a writer nor acquires the
+/// terminal.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -93,7 +94,7 @@ mod tests {
             assert_eq!(open_regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
             assert!(!was_opened(), "{}", path.display());
         }
-        // The watch reports an open.
+        // An actual open shows that the watch reports it.
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         File::options().read(true).custom_flags(flags).open(&link).unwrap();
         assert!(was_opened());

@@ -12,7 +12,7 @@ use crate::format::record::Record;
 /// A row's number, and the offset of its record: a position between two rows, or at an end of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The number of rows before it.
+    /// The number of rows before this position.
     pub(crate) row: usize,
     /// The offset of the next row's record in the records section.
     pub(crate) offset_bytes: u64,
@@ -25,15 +25,15 @@ impl Position {
 
 /// Rows in key order: all of them ([`Store::iter`]), or some ([`Store::range`], [`Store::prefix`]).
 ///
-/// Reads the rows that it returns, and at most as many again as there are between two fences. Ends early where the file
-/// is damaged: see [`Rows::outcome`].
+/// The iterator reads the rows that it returns and, in addition, at most as many rows as there are between two fences.
+/// Ends early where the file is damaged: see [`Rows::outcome`].
 #[derive(Clone)]
 pub struct Rows<'s> {
     store: &'s Store,
     next: Position,
     end: Position,
-    /// The positions of the rows that precede the end, from the last fence on. Otherwise, iteration from the end would
-    /// search for each row from its fence.
+    /// The positions of the rows between the last fence before `end` and `end`. Without them, iteration from the end
+    /// would walk to each row from its fence.
     group: Group,
     damaged: bool,
 }
@@ -55,20 +55,20 @@ impl<'s> Rows<'s> {
         Rows::between(store, Position::START, store.end())
     }
 
-    /// Returns no rows if the end is not after the start.
+    /// Returns the rows between two positions, or no rows if the end is not after the start.
     pub(super) fn between(store: &'s Store, start: Position, end: Position) -> Self {
         Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE, damaged: false }
     }
 
-    /// Returns an error if rows are missing because a row is damaged: the rows after it are not returned.
+    /// Returns an error if iteration ended early at a damaged row.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`] if the rows ended before their end.
+    /// [`LookupError::Damaged`] if the iterator has not returned the rows after a damaged one.
     pub fn outcome(&self) -> Result<(), LookupError> {
         if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
     }
 
-    /// Records that a row is missing.
+    /// Records damage if a row was not found.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
         self.damaged |= found.is_none();
         found
@@ -135,11 +135,11 @@ impl<'s> Rows<'s> {
     }
 }
 
-/// Consecutive rows of a range.
+/// A page: consecutive rows of a range.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// Their records in the records section.
+    /// The bytes of their records, as a range of the records section.
     pub(crate) offset_bytes: Range<u64>,
     pub(crate) row_count: usize,
     /// Whether the range has more rows.
@@ -157,11 +157,12 @@ impl PageRange {
 
 #[cfg(feature = "server")]
 impl Rows<'_> {
-    /// Returns the first or the last rows of the range: at most this many, and at most this many bytes of records, but
-    /// at least one row if there is one. Returns `None` if the file is damaged where the page would begin or end.
+    /// Returns the first or, if `backward`, the last rows of the range: at most `rows_max` rows, with records of at
+    /// most `len_max_bytes` bytes in total, but at least one row if there is one. Returns `None` if the file is damaged
+    /// where the page would begin or end.
     pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<PageRange> {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
-        // Wraps, here and below, only if the file was changed since it was opened.
+        // The offsets wrap, here and below, only if the file was changed since it was opened.
         let len_bytes = |next: Position, end: Position| end.offset_bytes.wrapping_sub(next.offset_bytes);
         if rows > rows_max {
             match backward {
@@ -204,7 +205,7 @@ impl<'s> Iterator for Rows<'s> {
         (left, Some(left))
     }
 
-    /// Reads no rows.
+    /// Returns the number of rows left. Reads none of them.
     fn count(self) -> usize {
         self.len()
     }
@@ -240,8 +241,8 @@ impl Store {
         Position { row: self.len(), offset_bytes: self.records().len() as u64 }
     }
 
-    /// Returns the position before a row, or after the last one: walks along the rows from the last fence before it.
-    /// Returns `None` if the file is damaged there.
+    /// Returns the position before a row, or after the last row if there are not that many. Walks along the rows from
+    /// the fence before the row. Returns `None` if the file is damaged there.
     pub(crate) fn position(&self, row: usize) -> Option<Position> {
         if row >= self.len() {
             return Some(self.end());
@@ -274,7 +275,7 @@ impl Store {
         }
     }
 
-    /// Returns the positions of the rows from the fence of a row up to an end.
+    /// Returns the positions of the rows from the fence of a row up to the next fence or `end_row`.
     fn group_of(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
         let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();

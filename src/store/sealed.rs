@@ -21,8 +21,9 @@ pub(super) fn create() -> io::Result<File> {
     Ok(File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
 }
 
-/// Seals a memory file. The system refuses while something holds one of its pages: the kernel itself does for moments,
-/// when it compacts pages or has not added a written page to its lists yet. `wait` waits between two attempts.
+/// Seals a memory file. The system refuses as long as something holds one of the file's pages. The kernel itself holds
+/// pages for moments, while it compacts memory or until it has added a written page to its lists. Calls `wait` between
+/// two attempts.
 pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     const TRIES: u32 = 20;
     for _ in 1..TRIES {
@@ -40,14 +41,14 @@ pub(crate) fn is_sealed(file: &File) -> bool {
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// Returns whether the bytes cannot change, although the disk may fail to deliver them.
+/// Returns whether the file has fs-verity: its bytes cannot change, although the disk may fail to deliver them.
 pub(super) fn has_verity(file: &File) -> bool {
     statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::VERITY))
 }
 
-/// Opens a file again, read-only, even if it has no name. Leases, locks, and the right to write belong to an open file
-/// description.
+/// Opens a file again, read-only, even if it has no name. The result is a separate open file description: leases,
+/// locks, and the right to write belong to only one of them.
 pub(crate) fn reopened(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -1,7 +1,7 @@
 //! Lookups of keys in the hash index.
 //!
-//! One key at a time, or many in stages, so that memory fetches what the next stage needs while other keys are
-//! processed. Whatever the index contains, a key is only found if a record has it.
+//! Looks up one key at a time, or many keys in stages, so that memory fetches what the next stage needs while other
+//! keys are processed. Whatever the index contains, a key is found only if a record has it.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,11 @@ use crate::format::index::{Hash, Parts};
 use crate::format::key::LookupKey;
 use crate::format::record;
 
-/// Keys that go through a stage together. Their prefetches, one or two each, are about as many as a core can have in
-/// flight.
+/// The number of keys that go through a stage together. Each key causes one or two prefetches, in total about as many
+/// as a core can have in flight.
 const GROUP_KEYS: usize = 16;
 
-/// Keys whose lookups are in flight: a group in each stage.
+/// The number of keys whose lookups are in flight: a group in each stage.
 const WINDOW_KEYS: usize = 4 * GROUP_KEYS;
 
 const LINE_LEN_BYTES: usize = 64;
@@ -30,11 +30,11 @@ pub(crate) enum Found<'a> {
     Answer(&'a [u8], u64),
     /// No record has this key.
     Missing,
-    /// The bytes that decide are damaged.
+    /// The bytes that the result depends on are damaged.
     Damaged,
 }
 
-/// There is no record.
+/// The offset that stands for no record.
 const NOWHERE: u64 = u64::MAX;
 
 /// The parts of a file that a lookup needs.
@@ -61,10 +61,11 @@ impl<'a> Index<'a> {
         self.record(key, self.offset_bytes(self.slot(key.hash(self.hash_seed))))
     }
 
-    /// Calls `found` with the position and the record of each of `count` keys, in order, until it breaks.
+    /// Looks up `count` keys. Calls `found` with each key's position and record, in order, until `found` breaks.
     ///
     /// Groups of keys go through four stages: prefetch of pilots, of places, and of records, and the calls of `found`.
-    /// Each group is one stage behind the group before it, so memory is busy while responses are made.
+    /// Each group is one stage behind the group before it, so memory fetches the data of later groups while `found`
+    /// runs.
     #[inline(always)]
     pub(super) fn find_each<K: LookupKey>(
         &self,
@@ -142,20 +143,20 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Interprets a place without a record.
+    /// Returns the result of a lookup whose place is beyond the records.
     #[cold]
     fn nowhere(&self) -> Found<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
     }
 
-    /// Verifies a range of the records, up to their end.
+    /// Verifies a range of the records, up to the end of the records. Returns whether the range is intact.
     #[inline(always)]
     fn are_sound(&self, start: usize, end: usize) -> bool {
         self.blocks.are_known(self.epoch, start, end)
             || self.blocks.look_at(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
     }
 
-    /// Prefetches as much of a record as the mean length.
+    /// Prefetches a record, up to the mean length, and the tag of its block.
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;

@@ -1,5 +1,6 @@
-//! A simulation of a served file: a server with its lease, two batches at a time, rechecks, swaps, and its death by
-//! SIGKILL; a direct client; a writer that uses write(2) or a mapping; and pauses of any length, as after SIGSTOP.
+//! Simulates a served file. A server leases the file, processes concurrent batches, rechecks and swaps the file, and
+//! may end by SIGKILL. A direct client looks keys up, and a writer uses write(2) or a mapping. All of them may pause
+//! for any time, as after SIGSTOP.
 //!
 //! One thread runs all of it. Wherever a thread of the real system could be preempted, the simulation may let time
 //! pass, let the writer continue, or run an operation of another thread. A seed decides, so a seed replays a schedule.
@@ -17,7 +18,7 @@ use crate::format::checksum::block_sum;
 const BREAK_NS: u64 = 980_000_000;
 /// The length of a table, which is one block.
 const LEN_BYTES: usize = 4;
-/// How deep operations of other threads may be nested.
+/// The maximum nesting depth of operations of other threads.
 const DEPTH_MAX: usize = 2;
 
 /// A process that writes to a file in place.
@@ -35,7 +36,7 @@ enum Writer {
 struct SimulatedFile {
     baked: u8,
     bytes: [u8; LEN_BYTES],
-    /// Changes before the bytes do, unless the writer has mapped the file.
+    /// The modification time. Changes before the bytes do, unless `hides_writes` is set.
     modified: u64,
     /// Whether the writer writes through a mapping that does not change the time, as on tmpfs.
     hides_writes: bool,
@@ -116,7 +117,7 @@ impl World {
             }
             Writer::Writes { written_bytes: LEN_BYTES, .. } => Writer::None,
             Writer::Writes { written_bytes, byte } => {
-                // The time changes in one step, and the bytes in others.
+                // The modification time changes in one step, and each byte in another.
                 match written_bytes {
                     0 if !file.hides_writes && file.modified.is_multiple_of(2) => file.modified += 1,
                     _ => {
@@ -133,7 +134,7 @@ impl World {
     }
 }
 
-/// A point at which a thread can be preempted, and a process stopped.
+/// Simulates a point at which a thread can be preempted or a process stopped.
 fn pause() {
     world(|world| {
         // Mostly a preemption, sometimes a stopped process.
@@ -159,7 +160,7 @@ fn pause() {
     }
 }
 
-/// An operation of some thread.
+/// Runs a random operation of some thread.
 fn run_one() {
     let is_lease_locked = world(|world| world.is_lease_locked);
     match below(200) / 10 {
@@ -175,7 +176,8 @@ fn run_one() {
     }
 }
 
-/// Runs an operation that locks a lease. Other threads of the server that want the lock would wait for it.
+/// Runs an operation that locks a lease. Meanwhile, no other operation that needs the lock runs, because its thread
+/// would wait for the lock.
 fn with_lease_locked<T>(run: impl FnOnce() -> T) -> T {
     world(|world| world.is_lease_locked = true);
     let outcome = run();
@@ -183,7 +185,7 @@ fn with_lease_locked<T>(run: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// A file's number, as a descriptor.
+/// A file descriptor: the number of a simulated file.
 struct Descriptor(usize);
 
 impl Descriptor {
@@ -242,7 +244,7 @@ impl Leasable for Descriptor {
     }
 }
 
-/// The bytes of a table that were read, verified, and copied, as `Store::get` does.
+/// Reads, verifies, and copies the bytes of a table, as `Store::get` does. Returns `None` if they cannot be verified.
 fn look_up(blocks: &Blocks, epoch: Epoch, file: &Descriptor) -> Option<[u8; LEN_BYTES]> {
     let sums = [block_sum(&[file.baked(); LEN_BYTES])];
     let is_sound = blocks.are_known(epoch, 0, LEN_BYTES) || blocks.look_at(epoch, &file.copy(), &sums, 0, LEN_BYTES);
@@ -265,7 +267,7 @@ struct Generation {
     number: usize,
     lease: Lease<Descriptor>,
     blocks: Blocks,
-    /// The file's time when it was last trusted: see `stamp.rs`.
+    /// The file's modification time when the file was last trusted: see `stamp.rs`.
     seen: Cell<u64>,
 }
 
@@ -348,7 +350,7 @@ fn write_page(write: impl FnOnce(&mut Page)) {
     });
 }
 
-/// The kernel ends the server: it marks the owner word, and later drops the leases.
+/// Ends the server as the kernel does: marks the owner word, and later drops the leases.
 fn kill() {
     world(|world| {
         world.page.is_ownerless = true;
@@ -404,16 +406,16 @@ fn set_lease(generation: usize, lease: LeaseState) {
     pause();
 }
 
-/// A process that maps the file of a generation.
+/// A direct client: a process that maps the file of a generation.
 struct Client {
     file: usize,
-    /// The page before anything of the file was read.
+    /// A copy of the page, from before the client read any byte of the file.
     page: Page,
     blocks: Blocks,
     seen: u64,
 }
 
-/// The server passes its file to the client.
+/// Passes the server's file to the client.
 fn hand_over() {
     // Mirrors `is_open` of the server.
     let generation = served();
@@ -428,7 +430,7 @@ fn hand_over() {
     }
     pause();
     let client = Client { file, page, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
-    // Without a lease, a write can be in flight whose end changes bytes but not the file's time.
+    // Without a lease, a write can be in flight that still changes bytes, but no longer the file's modification time.
     if client.standing() == Standing::Unchanged {
         CLIENT.set(Some(Rc::new(client)));
     }
@@ -454,7 +456,7 @@ impl Client {
     }
 }
 
-/// Mirrors `Direct::look_up`.
+/// Mirrors a lookup in direct mode: `MappedStore::copied`.
 fn batch_of_client() {
     let Some(client) = CLIENT.with_borrow(Option::clone) else { return };
     let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
@@ -466,7 +468,8 @@ fn batch_of_client() {
             client.blocks.distrust(epoch);
             false
         }
-        // For `Unknown` a documented limit: without the server, nothing shows a write that changes no time.
+        // For `Unknown`, the real client accepts the batch, a documented limit: without the server, nothing reveals a
+        // write that does not change the modification time.
         Standing::Expired | Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
         Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.seen),
     };
@@ -475,7 +478,7 @@ fn batch_of_client() {
     }
 }
 
-/// Runs a schedule. Returns how many batches were accepted, and one that was wrong.
+/// Runs a schedule. Returns the number of accepted batches, and a description of the first wrong one.
 fn simulate(seed: u64) -> (u64, Option<String>) {
     WORLD.set(World { random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, depth: DEPTH_MAX, ..World::default() });
     while SERVER.with_borrow(Vec::is_empty) {
@@ -487,13 +490,13 @@ fn simulate(seed: u64) -> (u64, Option<String>) {
         pause();
         run_one();
     }
-    // Generations release their leases without being interrupted.
+    // At this depth, no other operation interrupts the generations when they release their leases.
     world(|world| world.depth = DEPTH_MAX);
     drop((SERVER.take(), CLIENT.take()));
     world(|world| (world.accepted, world.wrong.take()))
 }
 
-/// Replays one schedule, whose number a failure prints.
+/// The environment variable that replays one schedule. A failure prints the schedule's seed.
 const SEED: &str = "ZERO_KV_SIMULATION_SEED";
 
 #[test]
@@ -511,6 +514,6 @@ fn no_accepted_batch_contains_a_byte_that_was_never_baked() {
         accepted += count;
         assert_eq!(wrong, None, "replay this schedule with {SEED}={seed}");
     }
-    // A server that accepts no batch sends nothing wrong.
+    // Without accepted batches, the test would show nothing.
     assert!(accepted >= schedules, "{accepted} batches of {schedules} schedules were accepted");
 }

@@ -1,9 +1,9 @@
 //! Detects changes of a mapped file.
 //!
-//! A file that was ever leased is unchanged as long as the lease is held, and is not trusted after it was lost: see
-//! [`lease`](super::lease). A file that cannot be leased is examined. A write or a truncation changes the file's
-//! modification time or length before it changes a byte, and a write through a mapping, except on tmpfs, changes the time
-//! with the first write to a page. So if both are equal before and after bytes are read, nobody changed the bytes
+//! A file that was ever leased is unchanged as long as the lease is held, and is not trusted after the lease was lost:
+//! see [`lease`](super::lease). A file that cannot be leased is examined. A write or a truncation changes the file's
+//! modification time or length before it changes a byte, and a write through a mapping, except on tmpfs, changes the
+//! time with the first write to a page. So if both are equal before and after bytes are read, nobody changed the bytes
 //! meanwhile. The guard counts pages that could not be read.
 
 use std::fs::File;
@@ -17,7 +17,8 @@ use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Report, Writers};
 use super::{file_system, sealed};
 
-/// A hash of a file's length, modification time, and faults at some time, and the number of faults until then.
+/// The state of a file at some time: a hash of its length, modification time, and number of faults, and the number of
+/// faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
@@ -25,11 +26,11 @@ pub(super) struct Stamp(u64, u64);
 #[derive(Debug)]
 pub(super) struct Watched {
     lease: Arc<Lease>,
-    /// Whether the system lets nobody change it, leased or not.
+    /// Whether the file has fs-verity: nobody can change it, whether it is leased or not.
     has_verity: bool,
     /// Whether a process can write to the file through a mapping without changing its modification time.
     hides_mapped_writes: bool,
-    /// The stamp that the file had when it was last trusted, and the number of faults until then.
+    /// The hash in the file's stamp when the file was last trusted.
     seen: AtomicU64,
     seen_faults: AtomicU64,
 }
@@ -52,12 +53,13 @@ impl Watched {
         self.lease.take(|| self.looks_unchanged(guarded));
     }
 
-    /// Takes a lease that was lost again: see [`Lease::retake`].
+    /// Retakes a lost lease: see [`Lease::retake`].
     pub(super) fn retake_lease(&self) -> io::Result<()> {
         if self.has_verity { Ok(()) } else { self.lease.retake() }
     }
 
-    /// Returns whether no process can have written to the file since it was mapped or last checked again.
+    /// Returns whether the lease is held, or fs-verity makes one unnecessary. If the file is also trusted, no process
+    /// has written to it since it was mapped or last rechecked.
     #[cfg(feature = "server")]
     pub(super) fn is_lease_held(&self) -> bool {
         self.has_verity || self.lease.is_held()
@@ -114,8 +116,8 @@ impl Watched {
             .is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
     }
 
-    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts as
-    /// changed.
+    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts
+    /// as changed.
     pub(super) fn system_error(&self) -> Option<io::Error> {
         self.lease.system_error()
     }
@@ -134,7 +136,7 @@ impl Watched {
 
 fn stamp(file: &File, faults: u64) -> io::Result<Stamp> {
     let stat = fstat(file)?;
-    // Each step can be undone, so that no change of one number alone goes unseen.
+    // Each step is invertible, so a change of one number alone always changes the hash.
     let mix = |hash: u64, number: u64| {
         let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         hash ^ (hash >> 32)
@@ -152,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What it is called, and how it is done.
+    /// The name of a change, and the function that makes the change.
     type Change<'a> = (&'a str, &'a dyn Fn(&File));
 
     #[test]

@@ -7,8 +7,8 @@ pub(crate) enum Standing {
     Unchanged,
     /// The file must be examined.
     Unknown,
-    /// The server holds the lease but has not confirmed it in time, so a process may have it by now. The file must be
-    /// examined, and can be trusted only if that shows every write.
+    /// The server holds the lease but has not confirmed it in time, so a process may have opened the file for writing
+    /// by now. The file must be examined, and can be trusted only if every write changes its modification time.
     Expired,
     /// A process may have written to the file.
     Changed,

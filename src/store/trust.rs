@@ -1,7 +1,7 @@
 //! Trust in the bytes of a file.
 //!
-//! A batch of responses from a mapped file is correct if nobody changed the file until after the bytes were copied: then
-//! every copied byte was verified against its checksum. See [`Blocks`](super::blocks::Blocks) and
+//! A batch of responses from a mapped file is correct if nobody changed the file until after the bytes were copied:
+//! then every copied byte was verified against its checksum. See [`Blocks`](super::blocks::Blocks) and
 //! [`Watched`](super::stamp::Watched).
 
 use std::fs::File;
@@ -22,19 +22,19 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Mistrust {
-    /// The system does not describe the file, or no longer grants a lease on it.
+    /// The system cannot examine the file, or no longer grants a lease on it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Its index has changed.
+    /// The file's index has changed.
     #[error("{0}")]
     Format(#[from] FormatError),
     /// The check was canceled.
     #[error("the check was canceled")]
     Canceled,
-    /// It changed while it was checked, or a process has it open for writing.
+    /// The file changed while it was checked, or a process has it open for writing.
     #[error("it is still being written to")]
     Changing,
-    /// The epochs are used up: each change and each loss of the lease takes one.
+    /// No epoch is left: each change of the file and each loss of its lease uses one.
     #[error("it has changed too often: open it again")]
     TooOften,
 }
@@ -46,10 +46,10 @@ impl Store {
         self.blocks.epoch()
     }
 
-    /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or truncated
-    /// meanwhile, its lease was not lost, and all its pages could be read. Reads the clock if
-    /// [`Store::is_leased`], otherwise a system call. If not, every lookup fails with
-    /// [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`].
+    /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or
+    /// truncated meanwhile, its lease was not lost, and all its pages could be read. If [`Store::is_leased`], this
+    /// check only reads the clock; otherwise, it makes a system call. After it has returned `false`, every lookup fails
+    /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds.
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -82,29 +82,30 @@ impl Store {
     }
 
     /// Takes the first lease on the file, if the system grants it: see [`take_leases`](super::take_leases). Only
-    /// [`Store::look_again`] takes a lease that was lost again.
+    /// [`Store::look_again`] retakes a lost lease.
     pub fn lease(&self) {
         self.map.lease();
     }
 
-    /// Calls `report` with the state of the lease on the file now, unless there never was one, and whenever the state
-    /// changes: before the lease is released, in particular. Only the first caller is served.
+    /// Calls `report` with the current state of the lease on the file, unless there never was a lease, and whenever the
+    /// state changes, in particular before the lease is released. Only the first call of this method has an effect.
     pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
         if let Some(file) = self.map.watched() {
             file.report(Box::new(report));
         }
     }
 
-    /// Opens the file that others can map to read the bytes from this memory, read-only. Returns `None` for a copy.
+    /// Opens, read-only, the file that other processes can map to read these bytes. Returns `None` for a copy in memory
+    /// of this process.
     ///
     /// # Errors
-    /// If the system does not open it.
+    /// The system's error if the file cannot be opened.
     pub fn share(&self) -> io::Result<Option<File>> {
         self.map.file().map(reopened).transpose()
     }
 
-    /// Returns whether [`Store::is_unchanged_since`] costs no system call: the bytes are a copy, or the file is leased and
-    /// the lease was confirmed a moment ago.
+    /// Returns whether [`Store::is_unchanged_since`] costs no system call: nobody can change the bytes, or the file is
+    /// leased and the deadline of the lease has not passed.
     pub fn is_leased(&self) -> bool {
         self.map.watched().is_none_or(Watched::is_leased)
     }
@@ -114,14 +115,15 @@ impl Store {
         self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
     }
 
-    /// Checks everything but the records of a file that has changed or whose lease was lost. If that is intact, trusts the
-    /// file again: each block after it was verified again. If leases are in use for the file, takes the lease first.
+    /// Rechecks a file that has changed or whose lease was lost: everything except the records. If this is intact,
+    /// trusts the file again, and each block once the block has been verified again. If leases are in use for the file,
+    /// takes the lease first.
     ///
-    /// Only one thread may call this at a time, and only when the file was not written to for longer than the system's
-    /// timer tick, which is at most 10 ms.
+    /// Only one thread may call this at a time, and only if the file has not been written to for longer than the
+    /// system's timer tick, which is at most 10 ms.
     ///
     /// # Errors
-    /// [`Mistrust`]. Every lookup still fails then.
+    /// [`Mistrust`], which gives the reason. Every lookup then still fails.
     pub fn look_again(&self) -> Result<(), Mistrust> {
         self.look_again_at(&Pace::default())
     }
@@ -131,15 +133,15 @@ impl Store {
         if !self.epoch().is_distrust() {
             return Ok(());
         }
-        // The lease comes first: nobody changes what is checked under it. It ends no batch's proof, because nothing is
-        // trusted in this epoch.
+        // The lease is taken first, so that nobody changes the file during the check. No batch can mistake this lease
+        // for the lost one, because nothing is trusted in this epoch.
         let (Some(file), Some(stamp)) = (self.map.watched(), self.retake_lease()?) else { return Ok(()) };
         let checked = check::index(self, pace);
         if pace.is_canceled() {
             return Err(Mistrust::Canceled);
         }
         checked?;
-        // Without a lease, only the stamp tells of a write that was in flight.
+        // Without a lease, only the stamp reveals a write that was in flight.
         if !file.is_lease_held_or_unused() || self.map.stamp()? != Some(stamp) {
             return Err(Mistrust::Changing);
         }
@@ -147,7 +149,7 @@ impl Store {
         self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
     }
 
-    /// Takes a lease that was lost again. Returns the stamp of the file after that.
+    /// Retakes a lost lease. Returns the stamp of the file after that.
     fn retake_lease(&self) -> Result<Option<Stamp>, Mistrust> {
         self.map.watched().map_or(Ok(()), Watched::retake_lease).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Mistrust::Changing,
@@ -156,13 +158,13 @@ impl Store {
         Ok(self.map.stamp()?)
     }
 
-    /// Ends an epoch, if it is not over: every lookup fails from now on.
+    /// Ends an epoch, unless it has already ended. From then on, every lookup fails.
     pub(crate) fn distrust(&self, epoch: Epoch) {
         self.blocks.distrust(epoch);
     }
 
-    /// Returns whether the bytes are a copy, or the lease on the file is held, and so was held since the file was mapped
-    /// if it is trusted.
+    /// Returns whether nobody can change the bytes, or the lease on the file is held. If the file is also trusted, no
+    /// process has written to it since it was mapped or last rechecked.
     #[cfg(feature = "server")]
     pub(crate) fn is_lease_held(&self) -> bool {
         self.map.watched().is_none_or(Watched::is_lease_held)
@@ -174,8 +176,8 @@ impl Store {
         !self.map.is_file()
     }
 
-    /// Returns whether a process has the file open for writing. The system reports that to the file's owner and to root,
-    /// after [`take_leases`](super::take_leases). A private copy has no writers.
+    /// Returns whether a process has the file open for writing. The system reports writers only to the file's owner and
+    /// to root, after [`take_leases`](super::take_leases). Private bytes have no writers.
     pub fn writers(&self) -> Writers {
         self.map.watched().map_or(Writers::None, Watched::writers)
     }
@@ -185,8 +187,8 @@ impl Store {
         self.map.watched().is_some_and(Watched::hides_mapped_writes)
     }
 
-    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts as
-    /// changed, so this may be why lookups fail.
+    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts
+    /// as changed, so this may be why lookups fail.
     pub fn system_error(&self) -> Option<io::Error> {
         self.map.watched().and_then(Watched::system_error)
     }
@@ -196,14 +198,14 @@ impl Store {
         (self.blocks.tags().len(), self.blocks.known_count())
     }
 
-    /// Verifies a block of the records, counted from 0, unless it is already verified. Returns whether it is intact, and
-    /// `None` after the last block.
+    /// Verifies a block of the records, counted from 0, unless it is already verified. Returns whether it is intact,
+    /// and `None` after the last block.
     pub fn verify_block(&self, block: usize) -> Option<bool> {
         let start = block.checked_mul(BLOCK_LEN_BYTES).filter(|start| *start < self.records().len())?;
         Some(self.blocks.is_sound(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
     }
 
-    /// Returns the blocks that were found damaged since the last call, each once. If they are many, returns only some.
+    /// Returns the blocks that were found damaged since the last call, each once. If there are many, returns only some.
     pub fn take_damaged_blocks(&self) -> Vec<usize> {
         self.blocks.take_damaged()
     }
@@ -224,7 +226,8 @@ impl Store {
         self.map.faults()
     }
 
-    /// Verifies a range of the records, unless it is already verified. Returns whether it is intact. An empty range is.
+    /// Verifies a range of the records, unless it is already verified. Returns whether the range is intact; an empty
+    /// range is intact.
     #[inline(always)]
     pub(crate) fn are_sound(&self, range: Range<usize>) -> bool {
         let epoch = self.epoch();

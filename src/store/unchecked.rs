@@ -32,7 +32,7 @@ use crate::format::key::KeyKind;
 /// assert_eq!(file.damaged_sections(), []);
 /// assert_eq!(file.check()?.get(7)?.as_deref(), Some(&b"seven"[..]));
 ///
-/// // One byte of the first value.
+/// // Damage one byte of the first value.
 /// let mut bytes = std::fs::read(&path)?;
 /// let at = bytes.windows(5).position(|window| window == b"seven").expect("the value");
 /// bytes[at] = b'S';
@@ -46,17 +46,16 @@ use crate::format::key::KeyKind;
 /// ```
 #[derive(Debug)]
 pub struct Unchecked {
-    /// Does not contain what is derived from the file's contents.
+    /// Does not yet contain the values that are derived from the records and the fences.
     store: Store,
     path: PathBuf,
 }
 
 impl Unchecked {
-    /// Maps a baked file and checks its header: its digest, the file's length, and where the sections are. A page that
-    /// cannot be read is an error in this whole process from now on: see [`MappedStore::open`].
+    /// Maps a baked file and checks its header: its digest, the file's length, and where the sections are. From now on,
+    /// a page of a mapped table that cannot be read does not end this process: see [`MappedStore::open`].
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the header is not that of a
     /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the header is damaged or of
     /// another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Unchecked, StoreError> {
@@ -143,7 +142,7 @@ impl Unchecked {
         }
     }
 
-    /// Verifies the rest as a plan says. The store that this returns lacks the parts that ordered lookups need.
+    /// Verifies the rest as a plan requires. Does not build the directory: the first ordered lookup would build it.
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))
     }

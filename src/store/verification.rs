@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-/// The work to verify a block of 16 KiB, page faults included, where reading one tag is 1.
+/// The work of verifying a block of 16 KiB, including page faults. The unit is the work of reading one tag.
 pub(super) const BLOCK_WORK: usize = 3200;
 
 struct Meter {
@@ -23,12 +23,12 @@ thread_local! {
     };
 }
 
-/// Counts work that has to be repeated with each lookup.
+/// Counts work that each lookup has to repeat.
 pub(super) fn count(work: usize) {
     METER.with(|meter| meter.done.set(meter.done.get().wrapping_add(work)));
 }
 
-/// Counts work that need not be repeated, and returns whether to do it. Returns `false` once the limit is reached.
+/// Counts work whose result later lookups reuse, and returns whether to do the work: `false` once the limit is reached.
 pub(super) fn begin(work: usize) -> bool {
     METER.with(|meter| {
         let left = meter.left.get();
@@ -57,7 +57,7 @@ pub(crate) fn is_verification_interrupted() -> bool {
     METER.with(|meter| meter.is_interrupted.get())
 }
 
-/// Limits the verification work of this thread as long as it exists.
+/// Limits the verification work of this thread until it is dropped.
 ///
 /// A lookup that reaches the limit returns the same as for a damaged block, and [`is_verification_interrupted`] returns
 /// `true` from then on. The block that reaches the limit is still verified, so every limit allows progress.

@@ -31,8 +31,8 @@ macro_rules! impl_verified_lookups {
                 self.with_table(|table| table.visit_value(key, visit))
             }
 
-            /// Returns the values of many keys, in their order and from one table: several times faster than one call
-            /// of [`Self::get`] per key.
+            /// Returns the values of many keys, in the order of the keys and from one table. This is several times
+            /// faster than one call of [`Self::get`] per key.
             ///
             /// # Errors
             /// The errors of [`Self::get`].
