@@ -1,11 +1,10 @@
 //! Encoding and decoding of the native protocol, in memory.
 //!
-//! Canonical load: a pipeline of 256 requests, seed 1, nine of ten for Get. `decode_requests` decodes op
-//! and key of 4096 bytes of requests. `read_responses` separates the responses to these requests, with
-//! values of 26 bytes and one of ten "not found". `assemble_responses` looks up the rows for Gets of all
-//! of 100,000 rows, with values of 26 bytes, in random order, and assembles the responses, 256 at a
-//! time. A sample is many pipelines, as the harness chooses; input is in the first-level cache. Results
-//! are checked once before the measurement.
+//! Canonical load: a pipeline of 256 requests, seed 1, nine of ten for Get. `decode_requests` decodes op and key of
+//! 4096 bytes of requests. `read_responses` separates the responses to these requests, with values of 26 bytes and one
+//! of ten "not found". `assemble_responses` looks up the rows for Gets of all 100,000 rows, with values of 26 bytes, in
+//! random order, and assembles the responses, 256 at a time. A sample is many pipelines, as the harness chooses; input
+//! is in the first-level cache. Results are checked once before the measurement.
 
 mod support;
 

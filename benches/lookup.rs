@@ -28,7 +28,7 @@ const RANGE_ROWS: usize = 100;
 const SAMPLES: usize = 10;
 const ROWS: [u64; 2] = [100_000, 1_000_000];
 const TEST_ROWS: u64 = 1_000;
-/// Added to the number of a key to get an absent key.
+/// The distance from the number of a key to the number of an absent key.
 const MISSING: u64 = 50_000_000_000_000;
 
 fn main() {

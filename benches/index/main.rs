@@ -1,9 +1,8 @@
 //! The index of a file compared with other indexes, for several key distributions.
 //!
-//! Canonical load: 100,000 and 1,000,000 rows with values of 26 bytes; from
-//! 10,000,000 rows on (`-- --rows 10000000`) values of 100 bytes. The key
-//! distributions are those of `spreads`, seed 1. Lookups are for random keys of
-//! the table, seed 2, on one thread:
+//! Canonical load: 100,000 and 1,000,000 rows with values of 26 bytes; from 10,000,000 rows on (`-- --rows 10000000`)
+//! values of 100 bytes. The key distributions are defined in `spreads`, with seed 1. Lookups are for random keys of the
+//! table, seed 2, on one thread:
 //!
 //! - in batches of 256, each value copied into one buffer;
 //! - one key at a time, the value borrowed. Lookups do not depend on each other,
@@ -16,8 +15,7 @@
 //! as the records, read independently (so that waits overlap) or each after the
 //! previous one. The fastest sample counts.
 //!
-//! Bytes per row are those of records and index without values and response
-//! headers: keys, padding for alignment, and the index.
+//! Bytes per row count the keys, the padding for alignment, and the index, but not the values and the response headers.
 //!
 //! Before the measurement, each index looks up 100,000 keys, half a percent of
 //! them absent, in batches and one by one, and every result is compared with

@@ -22,9 +22,9 @@ const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;
 /// Consecutive samples of one index in a round. At the first one, the caches hold data of other indexes.
 pub(crate) const ROUND_SAMPLES: usize = 3;
 const CHECK_KEYS: usize = 100_000;
-/// One of this many checked keys is absent.
+/// One in this many checked keys is absent.
 const CHECK_MISS_EVERY: usize = 200;
-/// Values are long from this many rows on.
+/// The number of rows from which on values are long.
 const LONG_FROM_ROWS: usize = 10_000_000;
 const LONG_VALUE_LEN_BYTES: usize = 100;
 

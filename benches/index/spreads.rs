@@ -54,7 +54,8 @@ fn timestamps(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     events.collect()
 }
 
-/// Returns runs of 1000 nearly adjacent keys from random numbers below 2^40 on, and 16 outliers, the last of them 2^64 - 1.
+/// Returns runs of 1000 nearly adjacent keys from random numbers below 2^40 on, and 16 outliers, the last of them 2^64
+/// - 1.
 fn clusters(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     let (mut base, mut outliers) = (0, 16);
     let mut count = 0;
@@ -71,8 +72,8 @@ fn clusters(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     })
 }
 
-/// Returns the first addresses of IPv4 ranges. Prefixes are split in two, and the halves get random shares of the rows, until
-/// each prefix has one row. So the lengths of prefixes vary, and some parts are dense.
+/// Returns the first addresses of IPv4 ranges. Prefixes are split in two, and the halves get random shares of the rows,
+/// until each prefix has one row. So the lengths of prefixes vary, and some parts are dense.
 fn ipv4(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     fn split(first: u64, len: u64, rows: u64, random: &mut SmallRng, keys: &mut Vec<u64>) {
         if rows < 2 {

@@ -7,9 +7,9 @@ use super::options::Options;
 
 /// A connection to a server's Unix socket, for tasks on tokio.
 ///
-/// It has the methods, time-outs, retries, and errors of [`Client`](super::Client). A client processes one call at a time;
-/// concurrent tasks share an [`AsyncPool`](super::AsyncPool). A client works only on the runtime on which it connected. If
-/// the future of a call is dropped before its end, the connection is closed and the next call reconnects.
+/// It has the methods, time-outs, retries, and errors of [`Client`](super::Client). A client processes one call at a
+/// time; concurrent tasks share an [`AsyncPool`](super::AsyncPool). A client works only on the runtime on which it
+/// connected. If the future of a call is dropped before its end, the connection is closed and the next call reconnects.
 ///
 /// # Panics
 /// All calls panic outside a tokio runtime with I/O and time enabled.
@@ -33,6 +33,6 @@ use super::options::Options;
 pub struct AsyncClient {
     pub(super) path: PathBuf,
     pub(super) options: Options,
-    /// Taken out during an exchange.
+    /// The open connection, if there is one. An exchange takes the connection, and puts it back only after success.
     pub(super) connection: Option<AsyncConnection>,
 }

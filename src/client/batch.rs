@@ -12,7 +12,7 @@ use crate::protocol::response::Violation;
 
 /// Maximum number of requests in flight: what a server reads at once.
 const IN_FLIGHT_MAX: usize = 1024;
-/// No more requests are encoded once the unsent ones have this length.
+/// The length of unsent requests from which on no more requests are encoded.
 const UNSENT_MAX_BYTES: usize = 256 << 10;
 
 /// Requests of one kind, and how far they have been sent and answered.
@@ -87,7 +87,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         self.sent == self.len || self.error.is_some()
     }
 
-    /// Encodes more requests once at least half of those that may be in flight have been answered.
+    /// Encodes more requests once at most half of the maximum number are in flight.
     pub(super) fn fill(&mut self, requests: &mut Vec<u8>) {
         if self.sent - self.received > IN_FLIGHT_MAX / 2 {
             return;
@@ -98,7 +98,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         }
     }
 
-    /// Visits the whole responses that the reader has.
+    /// Visits the complete responses that the reader has.
     pub(super) fn visit_responses(&mut self, reader: &mut ResponseReader) -> Result<(), Violation> {
         while self.received < self.sent {
             let Some(response) = reader.next(self.op)? else { break };

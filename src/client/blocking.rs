@@ -1,4 +1,4 @@
-//! The client whose calling thread waits.
+//! The client for threads, which blocks the calling thread.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,10 @@ use super::options::Options;
 
 /// A blocking connection to a server's Unix socket.
 ///
-/// Each call ends within [`Options::call_timeout`]. If the connection fails during a call, because the server restarted or
-/// closed an idle connection, the call is retried on a new one. After an error that leaves the connection in an unknown
-/// state, the client closes it, and the next call reconnects: no call ever receives the response of an earlier one.
+/// Each call ends within [`Options::call_timeout`]. If the connection fails during a call, because the server restarted
+/// or closed an idle connection, the call is retried on a new one. After an error that leaves the connection in an
+/// unknown state, the client closes it, and the next call reconnects: no call ever receives the response of an earlier
+/// one.
 ///
 /// # Examples
 /// Keys are numbers or bytes:
@@ -62,6 +63,6 @@ use super::options::Options;
 pub struct Client {
     pub(super) path: PathBuf,
     pub(super) options: Options,
-    /// Taken out during an exchange.
+    /// The open connection, if there is one. An exchange takes the connection, and puts it back only after success.
     pub(super) connection: Option<BlockingConnection>,
 }

@@ -54,8 +54,9 @@ impl BlockingConnection {
         Ok(())
     }
 
-    /// Receives bytes. While requests are unsent, room in the send buffer also ends the wait: the server may read no more
-    /// requests before the client has received responses, and send no responses before it has read a whole request.
+    /// Receives bytes. While requests are unsent, room in the send buffer also ends the wait: the server may read no
+    /// more requests before the client has received responses, and send no responses before it has read a whole
+    /// request.
     fn receive(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         let is_all_sent = self.pipeline.unsent().is_empty();
         let flags = if is_all_sent { RecvFlags::empty() } else { RecvFlags::DONTWAIT };

@@ -124,7 +124,7 @@ pub enum ClientError {
     },
 }
 
-/// Who refused a connection.
+/// The party that refused a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {

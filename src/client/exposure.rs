@@ -13,8 +13,9 @@ const LINKS_MAX: usize = 40;
 /// Write permission of the group and of others. An access control list grants at most the group's permissions.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Returns the first directory in the lookup of `path` in which users other than the `trusted` ones can replace the next
-/// component. A sticky bit is no protection, because any user can create a name there before its rightful owner does.
+/// Returns the first directory in the lookup of `path` in which users other than the `trusted` ones can replace the
+/// next component. A sticky bit is no protection, because any user can create a name there before its rightful owner
+/// does.
 ///
 /// Directories are checked in lookup order. A user who could redirect the lookup at a later component therefore needs
 /// write permission in a directory that was checked earlier.

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-/// Facts about a server and its table: lines of a name and a value, listed in `docs/PROTOCOL.md`. Later versions may add
-/// lines.
+/// Facts about a server and its table: lines of a name and a value, listed in `docs/PROTOCOL.md`. Later versions may
+/// add lines.
 ///
 /// # Example
 /// ```no_run

@@ -91,7 +91,8 @@ macro_rules! impl_client {
                 Ok(output.expect("an exchange without an error has one response"))
             }
 
-            /// Returns the values of many keys, in their order. Requests are pipelined: hundreds take one round trip.
+            /// Returns the values of many keys, in the order of the keys. Requests are pipelined: hundreds take one
+            /// round trip.
             ///
             /// # Errors
             /// [`ClientError`]. If the server responds to one key with an error, the whole call fails.
@@ -104,8 +105,8 @@ macro_rules! impl_client {
                 Ok(values)
             }
 
-            /// Passes the values of many keys to `visit`, in their order, borrowed from the receive buffer, each with
-            /// the position of its key in `keys`.
+            /// Passes the values of many keys to `visit`, in the order of the keys, each with the position of its key
+            /// in `keys`. The values are borrowed from the receive buffer.
             ///
             /// # Errors
             /// [`ClientError`]. If the server responds to a key with an error, `visit` is called only for the keys
@@ -325,7 +326,7 @@ macro_rules! impl_client {
 
         /// The server.
         impl $Client {
-            /// Returns once the server has responded, whatever it serves.
+            /// Sends a request without a key, and returns when the server has responded, whatever table it serves.
             ///
             /// # Errors
             /// [`ClientError::Server`] from a server that does not support the request, and those of [`Self::get`].
@@ -345,8 +346,8 @@ macro_rules! impl_client {
             /// [`Self::info`] reports the last complete attempt as `reload_done`, and its outcome as `reload_last`.
             ///
             /// # Errors
-            /// [`ClientError::Server`] if this user may not send the request, and those of [`Self::get`]. The request is
-            /// never retried.
+            /// [`ClientError::Server`] if this user may not send the request, and those of [`Self::get`]. The request
+            /// is never retried.
             pub $($async)? fn reload(&mut self) -> Result<u64, ClientError> {
                 self.call(Reload)$($await)*
             }

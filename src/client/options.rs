@@ -24,24 +24,24 @@ pub struct Options {
     /// Maximum time of a call with all of its requests, retries, and pauses; a call may exceed it by a sixty-fourth.
     /// 30 s by default; `None` means no maximum.
     pub call_timeout: Option<Duration>,
-    /// Maximum number of retries of a call whose connection failed. 1 by default. Reads are retried; reloads and rollbacks
-    /// are not.
+    /// Maximum number of retries of a call whose connection failed. 1 by default. Reads are retried; reloads and
+    /// rollbacks are not.
     pub retries: u32,
     /// Maximum time in which a retry attempts to connect to a server that does not run, with growing pauses. 2 s by
     /// default.
     pub reconnect_timeout: Duration,
-    /// Maximum length of a value. A response that announces a longer value is an error, and allocates nothing for it.
-    /// 1 GiB by default, which is also the protocol's maximum.
+    /// Maximum length of a value. A response that announces a longer value is an error, and no memory is allocated for
+    /// the value. 1 GiB by default, which is also the protocol's maximum.
     pub value_len_max_bytes: usize,
     /// A user, by name or number, that the server may run as. Root and this process's own effective user are always
     /// accepted. `None` unless set: the environment's `ZERO_KV_SERVER_USER`.
     ///
     /// - With a name, a server of any other user is rejected, wherever its socket is.
-    /// - Without one, a server of another user is accepted only where nobody but that user, root, and this process's user
-    ///   can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, any user could have created
-    ///   the socket. An abstract socket has no directory, so its server's user must be named.
-    /// - In a user namespace, users without a number share one (65534, or `kernel.overflowuid`), so it identifies nobody:
-    ///   to accept all of them, use that number.
+    /// - Without a name, a server of another user is accepted only where nobody but that user, root, and this process's
+    ///   user can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, any user could have
+    ///   created the socket. An abstract socket has no directory, so its server's user must be named.
+    /// - In a user namespace, users without a number share one (65534, or `kernel.overflowuid`), so it identifies
+    /// nobody: to accept all of them, use that number.
     ///
     /// The check happens after connecting and before anything is sent.
     pub server_user: Option<String>,

@@ -25,8 +25,8 @@ impl Pipeline {
         Pipeline { requests: Vec::new(), sent_bytes: 0, reader, has_received: false }
     }
 
-    /// Visits the responses that have arrived, and encodes more requests once the earlier ones are sent. Returns whether
-    /// the batch is complete.
+    /// Visits the responses that have arrived, and encodes more requests once the earlier ones are sent. Returns
+    /// whether the batch is complete.
     #[inline]
     pub(super) fn advance<E: EncodeRequest, V: VisitResponse>(
         &mut self,
@@ -84,7 +84,7 @@ impl Pipeline {
         let path = path.to_path_buf();
         match error {
             TransferError::TimedOut(phase) => ClientError::TimedOut { path, phase, after: deadline.started.elapsed() },
-            // The kernel reports so if the peer closed the connection before it read every request.
+            // The kernel reports this if the peer closed the connection before it read every request.
             TransferError::System(_, error) if [ConnectionReset, BrokenPipe].contains(&error.kind()) => {
                 self.closed(path)
             }
@@ -104,7 +104,7 @@ impl Pipeline {
     }
 }
 
-/// Why bytes could not be sent or received.
+/// The reason why bytes could not be sent or received.
 #[derive(Debug)]
 pub(super) enum TransferError {
     TimedOut(Phase),

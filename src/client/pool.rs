@@ -2,9 +2,9 @@
 //!
 //! In: threads or tasks that need a connection. Out: a connection for each in order of arrival, or a time-out.
 //!
-//! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own channel.
-//! A client that is returned goes to the longest waiter under the pool's lock, so no later arrival can overtake. The crate
-//! r2d2 wakes a waiter and lets it race with new arrivals, and deadpool serves only tasks.
+//! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own
+//! channel. A client that is returned goes to the longest waiter under the pool's lock, so no later arrival can
+//! overtake. The crate r2d2 wakes a waiter and lets it race with new arrivals, and deadpool serves only tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -49,8 +49,8 @@ pub struct Pool {
 
 /// A pool of connections to one server, for tasks on tokio. Clones share the pool.
 ///
-/// A connection that the server closed while it was idle is replaced. A connection whose call failed, or whose future was
-/// dropped, is not reused.
+/// A connection that the server closed while it was idle is replaced. A connection whose call failed, or whose future
+/// was dropped, is not reused.
 ///
 /// # Example
 /// ```no_run
@@ -165,7 +165,7 @@ pub trait PoolMember: Sized {
     fn drop_unless_idle(&mut self);
 }
 
-/// A pool without its way of waiting.
+/// The part that both pools share: everything except waiting.
 struct SharedPool<C: PoolMember> {
     path: PathBuf,
     client_options: Options,
@@ -176,7 +176,7 @@ struct SharedPool<C: PoolMember> {
 struct PoolState<C: PoolMember> {
     /// The client that was returned last is lent first.
     idle: Vec<C>,
-    /// How many more clients the pool may create.
+    /// The number of clients that the pool may still create.
     vacant: usize,
     /// The longest waiter is first. Empty unless all clients are lent.
     waiters: VecDeque<(u64, Waiter<C>)>,
@@ -199,7 +199,7 @@ enum Lent<C: PoolMember, R> {
     Later(Queued<C>, R),
 }
 
-/// A position in the queue of waiters, which ends when this is dropped.
+/// A position in the queue of waiters, which ends when the `Queued` is dropped.
 struct Queued<C: PoolMember> {
     shared: Arc<SharedPool<C>>,
     waiter: u64,
@@ -252,7 +252,7 @@ impl<C: PoolMember> SharedPool<C> {
         }
         match pooled.client.take() {
             Some(client) if client.is_connected() => state.idle.push(client),
-            // Its call failed, or it was never used.
+            // The client's call failed, or the client was never used.
             _ => state.vacant += 1,
         }
     }
@@ -285,9 +285,10 @@ impl<C: PoolMember> fmt::Debug for SharedPool<C> {
     }
 }
 
-/// A connection of a [`Pool`] or an `AsyncPool`. It has the client's methods, and goes back to the pool when it is dropped.
+/// A connection of a [`Pool`] or an `AsyncPool`. It has the client's methods, and goes back to the pool when it is
+/// dropped.
 pub struct Pooled<C: PoolMember> {
-    /// `None` only while it is dropped.
+    /// `None` only while the `Pooled` is being dropped.
     client: Option<C>,
     shared: Arc<SharedPool<C>>,
 }

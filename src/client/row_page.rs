@@ -15,7 +15,7 @@ use crate::protocol::response::PageError;
 
 /// Consecutive rows from the start or the end of a range.
 ///
-/// A page has at most 64 KiB of rows, or a single longer row. It takes 4 bytes of memory per row in addition.
+/// A page has at most 64 KiB of rows, or a single longer row. In addition, it takes 4 bytes of memory per row.
 #[derive(Clone, Debug)]
 pub struct RowPage {
     kind: KeyKind,
@@ -26,7 +26,8 @@ pub struct RowPage {
 }
 
 impl RowPage {
-    /// Decodes a page after checking that its rows are whole, ascend, are of one key kind, and are in the requested range.
+    /// Decodes a page after checking that its rows are whole, ascend, are of one key kind, and are in the requested
+    /// range.
     pub(super) fn decode(request: &GetPage<'_>, page: &[u8]) -> Result<RowPage, PageError> {
         let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageError::Truncated { row: 0 })?;
         let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
@@ -47,7 +48,7 @@ impl RowPage {
         let offsets_bytes = check_rows(request, kind, 1 << bits, row_count, records)?;
         let more = match header.more.get() {
             0 => false,
-            // Without a row, the position of the remaining rows would be unknown.
+            // A page without rows would not show where the remaining rows begin.
             1 if row_count > 0 => true,
             more => return Err(PageError::MoreFlag { more }),
         };
@@ -110,7 +111,7 @@ fn check_rows(
     row_count: u32,
     records: &[u8],
 ) -> Result<Vec<u32>, PageError> {
-    // Without capacity for the announced number of rows, which is untrusted.
+    // The vector gets no initial capacity, because the announced number of rows is untrusted.
     let mut offsets_bytes = Vec::new();
     let (mut at_bytes, mut previous) = (0, None);
     for row in 0..row_count {

@@ -11,8 +11,8 @@ use super::{Client, ClientError};
 
 /// An iterator over the rows of a range in key order, from either end.
 ///
-/// The client requests a page of rows when the iterator has none left. The iterator holds at most one page for each end.
-/// After an error it returns no more rows.
+/// The client requests a page of rows when the iterator has none left. The iterator holds at most one page for each
+/// end. After an error it returns no more rows.
 pub struct ClientRows<'c> {
     client: &'c mut Client,
     cursor: RangeCursor,
@@ -20,8 +20,8 @@ pub struct ClientRows<'c> {
 
 /// A stream of the rows of a range in key order, from either end.
 ///
-/// The client requests a page of rows when the stream has none left. The stream holds at most one page for each end. After
-/// an error it returns no more rows.
+/// The client requests a page of rows when the stream has none left. The stream holds at most one page for each end.
+/// After an error it returns no more rows.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub struct AsyncClientRows<'c> {

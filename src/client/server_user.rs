@@ -28,8 +28,8 @@ pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&st
     check_server_user(path, peer.uid(), server_user)
 }
 
-/// Checks the user of a server's process. For programs with their own socket code, which should call it before they send
-/// anything.
+/// Checks the user of a server's process. Programs with their own socket code should call this function before they
+/// send anything.
 ///
 /// `path` is the socket's, or `@` and an abstract name; `uid` is the peer's user as the kernel reports it
 /// (`SO_PEERCRED`). [`Options::server_user`](super::Options::server_user) describes the rules.

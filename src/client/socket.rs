@@ -1,4 +1,4 @@
-//! Connects sockets.
+//! Connects to the sockets of servers.
 //!
 //! In: a path, a time-out, and the user that the server may run as. Out: a descriptor, or an error.
 

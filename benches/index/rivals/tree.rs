@@ -1,5 +1,5 @@
-//! A packed static B-tree (S+ tree): leaves of `N` sorted keys, and levels of inner nodes with the largest keys of the first
-//! `N` of their `N + 1` children.
+//! A packed static B-tree (S+ tree): leaves of `N` sorted keys, and levels of inner nodes with the largest keys of the
+//! first `N` of their `N + 1` children.
 
 use super::Search;
 use crate::memory::{LINE_LEN_BYTES, prefetch};

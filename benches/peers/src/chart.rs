@@ -32,7 +32,8 @@ struct Panel {
     bars: Vec<Bar>,
 }
 
-/// Returns a chart of one table of the engines and one of the servers: those with a million rows, or the last ones.
+/// Returns a chart of one table of the engines and one table of the servers: the tables with a million rows, or
+/// otherwise the last tables.
 pub(crate) fn svg(report: &Report) -> String {
     let tables: Vec<&Table> = report.tables.iter().filter(|table| !table.plan.mixed).collect();
     let table = tables.iter().find(|table| table.plan.rows.count == 1_000_000).or(tables.last());

@@ -163,7 +163,7 @@ impl Turn<'_> {
         built?;
         self.column.add(Figure::BuildSeconds, seconds);
         self.column.add(Figure::FileBytes, allocated_bytes(&self.folder)? as f64);
-        // Not measured, because the file is complete. Without it, writeback would disturb the next measurement.
+        // Not measured, because the file is complete. Without this step, writeback would disturb the next measurement.
         drop_files(&self.folder)
     }
 

@@ -75,7 +75,7 @@ impl Line {
     }
 }
 
-/// Returns the results, or the error.
+/// The results of all loads, and the error that ended the comparison early, if there was one.
 pub(crate) struct Comparison {
     pub(crate) lines: Vec<Line>,
     pub(crate) failure: Option<String>,
@@ -104,7 +104,7 @@ fn run(lines: &mut [Line], plan: Plan, kv_store: &Path, folder: &Path, tell: &dy
                 });
                 Ok(())
             };
-            // A different one begins each round.
+            // A different server begins each round.
             [round % 2 == 1, round % 2 == 0].into_iter().try_for_each(&mut ask)?;
         }
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 
-/// Returns a pseudo-random number for a number (the finalizer of SplitMix64).
+/// Maps a number to a pseudo-random number (the finalizer of SplitMix64).
 pub(crate) fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -74,12 +74,12 @@ impl Rows {
         buffer
     }
 
-    /// Returns all rows in key order.
+    /// Calls `row` with the key and value of each row, in key order.
     pub(crate) fn each(&self, row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         self.each_of(0..self.count, row)
     }
 
-    /// Returns the rows with these numbers, in key order.
+    /// Calls `row` with the key and value of each row in a range of numbers, in key order.
     pub(crate) fn each_of(&self, numbers: Range<u64>, mut row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut value = Vec::new();
         numbers.into_iter().try_for_each(|number| {

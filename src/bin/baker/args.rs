@@ -329,7 +329,7 @@ impl RowArgs {
 }
 
 impl ShardArgs {
-    /// Unknown keys are assumed to be of the same kind as the keys of `table`.
+    /// Sets the shard. If the kind of the keys is not given, it is the kind of the keys of `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {

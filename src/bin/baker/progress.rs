@@ -10,7 +10,7 @@ use zero_kv::bake::{Progress, Stage, StageFacts};
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
-/// Clones share one line.
+/// The display of progress. Clones share one line.
 #[derive(Clone)]
 pub(crate) struct Live {
     bar: ProgressBar,

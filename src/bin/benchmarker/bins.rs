@@ -37,7 +37,7 @@ pub(crate) fn bins(latency_ns: &Histogram<u64>) -> Vec<Bin> {
     bins
 }
 
-/// Returns the ends of the bins, from 100 ns.
+/// Returns the upper bounds of the bins, from 100 ns on.
 fn bounds_ns() -> impl Iterator<Item = u64> {
     (0..17).flat_map(|decade| STEPS_NS.iter().map(move |step| step * 10u64.pow(decade))).chain([u64::MAX])
 }

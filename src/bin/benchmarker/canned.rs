@@ -58,7 +58,7 @@ impl Canned {
         self.starts[self.headers.len()]
     }
 
-    /// Returns the length of this many responses, from the one with this number on.
+    /// Returns the total length of consecutive responses, the first of which has this number on its connection.
     #[inline]
     pub(crate) fn len_bytes(&self, number: usize, responses: usize) -> usize {
         let end = number % self.headers.len() + responses;

@@ -19,7 +19,7 @@ pub(crate) struct CeilingServer {
 }
 
 impl CeilingServer {
-    /// Starts the server, with responses of this mean length, and waits until it listens.
+    /// Starts the server with a mean length of responses, and waits until the server listens.
     pub(crate) fn start(response_len_bytes: f64) -> anyhow::Result<CeilingServer> {
         let this_program = std::env::current_exe().context("finding the benchmarker's executable")?;
         let mut child = Command::new(&this_program)

@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pipeline: Pipeline,
     sent_bytes: usize,
     reader: ResponseReader,
-    /// Responses to earlier pipelines, including those of the warm-up.
+    /// Number of responses to earlier pipelines, including the pipelines of the warm-up.
     responses_before: u64,
 }
 
@@ -86,7 +86,8 @@ impl Client {
         }
     }
 
-    /// Sends each pipeline after all responses to the last one. While the server stalls, the client sends fewer requests.
+    /// Sends each pipeline after all responses to the last one. While the server stalls, the client sends fewer
+    /// requests.
     async fn run_back_to_back(
         &mut self,
         plan: &Plan,
@@ -160,8 +161,8 @@ impl Client {
         Ok(finished)
     }
 
-    /// Sends and reads, whichever is possible, until all responses have arrived. A server stops reading requests while its
-    /// pending responses are not read, so a client that only wrote until the end could block forever.
+    /// Sends and reads, whichever is possible, until all responses have arrived. A server stops reading requests while
+    /// its pending responses are not read, so a client that only wrote until the end could block forever.
     fn poll_exchange(&mut self, context: &mut Context<'_>, table: &Table) -> Poll<Result<(), String>> {
         READ_BUFFER.with_borrow_mut(|buffer| {
             while self.reader.counts.responses < self.pipeline.requests.len() {

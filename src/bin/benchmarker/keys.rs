@@ -47,7 +47,7 @@ enum RowChoice {
     Uniform,
     /// Random ranks; the rank of a row is its index.
     Zipf(WeightedAliasIndex<f64>),
-    /// The rows after those of the last pipeline.
+    /// The rows that follow the rows of the last pipeline.
     Sequential,
 }
 
@@ -149,8 +149,8 @@ impl KeyDraw {
         }
     }
 
-    /// Returns a key that is not in the file, but near one that is. Nearly all uniformly random keys would be far outside
-    /// of the table's keys.
+    /// Returns a key that is not in the file, but near one that is. Nearly all uniformly random keys would be far
+    /// outside of the table's keys.
     fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
             let near = if table.is_empty() { None } else { Some(table.gets.key(self.next_row(table))) };
@@ -201,8 +201,8 @@ impl Pipeline {
         Pipeline { requests: protocol.empty_requests(keys), expected: Vec::new() }
     }
 
-    /// Replaces the pipeline by the next one. With `canned`, the expected responses are the canned ones, whatever the
-    /// keys are.
+    /// Replaces the pipeline with the next one. With `canned`, the canned responses are expected, whatever the keys
+    /// are.
     pub(crate) fn draw(
         &mut self,
         table: &Table,

@@ -7,7 +7,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use crate::plan::Clock;
 
-/// Minimum time that a rate is computed over.
+/// Minimum time over which a rate is computed.
 const RATE_OVER_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct LiveLine {

@@ -24,11 +24,11 @@ pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// The tallies of intervals, if the plan requests them.
     pub(crate) intervals: Vec<Interval>,
-    /// From the end of the warm-up to the last response that counts.
+    /// Time from the end of the warm-up to the last response that counts.
     pub(crate) elapsed: Duration,
     /// Number of clients that could not connect or lost their connection.
     pub(crate) failed_clients: u64,
-    /// The number and the errors of each client that had any.
+    /// The number and the errors of each client that had errors.
     pub(crate) faults: Vec<(usize, String)>,
 }
 

@@ -106,7 +106,7 @@ fn open(args: &Args) -> Result<MappedStore, StoreError> {
 }
 
 async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
-    // Checked before the run, so that it does not fail after it.
+    // Checked before the run, so that writing these files does not fail after the run.
     for path in args.report.iter().chain(&args.hdr) {
         whole_file::check_can_be_written(path)?;
     }

@@ -1,7 +1,7 @@
 //! Memory and page faults of the server's process, from `/proc`.
 //!
-//! In: the server's socket, which identifies its process. Out: the memory of the process after a run and its page faults
-//! during the run, or why they cannot be read.
+//! In: the server's socket, which identifies its process. Out: the memory of the process after a run and its page
+//! faults during the run, or why they cannot be read.
 
 use std::fmt::Write;
 use std::path::Path;

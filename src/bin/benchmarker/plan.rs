@@ -35,9 +35,9 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) start: Instant,
-    /// The end of the warm-up. Pipelines sent before it do not count.
+    /// The end of the warm-up. Pipelines sent before this time do not count.
     pub(crate) measured_from: Instant,
-    /// No pipeline is sent after it.
+    /// No pipeline is sent after this time.
     pub(crate) end: Instant,
 }
 

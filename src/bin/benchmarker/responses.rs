@@ -90,9 +90,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Counts the complete responses in `bytes` that are as expected, and returns the bytes after them, which the general
-    /// loop reads. This fast path leaves more of the processor to the server: the end of a response is computed from the
-    /// expected header, so no header has to be loaded before the next one.
+    /// Counts the complete responses in `bytes` that are as expected, and returns the bytes after them, which the
+    /// general loop reads. This fast path leaves more of the processor to the server: the end of a response is computed
+    /// from the expected header, so no header has to be loaded before the next one.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for expected in pipeline.expected.get(self.counts.responses..).unwrap_or_default() {
@@ -109,7 +109,7 @@ impl ResponseReader {
         bytes
     }
 
-    /// As [`Self::read_expected`], for the Redis protocol.
+    /// Does what [`Self::read_expected`] does, for the Redis protocol.
     fn read_expected_resp<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for request in self.counts.responses..pipeline.requests.len() {

@@ -33,8 +33,8 @@ impl CeilingOutcome {
     }
 }
 
-/// Runs all rounds. Returns no ceiling if the server's first run had errors, because the length of its responses is then
-/// unknown.
+/// Runs all rounds. Returns no ceiling if the server's first run had errors, because the length of its responses is
+/// then unknown.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
     let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
     let mut outcome = load::run(&server_plan, table).await?;

@@ -1,7 +1,7 @@
 //! Search for the highest rate at which the latency stays below a limit.
 //!
-//! In: a plan, and a limit of the 99th percentile. Out: each step, and the rate. A first run without a schedule finds the
-//! server's maximum rate. The steps then bisect between the highest rate that passed and the lowest that failed.
+//! In: a plan, and a limit of the 99th percentile. Out: each step, and the rate. A first run without a schedule finds
+//! the server's maximum rate. The steps then bisect between the highest rate that passed and the lowest that failed.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -17,9 +17,9 @@ pub(crate) struct Tally {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) response_bytes: u64,
-    /// Wrong responses, including those of the warm-up and of failed pipelines.
+    /// Number of wrong responses, including responses during the warm-up and in failed pipelines.
     pub(crate) wrong_responses: u64,
-    /// Requests that were scheduled before the end and not sent.
+    /// Number of requests that were scheduled before the end and not sent.
     pub(crate) unsent_requests: u64,
     pub(crate) latency_ns: Histogram<u64>,
     pub(crate) last_response: Option<Instant>,
@@ -50,8 +50,8 @@ impl Tally {
         self.last_response = self.last_response.max(Some(finished));
     }
 
-    /// Counts pipelines that were not sent by the end, with the time since they were scheduled: `waited` for the first, and
-    /// `interval` less for each following one.
+    /// Counts pipelines that were not sent by the end, with the time since they were scheduled: `waited` for the first,
+    /// and `interval` less for each following one.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,
@@ -83,7 +83,7 @@ impl Tally {
         self.last_response = self.last_response.max(other.last_response);
     }
 
-    /// Returns this quantile of the latencies of pipelines.
+    /// Returns a quantile of the latencies of pipelines, in microseconds.
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         // The upper bound of a bucket may exceed the largest value in it.
         self.latency_ns.value_at_quantile(quantile).min(self.latency_ns.max()) as f64 / 1e3

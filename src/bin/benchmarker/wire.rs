@@ -72,11 +72,11 @@ pub(crate) struct ResponseHead {
     pub(crate) header: ResponseHeader,
     /// Length of the terminator after the value.
     pub(crate) tail_len_bytes: usize,
-    /// The reply, if it is not one to the request.
+    /// The reply, if it cannot be a reply to the request.
     pub(crate) unexpected: Option<String>,
 }
 
-/// Encoded requests: those of one pipeline, or one for each row of a table.
+/// The encoded requests of one pipeline, or of all rows of a table.
 pub(crate) enum Requests {
     /// Requests of equal length, for keys that are numbers.
     Native(Vec<Request>),

@@ -19,7 +19,7 @@ use crate::keys::{parse_key, unescape};
 
 /// The length of the first reads of a stream.
 const PIECE_LEN_BYTES: usize = 256 << 10;
-/// The length of the longest key with every byte escaped, as `\x00` is, by four characters.
+/// The length of the longest key if four characters, such as `\x00`, escape every byte.
 const LINE_LEN_MAX_BYTES: usize = 4 * KEY_LEN_MAX_BYTES;
 
 /// The syntax of keys in arguments and streams.

@@ -121,7 +121,7 @@ fn run_thread(
     let batch_ns = Histogram::new(LATENCY_DIGITS)?;
     let mut result = ThreadResult { lookups: 0, not_found: 0, value_len_bytes: 0, elapsed: Duration::ZERO, batch_ns };
     let mut order = keys.iter().map(OwnedKey::as_key).cycle();
-    // Each thread begins elsewhere.
+    // Each thread begins at a different key.
     let _ = order.nth(thread_index * keys.len() / args.threads);
     let mut batch: Vec<Key<'_>> = Vec::with_capacity(args.batch);
     start.wait();

@@ -1,4 +1,5 @@
-//! `zkv info`: prints what a server reports about itself, as text or as JSON. The server decides which fields there are.
+//! `zkv info`: prints what a server reports about itself, as text or as JSON. The server decides which fields there
+//! are.
 
 use std::io::{self, Write};
 

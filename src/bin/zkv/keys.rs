@@ -55,8 +55,8 @@ fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     }
 }
 
-/// Parses a key of this kind. `min_bytes` is 0 for a bound of a range. Numbers are parsed as strictly as by `baker`, which
-/// rejects the `+` that Rust accepts.
+/// Parses a key of this kind. `min_bytes` is 0 for a bound of a range. Numbers are parsed as strictly as by `baker`,
+/// which rejects the `+` that Rust accepts.
 pub(crate) fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
     if kind == KeyKind::Bytes {
         return Ok(Key::Bytes(check_len(text, min_bytes)?));

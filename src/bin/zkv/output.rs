@@ -11,9 +11,9 @@ use csv::{QuoteStyle, WriterBuilder};
 use serde::Serialize;
 use zero_kv::{Key, StoreError};
 
-/// Bytes that readers of text, `baker` among them, strip from its beginning.
+/// Bytes that readers of text, such as `baker`, strip from the beginning of the text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The length of the buffer in front of an output.
+/// The length of an output's buffer.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 /// The number of bytes of a key that messages show.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
@@ -124,7 +124,7 @@ pub(crate) fn print_error(error: &dyn fmt::Display) {
 }
 
 /// Prints the error and returns false if a file is damaged, which is a result of `inspect` and `verify`. Returns other
-/// errors, such as that of a file which cannot be read.
+/// errors, such as the error of a file that cannot be read.
 pub(crate) fn report_damage(error: StoreError) -> anyhow::Result<bool> {
     match error {
         StoreError::Format { .. } => {

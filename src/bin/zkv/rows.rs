@@ -152,7 +152,8 @@ fn hex(bytes: &[u8]) -> String {
     digits
 }
 
-/// A JSON object with a field for each part of a row. Bytes that are not UTF-8 are in a field whose name ends in `_hex`.
+/// A JSON object with a field for each part of a row. Bytes that are not UTF-8 are in a field whose name ends in
+/// `_hex`.
 struct JsonRow<'a> {
     requested: Option<Key<'a>>,
     key: Option<Key<'a>>,

@@ -1,8 +1,8 @@
 //! Direct mode: lookups in the server's table, in this process.
 //!
 //! In: keys. Out: values from a table that the server transferred, without requests. `transfer` requests and receives
-//! tables. A thread (`watcher`) receives each next generation, and reconnects when the server restarts. Lookups never wait
-//! for the thread; shared memory shows them whether the server has changed or replaced the table.
+//! tables. A thread (`watcher`) receives each next generation, and reconnects when the server restarts. Lookups never
+//! wait for the thread; shared memory shows them whether the server has changed or replaced the table.
 
 mod generation;
 mod options;
@@ -26,18 +26,18 @@ pub use options::DirectOptions;
 /// The table that a server serves, looked up in this process at the speed of memory.
 ///
 /// The server transfers its table, read-only, and a page of shared memory in which each lookup sees whether the server
-/// still serves the table unchanged. When the server replaces the table, a thread receives the new generation within some
-/// tenths of a millisecond; lookups use the old one until then. If the server ends, lookups continue in the last table, and
-/// the thread reconnects as soon as a server runs.
+/// still serves the table unchanged. When the server replaces the table, a thread receives the new generation within
+/// some tenths of a millisecond; lookups use the old one until then. If the server ends, lookups continue in the last
+/// table, and the thread reconnects as soon as a server runs.
 ///
-/// Clones share the table and the thread. Any number of threads may look keys up at the same time. A fork does not copy the
-/// thread: open another `Direct` in the child process.
+/// Clones share the table and the thread. Any number of threads may look keys up at the same time. A fork does not copy
+/// the thread: open another `Direct` in the child process.
 ///
 /// # Changes of the file
 /// If the server holds the table in sealed memory (`kv_store --memory sealed`), or [`DirectOptions::memory`] asks for a
-/// copy, nobody can change or truncate the table. Otherwise lookups read the file, which any process with write permission
-/// can change: then lookups return [`LookupError::Damaged`] until the server serves an intact file. `docs/OPERATIONS.md`
-/// lists the changes that go unnoticed. See also [`DirectOptions::survive_bus_errors`].
+/// copy, nobody can change or truncate the table. Otherwise lookups read the file, which any process with write
+/// permission can change: then lookups return [`LookupError::Damaged`] until the server serves an intact file.
+/// `docs/OPERATIONS.md` lists the changes that go unnoticed. See also [`DirectOptions::survive_bus_errors`].
 ///
 /// # Example
 /// ```no_run
@@ -71,14 +71,14 @@ impl Client {
     /// dropped.
     ///
     /// # Errors
-    /// [`ClientError::Direct`] if the server does not transfer its table or this process cannot use it, and the errors of
-    /// [`Client::get`].
+    /// [`ClientError::Direct`] if the server does not transfer its table or this process cannot use it, and the errors
+    /// of [`Client::get`].
     pub fn direct(&self) -> Result<Direct, ClientError> {
         self.direct_with(&DirectOptions { client: self.options.clone(), ..DirectOptions::default() })
     }
 
-    /// Returns the server's table like [`Client::direct`], with options. [`DirectOptions::client`] replaces the options of
-    /// this client.
+    /// Returns the server's table like [`Client::direct`], with options. [`DirectOptions::client`] replaces the options
+    /// of this client.
     ///
     /// # Errors
     /// The errors of [`Client::direct`].
@@ -116,7 +116,7 @@ impl Direct {
     /// Waits until the current generation is the one that the server serves now.
     ///
     /// # Errors
-    /// The errors of [`Client::direct`]. Lookups continue in the current generation then.
+    /// The errors of [`Client::direct`]. Lookups then continue in the current generation.
     pub fn refresh(&self) -> Result<(), ClientError> {
         self.0.state.refresh()
     }
@@ -131,7 +131,7 @@ impl Direct {
         let generation = self.0.state.current.load();
         let epoch = generation.table.unverified().epoch();
         let result = read(&generation.table);
-        // A damaged block needs no new transfer. A changed file does; the change started a new epoch.
+        // A changed file needs a new transfer, and the change has ended the epoch. A damaged block needs none.
         if let Err(LookupError::Damaged) = result
             && generation.table.unverified().epoch() != epoch
         {
@@ -149,7 +149,7 @@ impl fmt::Debug for Direct {
     }
 }
 
-/// One generation of a table, which stays in memory as long as this or a clone exists.
+/// One generation of a table, which stays in memory as long as the snapshot or a clone of it exists.
 ///
 /// It dereferences to a [`MappedStore`]: values are copied and verified. Sealed memory and copies also lend values
 /// ([`MappedStore::as_private`]).

@@ -63,7 +63,7 @@ impl TransferConnection {
         self.receive_generation(path, options)
     }
 
-    /// Requests the table after a state. The server responds when it serves one.
+    /// Requests the next table. The server responds when the state of its table differs from `state`.
     pub(super) fn request_next(&mut self, path: &Path, state: TableState) -> Result<(), ClientError> {
         self.restart_deadline();
         self.send_request(path, state.known())
@@ -90,7 +90,8 @@ impl TransferConnection {
         Err(direct_error(path, "the server repeatedly sent another generation than it announces: see its log"))
     }
 
-    /// Returns `None` if the server serves another generation by now, or no longer trusts its file.
+    /// Receives a response and opens the table in it. Returns `None` if the server serves another generation by now, or
+    /// no longer trusts its file.
     fn receive_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
         let (header, table, page) = self.receive(path)?;
         let notice = match &self.notice {
@@ -214,7 +215,8 @@ fn open(
                  --memory sealed",
             ));
         }
-        // Before any byte is read, and again for each generation, because other code may have replaced the handler.
+        // The handler is installed before any byte is read, and again for each generation, because other code may have
+        // replaced it.
         survive_bus_errors()
             .map_err(|error| direct_error(path, format!("installing a handler for SIGBUS: {error}")))?;
     }

@@ -1,7 +1,7 @@
-//! The thread that replaces the table of a `Direct` by the server's next generation.
+//! The thread that replaces the table of a `Direct` with the server's next generation.
 //!
-//! The thread always has a request for the next generation pending. It sleeps until the server responds or disconnects, or
-//! until a lookup detects that the file was changed.
+//! The thread always has a request for the next generation pending. It sleeps until the server responds or disconnects,
+//! or until a lookup detects that the file was changed.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,8 +38,8 @@ pub(super) struct DirectState {
 }
 
 impl DirectState {
-    /// Receives the first generation and starts the thread. Returns the socket that wakes the thread, which ends when the
-    /// socket is closed.
+    /// Receives the first generation and starts the thread. Returns the socket that wakes the thread, which ends when
+    /// the socket is closed.
     pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<DirectState>, UnixStream), ClientError> {
         let mut connection = TransferConnection::new(path, options)?;
         let generation = connection.transfer_current(path, options)?;
@@ -81,7 +81,7 @@ impl DirectState {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// Replaces the current generation by the one that the server serves, unless it is the same.
+    /// Replaces the current generation with the one that the server serves, unless the generation is still the same.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let _replacing = self.replacing();
         if !self.is_connected() || !self.current.load().is_unchanged() {
@@ -97,8 +97,8 @@ impl DirectState {
         self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the current generation by the one from a connection. The preceding generation is dropped with its last
-    /// user.
+    /// Replaces the current generation with one from a connection. The preceding generation is freed when no lookup or
+    /// snapshot uses it any more.
     fn replace(
         &self,
         connection: &mut TransferConnection,
@@ -205,7 +205,7 @@ enum WakeReason {
 fn wait(wake_receiver: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> WakeReason {
     let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
-    // Without a server, lookups do not shorten the pause before the next attempt. Only the end of the last `Direct` does.
+    // Without a server, lookups do not shorten the pause before the next attempt. Only dropping the last `Direct` does.
     let events = if server.is_some() { PollFlags::IN } else { PollFlags::empty() };
     let mut polled = vec![PollFd::new(wake_receiver, events)];
     polled.extend(server.map(|server| PollFd::new(server, PollFlags::IN)));

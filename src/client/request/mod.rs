@@ -1,8 +1,8 @@
 //! Requests with typed responses.
 //!
-//! In: keys and ranges, then the response to each request. Out: encoded requests, then checked values, rows, and numbers.
-//! The clients of this crate are built on these types. They have no socket, so a client for another event loop can use
-//! them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
+//! In: keys and ranges, then the response to each request. Out: encoded requests, then checked values, rows, and
+//! numbers. The clients of this crate are built on these types. They have no socket, so a client for another event loop
+//! can use them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
 
 mod keys;
 mod ranges;
@@ -76,7 +76,8 @@ pub enum RequestError {
         /// The likely cause, and what to do.
         hint: &'static str,
     },
-    /// The response violates the protocol. The connection is unusable, because the peer's other bytes are as doubtful.
+    /// The response violates the protocol. The connection is unusable, because the other bytes from the peer cannot be
+    /// trusted either.
     Violation(Violation),
 }
 

@@ -74,7 +74,7 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
     let file = File::options().read(true).write(true).create_new(true).open(folder.join(FILE))?;
     let mut make = MaybeUninit::<RawMake>::uninit();
     let make = make.as_mut_ptr();
-    // SAFETY: cdb_make_start initializes the whole struct, whose layout is that of cdb.h; the file stays open.
+    // SAFETY: cdb_make_start initializes the whole struct, which has the layout of cdb.h; the file stays open.
     check(unsafe { cdb_make_start(make, file.as_raw_fd()) })?;
     rows.each(|key, value| {
         let key = key.to_le_bytes();
@@ -102,7 +102,7 @@ struct Cdb {
 fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let file = File::open(folder.join(FILE))?;
     let mut raw = MaybeUninit::uninit();
-    // SAFETY: the layout of the struct is that of cdb.h; the file stays open as long as the struct is used.
+    // SAFETY: the struct has the layout of cdb.h; the file stays open as long as the struct is used.
     check(unsafe { cdb_init(raw.as_mut_ptr(), file.as_raw_fd()) })?;
     // SAFETY: cdb_init succeeded, so it initialized the struct.
     let raw = unsafe { raw.assume_init() };

@@ -30,7 +30,7 @@ pub(crate) struct Engine {
     pub(crate) ordered: bool,
     /// Whether the engine supports batch lookups.
     pub(crate) batched: bool,
-    /// Whether its offsets have 32 bits.
+    /// Whether offsets in the engine's file have 32 bits.
     pub(crate) small: bool,
     /// Writes rows into an empty folder, and syncs them. `None` if the engine stores rows in memory.
     pub(crate) build: Option<fn(&Rows, &Path) -> Result<()>>,

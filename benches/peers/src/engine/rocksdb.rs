@@ -179,7 +179,7 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
     let mut paths = Vec::new();
     for piece in rows.pieces(FILE_LEN_BYTES / row_len_bytes) {
         let path = c_path(&folder.join(format!("{}.ingest", paths.len())))?;
-        // SAFETY: takes nothing, gives a handle that `Owned` gives back.
+        // SAFETY: the function takes no arguments, and `Owned` frees the handle that it returns.
         let environment = Owned(unsafe { rocksdb_envoptions_create() }, rocksdb_envoptions_destroy);
         // SAFETY: both handles live; the writer copies the options.
         let writer = unsafe { rocksdb_sstfilewriter_create(environment.0, options.0) };
@@ -201,7 +201,7 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
     // SAFETY: the options live; the path ends with zero.
     let db = checked(|fault| unsafe { rocksdb_open(options.0, folder.as_ptr(), fault) })?;
     let db = Owned(db, rocksdb_close);
-    // SAFETY: takes nothing, gives a handle that `Owned` gives back.
+    // SAFETY: the function takes no arguments, and `Owned` frees the handle that it returns.
     let ingest = unsafe { rocksdb_ingestexternalfileoptions_create() };
     let ingest = Owned(ingest, rocksdb_ingestexternalfileoptions_destroy);
     // SAFETY: the handle lives.
@@ -242,7 +242,7 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     })?;
     let db = Owned(db, rocksdb_close);
     let family = Owned(family, rocksdb_column_family_handle_destroy);
-    // SAFETY: takes nothing, gives a handle that `Owned` gives back.
+    // SAFETY: the function takes no arguments, and `Owned` frees the handle that it returns.
     let read = Owned(unsafe { rocksdb_readoptions_create() }, rocksdb_readoptions_destroy);
     // SAFETY: the handle lives.
     unsafe { rocksdb_readoptions_set_verify_checksums(read.0, 0) };

@@ -20,7 +20,8 @@ pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, F
 pub(crate) use lookups::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
 
-/// Names the socket if `--socket` does not. Read here and not by clap, for which it would conflict with `--db`.
+/// Names the socket if `--socket` does not. Read by this program and not by clap, which would report a conflict between
+/// the variable and `--db`.
 const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
 /// Help heading of the options that all lookups share.
 const SERVER_OR_FILE: &str = "Server or file";
@@ -102,7 +103,7 @@ impl Args {
         self.connect()?.direct_with(&DirectOptions { client: self.client_options(), ..DirectOptions::default() })
     }
 
-    /// Returns the server's address, for commands with a time-out of their own.
+    /// Returns the server's address, for commands that have their own time-out.
     pub(crate) fn address(&self) -> Address {
         let options = Options { server_user: self.server_user.clone(), ..Options::default() };
         Address { socket: self.socket(), options }
@@ -117,8 +118,8 @@ impl Args {
     }
 }
 
-/// Returns whether a file, damaged or intact, begins as a baked file does. Only regular files are opened, because opening
-/// a pipe may wait for a writer.
+/// Returns whether a file, damaged or intact, begins as a baked file does. Only regular files are opened, because
+/// opening a pipe may wait for a writer.
 fn is_baked_file(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     fs::metadata(path).is_ok_and(|found| found.is_file())
@@ -160,7 +161,7 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// Parses a time-out or interval. The bounds keep sums of it with the clock from overflowing.
+/// Parses a time-out or interval. The bounds keep sums of the clock and this duration from overflowing.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),

@@ -1,7 +1,7 @@
 //! A server's Info at one moment, and the difference of two.
 //!
-//! In: names and values, and the time of each sample. Out: rates, shares and quantiles; `None` for those that are
-//! unknown. This module knows neither sockets nor screens.
+//! In: names and values, and the time of each sample. Out: rates, shares, and quantiles, or `None` for unknown ones.
+//! This module knows neither sockets nor screens.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -29,7 +29,7 @@ impl Sample {
         self.text(name)?.parse().ok()
     }
 
-    /// Returns the ratio of two fields, from 0 to 1; if the whole is 0, 1.
+    /// Returns the ratio of two fields, from 0 to 1. The ratio is 1 if the whole is 0.
     pub(super) fn share(&self, part: &str, whole: &str) -> Option<f64> {
         let (part, whole) = (self.number(part)?, self.number(whole)?);
         Some(if part < whole { part as f64 / whole as f64 } else { 1.0 })

@@ -25,7 +25,7 @@ pub(super) struct Sampler {
     socket: PathBuf,
     results: Receiver<SampleResult>,
     interval: Duration,
-    /// When the last result was received, or a missing one reported.
+    /// The time at which the last result was received, or was reported as missing.
     last_result_at: Instant,
 }
 

@@ -1,7 +1,7 @@
 //! The screen and the keyboard.
 //!
-//! In: a view, and the samples that update it. Out: a screen until the user quits. Raw mode and the alternate screen are
-//! left in every case: at the end, after an error, in the hook of a panic, and before a signal ends the process.
+//! In: a view, and the samples that update it. Out: a screen until the user quits. Raw mode and the alternate screen
+//! are left in every case: at the end, after an error, in the hook of a panic, and before a signal ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

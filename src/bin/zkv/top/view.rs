@@ -94,7 +94,8 @@ mod tests {
         Sample::new(at, values.iter().map(|(name, value)| (*name, &**value)))
     }
 
-    /// Returns a view after these samples, one per second: the process ID and its requests, or `None` if the sample failed.
+    /// Returns a view after these samples, one per second: the process ID and its requests, or `None` if the sample
+    /// failed.
     fn view_after(samples: &[Option<(u64, u64)>]) -> View {
         let start = Instant::now();
         let mut view = View::new(Path::new("s"), Duration::from_secs(1), sample(start, 1, 0));
