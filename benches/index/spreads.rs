@@ -54,8 +54,8 @@ fn timestamps(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     events.collect()
 }
 
-/// Returns runs of 1000 nearly adjacent keys from random numbers below 2^40 on, and 16 outliers, the last of them 2^64
-/// - 1.
+/// Returns runs of 1000 nearly adjacent keys from random numbers below 2^40 on, and 16 outliers. The largest outlier is
+/// 2^64 - 1.
 fn clusters(rows: u64, random: &mut SmallRng) -> Vec<u64> {
     let (mut base, mut outliers) = (0, 16);
     let mut count = 0;

@@ -329,7 +329,8 @@ macro_rules! impl_client {
             /// Sends a request without a key, and returns when the server has responded, whatever table it serves.
             ///
             /// # Errors
-            /// [`ClientError::Server`] from a server that does not support the request, and those of [`Self::get`].
+            /// [`ClientError::Server`] from a server that does not support the request, and the errors of
+            /// [`Self::get`].
             pub $($async)? fn ping(&mut self) -> Result<(), ClientError> {
                 self.call(Ping)$($await)*
             }
@@ -337,7 +338,8 @@ macro_rules! impl_client {
             /// Returns facts about the server and its table.
             ///
             /// # Errors
-            /// [`ClientError::Server`] from a server that does not support the request, and those of [`Self::get`].
+            /// [`ClientError::Server`] from a server that does not support the request, and the errors of
+            /// [`Self::get`].
             pub $($async)? fn info(&mut self) -> Result<Info, ClientError> {
                 self.call(GetInfo)$($await)*
             }
@@ -346,8 +348,8 @@ macro_rules! impl_client {
             /// [`Self::info`] reports the last complete attempt as `reload_done`, and its outcome as `reload_last`.
             ///
             /// # Errors
-            /// [`ClientError::Server`] if this user may not send the request, and those of [`Self::get`]. The request
-            /// is never retried.
+            /// [`ClientError::Server`] if this user may not send the request, and the errors of [`Self::get`]. The
+            /// request is never retried.
             pub $($async)? fn reload(&mut self) -> Result<u64, ClientError> {
                 self.call(Reload)$($await)*
             }

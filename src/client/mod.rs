@@ -11,9 +11,9 @@
 //! - `request` encodes each request and decodes its response. `row_page` checks a page of rows, `range_cursor` is a
 //!   position in a range that is read page by page, and `rows` iterates over one.
 //! - `batch` keeps many requests in flight, `pipeline` is a connection without its socket, and `retry` decides whether
-//! a call is retried.
+//!   a call is retried.
 //! - `socket` connects. `server_user` checks the server's user, and `exposure` whether other users could replace the
-//! socket.
+//!   socket.
 
 #[cfg(feature = "tokio")]
 mod async_connection;

@@ -34,14 +34,14 @@ pub struct Options {
     /// the value. 1 GiB by default, which is also the protocol's maximum.
     pub value_len_max_bytes: usize,
     /// A user, by name or number, that the server may run as. Root and this process's own effective user are always
-    /// accepted. `None` unless set: the environment's `ZERO_KV_SERVER_USER`.
+    /// accepted. With `None`, the default, the environment variable `ZERO_KV_SERVER_USER` names the user.
     ///
     /// - With a name, a server of any other user is rejected, wherever its socket is.
     /// - Without a name, a server of another user is accepted only where nobody but that user, root, and this process's
     ///   user can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, any user could have
     ///   created the socket. An abstract socket has no directory, so its server's user must be named.
     /// - In a user namespace, users without a number share one (65534, or `kernel.overflowuid`), so it identifies
-    /// nobody: to accept all of them, use that number.
+    ///   nobody: to accept all of them, use that number.
     ///
     /// The check happens after connecting and before anything is sent.
     pub server_user: Option<String>,

@@ -1,8 +1,8 @@
 //! Checks which user a server runs as, before anything is sent to it.
 //!
 //! In: a connected socket and its path. Out: an error if a user who is not trusted could have put this server there.
-//! The kernel reports the user of whoever called `listen` (`SO_PEERCRED`). The socket's owner would prove nothing: an
-//! impostor owns the socket that it created.
+//! The kernel reports the user of the process that called `listen` (`SO_PEERCRED`). The socket's owner would prove
+//! nothing: an impostor owns the socket that it created.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,10 +1,10 @@
 //! A word of the page that the kernel changes when the server ends for any reason.
 //!
 //! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`)
-//! that a thread of the server owns for as long as the page exists. A thread that exits first has its robust futexes
-//! marked (`exit_mm` in the kernel's `do_exit`) and then releases its files (`exit_files`). Leases end when the last
-//! thread of the process has released its files. So the word is marked before any writer can open the file, also after
-//! SIGKILL and at exec.
+//! that a thread of the server owns for as long as the page exists. When a thread exits, the kernel first marks the
+//! thread's robust futexes (`exit_mm` in `do_exit`) and then releases its files (`exit_files`). Leases end when the
+//! last thread of the process has released its files. So the word is marked before any writer can open the file, also
+//! after SIGKILL and at exec.
 
 use std::io;
 use std::mem::offset_of;
@@ -31,7 +31,7 @@ impl Owner {
     /// Starts the thread that owns the word. The page stays mapped until that thread has ended.
     ///
     /// # Errors
-    /// If the system starts no thread, or has no robust futexes.
+    /// Fails if the system starts no thread, or has no robust futexes.
     pub(super) fn start(page: Arc<SharedPage>) -> io::Result<Owner> {
         let (stop, stopped) = channel();
         let (started, outcome) = channel();

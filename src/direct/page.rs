@@ -114,7 +114,7 @@ impl Board {
     /// Creates a page on which no generation is served.
     ///
     /// # Errors
-    /// If the system has no sealed memory, or not this kind of seal (before Linux 5.1).
+    /// Fails if the system has no sealed memory, or not this kind of seal (before Linux 5.1).
     pub(crate) fn new() -> io::Result<Board> {
         let file = File::from(memfd_create("zero-kv-state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(LEN_BYTES as u64)?;
@@ -226,7 +226,7 @@ impl Notice {
     /// Maps the page that a server has passed.
     ///
     /// # Errors
-    /// If the file is not a page of this version, or could be truncated.
+    /// Fails if the file is not a page of this version, or could be truncated.
     pub(crate) fn open(file: &File) -> io::Result<Notice> {
         let refuse = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
         if file.metadata()?.len() != LEN_BYTES as u64 || !is_as_long_for_ever(file) {
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// The kernel does this at each exit of the thread, however the thread ends.
+    /// The kernel marks the owner word at each exit of the thread, however the thread ends.
     #[test]
     fn the_kernel_marks_the_owner_when_its_thread_exits() {
         let board = Board::new().unwrap();

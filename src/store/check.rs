@@ -27,7 +27,7 @@ const SAMPLE_BATCH_KEYS: usize = 8;
 /// Maximum number of threads that check a copy's records.
 const CHECK_THREADS_MAX: usize = 16;
 
-/// How a file is checked. All plans check everything except the keys, of which they may look up a sample.
+/// Describes how a file is checked. All plans check everything except the keys, of which they may look up a sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The number of threads, at least one.
@@ -364,8 +364,8 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
 /// Checks that unused slots contain 0, the place of the first row: another place could lead a missing key into a value
 /// that looks like its record.
 ///
-/// Each key leads to its own record, so the number of used slots is the number of rows, and the place is not 0 in all
-/// of them except one.
+/// Each key leads to its own record, so the number of used slots is the number of rows, and exactly one of them
+/// contains 0.
 fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let expected = store.len().saturating_sub(1) as u64;
     let section = &store.layout.places;

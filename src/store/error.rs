@@ -1,4 +1,4 @@
-//! Why a file cannot be opened, and why a lookup fails.
+//! The reasons why a file cannot be opened, and why a lookup fails.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::format::FormatError;
 use crate::format::key::KeyKind;
 
-/// Why a file cannot be opened.
+/// The reason why a file cannot be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -44,7 +44,7 @@ pub enum StoreError {
     },
 }
 
-/// Why a lookup fails.
+/// The reason why a lookup fails.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {

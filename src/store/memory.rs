@@ -15,7 +15,7 @@ use super::{Pace, StoreError};
 use crate::format::header::{HEADER_LEN_BYTES, Layout};
 use crate::machine_memory::{self, Available};
 
-/// Where a server, or a process in direct mode, holds a table.
+/// The kind of memory in which a server, or a process in direct mode, holds a table.
 ///
 /// An embedder chooses by the function that opens the file: [`Store::open`](super::Store::open),
 /// [`Store::open_sealed`](super::Store::open_sealed), [`Store::map`](super::Store::map), or
@@ -71,11 +71,10 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
-    /// When the file is opened. Opening the file then also verifies that the keys are in order and that each key is
-    /// found.
+    /// Verifies the records when the file is opened, and also that the keys are in order and that each key is found.
     #[default]
     Full,
-    /// When a lookup first touches a block, for that block. A lookup that reads a damaged block returns
+    /// Verifies each block when a lookup first touches the block. A lookup that reads a damaged block returns
     /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file takes only as long as a check of its
     /// index.
     Touch,

@@ -2,8 +2,9 @@
 //! may end by SIGKILL. A direct client looks keys up, and a writer uses write(2) or a mapping. All of them may pause
 //! for any time, as after SIGSTOP.
 //!
-//! One thread runs all of it. Wherever a thread of the real system could be preempted, the simulation may let time
-//! pass, let the writer continue, or run an operation of another thread. A seed decides, so a seed replays a schedule.
+//! One thread runs the whole simulation. Wherever a thread of the real system could be preempted, the simulation may
+//! let time pass, let the writer continue, or run an operation of another thread. A seed decides, so a seed replays a
+//! schedule.
 
 use std::cell::{Cell, RefCell};
 use std::io;

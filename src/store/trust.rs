@@ -18,7 +18,7 @@ use super::{Pace, Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 
-/// Why a file that has changed is not trusted again.
+/// The reason why a file that has changed is not trusted again.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Mistrust {

@@ -41,7 +41,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// # Errors
-    /// If the timer of the schedule cannot be created.
+    /// Fails if the timer of the schedule cannot be created.
     pub(crate) fn new(stream: UnixStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {
         Ok(Client {
             stream,

@@ -67,7 +67,7 @@ impl Table {
     /// frequent keys.
     ///
     /// # Errors
-    /// If there are more rows than a distribution can be drawn from.
+    /// Fails if there are more rows than a distribution can be drawn from.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,

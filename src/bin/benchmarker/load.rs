@@ -62,7 +62,7 @@ type ClientResult = (usize, Option<String>, Result<(), String>);
 /// Connects all clients, runs them, and waits for their end.
 ///
 /// # Errors
-/// If no client can connect.
+/// Fails if no client can connect.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<Outcome> {
     let (clients, mut faults) = connect(plan, table).await?;
     let mut failed_clients = faults.len() as u64;

@@ -44,7 +44,7 @@ pub(crate) struct Memory {
 
 impl ServerProcess {
     /// # Errors
-    /// If no server accepts connections on the socket, or its process is in another PID namespace.
+    /// Fails if no server accepts connections on the socket, or its process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
         let stream = connect(socket, server_user).await.context("--memory")?;
         let Some(pid) = stream.peer_cred()?.pid().filter(|pid| *pid > 0) else {

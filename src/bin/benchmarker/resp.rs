@@ -121,7 +121,7 @@ pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
 /// Parses the first line of the reply to `op`.
 ///
 /// # Errors
-/// If a reply to a command with one key cannot begin with this line.
+/// Fails if a reply to a command with one key cannot begin with this line.
 pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
     let invalid = || format!("\"{}\" where a reply was expected", line[..line.len().min(100)].escape_ascii());
     let (kind, text) = line.strip_suffix(LINE_END).and_then(<[u8]>::split_first).ok_or_else(invalid)?;

@@ -64,7 +64,8 @@ impl ResponseReader {
     /// Reads the next bytes.
     ///
     /// # Errors
-    /// If the responses cannot be separated any more, because of an impossible length or bytes after the last one.
+    /// Fails if the responses cannot be separated any more, because of an impossible length or bytes after the last
+    /// one.
     pub(crate) fn read(&mut self, mut bytes: &[u8], pipeline: &Pipeline, table: &Table) -> Result<(), String> {
         self.counts.bytes += bytes.len() as u64;
         while !bytes.is_empty() {

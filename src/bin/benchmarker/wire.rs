@@ -53,7 +53,7 @@ impl Protocol {
     /// Parses a complete head of a response to `op`.
     ///
     /// # Errors
-    /// If the end of the response cannot be determined.
+    /// Fails if the end of the response cannot be determined.
     #[inline]
     pub(crate) fn read_head(self, op: Op, head: &[u8]) -> Result<ResponseHead, String> {
         match self {

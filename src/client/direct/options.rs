@@ -6,10 +6,11 @@ use crate::store::{Memory, OpenOptions};
 /// Options of [`Client::direct_with`](super::Client::direct_with).
 #[derive(Clone, Debug)]
 pub struct DirectOptions {
-    /// Where the table is kept. With [`Memory::Map`], the default, all processes share the memory that the server
-    /// transfers; otherwise this process has a copy.
+    /// The memory in which the table is kept. With [`Memory::Map`], the default, all processes share the memory that
+    /// the server transfers; otherwise this process has a copy.
     pub memory: Memory,
-    /// How the table is opened. Its `verify` is ignored: blocks are verified when a lookup first reads them.
+    /// Options for opening the table. `verify` is ignored: blocks are verified when a lookup first reads them, and a
+    /// copy when it is made.
     pub open: OpenOptions,
     /// Whether this process may install a handler for SIGBUS, so that a lookup in a truncated file returns an error
     /// instead of ending the process. True by default. If false, a file that can be truncated is not mapped, and direct

@@ -186,7 +186,7 @@ impl Heartbeat {
     }
 }
 
-/// Why the thread woke up.
+/// The reason why the thread woke up.
 #[derive(Clone, Copy)]
 enum WakeReason {
     /// The last `Direct` was dropped.

@@ -65,7 +65,7 @@ pub trait TypedRequest {
     fn decode(&self, response: Response<'_>) -> Result<Self::Output, RequestError>;
 }
 
-/// Why a whole response has no output for its request.
+/// The reason why a complete response has no output for its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -18,9 +18,9 @@ use crate::store::prefix_end;
 #[derive(Clone, Copy, Debug)]
 pub struct GetPage<'k> {
     pub(in crate::client) bounds: Bounds<'k>,
-    /// Asks for the last rows of the range instead of the first.
+    /// Requests the last rows of the range instead of the first rows.
     pub(in crate::client) backward: bool,
-    /// Maximum number of rows; 0 asks for as many as fit a page.
+    /// Maximum number of rows; 0 requests as many as fit a page.
     pub(in crate::client) limit_rows: u32,
 }
 

@@ -46,7 +46,7 @@ static PATCHES: AtomicUsize = AtomicUsize::new(0);
 /// programs may call it.
 ///
 /// # Errors
-/// If the system does not install the handler, or if other code has replaced it more than a few times.
+/// Fails if the system does not install the handler, or if other code has replaced it more than a few times.
 pub fn survive_bus_errors() -> io::Result<()> {
     // A fault whose signal is blocked ends the process without a call of the handler.
     unblock(libc::SIGBUS);

@@ -29,7 +29,7 @@ use std::time::Duration;
 use super::guard::unblock;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
-/// How long a lease is trusted after it was confirmed.
+/// The time for which a lease is trusted after it was confirmed.
 ///
 /// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever, so a writer waits for at
 /// least one second, less two timer ticks of up to 10 ms, unless the lease is released earlier. The writer begins to

@@ -16,7 +16,7 @@ use crate::store::sealed;
 
 /// The number of bytes that a thread copies between two files at a time.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
-/// How long to wait before the next attempt to seal a memory file.
+/// The time to wait before the next attempt to seal a memory file.
 const SEAL_AGAIN: Duration = Duration::from_millis(5);
 
 impl Map {

@@ -24,7 +24,7 @@ pub(super) struct View {
     pub(super) lost: Option<Lost>,
 }
 
-/// Why samples fail, and since when.
+/// The reason why samples fail, and the time since when they fail.
 pub(super) struct Lost {
     pub(super) reason: String,
     pub(super) since: Instant,
