@@ -132,7 +132,7 @@ impl MappedStore {
     /// Returns the key and value of a row, counted from 0 in key order. Returns `None` after the last row.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`].
+    /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
     pub fn row(&self, row: usize) -> Result<Option<Row>, LookupError> {
         self.copied(|store| Ok(store.row(row)?.map(owned)))
     }
@@ -140,7 +140,7 @@ impl MappedStore {
     /// Returns the row with the smallest key.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`].
+    /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
     pub fn first(&self) -> Result<Option<Row>, LookupError> {
         self.row(0)
     }
@@ -148,7 +148,7 @@ impl MappedStore {
     /// Returns the row with the largest key.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`].
+    /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
     pub fn last(&self) -> Result<Option<Row>, LookupError> {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }

@@ -78,7 +78,7 @@ impl Iterator for MappedRows<'_> {
         self.front.pop_front().or_else(|| self.back.pop_back()).map(Ok)
     }
 
-    /// Skips rows, and reads at most the rows between two fences.
+    /// Skips rows. To find the next one, reads at most the rows between two fences.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         let copied = count.min(self.front.len());
         self.front.drain(..copied);
@@ -107,7 +107,7 @@ impl DoubleEndedIterator for MappedRows<'_> {
         self.back.pop_front().or_else(|| self.front.pop_back()).map(Ok)
     }
 
-    /// Skips rows, and reads at most the rows between two fences.
+    /// Skips rows. To find the next one, reads at most the rows between two fences.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         let copied = count.min(self.back.len());
         self.back.drain(..copied);

@@ -132,7 +132,7 @@ pub struct Store {
     typical_len_bytes: usize,
     /// The prefix that all keys have in common. Empty if they are numbers.
     common: Box<[u8]>,
-    /// Built when the file is opened, or when it is first needed.
+    /// The search tree over the fences. Built when the file is opened, or when it is first needed.
     directory: OnceLock<Directory>,
 }
 
@@ -268,7 +268,7 @@ impl Store {
     /// Returns the key and value of a row, counted from 0 in key order. Returns `None` after the last row.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`].
+    /// [`LookupError::Damaged`] if a block that must be read is damaged.
     pub fn row(&self, row: usize) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         if row >= self.len() {
             return Ok(None);

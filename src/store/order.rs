@@ -64,7 +64,7 @@ impl Store {
     /// Returns the row with the smallest key.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`].
+    /// [`LookupError::Damaged`] if a block that must be read is damaged.
     pub fn first(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         self.row(0)
     }
@@ -72,7 +72,7 @@ impl Store {
     /// Returns the row with the largest key.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`].
+    /// [`LookupError::Damaged`] if a block that must be read is damaged.
     pub fn last(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
@@ -255,7 +255,7 @@ impl Store {
     }
 
     /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is below all of them,
-    /// `Greater` if it is above all of them, and `Equal` if only their other bytes can tell.
+    /// `Greater` if it is above all of them, and `Equal` if it begins with the prefix or is a number.
     fn compare_common(&self, key: Key<'_>) -> Ordering {
         let Some(key) = key.as_bytes() else { return Ordering::Equal };
         key[..key.len().min(self.common.len())].cmp(&self.common)

@@ -19,7 +19,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Before the first row.
+    /// The position before the first row.
     pub(super) const START: Position = Position { row: 0, offset_bytes: 0 };
 }
 
@@ -194,7 +194,7 @@ impl<'s> Iterator for Rows<'s> {
         self.next_record().map(|(record, _)| (record.key(), record.value()))
     }
 
-    /// Skips rows, and reads at most the rows between two fences.
+    /// Skips rows. To find the next one, reads at most the rows between two fences.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         self.skip_first(count);
         self.next()
@@ -222,7 +222,7 @@ impl DoubleEndedIterator for Rows<'_> {
         self.previous_record().map(|record| (record.key(), record.value()))
     }
 
-    /// Skips rows, and reads at most the rows between two fences.
+    /// Skips rows. To find the next one, reads at most the rows between two fences.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         self.skip_last(count);
         self.next_back()

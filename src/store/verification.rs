@@ -42,7 +42,7 @@ pub(super) fn begin(work: usize) -> bool {
     })
 }
 
-/// Returns the work that this thread has done. The count wraps.
+/// Returns the verification work that this thread has done. The count wraps.
 #[cfg(feature = "server")]
 #[inline]
 pub(crate) fn verification_work_on_thread() -> usize {

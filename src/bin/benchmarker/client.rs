@@ -40,6 +40,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Creates a client that has not sent a pipeline yet.
+    ///
     /// # Errors
     /// Fails if the timer of the schedule cannot be created.
     pub(crate) fn new(stream: UnixStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {

@@ -63,11 +63,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `zipf_exponent` applies to [`Distribution::Zipf`]. The seed determines the order of the rows, and so the most
-    /// frequent keys.
+    /// Encodes a request for each row, and chooses the order of the rows. `zipf_exponent` applies to
+    /// [`Distribution::Zipf`]. The seed determines the order of the rows, and so the most frequent keys.
     ///
     /// # Errors
-    /// Fails if there are more rows than a distribution can be drawn from.
+    /// Fails if a row is damaged, or if there are more rows than a distribution can be drawn from.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,

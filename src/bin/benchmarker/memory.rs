@@ -43,6 +43,8 @@ pub(crate) struct Memory {
 }
 
 impl ServerProcess {
+    /// Connects to the server to find its process, and reads the page faults until now.
+    ///
     /// # Errors
     /// Fails if no server accepts connections on the socket, or its process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {

@@ -259,7 +259,7 @@ mod simulated {
         random: Random,
         now_ns: u64,
         is_leased: bool,
-        /// When a writer began to wait for the lease.
+        /// The time at which a writer began to wait for the lease.
         waits_since_ns: Option<u64>,
         /// Counts the writes to the file.
         version: u64,
