@@ -114,10 +114,10 @@ impl Canaries {
         Ok(Canaries { lines })
     }
 
-    /// Looks up the canaries and a sample of the table's rows, until the work is canceled.
+    /// Looks up the canaries and a sample of the table's rows. Stops early if the work is canceled.
     ///
     /// # Errors
-    /// [`CanaryError`] of the first mismatch.
+    /// [`CanaryError`] for the first mismatch.
     pub(super) fn run(&self, store: &Store, pace: &Pace) -> Result<(), CanaryError> {
         for (text, wanted) in self.lines.iter().take_while(|_| pace.goes_on()) {
             let held = store.key_kind();

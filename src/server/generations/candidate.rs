@@ -24,7 +24,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// It cannot be opened, or is not an undamaged file of this version.
+    /// The file cannot be opened, is damaged, or has a format version that this server cannot read.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The check of the file panicked, which is a fault of the server.
@@ -35,17 +35,19 @@ pub enum OpenError {
         /// The place and the message of the panic.
         panic: String,
     },
-    /// The rules do not allow it to replace the current table.
+    /// The rules do not allow the file's table to replace the current one.
     #[error("{}: {error}{}", path.display(), option.map_or(String::new(), |option| format!(" ({option})")))]
     Replace {
         /// The file.
         path: PathBuf,
-        /// The rule that it breaks.
+        /// The rule that the table breaks.
         error: ReplaceError,
-        /// The program's option that allows it: see [`Config::replace_option`](crate::server::Config::replace_option).
+        /// The program's option that allows the replacement: see
+        /// [`Config::replace_option`](crate::server::Config::replace_option).
         option: Option<&'static str>,
     },
-    /// A process has the file open for writing or has a writable mapping of it, and it was to be served from a mapping.
+    /// A process has the file open for writing or has a writable mapping of it, and the file would be served from a
+    /// mapping.
     #[error(
         "{}: a process has it open for writing, and can change what would be served: close it there, put a finished copy \
          in its place by rename, or serve a private copy (--memory copy or sealed)",
@@ -55,7 +57,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// It failed its canaries.
+    /// The file's table failed its canaries.
     #[error("{}: {error}", path.display())]
     Canary {
         /// The file.
@@ -137,7 +139,8 @@ impl Plan {
         if let Some(left) = identity.unsettled() {
             thread::sleep(left);
         }
-        // Read before the writers are checked: a process that opens the file after that changes its time or its length.
+        // The identity is read before the check for writers. A process that opens the file after that check changes the
+        // file's time or length when it writes.
         let identity = Identity::from_file(&file).map_err(io)?;
         self.wait_for_writers(&file, path)?;
         let store = Store::from_file(&file, path, self.memory, &self.options, &mut tell)?;
@@ -251,7 +254,7 @@ mod tests {
         let bytes = std::fs::read(&db).unwrap();
         let at = bytes.windows(VALUE.len()).position(|window| window == VALUE).unwrap() as u64;
         let file = File::options().write(true).open(&db).unwrap();
-        // Otherwise the file system's clock may not show the change.
+        // Otherwise the change may fall into the same tick of the file system's clock.
         file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
         drop(file);
         let asked = Arc::new(AtomicUsize::new(0));

@@ -10,18 +10,18 @@ use crate::server::statistics::Statistics;
 
 /// A message to the supervisor.
 pub(super) enum Message {
-    /// Look whether there is another file at the path.
+    /// Check whether there is another file at the path.
     Look,
-    /// Look whether the file that is served has changed in place.
+    /// Check whether the file that is served was changed in place.
     Changed,
-    /// Serve the file at the path, whether or not it was refused before. The number counts the attempts.
+    /// Serve the file at the path, whether or not it was rejected before. The number counts the attempts.
     Reload(u64),
     /// Serve the previous generation.
     Rollback(u64),
     Stop,
 }
 
-/// Requests another generation from a running server. Clones may be sent to other threads.
+/// Requests reloads and rollbacks from a running server. Clones may be sent to other threads.
 #[derive(Clone)]
 pub struct Control {
     pub(super) sender: Sender<Message>,
@@ -47,7 +47,7 @@ impl Control {
         number
     }
 
-    /// Reports that the file was found to have changed in place.
+    /// Reports that the file was changed in place.
     #[cold]
     pub(in crate::server) fn file_has_changed(&self) {
         let _ = self.sender.send(Message::Changed);

@@ -1,25 +1,26 @@
-//! Generations that are replaced, for as long as somebody holds them.
+//! Replaced generations that are still held.
 //!
-//! In: generations as they are replaced. Out: their end once nobody holds them, on the supervisor's thread, because to
-//! unmap gigabytes takes time; and which of them connections must release when there are more than the limit.
+//! In: generations that were replaced. Out: their release once nothing else refers to them, on the supervisor's thread,
+//! because unmapping gigabytes takes time; and the oldest generation that connections may still hold when there are
+//! more than the limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Generation;
 
-/// How soon to look whether a generation is still held, and how often if it is.
+/// The shortest and the longest time between two checks whether a generation is still held.
 const RELEASE_AFTER: Duration = Duration::from_millis(2);
 const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
 pub(super) struct Retained {
     max: usize,
-    /// With the time at which each was replaced, oldest first.
+    /// The generations, oldest first, each with the time at which it was replaced.
     generations: Vec<(Arc<Generation>, Instant)>,
 }
 
 impl Retained {
-    /// Returns none, of which there are to be at most `max`.
+    /// Creates an empty list. Connections must release the oldest generations if there are more than `max`.
     pub(super) fn new(max: usize) -> Retained {
         Retained { max, generations: Vec::new() }
     }
@@ -45,8 +46,8 @@ impl Retained {
         self.generations.len()
     }
 
-    /// Returns the number of the oldest generation that may still be held, if there are more than the limit. With a
-    /// limit of 0 that is the one after the newest of these.
+    /// Returns the number of the oldest generation that connections may still hold, if there are more replaced
+    /// generations than the limit. With a limit of 0, that is the generation after the newest replaced one.
     pub(super) fn oldest_allowed(&self) -> Option<u64> {
         let exceeding = self.generations.len().checked_sub(self.max).filter(|exceeding| *exceeding > 0)?;
         let (newest_exceeding, _) = &self.generations[exceeding - 1];

@@ -1,4 +1,4 @@
-//! The table that the server serves: its current generation, and what announces a new one.
+//! The table that the server serves: its current generation, and the page that announces the table's state.
 //!
 //! In: generations, from the supervisor. Out: for each worker the generation that its next pass reads, and for direct
 //! clients a page with the state of the table.
@@ -16,9 +16,9 @@ use crate::direct::{Board, Waiter};
 use crate::server::stream::Descriptors;
 use crate::store::reopened;
 
-/// A generation that stays open while this is held.
+/// A reference to a generation, which keeps the generation open.
 ///
-/// Each worker counts its references separately: workers that shared one count would wait for its cache line.
+/// Each worker has a separate reference count, because workers that shared one would wait for its cache line.
 #[derive(Clone)]
 #[expect(clippy::redundant_allocation, reason = "the outer count belongs to one worker")]
 pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
@@ -44,7 +44,7 @@ impl Deref for PinnedGeneration {
     }
 }
 
-/// The current generation, one copy of its reference for each worker, and the announcement to direct clients.
+/// The current generation, a reference to it for each worker, and its announcement to direct clients.
 pub(in crate::server) struct ServedTable {
     current: Mutex<Arc<Generation>>,
     /// The generation that each worker reads. Differs from `current` only while [`ServedTable::replace`] runs.
@@ -88,7 +88,7 @@ impl ServedTable {
         for slot in &self.slots {
             let new = PinnedGeneration::new(generation);
             let old = std::mem::replace(&mut *unpoisoned(slot), new);
-            // Not while the slot is locked: this may unmap a file.
+            // The old generation is dropped after the slot is unlocked, because this may unmap a file.
             drop(old);
         }
         if let Some(board) = &self.board {
@@ -102,7 +102,7 @@ impl ServedTable {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// Records whether the current file was changed in place. Returns whether that differs from the last record.
+    /// Records whether the current file was changed in place. Returns whether this differs from the last record.
     pub(super) fn set_changed(&self, is_changed: bool) -> bool {
         if let Some(board) = &self.board {
             board.set_changed(is_changed);
@@ -120,18 +120,18 @@ impl ServedTable {
         self.board.as_ref()
     }
 
-    /// Returns whether the state that a direct client knows is current. If it is, `waker` is woken when it changes, for
-    /// as long as `waiter` exists.
+    /// Returns whether the state that a direct client knows is current. If it is, `waker` is woken when the state
+    /// changes, as long as `waiter` exists.
     pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
         let Some(board) = &self.board else { return false };
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
     }
 
-    /// Opens the files that a direct client gets with a generation. Each client gets new open file descriptions, because
-    /// these have the file position, the locks (`flock`), and the read-ahead advice.
+    /// Opens the files that a direct client gets with a generation. Each client gets new open file descriptions,
+    /// because the file position, the locks (`flock`), and the read-ahead advice belong to these.
     ///
     /// # Errors
-    /// If the system does not open them.
+    /// If the system cannot open them.
     #[cold]
     pub(in crate::server) fn open_descriptors(&self, generation: &Generation) -> io::Result<Option<Descriptors>> {
         let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };
@@ -150,7 +150,7 @@ fn new_board() -> Option<Board> {
     Board::new().inspect_err(cannot).ok()
 }
 
-/// Publishes the current generation, and from now on the state of its lease.
+/// Publishes the number of the current generation and, from now on, each state of its lease.
 fn announce(board: &Board, generation: &Generation) {
     let (number, lease_board) = (generation.number, board.clone());
     board.serve(number);

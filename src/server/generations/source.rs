@@ -57,7 +57,8 @@ impl Source {
         Ok(self.generation_of(candidate, 1))
     }
 
-    /// Has checks of a file beat once for each window of work, and cancels them when the server stops.
+    /// Makes the checks of a file beat for `thread` once for each window of work, and cancels them when the server
+    /// stops.
     pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
         let configured = std::mem::take(&mut self.plan.options.pace);
         self.plan.options.pace = Pace::new(move || {
@@ -67,7 +68,7 @@ impl Source {
         self
     }
 
-    /// Makes a generation of a file that passed the checks.
+    /// Turns a file that passed the checks into a generation.
     pub(super) fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
         let Candidate { store, file, identity, writers } = candidate;
         let shared = if self.direct { store.share() } else { Ok(None) };

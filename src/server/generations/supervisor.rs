@@ -38,7 +38,7 @@ impl Supervisor {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the system does not start it.
+    /// If the system cannot start the thread.
     pub(in crate::server) fn start(supervised: Supervised, channel: ControlChannel) -> io::Result<Supervisor> {
         let ControlChannel { control, receiver } = channel;
         let retained = Retained::new(supervised.generations_max);
@@ -110,17 +110,18 @@ struct Supervision {
     /// The file of the previous generation, which may be unlinked, and its digest.
     before: Option<(File, u128)>,
     /// Files at the path that are not retried without a request: the one that was rejected, and the one that a rollback
-    /// left.
+    /// replaced.
     refused: Option<Tried>,
     left: Option<Identity>,
     /// The file at the path whose rejection is reported.
     standing_refusal: Option<Tried>,
-    /// Whether the last file was rejected because the system lacked a resource. It is retried then.
+    /// Whether the last file was rejected for a reason that can pass without a change of the file, and is therefore
+    /// retried: see [`OpenError::is_for_want`].
     wants: bool,
     retained: Retained,
     /// Whether a check of the path is requested and has not begun.
     is_asked_to_look: Arc<AtomicBool>,
-    /// When to check the path again, if the file there was written to a moment ago.
+    /// The time from the last check of the path to the next one, if the file there was written to a moment ago.
     unsettled: Option<Duration>,
     /// The next block of the current generation to verify in the background. `None` if all are verified, or none are to
     /// be.
@@ -231,7 +232,7 @@ impl Supervision {
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let wants = self.wants;
             let outcome = self.reload();
-            // A file that is retried until the system has the resources is reported once.
+            // A file that is retried until the reason of its rejection has passed is reported once.
             if !(wants && self.wants) {
                 let text = self.tell(outcome);
                 self.server.notifier.status(&text);
@@ -270,10 +271,11 @@ impl Supervision {
         }
     }
 
-    /// Trusts a file again that was changed in place, if its index is intact. Otherwise serves the file at the path as a
-    /// new generation, if it passes the checks.
+    /// Checks a file that was changed in place, and trusts it again if its index is intact. Otherwise serves the file
+    /// at the path as a new generation, if it passes the checks.
     fn look_again(&mut self) {
-        // Comes before the lease is taken again, which direct clients would otherwise trust.
+        // Reports the change before the lease is taken again, because direct clients would otherwise trust the new
+        // lease.
         self.report_change();
         let Ok(identity) = Identity::from_file(&self.current().file) else { return };
         if let Some(left) = identity.unsettled() {
@@ -302,7 +304,7 @@ impl Supervision {
         }
     }
 
-    /// Returns whether the file at the path is the one that is served, and was not refused since it last changed.
+    /// Returns whether the file at the path is the one that is served, and was not rejected since it last changed.
     fn may_try_again(&self) -> bool {
         let path = &self.source.path;
         Identity::at(path).is_ok_and(|identity| identity.is_same_file(&self.current().identity))
@@ -318,7 +320,7 @@ impl Supervision {
         self.server.notifier.ready(&text);
         let totals = &self.server.statistics.totals;
         *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
-        // Two requests at the same time may arrive in the other order.
+        // Two requests that are sent at the same time may arrive in the other order.
         totals.reload_done.fetch_max(number, Ordering::Release);
     }
 
@@ -384,7 +386,8 @@ impl Supervision {
             // This is not counted as a rejected file.
             return Ok("refused: there is no generation before this one since the server was started".to_owned());
         };
-        // Opened again, because a lease belongs to an open file description and is released with its generation.
+        // The file is opened again, because a lease belongs to an open file description, and a generation that ends
+        // releases its lease.
         let file = reopened(file).map_err(|error| format!("the file of the previous generation: {error}"))?;
         let candidate = match self.source.plan.open_file(file, &path, Replaces::Rollback) {
             Ok(candidate) => candidate,
@@ -394,7 +397,8 @@ impl Supervision {
         if candidate.store.digest() != *digest {
             return Err("the file of the previous generation was overwritten in place: bake its table again".to_owned());
         }
-        // If the file is still at the path, the rollback left it. Otherwise the file there is new.
+        // If the current file is still at the path, it must not be served again without a request. Otherwise the file
+        // there is new.
         if Identity::at(&path).ok() == Some(self.current().identity) {
             self.left = Some(self.current().identity);
         }
@@ -405,7 +409,7 @@ impl Supervision {
     /// Replaces the current generation.
     fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
         let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1));
-        // First, so that no client sees the new generation together with the rejection of an older file.
+        // The rejection of an older file is cleared first, so that no client sees it together with the new generation.
         self.report_standing_refusal(None, String::new());
         let old = self.server.table.replace(&new);
         self.server.table.set_changed(false);

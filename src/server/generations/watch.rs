@@ -15,7 +15,7 @@ use notify::{EventKind, RecursiveMode, Watcher};
 /// two changes within one step look alike. A process that writes to a file usually continues within this time.
 pub(super) const SETTLE: Duration = Duration::from_millis(50);
 
-/// What distinguishes the contents of a file from other files and from other times.
+/// The file and the state of its contents: a file that is replaced or changed gets another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -45,7 +45,7 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Returns how long to wait until the file is [`SETTLE`] old. Ignores a time in the future.
+    /// Returns how long to wait until the file is [`SETTLE`] old. `None` if it is, or if its time is in the future.
     pub(super) fn unsettled(&self) -> Option<Duration> {
         let age = SystemTime::now().duration_since(self.modified).ok()?;
         SETTLE.checked_sub(age).filter(|left| !left.is_zero())
@@ -67,7 +67,7 @@ impl Tried {
     }
 }
 
-/// Calls a function whenever something changes in the folders of a file, until it is dropped.
+/// Calls a function whenever something changes in the folders of a file, until the watch is dropped.
 pub(super) struct FolderWatch {
     _watcher: notify::RecommendedWatcher,
 }

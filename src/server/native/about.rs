@@ -21,8 +21,8 @@ const PASS_MAX: usize = 10;
 /// The steps of a request other than Info.
 const OTHER_STEPS: usize = 10;
 
-/// Answers the requests about the server at the start of `requests` as long as there is room. Returns how many bytes of the
-/// input they take.
+/// Answers the requests about the server at the start of `requests` as long as there is room. Returns how many bytes of
+/// the input are answered, and why the run ended.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,

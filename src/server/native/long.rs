@@ -1,4 +1,4 @@
-//! Long requests: those with a key of bytes or a range.
+//! Long requests, which have a byte key or a range.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ struct Long<'a> {
     body: &'a [u8],
 }
 
-/// Answers a run of long requests. Returns how many bytes of the input they take.
+/// Answers a run of long requests. Returns how many bytes of the input are answered, and why the run ended.
 pub(super) fn answer_long(
     store: &Store,
     input: &[u8],
@@ -73,7 +73,7 @@ fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tal
     };
     match store.key_kind() {
         KeyKind::Bytes => store.find_each(requests.len(), |i| requests[i].body, answer),
-        // A table of numbers has no keys of bytes to look up.
+        // A table of numbers has no byte keys to look up.
         KeyKind::U64 => {
             let _ = (0..requests.len()).try_for_each(|i| answer(i, Found::Missing));
         }

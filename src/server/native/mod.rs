@@ -20,10 +20,10 @@ pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
 use run::{Run, RunEnd, run_of, whole};
 
-/// The steps of a request that is long or about the order of keys, without those of its bytes.
+/// The steps of a long request, or of a request about the order of keys. The bytes of a request are counted separately.
 const ORDERED_STEPS: usize = 8;
 
-/// The response Error.
+/// The encoded response Error.
 const ERROR: &[u8; RESPONSE_HEADER_LEN_BYTES] = &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0];
 
 /// Answers the complete requests at the start of `input` as long as there is room, and adds them to `tally`.

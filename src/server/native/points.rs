@@ -12,8 +12,8 @@ use crate::server::pass::PASS_REQUESTS_MAX;
 use crate::server::responses::{Appender, Responses};
 use crate::store::{Found, Store, is_verification_interrupted};
 
-/// Appends the responses to 16-byte requests for one key each, up to the first request for something else, or until there
-/// is no room. Returns how many requests are answered. There is room for at least one response in cleared responses.
+/// Appends the responses to 16-byte requests for one key each, up to the first request for something else, or until
+/// there is no room. Returns how many requests are answered. Cleared responses have room for at least one.
 pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
     answer_points(store, requests, responses, &mut Tally::default())
 }
@@ -102,8 +102,9 @@ pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender
     Some(())
 }
 
-/// Writes the response to any other request of the run, and returns its length. Not inlined, so that the loop over values
-/// that are found has all registers.
+/// Writes the response to a request that is not a Get that found a value, and returns the length of the response.
+/// Returns `None` in the cases of [`push_found`]. Not inlined, so that the loop over found values can use all
+/// registers.
 #[inline(never)]
 fn write_without_value(op_code: u32, found: Found<'_>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
     let op = Op::from_code(op_code);

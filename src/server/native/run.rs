@@ -8,7 +8,7 @@ use crate::server::pass::PASS_REQUESTS_MAX;
 /// The kind of requests that a run consists of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Run {
-    /// Requests for one hashed key, and requests with an unknown op.
+    /// Requests that look up one key in the hash index, and requests with an unknown op.
     Points,
     /// Floor and Ceiling.
     Neighbors,

@@ -21,13 +21,13 @@ use crate::server::settings::Settings;
 
 /// The maximum length of the name of a client, of its library, and of its library's version.
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
-/// The maximum length of a list that is sent in one pass.
+/// The maximum number of bytes of a list that one pass sends.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 /// The number of clients that are listed before other connections may have their turn.
 const LIST_BATCH_CLIENTS: usize = 256;
 /// The steps to write a client's line.
 pub(super) const LINE_STEPS: usize = 20;
-/// The maximum number of longer lists that are held at a time.
+/// The maximum number of lists longer than one pass that are held at a time.
 const LISTS_MAX: u64 = 4;
 
 /// All clients that speak the Redis protocol.
@@ -62,7 +62,7 @@ impl Clients {
         self.connected().remove(&client.id);
     }
 
-    /// Returns the next clients after one, by number: [`LIST_BATCH_CLIENTS`], or fewer at the end.
+    /// Returns the clients with the next greater IDs: [`LIST_BATCH_CLIENTS`], or fewer at the end.
     fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
         let connected = self.connected();
         let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
@@ -90,13 +90,13 @@ pub(super) struct RedisClient {
     peer: Option<SocketAddr>,
     since: Instant,
     active_after_s: AtomicU64,
-    /// The [`Id`] of its last command.
+    /// The [`Id`] of the client's last command.
     command: AtomicU8,
     is_resp3: AtomicBool,
     names: Mutex<Names>,
 }
 
-/// What a client sets with CLIENT SETNAME and CLIENT SETINFO.
+/// The names that a client sets with CLIENT SETNAME and CLIENT SETINFO.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) name: String,
@@ -125,7 +125,7 @@ impl RedisClient {
         self.is_resp3.store(version == Version::Resp3, Ordering::Relaxed);
     }
 
-    /// Returns its line in CLIENT INFO and CLIENT LIST.
+    /// Returns the client's line in CLIENT INFO and CLIENT LIST.
     pub(super) fn line(&self, settings: &Settings) -> String {
         let mut line = String::new();
         self.write_line(settings, &mut line);
@@ -165,7 +165,7 @@ fn command_name(id: u8) -> &'static str {
 /// Checks a name that a client chose.
 ///
 /// # Errors
-/// The reply, if the name is not valid.
+/// The text of the error reply, if the name is not valid.
 pub(super) fn valid_name(what: &str, name: &[u8]) -> Result<String, String> {
     if name.len() > NAME_LEN_MAX_BYTES {
         return Err(format!("ERR {what} cannot be longer than {NAME_LEN_MAX_BYTES} bytes."));
@@ -243,7 +243,7 @@ pub(super) fn list(args: Args<'_>) -> Result<Outcome, String> {
     Ok(Outcome::Work(Work::List(List { unsent: Arc::new(Mutex::new(list)), sent_bytes: 0 })))
 }
 
-/// A place among the long lists that may be held at a time.
+/// A permit to hold a long list. Dropping it returns the permit.
 struct ListHeld(Arc<AtomicU64>);
 
 impl ListHeld {
@@ -267,12 +267,12 @@ pub(super) struct List {
     sent_bytes: usize,
 }
 
-/// The part of a list that is written and not sent.
+/// The reply to a CLIENT LIST, as far as it is written.
 struct Unsent {
     listed: Listed,
-    /// The number of the last client that was listed.
+    /// The ID of the last client that was visited.
     after_id: u64,
-    /// The lines, and the whole reply once it is complete.
+    /// The lines so far. Once all are written, the whole reply.
     bytes: Vec<u8>,
     is_whole: bool,
     held: Option<ListHeld>,
@@ -317,7 +317,7 @@ impl Unsent {
     /// Writes the lines of the next clients.
     ///
     /// # Errors
-    /// The reply, if there are too many long lists.
+    /// The text of the error reply, if there are too many long lists.
     fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
         let batch = clients.after(self.after_id);
         out.sink().steps.add(batch.len());

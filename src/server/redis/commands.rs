@@ -55,7 +55,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// A COMMAND INFO or COMMAND DOCS of names in progress.
+/// A COMMAND INFO or COMMAND DOCS with names, in progress.
 #[derive(Clone)]
 pub(super) struct Described {
     next_arg: usize,
@@ -135,7 +135,7 @@ pub(super) struct GetKeys {
     left: usize,
 }
 
-/// Replies with the keys in the command that follows the name.
+/// Begins the reply to COMMAND GETKEYS: the keys of the command that the arguments form.
 pub(super) fn get_keys(mut args: Args<'_>, command: &Command<'_>, out: &mut Out<'_>) -> Result<Outcome, String> {
     let (arg_count, first_arg) = (command.arg_count() as i64 - 2, args.clone());
     let mut spec = args.next().and_then(find).ok_or("ERR Invalid command specified")?;

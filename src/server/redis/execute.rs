@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Close,
 }
 
-/// The work that is left of a command. Each variant names the next argument by its offset in the command.
+/// The work that is left of a command. `next_arg` is the offset of the next argument in the command.
 #[derive(Clone)]
 pub(super) enum Work {
     CheckKeys { next_arg: usize, of: KeysOf },
@@ -48,7 +48,7 @@ impl Work {
     }
 }
 
-/// How far a pass got with the work.
+/// The result of continuing a command in a pass.
 pub(super) enum Step {
     /// The reply is complete.
     Done,
@@ -108,7 +108,7 @@ impl Session {
     /// Executes a command that is known.
     ///
     /// # Errors
-    /// The reply, if nothing was replied yet.
+    /// The text of the error reply, if the command fails before it has written a reply.
     fn carry_out(
         &mut self,
         generation: &Generation,

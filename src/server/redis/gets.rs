@@ -14,12 +14,12 @@ use crate::store::{Found, Store, is_verification_interrupted};
 /// The maximum number of keys that are looked up together.
 const RUN_KEYS_MAX: usize = 256;
 
-/// Keys that are answered.
+/// The keys that were answered together.
 pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
     pub(super) damaged: usize,
-    /// The offset of the end of the last key. 0 without any.
+    /// The offset of the end of the last answered key. 0 if no key was answered.
     pub(super) end_bytes: usize,
 }
 
@@ -51,8 +51,8 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
     }
 }
 
-/// Answers keys in order, each with the offset of its end, as long as there is room and verification is not
-/// interrupted.
+/// Answers the keys that `next` returns, each with the offset of its end, in order, as long as there is room and
+/// verification is not interrupted.
 #[inline(always)]
 pub(super) fn run<K: LookupKey>(
     store: &Store,

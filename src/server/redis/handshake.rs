@@ -49,7 +49,8 @@ fn authenticate(user: &[u8]) -> Result<(), String> {
     if user == b"default" { Ok(()) } else { Err(WRONG_PASSWORD.to_owned()) }
 }
 
-/// Accepts switches without effect: no client is evicted for its keys, and no access is recorded.
+/// Accepts switches that have no effect (CLIENT NO-EVICT and NO-TOUCH): the limit on client memory applies to all
+/// clients, and accesses to keys are not recorded.
 pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match args.next().unwrap_or_default().to_ascii_lowercase().as_slice() {
         b"on" | b"off" => out.ok(),

@@ -81,7 +81,7 @@ fn clients_section(server: &ServerState, clients: &Clients, snapshot: &Snapshot)
     ]
 }
 
-/// Returns facts from /proc. Omits those that cannot be read.
+/// Returns facts about memory. Omits facts that cannot be read from /proc.
 fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name: &str| {
@@ -89,7 +89,7 @@ fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static st
         Some((line.split_whitespace().next()?.parse::<u64>().ok()? << 10).to_string())
     };
     let mut memory = Vec::new();
-    // Does not include the file, unless that was copied.
+    // This does not include the file, unless the file was copied into memory.
     memory.extend(bytes("RssAnon").map(|bytes| ("used_memory", bytes)));
     memory.extend(bytes("VmRSS").map(|bytes| ("used_memory_rss", bytes)));
     memory.extend([("maxmemory", "0".to_owned()), ("maxmemory_policy", "noeviction".to_owned())]);

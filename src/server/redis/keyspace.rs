@@ -1,7 +1,7 @@
 //! Commands that visit all keys.
 //!
-//! In: patterns and cursors. Out: keys, in replies of bounded length. On a table of byte keys, visits only the rows
-//! that begin with the literal prefix of the pattern.
+//! In: patterns and cursors. Out: keys, of which each pass sends a bounded number. On a table of byte keys, visits only
+//! the rows that begin with the literal prefix of the pattern.
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
@@ -17,7 +17,7 @@ const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
 const SCAN_COUNT_DEFAULT: usize = 10;
 /// The maximum length of a pattern.
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
-/// The operations on patterns that are one step.
+/// The number of pattern operations that count as one step.
 const STEP_GLOB_OPS: usize = 64;
 /// The steps to visit a row out of order.
 const LONE_ROW_STEPS: usize = 8;
@@ -27,7 +27,7 @@ const LONE_ROW_STEPS: usize = 8;
 const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
-/// The keys that match a pattern.
+/// A pattern that keys may match.
 struct Pattern {
     /// `None`: all keys.
     glob: Option<Glob>,
@@ -75,7 +75,7 @@ pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
     matches
 }
 
-/// Skips the rows before one.
+/// Skips the rows before the row with this number.
 fn skip_to(rows: &mut Rows<'_>, row: usize) {
     if let Some(last) = row.saturating_sub(rows.ends().0.row).checked_sub(1) {
         rows.nth(last);
@@ -110,7 +110,7 @@ struct Scan {
     row: usize,
     count: usize,
     pattern: Pattern,
-    /// Whether the client asked for keys of another type than string.
+    /// Whether the client requested keys of another type than string, of which there are none.
     none: bool,
 }
 
@@ -188,7 +188,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
 pub(super) struct Keys {
     /// The next row to visit.
     row: usize,
-    /// The keys that were counted, or the keys that are left to send.
+    /// The number of matches that were counted so far, or that are left to send.
     matches: usize,
     counting: bool,
 }
@@ -251,7 +251,8 @@ impl Keys {
                 return Step::Full;
             }
             let Some((key, _)) = rows.next() else {
-                // The file was changed since the keys were counted. This many replies were announced.
+                // The file was changed since the keys were counted. An error takes the place of each missing key,
+                // because the array's header announced their number.
                 out.error(damaged());
                 self.matches -= 1;
                 continue;

@@ -2,7 +2,8 @@
 //!
 //! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`). [`crate::protocol::resp`]
 //! parses everything else, and this folder executes it: one command at a time, and in several passes if its reply is
-//! long. A reply is never held as a whole, and nothing else happens on the connection meanwhile.
+//! long. Replies of unbounded length are sent in parts while they are computed; only CLIENT LIST holds its whole reply.
+//! The connection executes no other command meanwhile.
 
 mod clients;
 mod commands;
@@ -45,11 +46,12 @@ impl Sink for Responses {
     }
 }
 
-/// The steps of a command, without the steps of its bytes, of its reply, and those that it counts itself.
+/// The steps of a command, in addition to the steps of its bytes, the steps of its reply, and steps that it counts
+/// itself.
 const COMMAND_STEPS: usize = 2;
-/// The steps of a key of a pipeline or an MGET.
+/// The steps of one key of a pipeline of GET or of an MGET.
 const LOOKUP_STEPS: usize = 2;
-/// The bytes of an inline command that are one step to split into words.
+/// The number of bytes of an inline command that take one step to split into words.
 const INLINE_STEP_LEN_BYTES: usize = 4;
 
 /// The state of a connection that speaks the Redis protocol.
@@ -59,13 +61,13 @@ pub(super) struct Session {
     clients: Arc<Clients>,
     client: Arc<RedisClient>,
     state: SessionState,
-    /// The state when the last pass began.
+    /// The state after the last pass that was committed, for [`Session::undo`].
     kept: SessionState,
     random: u64,
     counted: Counted,
 }
 
-/// What changes from one pass to the next.
+/// The part of a session that a pass changes. It is restored if the pass is repeated.
 #[derive(Clone, Default)]
 struct SessionState {
     version: Version,
@@ -77,9 +79,10 @@ struct SessionState {
 /// A command whose reply takes more than one pass. It stays at the beginning of the input until it is answered.
 #[derive(Clone)]
 struct Running {
-    /// The command, if it was an inline command, which is not parsed from the input again.
+    /// The parsed command, if it was sent as an inline command. `None` for other commands, which are read from the
+    /// input again.
     line: Option<Arc<[u8]>>,
-    /// Its length in the input.
+    /// The length of the command in the input.
     len_bytes: usize,
     work: Work,
 }
@@ -132,14 +135,14 @@ impl Session {
         pass
     }
 
-    /// Returns the memory that the session has allocated, including names of the client of the maximum length.
+    /// Returns the memory that the session has allocated. Counts the client's names with their maximum length.
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
         let fixed_bytes = size_of::<Session>() + size_of::<RedisClient>() + 3 * clients::NAME_LEN_MAX_BYTES;
         fixed_bytes + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
-    /// Counts the last pass, whose replies are sent.
+    /// Counts the last pass, whose replies will be sent, and keeps its state.
     pub(super) fn commit(&mut self) {
         let Counted { commands, errors, hits, misses } = std::mem::take(&mut self.counted);
         self.worker.counters().count_redis(commands, errors, hits, misses);
@@ -218,7 +221,8 @@ impl Session {
     /// and 0 if its next part has begun.
     ///
     /// # Errors
-    /// What follows the pass, if it ends here.
+    /// [`Then::Answer`] if there is no room for more replies, and [`Then::Yield`] if other connections get their turn
+    /// first.
     fn continue_running(
         &mut self,
         mut running: Running,
@@ -244,9 +248,9 @@ impl Session {
         end
     }
 
-    /// Executes a command or a part of one, and counts the bytes that it replies. Undoes it and returns `None` if the
-    /// verification of what it read was interrupted: then the next pass repeats it. Commands that read records have no
-    /// side effects.
+    /// Executes a command or a part of one, and counts the bytes that it replies. If the verification of records was
+    /// interrupted, undoes the execution and returns `None`, and the next pass repeats it. This works because commands
+    /// that read records have no side effects.
     fn unless_interrupted<T>(
         &mut self,
         responses: &mut Responses,

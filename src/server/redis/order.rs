@@ -79,7 +79,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
     for _ in 0..extent.row_count {
         match take(&mut rows, page.reverse) {
             Some(row) => push_row(out, row),
-            // This many replies were announced.
+            // Errors take the place of the key and the value, because the array's header announced their number.
             None => (0..2).for_each(|_| out.error(damaged())),
         }
     }
@@ -116,7 +116,7 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
     store.between(start, end).map_err(|_| damaged())
 }
 
-/// Returns where a span begins whose first edge is this one.
+/// Returns the start of a span whose first edge is this one.
 fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     Ok(match edge {
         Edge::Least => Bound::Unbounded,
@@ -129,7 +129,7 @@ fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, Stri
     })
 }
 
-/// Returns where a span ends whose last edge is this one.
+/// Returns the end of a span whose last edge is this one.
 fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     match edge {
         Edge::Least => {
@@ -141,7 +141,7 @@ fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String
     }
 }
 
-/// Returns the narrower bound. `beyond` returns whether a key is further inside than another.
+/// Returns the narrower of two bounds. `beyond` returns whether its first key is the narrower one.
 fn tighter<'k>(a: Bound<Key<'k>>, b: Bound<Key<'k>>, beyond: impl Fn(Key<'k>, Key<'k>) -> bool) -> Bound<Key<'k>> {
     match (a, b) {
         (Bound::Unbounded, other) | (other, Bound::Unbounded) => other,

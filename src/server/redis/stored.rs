@@ -13,7 +13,7 @@ const SHORT_MAX_BYTES: usize = 64;
 const SHORT_ROOM_BYTES: usize = b"$64\r\n".len() + SHORT_MAX_BYTES + b"\r\n".len();
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The header of a short value of each length, padded.
+/// The bulk string headers of short values, by length of the value, padded to one length.
 static HEADS: [[u8; WORD_BYTES]; SHORT_MAX_BYTES + 1] = {
     let mut heads = [*b"$0\r\n\0\0\0\0"; SHORT_MAX_BYTES + 1];
     let mut len = 1;
@@ -28,7 +28,7 @@ static HEADS: [[u8; WORD_BYTES]; SHORT_MAX_BYTES + 1] = {
     heads
 };
 
-/// Replies with a value, given as the stored native response.
+/// Replies with the value of a stored native response.
 #[inline(always)]
 pub(super) fn push_answer(responses: &mut Responses, answer: &[u8], offset_bytes: u64) {
     let value_len_bytes = answer.len() - RESPONSE_HEADER_LEN_BYTES;
@@ -72,8 +72,8 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
         && let Some(last) = answer.last_chunk()
         && let Some(to) = to.first_chunk_mut()
     {
-        // If the value is shorter than a word, the end of the header is shifted out. In two steps, because a shift by
-        // 64 bits is not defined.
+        // The last word of the response has the value, and before a shorter value the end of the header, which is
+        // shifted out. That takes two shifts, because a shift by 64 bits is not defined.
         let last = u64::from_le_bytes(*last);
         let beyond_bits = 8 * (WORD_BYTES - len_bytes);
         *to = (last >> (beyond_bits / 2) >> (beyond_bits - beyond_bits / 2)).to_le_bytes();

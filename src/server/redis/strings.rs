@@ -58,7 +58,7 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
 /// Checks keys from `next_arg` on. Returns the next part once all are checked, and `None` if the pass should end.
 ///
 /// # Errors
-/// The reply, if an argument is not a key of the table.
+/// The text of the error reply, if an argument is not a key of the table.
 pub(super) fn more_of_check_keys(
     store: &Store,
     command: &Command<'_>,
@@ -190,7 +190,7 @@ pub(super) fn get_range(
     Ok(())
 }
 
-/// Returns the range of a value of `len` bytes from `start` to `end`. Both are inclusive, and count from the end if
+/// Returns the range of a value of `len_bytes` from `start` to `end`. Both are inclusive, and count from the end if
 /// they are negative.
 fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     let len = len_bytes as i64;

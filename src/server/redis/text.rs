@@ -12,7 +12,7 @@ const QUOTED_LEN_MAX_BYTES: usize = 64;
 /// Parses a key of the table's kind.
 ///
 /// # Errors
-/// The reply, if the text is not a key of this kind.
+/// The text of the error reply, if the text is not a key of this kind.
 pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     match kind {
         KeyKind::U64 => number(text).map(Key::U64).ok_or_else(|| not_a_number(text)),
@@ -20,7 +20,7 @@ pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     }
 }
 
-/// Quotes the beginning of a client's text in an error.
+/// Returns the beginning of a client's text in quotes, for an error.
 #[cold]
 pub(super) fn quoted(text: &[u8]) -> String {
     let (start, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
@@ -37,7 +37,7 @@ fn not_a_number(text: &[u8]) -> String {
     )
 }
 
-/// Returns the reply for a damaged value.
+/// Returns the text of the error reply for a damaged value.
 #[cold]
 pub(super) fn damaged() -> String {
     format!("ERR {}", LookupError::Damaged)
@@ -58,7 +58,8 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
         1..8 => short(digits),
         8..=16 => {
             let (first, last) = (digits.first_chunk()?, digits.last_chunk()?);
-            // The digits that the last 8 contain are shifted out, and zeros are shifted in.
+            // The first 8 digits and the last 8 may overlap. Shifting the first 8 replaces the overlap by zeros. That
+            // takes two shifts, because a shift by 64 bits is not defined.
             let beyond_bits = 8 * (16 - digits.len());
             let high = zeros_off(first) << (beyond_bits / 2) << (beyond_bits - beyond_bits / 2);
             let low = zeros_off(last);
@@ -96,7 +97,8 @@ fn zeros_off(characters: &[u8; 8]) -> u64 {
 #[inline(always)]
 fn are_digits(bytes: u64) -> bool {
     const HIGH_BITS: u64 = u64::from_le_bytes([0x80; 8]);
-    // A byte carries into the next one only if it has its high bit set or exceeds 9.
+    // The addition sets the high bit of each byte above 9. A byte carries into the next one only if its own high bit is
+    // set, and then the result is false anyway.
     ((bytes.wrapping_add(u64::from_le_bytes([0x7F - 9; 8]))) | bytes) & HIGH_BITS == 0
 }
 
