@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::generations::ServedTable;
 use super::liveness::Thread;
 
-/// How often to check whether another generation is served.
+/// How often to check whether another generation is served, which is then measured at once.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often to measure.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);

@@ -91,7 +91,8 @@ fn is_bounded(used: &Used, case: &str) {
     assert!(used.turns_between_max <= TURNS_BETWEEN_MAX, "{} turns: {case}", used.turns_between_max);
 }
 
-/// Commands that read the long value, what their replies begin with, and how many keys they count as found.
+/// Commands that read the long value, the beginnings of their replies, and the numbers of keys that they count as
+/// found.
 const COMMANDS: [(&str, &str, u64); 19] = [
     ("GET 40", "$33554432\r\nvvvv", 1),
     ("*2\r\n$3\r\nGET\r\n$2\r\n40", "$33554432\r\nvvvv", 1),

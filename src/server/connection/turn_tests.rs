@@ -46,7 +46,7 @@ pub(super) struct Used {
     pub(super) turns_between_max: usize,
 }
 
-/// What a client received.
+/// The beginning of the bytes that a client received.
 #[derive(Default)]
 pub(super) struct Response {
     /// The first bytes.

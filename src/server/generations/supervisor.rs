@@ -123,8 +123,8 @@ struct Supervision {
     is_asked_to_look: Arc<AtomicBool>,
     /// The time from the last check of the path to the next one, if the file there was written to a moment ago.
     unsettled: Option<Duration>,
-    /// The next block of the current generation to verify in the background. `None` if all are verified, or none are to
-    /// be.
+    /// The next block of the current generation to verify in the background. `None` if all blocks are verified, or if
+    /// blocks are not verified in the background.
     unverified: Option<usize>,
 }
 

@@ -72,7 +72,7 @@ impl Drop for Lock {
 
 /// Opens the lock's file, or creates it.
 fn open(path: &Path) -> Result<File, String> {
-    // A FIFO would block, and a terminal could become the process's own.
+    // Opening a FIFO would block, and a terminal could become the controlling terminal.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(MODE).custom_flags(flags.bits().cast_signed());

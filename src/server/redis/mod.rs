@@ -217,8 +217,8 @@ impl Session {
         }
     }
 
-    /// Continues a command whose reply takes more than one pass. Returns the length of its input if the reply is complete,
-    /// and 0 if its next part has begun.
+    /// Continues a command whose reply takes more than one pass. Returns the length of the command in the input if the
+    /// reply is complete, and 0 if the next part of the command has begun.
     ///
     /// # Errors
     /// [`Then::Answer`] if there is no room for more replies, and [`Then::Yield`] if other connections get their turn
