@@ -60,6 +60,9 @@ compile_error!("Zero-KV maps files that need a 64-bit address space");
 
 #[cfg(feature = "bake")]
 pub mod bake;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 pub mod client;
 mod direct;
 pub mod format;
@@ -70,7 +73,8 @@ pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "bake")]
-mod special_file;
+#[doc(hidden)]
+pub mod special_file;
 pub mod store;
 mod sync;
 mod user_namespace;

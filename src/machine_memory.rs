@@ -170,5 +170,4 @@ fn unescaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "machine_memory_tests.rs"]
 mod tests;

@@ -1,9 +1,6 @@
 //! `kv_store`: serves a baked file over Unix and TCP sockets.
 
-mod generate;
 mod kv_store;
-mod replace_args;
-mod size;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -17,6 +14,7 @@ use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
+use zero_kv::cli::generate;
 use zero_kv::server::{Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 

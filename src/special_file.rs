@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// Opens the file at this path if it is special.
-pub(crate) fn open_special(path: &Path) -> io::Result<Option<File>> {
+pub fn open_special(path: &Path) -> io::Result<Option<File>> {
     if !is_special(path)? {
         return Ok(None);
     }
@@ -28,7 +28,7 @@ pub(crate) fn open_special(path: &Path) -> io::Result<Option<File>> {
 
 /// Returns whether a path leads to a special file. Links of other users are not followed, because anyone who can write to the
 /// folder can create them.
-pub(crate) fn is_special(path: &Path) -> io::Result<bool> {
+pub fn is_special(path: &Path) -> io::Result<bool> {
     let Ok(named) = fs::symlink_metadata(path) else { return Ok(false) };
     let is_trusted = [0, nix::unistd::geteuid().as_raw()].contains(&named.uid());
     if named.is_symlink() && !is_trusted {

@@ -7,20 +7,18 @@ use std::path::{Path, PathBuf};
 /// The folders and files of `src/` that form the library, from the lowest layer to the highest.
 const LIBRARY: &[&str] = &[
     "sync",
-    "size",
     "special_file",
-    "whole_file",
     "user_namespace",
     "machine_memory",
     "protocol",
     "format",
     "replace",
-    "replace_args",
     "store",
     "direct",
     "bake",
     "client",
     "server",
+    "cli",
 ];
 
 /// The path of a module, such as `["server", "redis", "info"]`.

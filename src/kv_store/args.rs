@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::replace::ReplaceError;
 use zero_kv::server::{Check, Config, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
@@ -13,7 +14,6 @@ use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use super::access::AccessArgs;
 use super::client_limits::ClientLimitArgs;
-use crate::replace_args::ReplaceArgs;
 
 /// Serves a baked file to all processes of this machine.
 ///

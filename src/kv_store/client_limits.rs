@@ -3,9 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use zero_kv::cli::size::parse_size;
 use zero_kv::server::Limits;
-
-use crate::size::parse_size;
 
 #[derive(clap::Args)]
 pub(crate) struct ClientLimitArgs {

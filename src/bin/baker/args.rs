@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::bake::{BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shard, ValueSpec, Verify};
+use zero_kv::cli::replace_args::ReplaceArgs;
+use zero_kv::cli::size::parse_size;
 use zero_kv::store::Unchecked;
 use zero_kv::{DEFAULT_FILE, Key, KeyKind};
-
-use crate::replace_args::ReplaceArgs;
-use crate::size::parse_size;
 
 /// The default of --max-bad-rows.
 const BAD_ROWS_MAX: u64 = 1000;

@@ -2,20 +2,10 @@
 
 mod args;
 mod files;
-#[path = "../../generate.rs"]
-mod generate;
 mod progress;
 mod remedies;
-#[path = "../../replace_args.rs"]
-mod replace_args;
 mod report;
 mod signals;
-#[path = "../../size.rs"]
-mod size;
-#[path = "../../special_file.rs"]
-mod special_file;
-#[path = "../../whole_file.rs"]
-mod whole_file;
 
 use std::fs::{self, Metadata};
 use std::io::{self, Write};
@@ -26,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use zero_kv::bake::{self, Cancel, Input, Options, Report};
+use zero_kv::cli::{generate, whole_file};
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
 use files::{NamedFile, Role};

@@ -13,8 +13,6 @@ mod ceiling;
 mod client;
 mod connect;
 mod frames;
-#[path = "../../generate.rs"]
-mod generate;
 mod hdr_log;
 mod keys;
 mod live_line;
@@ -29,13 +27,9 @@ mod resp;
 mod responses;
 mod rounds;
 mod schedule;
-#[path = "../../special_file.rs"]
-mod special_file;
 mod svg;
 mod sweep;
 mod tally;
-#[path = "../../whole_file.rs"]
-mod whole_file;
 mod wire;
 
 use std::io::{self, Write};
@@ -44,6 +38,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use clap::CommandFactory;
+use zero_kv::cli::{generate, whole_file};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
 use args::Args;

@@ -11,13 +11,13 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
+use zero_kv::cli::whole_file::WholeFile;
+use zero_kv::special_file::open_special;
 use zero_kv::store::MappedRows;
 use zero_kv::{LookupError, MappedStore};
 
 use crate::args::{DumpArgs, DumpFormat};
 use crate::output::{JsonKey, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record};
-use crate::special_file::open_special;
-use crate::whole_file::WholeFile;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
 

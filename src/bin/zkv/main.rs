@@ -7,8 +7,6 @@ mod canary;
 mod deadline;
 mod diff;
 mod dump;
-#[path = "../../generate.rs"]
-mod generate;
 mod health;
 mod info;
 mod inspect;
@@ -18,14 +16,9 @@ mod output;
 mod ping;
 mod reload;
 mod rows;
-#[path = "../../special_file.rs"]
-mod special_file;
 mod table;
 mod top;
 mod verify;
-#[path = "../../whole_file.rs"]
-#[allow(dead_code, reason = "a part of it is used here")]
-mod whole_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +26,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::MappedStore;
+use zero_kv::cli::generate;
 
 use args::{Args, Command, FileCommand, Lookup, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};

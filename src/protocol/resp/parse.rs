@@ -208,5 +208,4 @@ fn line_of_words<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<
 }
 
 #[cfg(test)]
-#[path = "parse_tests.rs"]
 mod tests;

@@ -192,5 +192,4 @@ fn percent(share: Option<f64>) -> String {
 }
 
 #[cfg(test)]
-#[path = "draw_tests.rs"]
 mod tests;

@@ -6,9 +6,9 @@ mod tree;
 
 use std::rc::Rc;
 
-use crate::measure::Lookup;
-use crate::memory::is_wide;
-use crate::table::Table;
+use crate::indexes::measure::Lookup;
+use crate::indexes::memory::is_wide;
+use crate::indexes::table::Table;
 
 pub(crate) use binary::Binary;
 pub(crate) use directory::Directory;

@@ -3,7 +3,7 @@
 const EXPECTED: &str = "expected a size, such as 512MiB or 2GB";
 
 /// Parses a number of bytes, with or without a unit.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let unit_bytes = match text[digits..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,

@@ -2,8 +2,8 @@
 //! first `N` of their `N + 1` children.
 
 use super::Search;
-use crate::memory::{LINE_LEN_BYTES, prefetch};
-use crate::table::Table;
+use crate::indexes::memory::{LINE_LEN_BYTES, prefetch};
+use crate::indexes::table::Table;
 
 /// Fills the last node.
 const NO_KEY: u64 = u64::MAX;

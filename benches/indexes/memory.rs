@@ -21,7 +21,7 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Returns whether the processor has the features that [`crate::rivals`] enable for their vector code.
+/// Returns whether the processor has the features that [`crate::indexes::rivals`] enable for their vector code.
 pub(crate) fn is_wide() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");

@@ -9,13 +9,13 @@ use rand::{Rng, RngExt, SeedableRng};
 use zero_kv::format::record::{ALIGN_BYTES, record_len_bytes};
 use zero_kv::{Key, Store};
 
-use crate::file::bake;
-use crate::memory::Lines;
-use crate::report::{Figures, Report, SpreadResults};
-use crate::rivals::{Binary, Directory, Searched, Tree};
-use crate::spreads::Spread;
+use crate::indexes::file::bake;
+use crate::indexes::memory::Lines;
+use crate::indexes::report::{Figures, Report, SpreadResults};
+use crate::indexes::rivals::{Binary, Directory, Searched, Tree};
+use crate::indexes::spreads::Spread;
 use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
-use crate::table::Table;
+use crate::indexes::table::Table;
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;

@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 use crate::special_file::{is_special, open_special};
 
 /// A file with a temporary name. Dropping it removes the file, unless the file was put in place.
-pub(crate) struct WholeFile {
+pub struct WholeFile {
     file: NamedTempFile,
     folder: File,
     path: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct WholeFile {
 
 impl WholeFile {
     /// Creates an empty file in the folder of `path`.
-    pub(crate) fn beside(path: &Path) -> anyhow::Result<WholeFile> {
+    pub fn beside(path: &Path) -> anyhow::Result<WholeFile> {
         Self::create(path).map_err(|error| write_error(path, &error))
     }
 
@@ -39,17 +39,17 @@ impl WholeFile {
         Ok(WholeFile { file, folder, path: path.to_path_buf() })
     }
 
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         self.file.as_file()
     }
 
     /// Returns the error of a failed write to the file.
-    pub(crate) fn write_error(&self, error: &io::Error) -> anyhow::Error {
+    pub fn write_error(&self, error: &io::Error) -> anyhow::Error {
         write_error(&self.path, error)
     }
 
     /// Syncs the file, renames it to its path, and syncs the folder.
-    pub(crate) fn put_in_place(self) -> anyhow::Result<()> {
+    pub fn put_in_place(self) -> anyhow::Result<()> {
         let WholeFile { file, folder, path } = self;
         file.as_file().sync_all().map_err(|error| write_error(&path, &error))?;
         file.persist(&path).map_err(|error| write_error(&path, &error.error))?;
@@ -62,7 +62,7 @@ impl WholeFile {
 
 /// Checks that a file can be written to this path. Programs call this before long work, so that the work is not lost at
 /// its end.
-pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
+pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {
         match is_special(path)? {
             true => Ok(()),
@@ -73,7 +73,7 @@ pub(crate) fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes and syncs a file that appears complete or not at all. Special files, such as pipes, are written to directly.
-pub(crate) fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+pub fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     if let Some(mut special) = open_special(path).map_err(|error| write_error(path, &error))? {
         return special.write_all(text).with_context(|| path.display().to_string());
     }

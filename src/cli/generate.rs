@@ -13,7 +13,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 /// Generates the files if `--generate FOLDER` is the whole command line.
-pub(crate) fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
+pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let (Some(option), Some(folder), None) = (args.next(), args.next(), args.next()) else { return None };
     if option != "--generate" {

@@ -5,7 +5,7 @@ use zero_kv::protocol::native::ResponseHeader;
 use zero_kv::{Key, KeyKind};
 use zerocopy::IntoBytes;
 
-use crate::memory::{LINE_LEN_BYTES, prefetch};
+use crate::indexes::memory::{LINE_LEN_BYTES, prefetch};
 use crate::support::push_value;
 
 const LINE_PLACES: usize = LINE_LEN_BYTES / size_of::<u32>();

@@ -1,7 +1,7 @@
 //! Binary search over the sorted keys, the baseline.
 
 use super::Search;
-use crate::table::Table;
+use crate::indexes::table::Table;
 
 pub(crate) struct Binary;
 

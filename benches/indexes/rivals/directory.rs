@@ -2,8 +2,8 @@
 //! share is searched by binary search.
 
 use super::{STAGE_KEYS, Search};
-use crate::memory::prefetch;
-use crate::table::Table;
+use crate::indexes::memory::prefetch;
+use crate::indexes::table::Table;
 
 /// Maximum of the average number of rows per share; the minimum is half of it.
 const SHARE_ROWS: usize = 4;

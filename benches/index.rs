@@ -24,20 +24,13 @@
 //! `cargo bench --bench index -- ipv4 dense` measures the distributions whose
 //! names contain one of the words.
 
-mod file;
-mod measure;
-mod memory;
-mod report;
-mod rivals;
-mod spreads;
-#[path = "../support/mod.rs"]
+mod indexes;
 mod support;
-mod table;
 
 use std::process::ExitCode;
 
-use measure::measure;
-use spreads::SPREADS;
+use indexes::measure::measure;
+use indexes::spreads::SPREADS;
 use support::{is_test, warn_if_slow};
 
 const ROWS: [usize; 2] = [100_000, 1_000_000];

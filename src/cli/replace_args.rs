@@ -1,9 +1,9 @@
 //! Options that decide which table may replace another one.
 
-use zero_kv::replace::ReplaceRules;
+use crate::replace::ReplaceRules;
 
 #[derive(clap::Args)]
-pub(crate) struct ReplaceArgs {
+pub struct ReplaceArgs {
     /// Reject a table with fewer rows than this, even if there is no table to replace
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     min_rows: u64,
@@ -20,7 +20,7 @@ pub(crate) struct ReplaceArgs {
 }
 
 impl ReplaceArgs {
-    pub(crate) fn rules(&self) -> ReplaceRules {
+    pub fn rules(&self) -> ReplaceRules {
         let mut rules = ReplaceRules::default();
         rules.rows_min = self.min_rows;
         rules.shrink_max_percent = self.max_shrink;

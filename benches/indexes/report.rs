@@ -4,7 +4,7 @@ use std::fmt;
 
 use zero_kv::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
-use crate::measure::{Load, ROUND_SAMPLES};
+use crate::indexes::measure::{Load, ROUND_SAMPLES};
 
 /// The results of one index for one distribution.
 pub(crate) struct Figures {

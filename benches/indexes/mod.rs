@@ -1,0 +1,9 @@
+//! The indexes that `benches/index.rs` compares, and how it measures them.
+
+mod file;
+pub(crate) mod measure;
+mod memory;
+mod report;
+mod rivals;
+pub(crate) mod spreads;
+mod table;

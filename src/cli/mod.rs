@@ -1,0 +1,6 @@
+//! Parts that several binaries share. Not part of the library's interface.
+
+pub mod generate;
+pub mod replace_args;
+pub mod size;
+pub mod whole_file;
