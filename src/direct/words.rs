@@ -1,9 +1,12 @@
 //! The words of the page that lookups load.
 //!
 //! In: changes of the served table and of the state of its lease. Out: whether the bytes that a client has copied are
-//! the bytes that the server verified. `models/` checks the order of the stores and loads.
+//! the bytes that the server verified.
 
-#[cfg(feature = "server")]
+#[cfg(all(test, loom))]
+mod models;
+
+#[cfg(any(feature = "server", loom))]
 use crate::store::LeaseState;
 use crate::store::Standing;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -63,7 +66,7 @@ impl TableState {
     }
 }
 
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", loom))]
 impl TableState {
     /// Returns the state after this one.
     fn next(self, generation: u64, flags: u64) -> TableState {
@@ -136,7 +139,7 @@ impl Words {
     }
 }
 
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", loom))]
 impl Words {
     /// Publishes a new generation, whose file is not leased yet.
     pub(super) fn serve(&self, generation: u64) {

@@ -321,6 +321,7 @@ mod tests {
         assert_eq!((Key::from("abc").head(4), Key::from(7).head(4)), (0, 7));
     }
 
+    #[cfg(feature = "bake")]
     #[test]
     fn a_key_is_read_as_it_was_written() {
         for key in [Key::from(u64::MAX), Key::from("a"), Key::from("twelve bytes"), Key::from(&[7; KEY_LEN_MAX_BYTES])]

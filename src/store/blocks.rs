@@ -4,6 +4,9 @@
 //! two changes is an epoch. After a change nothing is trusted until the index has been verified again. Then the next
 //! epoch begins, with every block unverified.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::sync::{Mutex, PoisonError};
 
 use zerocopy::little_endian::U64;

@@ -31,7 +31,11 @@ const PATCHES_MAX: u64 = 256;
 /// The maximum number of patches in all mappings together.
 const PATCHES_TOTAL_MAX: usize = 16 << 10;
 
+#[cfg(not(all(test, loom)))]
 static RANGES: Ranges = Ranges { newest: AtomicPtr::new(ptr::null_mut()) };
+// Constants cannot have loom's atomics.
+#[cfg(all(test, loom))]
+static RANGES: std::sync::LazyLock<Ranges> = std::sync::LazyLock::new(Ranges::default);
 /// The number of patches in the mappings that are guarded now.
 static PATCHES: AtomicUsize = AtomicUsize::new(0);
 

@@ -4,6 +4,9 @@
 //! handler of SIGBUS can interrupt any thread at any instruction, including one that changes this list, so nothing here
 //! waits or locks.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::ops::Range;
 use std::ptr;
 
@@ -11,6 +14,7 @@ use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// A list of entries. Entries are reused and never freed, so the length of the list is the maximum number of ranges
 /// that were guarded at a time.
+#[cfg_attr(all(test, loom), derive(Default))]
 pub(super) struct Ranges {
     pub(super) newest: AtomicPtr<Entry>,
 }

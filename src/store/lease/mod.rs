@@ -16,6 +16,8 @@
 //! without changing its modification time, so examining the file proves nothing.
 
 mod kernel;
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;
 

@@ -1,35 +1,12 @@
 //! Epochs and tags: a batch that is accepted has only bytes that were verified in its epoch.
 
-#[path = "../../../src/store/blocks.rs"]
-mod source;
-#[path = "../../../src/store/verification.rs"]
-mod verification;
-
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use loom::thread;
-use zerocopy::little_endian::U64;
 
-use super::Model;
-use source::Blocks;
-
-pub(super) const MODELS: &[Model] = &[
-    Model {
-        name: "blocks::an_accepted_batch_has_only_baked_bytes",
-        preemptions_max: 2,
-        run: an_accepted_batch_has_only_baked_bytes,
-    },
-    Model {
-        name: "blocks::a_block_that_was_verified_before_a_change_is_verified_again",
-        preemptions_max: 3,
-        run: a_block_that_was_verified_before_a_change_is_verified_again,
-    },
-    Model {
-        name: "blocks::a_batch_that_spans_a_change_is_not_accepted",
-        preemptions_max: 3,
-        run: a_batch_that_spans_a_change_is_not_accepted,
-    },
-];
+use super::Blocks;
+use crate::format::checksum::block_sum;
+use crate::sync::check_model;
 
 const BAKED: u8 = 7;
 const OVERWRITTEN: u8 = 8;
@@ -65,7 +42,7 @@ impl Table {
     fn batch(&self) -> Option<u8> {
         let epoch = self.blocks.epoch();
         let record = [self.byte.load(Ordering::Acquire)];
-        let sums = [U64::from(u64::from(BAKED))];
+        let sums = [block_sum(&[BAKED])];
         let is_sound = self.blocks.are_known(epoch, 0, 1) || self.blocks.look_at(epoch, &record, &sums, 0, 1);
         let copied = self.byte.load(Ordering::Acquire);
         // The answer for a damaged block is an error, and the batch is checked all the same.
@@ -84,47 +61,56 @@ impl Table {
 }
 
 /// A writer overwrites a block while two batches read it.
+#[test]
 fn an_accepted_batch_has_only_baked_bytes() {
-    let table = Table::new();
-    let writing = Arc::clone(&table);
-    let writer = thread::spawn(move || writing.write(OVERWRITTEN));
-    let reading = Arc::clone(&table);
-    let reader = thread::spawn(move || assert!([None, Some(BAKED)].contains(&reading.batch())));
-    assert!([None, Some(BAKED)].contains(&table.batch()));
-    writer.join().unwrap();
-    reader.join().unwrap();
-    assert_eq!(table.batch(), None, "the file has changed");
-    assert_ne!(table.blocks.epoch(), Blocks::new(0).epoch(), "its epoch is over");
+    check_model(2, || {
+        let table = Table::new();
+        let writing = Arc::clone(&table);
+        let writer = thread::spawn(move || writing.write(OVERWRITTEN));
+        let reading = Arc::clone(&table);
+        let reader = thread::spawn(move || assert!([None, Some(BAKED)].contains(&reading.batch())));
+        assert!([None, Some(BAKED)].contains(&table.batch()));
+        writer.join().unwrap();
+        reader.join().unwrap();
+        assert_eq!(table.batch(), None, "the file has changed");
+        assert_ne!(table.blocks.epoch(), Blocks::new(0).epoch(), "its epoch is over");
+    });
 }
 
 /// The file has changed. One thread trusts it again while another reads: what was verified before does not count.
+#[test]
 fn a_block_that_was_verified_before_a_change_is_verified_again() {
-    let table = Table::new();
-    assert_eq!(table.batch(), Some(BAKED));
-    table.write(OVERWRITTEN);
-    let reading = Arc::clone(&table);
-    let reader = thread::spawn(move || {
-        assert_eq!(reading.batch(), None);
-        assert_eq!(reading.batch(), None);
+    check_model(3, || {
+        let table = Table::new();
+        assert_eq!(table.batch(), Some(BAKED));
+        table.write(OVERWRITTEN);
+        let reading = Arc::clone(&table);
+        let reader = thread::spawn(move || {
+            assert_eq!(reading.batch(), None);
+            assert_eq!(reading.batch(), None);
+        });
+        assert_eq!(table.batch(), None);
+        table.look_again();
+        assert_eq!(table.batch(), None);
+        reader.join().unwrap();
     });
-    assert_eq!(table.batch(), None);
-    table.look_again();
-    assert_eq!(table.batch(), None);
-    reader.join().unwrap();
 }
 
 /// A batch begins before the change and ends after the file is trusted again.
+#[test]
 fn a_batch_that_spans_a_change_is_not_accepted() {
-    let table = Table::new();
-    let changing = Arc::clone(&table);
-    let thread = thread::spawn(move || {
-        changing.write(OVERWRITTEN);
-        changing.batch();
-        changing.look_again();
-        changing.write(BAKED);
-        changing.batch();
-        changing.look_again();
+    check_model(3, || {
+        let table = Table::new();
+        let changing = Arc::clone(&table);
+        let thread = thread::spawn(move || {
+            changing.write(OVERWRITTEN);
+            changing.batch();
+            changing.look_again();
+            changing.write(BAKED);
+            changing.batch();
+            changing.look_again();
+        });
+        assert!([None, Some(BAKED)].contains(&table.batch()));
+        thread.join().unwrap();
     });
-    assert!([None, Some(BAKED)].contains(&table.batch()));
-    thread.join().unwrap();
 }

@@ -1,0 +1,99 @@
+//! The words of the page of direct mode: a client that trusts a copy has copied no byte that a writer wrote.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU8, Ordering};
+use loom::thread;
+
+use super::{TableState, Words};
+use crate::store::{LeaseState, Standing};
+use crate::sync::check_model;
+
+const OLD: u8 = 7;
+const NEW: u8 = 8;
+const NOW_NS: u64 = 5;
+
+/// The page, and the file of generation 1, which has one byte.
+struct Shared {
+    words: Words,
+    byte: AtomicU8,
+}
+
+impl Shared {
+    /// Generation 1 is served, and its file is leased until a time.
+    fn leased_until(until_ns: u64) -> (Arc<Shared>, TableState) {
+        let shared = Arc::new(Shared { words: Words::default(), byte: AtomicU8::new(OLD) });
+        shared.words.owner.store(1, Ordering::SeqCst);
+        shared.words.serve(1);
+        shared.words.set_lease(LeaseState::TrustedUntil(until_ns));
+        let state = shared.words.state();
+        (shared, state)
+    }
+
+    fn standing_since(&self, then: TableState) -> Standing {
+        self.words.standing_since(then, |until_ns| Some(NOW_NS < until_ns))
+    }
+
+    /// A writer gets the file. In the kernel, opening the file follows the end of the lease.
+    fn write(&self) {
+        self.byte.store(NEW, Ordering::Release);
+    }
+
+    /// A client looks up.
+    fn assert_trusted_copy_is_old(&self, then: TableState) {
+        let copied = self.byte.load(Ordering::Relaxed);
+        if self.standing_since(then) == Standing::Unchanged {
+            assert_eq!(copied, OLD);
+        }
+    }
+}
+
+/// The lease is lost, a writer changes the file, and the server takes the lease again and checks the file.
+#[test]
+fn bytes_that_are_written_after_a_lost_lease_are_not_trusted() {
+    check_model(3, || {
+        let (shared, then) = Shared::leased_until(NOW_NS + 1);
+        let serving = Arc::clone(&shared);
+        let server = thread::spawn(move || {
+            serving.words.set_lease(LeaseState::Lost);
+            serving.write();
+            serving.words.set_changed(true);
+            serving.words.set_lease(LeaseState::TrustedUntil(NOW_NS + 1));
+            serving.words.set_changed(false);
+        });
+        shared.assert_trusted_copy_is_old(then);
+        server.join().unwrap();
+        assert_eq!(shared.standing_since(then), Standing::Changed);
+    });
+}
+
+/// The kernel marks the owner's word before it drops the lease.
+#[test]
+fn bytes_that_are_written_after_the_server_was_killed_are_not_trusted() {
+    check_model(3, || {
+        const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+        let (shared, then) = Shared::leased_until(NOW_NS + 1);
+        let ending = Arc::clone(&shared);
+        let kernel = thread::spawn(move || {
+            ending.words.owner.store(FUTEX_OWNER_DIED, Ordering::SeqCst);
+            ending.write();
+        });
+        shared.assert_trusted_copy_is_old(then);
+        kernel.join().unwrap();
+        assert_eq!(shared.standing_since(then), Standing::Unknown);
+    });
+}
+
+/// The deadline of generation 1 has passed, so its file may have changed. Generation 2 has a deadline of its own.
+#[test]
+fn a_deadline_is_not_taken_for_that_of_another_generation() {
+    check_model(3, || {
+        let (shared, then) = Shared::leased_until(NOW_NS);
+        let serving = Arc::clone(&shared);
+        let server = thread::spawn(move || {
+            serving.words.serve(2);
+            serving.words.set_lease(LeaseState::TrustedUntil(NOW_NS + 1));
+        });
+        assert_ne!(shared.standing_since(then), Standing::Unchanged);
+        server.join().unwrap();
+    });
+}

@@ -1,0 +1,112 @@
+//! The guarded address ranges: a search never combines two ranges.
+
+use std::ops::Range;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+use super::Ranges;
+use crate::sync::{AtomicPtr, check_model};
+
+const FIRST: Range<usize> = 100..200;
+/// With the start of the one and the end of the other, neither contains what lies between the two.
+const SECOND: Range<usize> = 300..400;
+const BETWEEN: usize = 250;
+
+fn ranges() -> Arc<Ranges> {
+    Arc::new(Ranges { newest: AtomicPtr::new(std::ptr::null_mut()) })
+}
+
+/// A mapping is unmapped and another takes its entry while a handler searches.
+#[test]
+fn a_search_does_not_combine_two_ranges() {
+    check_model(3, || {
+        let ranges = ranges();
+        let first = ranges.insert(FIRST);
+        let changing = Arc::clone(&ranges);
+        let thread = thread::spawn(move || {
+            first.remove();
+            changing.insert(SECOND);
+        });
+        for address in [BETWEEN, SECOND.end] {
+            assert!(ranges.find(address).is_none(), "{address} is in neither");
+        }
+        for (address, range) in [(150, FIRST), (350, SECOND)] {
+            assert!(ranges.find(address).is_none_or(|(_, found)| found == range), "{address} is in {range:?}");
+        }
+        thread.join().unwrap();
+        assert!(ranges.find(150).is_none() && ranges.find(350).is_some());
+    });
+}
+
+/// The reused entry's new range is below the old one: the other mixture, new start and old end.
+#[test]
+fn a_search_does_not_combine_two_ranges_in_descending_order() {
+    check_model(3, || {
+        let ranges = ranges();
+        let second = ranges.insert(SECOND);
+        let changing = Arc::clone(&ranges);
+        let thread = thread::spawn(move || {
+            second.remove();
+            changing.insert(FIRST);
+        });
+        assert!(ranges.find(BETWEEN).is_none());
+        thread.join().unwrap();
+    });
+}
+
+/// A thread reads a mapping, so its range is found whatever other threads insert and remove.
+#[test]
+fn a_range_that_stays_is_found_beside_changes() {
+    check_model(2, || {
+        let ranges = ranges();
+        let other = ranges.insert(FIRST);
+        let (entry, changing) = (ranges.insert(SECOND), Arc::clone(&ranges));
+        let thread = thread::spawn(move || {
+            other.remove();
+            changing.insert(500..600);
+            changing.insert(700..800);
+        });
+        let (found, range) = ranges.find(350).expect("it stays");
+        assert!(std::ptr::eq(found, entry) && range == SECOND);
+        found.faults.fetch_add(1, Ordering::AcqRel);
+        thread.join().unwrap();
+        assert_eq!(entry.faults.load(Ordering::Acquire), 1, "nobody else counts there");
+    });
+}
+
+/// Two threads insert at the same time. Each finds its own range, whole, as soon as it is inserted.
+#[test]
+fn insertions_at_the_same_time_take_entries_of_their_own() {
+    check_model(2, || {
+        let ranges = ranges();
+        ranges.insert(700..800).remove();
+        let inserting = Arc::clone(&ranges);
+        let thread = thread::spawn(move || {
+            let entry = inserting.insert(FIRST);
+            assert!(inserting.find(150).is_some_and(|(found, range)| std::ptr::eq(found, entry) && range == FIRST));
+        });
+        let entry = ranges.insert(SECOND);
+        assert!(ranges.find(350).is_some_and(|(found, range)| std::ptr::eq(found, entry) && range == SECOND));
+        thread.join().unwrap();
+        assert!(ranges.find(150).is_some() && ranges.find(350).is_some() && ranges.find(750).is_none());
+    });
+}
+
+/// A range that one thread publishes, another finds.
+#[test]
+fn a_range_is_found_by_whoever_learns_of_the_mapping() {
+    check_model(3, || {
+        let (ranges, is_mapped) = (ranges(), Arc::new(AtomicBool::new(false)));
+        let (inserting, mapping) = (Arc::clone(&ranges), Arc::clone(&is_mapped));
+        let thread = thread::spawn(move || {
+            inserting.insert(FIRST);
+            mapping.store(true, Ordering::Release);
+        });
+        if is_mapped.load(Ordering::Acquire) {
+            assert!(ranges.find(150).is_some_and(|(_, range)| range == FIRST));
+        }
+        thread.join().unwrap();
+    });
+}
