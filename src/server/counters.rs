@@ -79,6 +79,12 @@ impl Tally {
         let ops = Op::ALL.into_iter().filter(|op| op.kind() == OpKind::Server);
         ops.map(|op| self.0[op as usize].iter().sum::<u32>() as usize).sum()
     }
+
+    /// Returns whether a request had an effect, so that it must not be carried out again. Such a request has a pass for
+    /// itself.
+    pub(super) fn has_effects(&self) -> bool {
+        [Op::Reload, Op::Rollback].into_iter().any(|op| self.0[op as usize][Status::Ok as usize] > 0)
+    }
 }
 
 /// The counters of a worker, on cache lines that no other data shares.

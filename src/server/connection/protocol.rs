@@ -21,7 +21,8 @@ pub(super) enum Protocol {
 
 impl Protocol {
     /// Answers requests, all of them from one state of one generation. If the file changes meanwhile, discards the
-    /// responses and answers again. A request that needs too much verification is not taken: the next pass repeats it.
+    /// responses and answers again, unless a request had an effect. A request that needs too much verification is not
+    /// taken: the next pass repeats it.
     pub(super) fn answer(
         &mut self,
         context: &ConnectionContext,
@@ -56,7 +57,11 @@ impl Protocol {
             drop(limit);
             // A pass that only waits for more input has read nothing from the file.
             let is_nothing = responses.total_len_bytes() == 0 && pass.then == Then::Read;
-            if is_nothing || responses.stage_beginning(store) && store.is_unchanged_since(epoch) {
+            let is_unchanged = is_nothing || responses.stage_beginning(store) && store.is_unchanged_since(epoch);
+            if !is_unchanged {
+                context.worker.server.control.file_has_changed();
+            }
+            if is_unchanged || tally.as_ref().is_some_and(Tally::has_effects) {
                 match (self, tally) {
                     (Protocol::Redis(session), _) => session.commit(),
                     (_, Some(tally)) => context.worker.counters().count_native(&tally),
@@ -64,7 +69,6 @@ impl Protocol {
                 }
                 return pass;
             }
-            context.worker.server.control.file_has_changed();
             if let Protocol::Redis(session) = self {
                 session.undo();
             }

@@ -100,37 +100,80 @@ fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
     });
 }
 
+/// Serves a file whose value was overwritten in place after it was opened.
+fn connections_over_an_overwritten_file() -> (tempfile::TempDir, Connections) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
+    let file = File::options().write(true).open(&db).unwrap();
+    // Otherwise the change may fall into the same tick of the file system's clock.
+    file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
+    drop(file);
+    let connections = connections_over(&db);
+    let bytes = std::fs::read(&db).unwrap();
+    let at = bytes.windows(5).position(|bytes| bytes == b"seven").unwrap() as u64;
+    File::options().write(true).open(&db).unwrap().write_all_at(b"eight", at).unwrap();
+    (folder, connections)
+}
+
+/// Sends requests on a new connection, and returns all responses.
+fn exchange(connections: &Connections, requests: &[u8]) -> Vec<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let peer = Peer::from_stream(&server);
+        connections.worker.counters().connection_opened();
+        let served = tokio::spawn(connections.open(server, peer));
+        client.write_all(requests).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut responses = Vec::new();
+        client.read_to_end(&mut responses).await.unwrap();
+        served.await.unwrap();
+        responses
+    })
+}
+
 /// The first pass finds the value, but then finds that the file has changed. The second pass answers with an error.
 #[test]
 fn a_request_whose_pass_is_repeated_is_counted_once() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let get = Request::new(Op::Get, 7);
     for (request, error) in [(get.as_bytes(), &[0, 0, 0, 2, 0, 0, 0, 0][..]), (b"GET 7\r\n", b"-ERR ")] {
-        let folder = tempfile::tempdir().unwrap();
-        let db = folder.path().join("storage.db");
-        bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
-        let file = File::options().write(true).open(&db).unwrap();
-        // Otherwise the change may fall into the same tick of the file system's clock.
-        file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
-        drop(file);
-        let connections = connections_over(&db);
-        let bytes = std::fs::read(&db).unwrap();
-        let at = bytes.windows(5).position(|bytes| bytes == b"seven").unwrap() as u64;
-        File::options().write(true).open(&db).unwrap().write_all_at(b"eight", at).unwrap();
-
-        let response = runtime.block_on(async {
-            let (mut client, server) = UnixStream::pair().unwrap();
-            connections.worker.counters().connection_opened();
-            let served = tokio::spawn(connections.open(server, Peer::default()));
-            client.write_all(request).await.unwrap();
-            client.shutdown().await.unwrap();
-            let mut response = Vec::new();
-            client.read_to_end(&mut response).await.unwrap();
-            served.await.unwrap();
-            response
-        });
+        let (_folder, connections) = connections_over_an_overwritten_file();
+        let response = exchange(&connections, request);
         assert!(response.starts_with(error), "{}", response.escape_ascii());
         let sums = connections.worker.server.statistics.sums();
         assert_eq!((sums.requests.as_flattened().iter().sum::<u64>(), sums.batches), (1, 1));
+    }
+}
+
+/// The pass that first reads the file finds that it has changed, and is repeated.
+#[test]
+fn a_reload_or_rollback_is_carried_out_once_even_if_the_file_changes_during_its_pass() {
+    let error = vec![0, 0, 0, 2, 0, 0, 0, 0];
+    let cases: [&[Op]; 5] = [
+        &[Op::Reload],
+        &[Op::Rollback],
+        &[Op::Get, Op::Reload],
+        &[Op::Reload, Op::Get],
+        &[Op::Get, Op::Rollback, Op::Reload, Op::Get, Op::Reload],
+    ];
+    for ops in cases {
+        let (_folder, connections) = connections_over_an_overwritten_file();
+        let requests: Vec<u8> = ops.iter().flat_map(|op| Request::new(*op, 7).as_bytes().to_vec()).collect();
+        let mut attempts = 0_u64;
+        let expected: Vec<u8> = ops
+            .iter()
+            .flat_map(|op| match op {
+                Op::Get => error.clone(),
+                _ => {
+                    attempts += 1;
+                    [ResponseHeader::of_page(8).as_bytes(), &attempts.to_be_bytes()].concat()
+                }
+            })
+            .collect();
+        // The client is this process, so it may change the served generation.
+        assert_eq!(exchange(&connections, &requests), expected, "{ops:?}");
+        let requested = &connections.worker.server.statistics.totals.reload_requested;
+        assert_eq!(requested.load(Ordering::Relaxed), attempts, "{ops:?}");
     }
 }

@@ -33,8 +33,10 @@ pub(super) fn answer(
     let mut len_bytes = 0;
     for (at, request) in requests.iter().enumerate() {
         let Some(op) = Op::from_code(request.op_code()).filter(|op| op.kind() == OpKind::Server) else { break };
-        // Descriptors are passed with the first byte of the responses, so Open has a pass for itself.
-        if responses.is_full() || op == Op::Open && responses.total_len_bytes() > 0 {
+        // Descriptors are passed with the first byte of the responses. A pass that reads the file may be repeated, which a
+        // Reload or Rollback must not be.
+        let is_alone = matches!(op, Op::Open | Op::Reload | Op::Rollback);
+        if responses.is_full() || is_alone && responses.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);
         }
         if op == Op::Open && at + 1 == requests.len() && waits(context, generation, request.key()) {
@@ -45,7 +47,7 @@ pub(super) fn answer(
         }
         tally.count(Some(op), answer_one(context, generation, op, responses));
         len_bytes += REQUEST_LEN_BYTES;
-        if responses.passes_descriptors(0) {
+        if responses.passes_descriptors(0) || tally.has_effects() {
             return (len_bytes, RunEnd::Full);
         }
     }
