@@ -119,37 +119,29 @@ impl TypedRequest for Exists<'_> {
     }
 }
 
-impl TypedRequest for Floor<'_> {
-    type Output = Option<Row>;
+macro_rules! impl_neighbor_request {
+    ($request:ident, |$key:ident| $bounds:expr) => {
+        impl TypedRequest for $request<'_> {
+            type Output = Option<Row>;
 
-    fn op(&self) -> Op {
-        Self::OP
-    }
+            fn op(&self) -> Op {
+                Self::OP
+            }
 
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_key(Self::OP, self.0, requests);
-    }
+            fn encode(&self, requests: &mut Vec<u8>) {
+                encode_key(Self::OP, self.0, requests);
+            }
 
-    fn decode(&self, response: Response<'_>) -> Result<Option<Row>, RequestError> {
-        decode_row(self.0, Bounds { start: Bound::Unbounded, end: Bound::Included(self.0) }, response)
-    }
+            fn decode(&self, response: Response<'_>) -> Result<Option<Row>, RequestError> {
+                let $key = self.0;
+                decode_row($key, $bounds, response)
+            }
+        }
+    };
 }
 
-impl TypedRequest for Ceiling<'_> {
-    type Output = Option<Row>;
-
-    fn op(&self) -> Op {
-        Self::OP
-    }
-
-    fn encode(&self, requests: &mut Vec<u8>) {
-        encode_key(Self::OP, self.0, requests);
-    }
-
-    fn decode(&self, response: Response<'_>) -> Result<Option<Row>, RequestError> {
-        decode_row(self.0, Bounds { start: Bound::Included(self.0), end: Bound::Unbounded }, response)
-    }
-}
+impl_neighbor_request!(Floor, |key| Bounds { start: Bound::Unbounded, end: Bound::Included(key) });
+impl_neighbor_request!(Ceiling, |key| Bounds { start: Bound::Included(key), end: Bound::Unbounded });
 
 #[inline]
 fn encode_key(op: Op, key: Key<'_>, requests: &mut Vec<u8>) {

@@ -6,6 +6,7 @@
 
 mod memory;
 mod protocol;
+mod unsent;
 
 #[cfg(all(test, feature = "bake"))]
 mod long_value_tests;
@@ -41,6 +42,7 @@ use super::turn::Turn;
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::direct::Waiter;
 use protocol::Protocol;
+use unsent::{Unsent, UnsentOfEarlierPass, UnsentOfPass};
 
 /// The number of consecutive reads that fill their buffer after which the next requests may be answered from another
 /// generation. Otherwise a client that never stops sending would hold its generation forever.
@@ -303,41 +305,16 @@ impl<S: ClientStream> Connection<S> {
         responses: &mut Responses,
         turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
-        let mut sent_bytes = 0;
-        while sent_bytes < responses.total_len_bytes() {
-            if turn.sent_bytes == 0 {
-                responses.keep_unsent(sent_bytes, self.pending.get_or_insert_default());
-                return self.poll_others(cx);
+        let mut unsent = UnsentOfPass { responses, sent_bytes: 0 };
+        let polled = self.poll_unsent(cx, generation, &mut unsent, turn);
+        if polled.is_pending() {
+            if turn.sent_bytes > 0 {
+                self.moved();
             }
-            let stream = Pin::new(&mut self.stream);
-            let descriptors = match self.context.descriptors(generation, responses.passes_descriptors(sent_bytes)) {
-                Ok(descriptors) => descriptors,
-                Err(error) => {
-                    responses.replace(self.context.refuse_descriptors(&error));
-                    continue;
-                }
-            };
-            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors.as_ref());
-            match responses.with_unsent(&generation.store, sent_bytes, send)? {
-                Poll::Ready(Err(error)) if responses.passes_descriptors(sent_bytes) && is_too_many(&error) => {
-                    responses.replace(self.context.refuse_descriptors(&error));
-                }
-                Poll::Ready(sent) => {
-                    let sent = sent?;
-                    self.context.worker.counters().written(sent);
-                    self.activity.count_sent(sent);
-                    turn.use_sent(sent);
-                    sent_bytes += sent;
-                }
-                Poll::Pending => {
-                    self.moved();
-                    responses.keep_unsent(sent_bytes, self.pending.get_or_insert_default());
-                    self.begin_pending();
-                    return Poll::Pending;
-                }
-            }
+            unsent.responses.keep_unsent(unsent.sent_bytes, self.pending.get_or_insert_default());
+            self.begin_pending();
         }
-        Poll::Ready(Ok(()))
+        polled
     }
 
     /// Sends pending responses.
@@ -348,35 +325,52 @@ impl<S: ClientStream> Connection<S> {
         responses: &mut Responses,
         turn: &mut Turn,
     ) -> Poll<io::Result<()>> {
-        let Some(pending) = self.pending.as_mut().filter(|pending| !pending.is_empty()) else {
+        let Some(mut pending) = self.pending.take_if(|pending| !pending.is_empty()) else {
             return Poll::Ready(Ok(()));
         };
-        while !pending.is_empty() {
+        let mut unsent = UnsentOfEarlierPass { pending: &mut pending, stage: responses.stage() };
+        let polled = self.poll_unsent(cx, generation, &mut unsent, turn);
+        if polled.is_ready() {
+            pending.clear();
+        }
+        self.pending = Some(pending);
+        polled
+    }
+
+    /// Sends responses until all are sent, the socket is full, or the turn is over.
+    fn poll_unsent(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: &PinnedGeneration,
+        unsent: &mut impl Unsent,
+        turn: &mut Turn,
+    ) -> Poll<io::Result<()>> {
+        while !unsent.is_empty() {
             if turn.sent_bytes == 0 {
                 return self.poll_others(cx);
             }
             let stream = Pin::new(&mut self.stream);
-            let descriptors = match self.context.descriptors(generation, pending.passes_descriptors()) {
+            let descriptors = match self.context.descriptors(generation, unsent.passes_descriptors()) {
                 Ok(descriptors) => descriptors,
                 Err(error) => {
-                    pending.replace(self.context.refuse_descriptors(&error));
+                    unsent.replace(self.context.refuse_descriptors(&error));
                     continue;
                 }
             };
-            let send = |unsent: &[io::IoSlice]| poll_send(stream, cx, unsent, descriptors.as_ref());
-            let sent = match ready!(pending.with(&generation.store, responses.stage(), send)?) {
-                Err(error) if pending.passes_descriptors() && is_too_many(&error) => {
-                    pending.replace(self.context.refuse_descriptors(&error));
-                    continue;
+            let send = |bytes: &[io::IoSlice]| poll_send(stream, cx, bytes, descriptors.as_ref());
+            match ready!(unsent.with(&generation.store, send)?) {
+                Err(error) if unsent.passes_descriptors() && is_too_many(&error) => {
+                    unsent.replace(self.context.refuse_descriptors(&error));
                 }
-                sent => sent?,
-            };
-            self.context.worker.counters().written(sent);
-            self.activity.count_sent(sent);
-            turn.use_sent(sent);
-            pending.advance(sent);
+                sent => {
+                    let sent_bytes = sent?;
+                    self.context.worker.counters().written(sent_bytes);
+                    self.activity.count_sent(sent_bytes);
+                    turn.use_sent(sent_bytes);
+                    unsent.advance(sent_bytes);
+                }
+            }
         }
-        pending.clear();
         Poll::Ready(Ok(()))
     }
 

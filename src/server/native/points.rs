@@ -25,10 +25,10 @@ pub(super) fn answer_points(
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> usize {
-    let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
-    if store.key_kind() != KeyKind::U64 {
-        return refuse(requests, responses, tally);
-    }
+    let requests = match requests_for_numbers(store, requests, responses, tally) {
+        Ok(requests) => requests,
+        Err(refused) => return refused,
+    };
     let counted_before = tally.total();
     let mut count = 0;
     let (mut appender, steps) = responses.appender();
@@ -58,10 +58,10 @@ pub(super) fn answer_neighbors(
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> usize {
-    let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
-    if store.key_kind() != KeyKind::U64 {
-        return refuse(requests, responses, tally);
-    }
+    let requests = match requests_for_numbers(store, requests, responses, tally) {
+        Ok(requests) => requests,
+        Err(refused) => return refused,
+    };
     let mut count = 0;
     for request in requests {
         let Some(op @ (Op::Floor | Op::Ceiling)) = Op::from_code(request.op_code()) else { break };
@@ -73,8 +73,21 @@ pub(super) fn answer_neighbors(
     count
 }
 
-/// Answers requests for numbers with an Error each, because the table's keys are bytes.
-fn refuse(requests: &[Request], responses: &mut Responses, tally: &mut Tally) -> usize {
+/// Returns the requests of one pass.
+///
+/// # Errors
+/// The number of requests that are answered with an Error each, if the table's keys are bytes.
+#[inline]
+fn requests_for_numbers<'r>(
+    store: &Store,
+    requests: &'r [Request],
+    responses: &mut Responses,
+    tally: &mut Tally,
+) -> Result<&'r [Request], usize> {
+    let requests = &requests[..requests.len().min(PASS_REQUESTS_MAX)];
+    if store.key_kind() == KeyKind::U64 {
+        return Ok(requests);
+    }
     let mut count = 0;
     for request in requests {
         let op_code = request.op_code();
@@ -85,7 +98,7 @@ fn refuse(requests: &[Request], responses: &mut Responses, tally: &mut Tally) ->
         responses.push(ERROR);
         count += 1;
     }
-    count
+    Err(count)
 }
 
 /// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the response,

@@ -26,7 +26,7 @@ const LIST_PASS_LEN_BYTES: usize = 32 << 10;
 /// The number of clients that are listed before other connections may have their turn.
 const LIST_BATCH_CLIENTS: usize = 256;
 /// The steps to write a client's line.
-pub(super) const LINE_STEPS: usize = 20;
+const LINE_STEPS: usize = 20;
 /// The maximum number of lists longer than one pass that are held at a time.
 const LISTS_MAX: u64 = 4;
 
@@ -126,7 +126,7 @@ impl RedisClient {
     }
 
     /// Returns the client's line in CLIENT INFO and CLIENT LIST.
-    pub(super) fn line(&self, settings: &Settings) -> String {
+    fn line(&self, settings: &Settings) -> String {
         let mut line = String::new();
         self.write_line(settings, &mut line);
         line
@@ -181,6 +181,12 @@ pub(super) fn get_name(client: &RedisClient, out: &mut Out<'_>) {
         "" => out.null(),
         name => out.bulk(name.as_bytes()),
     }
+}
+
+/// Replies with the line of a client.
+pub(super) fn info(client: &RedisClient, settings: &Settings, out: &mut Out<'_>) {
+    out.sink().steps.add(LINE_STEPS);
+    out.verbatim(&client.line(settings));
 }
 
 pub(super) fn set_name(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {

@@ -140,11 +140,7 @@ impl Session {
             Id::ZkvCeiling => order::neighbour(store, false, args, out)?,
             Id::ZkvRange => order::range(store, args, out)?,
             Id::ZkvCount => order::count(store, args, out)?,
-            Id::ZkvGeneration => {
-                out.array(2);
-                out.integer(generation.number as i64);
-                out.bulk(digest_text(store.digest()).as_bytes());
-            }
+            Id::ZkvGeneration => push_generation(generation, out),
             Id::Ping => handshake::ping(args, out)?,
             Id::Echo => handshake::echo(args, out),
             Id::Time => info::time(out),
@@ -171,17 +167,12 @@ impl Session {
             Id::ClientGetName => clients::get_name(&self.client, out),
             Id::ClientSetName => clients::set_name(&self.client, args, out)?,
             Id::ClientSetInfo => clients::set_info(&self.client, args, out)?,
-            Id::ClientInfo => {
-                out.sink().steps.add(clients::LINE_STEPS);
-                out.verbatim(&self.client.line(&server.settings));
-            }
+            Id::ClientInfo => clients::info(&self.client, &server.settings, out),
             Id::ClientList => return clients::list(args),
             Id::ClientNoEvict | Id::ClientNoTouch => handshake::on_or_off(args, out)?,
             Id::Config | Id::Client | Id::Memory | Id::Object => return Err(Refusal::ArgCount(spec).to_string()),
             Id::ConfigHelp | Id::CommandHelp | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp => {
-                if let Some(container) = spec.name.split('|').next().and_then(|name| find_full(name.as_bytes())) {
-                    help(container, out);
-                }
+                push_help(spec, out);
             }
         }
         Ok(Outcome::Done)
@@ -223,6 +214,20 @@ impl Session {
                 list.more(&self.clients, settings, counted, &mut Reply::new(responses, version))
             }
         }
+    }
+}
+
+/// Replies with the number and the digest of a generation.
+fn push_generation(generation: &Generation, out: &mut Out<'_>) {
+    out.array(2);
+    out.integer(generation.number as i64);
+    out.bulk(digest_text(generation.store.digest()).as_bytes());
+}
+
+/// Replies with the help of the command that contains a HELP subcommand.
+fn push_help(spec: &Spec, out: &mut Out<'_>) {
+    if let Some(container) = spec.name.split('|').next().and_then(|name| find_full(name.as_bytes())) {
+        help(container, out);
     }
 }
 
