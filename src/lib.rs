@@ -72,6 +72,7 @@ pub mod protocol;
 pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
+mod setting;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod special_file;
@@ -81,6 +82,7 @@ mod user_namespace;
 
 pub use format::KeyBounds;
 pub use format::key::{Key, KeyKind};
+pub use setting::{Setting, name_settings};
 pub use store::{LookupError, MappedStore, Store, StoreError};
 
 /// The default path of the file that the binaries write or open.

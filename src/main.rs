@@ -15,11 +15,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use zero_kv::cli::generate;
+use zero_kv::name_settings;
 use zero_kv::server::{Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
 use kv_store::allocator::return_large_allocations;
-use kv_store::args::{Args, LogFormat};
+use kv_store::args::{Args, LogFormat, name_of};
 use kv_store::inherited;
 use kv_store::resource_limits::raise_limit;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(Args::command) {
         return code;
     }
+    name_settings(name_of);
     let args = Args::parse();
     return_large_allocations();
     start_log(args.logging.log_format);

@@ -361,7 +361,7 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
     stream.write_all(&command).unwrap();
     // What comes behind that is not read.
     assert_eq!(rest(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
-    let line = server.wait_for_log("cut off: a command was not whole within the buffer of 262144 bytes (--buffer)");
+    let line = server.wait_for_log("disconnected: a command exceeds the buffer of 262144 bytes (--buffer)");
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
 }
 

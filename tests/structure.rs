@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// The folders and files of `src/` that form the library, from the lowest layer to the highest.
 const LIBRARY: &[&str] = &[
     "sync",
+    "setting",
     "special_file",
     "user_namespace",
     "machine_memory",
@@ -203,6 +204,22 @@ fn folders_of_the_library_import_only_lower_ones() {
     let found: BTreeSet<&str> = sources.iter().map(|source| &*source.module[0]).collect();
     assert_eq!(found, LIBRARY.iter().copied().collect(), "the list of layers in this test is complete");
     assert_eq!(upward_imports(&sources, &[], &order), BTreeSet::new());
+}
+
+/// An embedder or a Python program has other names for settings: see `src/setting.rs`.
+#[test]
+fn messages_of_the_library_name_no_command_line_option() {
+    let is_named = |line: &str| line.split("--").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+    let named = |source: &Source| {
+        let code = code(&source.text);
+        let lines: Vec<String> = code.lines().filter(|line| is_named(line)).map(str::to_owned).collect();
+        lines.into_iter().map(|line| format!("{}: {}", source.module.join("::"), line.trim())).collect::<Vec<_>>()
+    };
+    let library = library();
+    let found: Vec<String> = library.iter().filter(|source| source.module[0] != "cli").flat_map(named).collect();
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(library.iter().any(|source| source.text.contains("Setting::Memory")), "the files were read");
+    assert!(is_named("\"choose --memory\"") && !is_named("a -- b"));
 }
 
 #[test]

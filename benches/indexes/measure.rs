@@ -14,8 +14,8 @@ use crate::indexes::memory::Lines;
 use crate::indexes::report::{Figures, Report, SpreadResults};
 use crate::indexes::rivals::{Binary, Directory, Searched, Tree};
 use crate::indexes::spreads::Spread;
-use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
 use crate::indexes::table::Table;
+use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;

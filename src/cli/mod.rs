@@ -2,5 +2,6 @@
 
 pub mod generate;
 pub mod replace_args;
+pub mod settings;
 pub mod size;
 pub mod whole_file;

@@ -15,12 +15,16 @@ use nix::unistd::{User, getegid, geteuid, getgid, getuid};
 
 use super::error::ClientError;
 use super::exposure::exposed_directory;
+use crate::setting::Setting;
 use crate::user_namespace::is_ambiguous;
 
 /// Names the user that a server may run as if [`Options::server_user`](super::Options::server_user) is not set.
 const VARIABLE: &str = "ZERO_KV_SERVER_USER";
-const REMEDY: &str =
-    "if that is the right user, name it: --server-user, ZERO_KV_SERVER_USER, or the option server_user";
+
+/// Returns how to name the right user.
+fn remedy() -> String {
+    format!("if that is the right user, name it: {} or {VARIABLE}", Setting::ServerUser)
+}
 
 /// Checks the user of the server that a Unix socket is connected to.
 pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&str>) -> Result<(), ClientError> {
@@ -77,8 +81,9 @@ fn differs_from(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     (expected != uid).then(|| {
         format!(
             "the server runs as {}, where {named}, root, or this process's user {own_uid} was expected: somebody else \
-             may have put it there; {REMEDY}",
-            name_of(uid)
+             may have put it there; {}",
+            name_of(uid),
+            remedy()
         )
     })
 }
@@ -88,8 +93,8 @@ fn unexpected(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(
             "the server's user has no number in this user namespace, and is reported as {uid} like all such users: \
-             share the server's user namespace, or accept every such user with --server-user {uid}, \
-             ZERO_KV_SERVER_USER, or the option server_user"
+             share the server's user namespace, or accept every such user with {} {uid} or {VARIABLE}",
+            Setting::ServerUser
         ));
     }
     let reason = if path.as_os_str().as_bytes().starts_with(b"@") {
@@ -104,8 +109,9 @@ fn unexpected(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     };
     Some(format!(
         "the server runs as {}, where root or this process's user {own_uid} was expected: {reason}, so somebody else \
-         may have put it there; {REMEDY}",
-        name_of(uid)
+         may have put it there; {}",
+        name_of(uid),
+        remedy()
     ))
 }
 

@@ -10,7 +10,7 @@ use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::replace::ReplaceError;
 use zero_kv::server::{Check, Config, Inherited, MetricsAddress};
 use zero_kv::store::{Memory, OpenOptions};
-use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
+use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
 
 use super::access::AccessArgs;
 use super::client_limits::ClientLimitArgs;
@@ -65,6 +65,30 @@ impl Args {
             notify: true,
         }
     }
+}
+
+/// Returns the option that is a setting of the server.
+pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
+    Some(match setting {
+        Setting::Socket => "--socket",
+        Setting::AbstractSocket => "--abstract",
+        Setting::SocketMode => "--mode",
+        Setting::SocketOwner => "--owner",
+        Setting::SocketGroup => "--group",
+        Setting::AllowUids => "--allow-uid",
+        Setting::AllowGids => "--allow-gid",
+        Setting::TcpExposed => "--tcp-exposed",
+        Setting::MetricsExposed => "--metrics-exposed",
+        Setting::Memory => "--memory",
+        Setting::NoLease => "--no-lease",
+        Setting::RowsMin => "--min-rows",
+        Setting::ConnectionsMax => "--max-connections",
+        Setting::BufferMax => "--buffer",
+        Setting::ClientMemoryMax => "--client-memory-max",
+        Setting::DrainRateMin => "--min-drain-rate",
+        Setting::GenerationsMax => "--generations-max",
+        _ => return None,
+    })
 }
 
 /// Returns the option that allows a table that was rejected.

@@ -12,6 +12,7 @@ use super::listener::Doorkeeper;
 use super::log_limit::LogLimit;
 use super::state::ServerState;
 use super::worker::{Accepted, Worker};
+use crate::setting::Setting;
 
 /// How long to wait after a failed accept.
 pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -91,7 +92,7 @@ impl Acceptor {
         self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.refusal_log.line() {
             let (peer, max) = (accepted.peer, self.state.settings.connections_max);
-            warn!(%peer, left_out, "refused: {max} connections are there already (--max-connections)");
+            warn!(%peer, left_out, "refused: {max} connections are there already ({})", Setting::ConnectionsMax);
         }
     }
 }

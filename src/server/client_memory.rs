@@ -14,6 +14,7 @@ use super::activity::Activity;
 use super::log_limit::LogLimit;
 use super::registry::Registry;
 use super::statistics::Totals;
+use crate::setting::Setting;
 
 /// Evictions go on until this share of the limit is free, so that the search for victims is rare.
 const FREED_SHARE: u64 = 8;
@@ -104,8 +105,9 @@ impl ClientMemory {
                 %peer,
                 left_out,
                 "disconnected: {count} connections that held the most memory, this one {largest_bytes} bytes: all \
-                 held {held_bytes} bytes, where {} are the maximum (--client-memory-max)",
-                self.max_bytes
+                 held {held_bytes} bytes, where {} are the maximum ({})",
+                self.max_bytes,
+                Setting::ClientMemoryMax
             );
         }
     }

@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::machine_memory;
 use crate::protocol::resp::COMMAND_LEN_MAX_BYTES;
+use crate::setting::Setting;
 
 /// Descriptors that are kept for other purposes than connections: new files, metrics, and the process itself.
 const DESCRIPTORS_KEPT: u64 = 64;
@@ -89,13 +90,16 @@ impl Limits {
         let (min, max) = (Self::BUFFER_MIN_BYTES, Self::BUFFER_MAX_BYTES);
         if !(min..=max).contains(&self.buffer_max_bytes) {
             let len_bytes = self.buffer_max_bytes;
-            return Err(format!("a buffer of {len_bytes} bytes, where {min} to {max} were expected (--buffer)"));
+            let setting = Setting::BufferMax;
+            return Err(format!("a buffer of {len_bytes} bytes, where {min} to {max} were expected ({setting})"));
         }
         let min_bytes = self.client_memory_min_bytes();
         match self.client_memory_max_bytes {
             Some(max_bytes) if max_bytes < min_bytes => Err(format!(
                 "a maximum of {max_bytes} bytes of client memory, where at least {min_bytes} were expected, \
-                 {CLIENT_MEMORY_MIN_BUFFERS} times --buffer: raise --client-memory-max, or lower --buffer"
+                 {CLIENT_MEMORY_MIN_BUFFERS} times {buffer}: raise {}, or lower {buffer}",
+                Setting::ClientMemoryMax,
+                buffer = Setting::BufferMax
             )),
             _ => Ok(()),
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::activity::{Activity, Waits};
 use super::limits::Limits;
 use super::statistics::Totals;
+use crate::setting::Setting;
 
 /// How often connections are checked, and the unit of time in this file. Ticks are counted instead of timed, so that a
 /// server that was suspended (SIGSTOP) disconnects no client for that time.
@@ -54,12 +55,13 @@ impl fmt::Display for Reason {
             Reason::Slow { taken_bytes, min_bytes, ticks } => write!(
                 f,
                 "slow: took {taken_bytes} bytes of pending responses in {ticks} s, where {min_bytes} are the minimum \
-                 (--min-drain-rate)"
+                 ({})",
+                Setting::DrainRateMin
             ),
             Reason::Generation { number } => write!(
                 f,
-                "its pending responses hold generation {number}, and more replaced generations are held than may be \
-                 (--generations-max)"
+                "its pending responses hold generation {number}, and too many replaced generations are held ({})",
+                Setting::GenerationsMax
             ),
         }
     }

@@ -95,7 +95,7 @@ fn a_server_that_does_not_hand_its_file_over_says_so() {
         let mut client = served.client();
         let Err(error @ ClientError::Direct { .. }) = client.direct() else { panic!("handed over") };
         let text = error.to_string();
-        assert!(text.contains("--no-direct") && text.contains("--memory sealed"), "{text}");
+        assert!(text.contains("direct mode is off") && text.contains("choose map or sealed"), "{text}");
         assert_eq!(served.info().get("direct"), Some("no"));
         // It is asked as before.
         assert_eq!(client.get(7).unwrap(), SHAPE.value(1, 7));

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use clap::CommandFactory;
+use zero_kv::cli::settings::name_client_options;
 use zero_kv::cli::{generate, whole_file};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(Args::command) {
         return code;
     }
+    name_client_options();
     let args = Args::parse_and_check();
     let ended = match args.serve_canned {
         Some(response_len_bytes) => canned_server::run(response_len_bytes),

@@ -27,6 +27,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::MappedStore;
 use zero_kv::cli::generate;
+use zero_kv::cli::settings::name_client_options;
 
 use args::{Args, Command, FileCommand, Lookup, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(command) {
         return code;
     }
+    name_client_options();
     let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     args.take_file_of_get();
     match run(&args) {

@@ -175,8 +175,8 @@ fn check_header(path: &Path, response: &[u8]) -> Result<(), ClientError> {
         CheckedHeader::Found { .. } => Ok(()),
         _ => Err(direct_error(
             path,
-            "the server does not transfer its table: it runs with --no-direct or --memory copy (use --memory map or \
-             --memory sealed), its file was changed in place, or too many transfers wait for clients that do not receive them: see its log",
+            "the server does not transfer its table: its direct mode is off, its memory is a copy (choose map or sealed), its \
+             file was changed in place, or too many transfers wait for clients that do not receive them: see its log",
         )),
     }
 }
@@ -212,7 +212,7 @@ fn open(
                 path,
                 "the server's file can be truncated, and DirectOptions::survive_bus_errors disables the handler that \
                  turns this into a lookup error: enable it, copy the table (Memory::Copy), or start the server with \
-                 --memory sealed",
+                 sealed memory",
             ));
         }
         // The handler is installed before any byte is read, and again for each generation, because other code may have

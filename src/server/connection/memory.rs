@@ -10,6 +10,7 @@ use super::protocol::Protocol;
 use crate::protocol::native::{ResponseHeader, Status};
 use crate::server::pass::Then;
 use crate::server::stream::ClientStream;
+use crate::setting::Setting;
 
 impl<S: ClientStream> Connection<S> {
     /// Reports the memory that the connection holds, if that has changed since the last turn.
@@ -57,8 +58,9 @@ impl<S: ClientStream> Connection<S> {
             Protocol::Unknown => return,
             Protocol::Native => ResponseHeader::bare(Status::Error).as_bytes().to_vec(),
             Protocol::Redis(_) => format!(
-                "-ERR all connections together hold more than {max_bytes} bytes (--client-memory-max), and this one is \
-                 among those that hold the most: send shorter commands, or try again later\r\n"
+                "-ERR all connections together hold more than {max_bytes} bytes ({}), and this one is \
+                 among those that hold the most: send shorter commands, or try again later\r\n",
+                Setting::ClientMemoryMax
             )
             .into_bytes(),
         };

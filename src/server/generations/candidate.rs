@@ -15,6 +15,7 @@ use super::canary::{Canaries, CanaryError};
 use super::watch::Identity;
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::panics;
+use crate::setting::Setting;
 use crate::store::{Memory, OpenOptions, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of};
 
 /// How long a process that puts a file in place may take to close it.
@@ -50,8 +51,9 @@ pub enum OpenError {
     /// mapping.
     #[error(
         "{}: a process has it open for writing, and can change what would be served: close it there, put a finished copy \
-         in its place by rename, or serve a private copy (--memory copy or sealed)",
-        path.display()
+         in its place by rename, or serve a private copy ({} copy or sealed)",
+        path.display(),
+        Setting::Memory
     )]
     Writer {
         /// The file.
@@ -204,9 +206,11 @@ impl Plan {
             }),
             Writers::Unknown(reason) => {
                 warn!(
-                    "{}: processes that write to the file cannot be detected: {reason}: run kv_store as the file's owner \
-                     or with CAP_LEASE and without --no-lease, or serve a private copy (--memory copy or sealed)",
-                    path.display()
+                    "{}: processes that write to the file cannot be detected: {reason}: run the server as the file's owner \
+                     or with CAP_LEASE and without {}, or serve a private copy ({} copy or sealed)",
+                    path.display(),
+                    Setting::NoLease,
+                    Setting::Memory
                 );
                 Ok(Writers::Unknown(reason))
             }

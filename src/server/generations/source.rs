@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use super::candidate::{Candidate, Plan, Replaces};
 use super::{Generation, OpenError};
 use crate::server::liveness::Thread;
+use crate::setting::Setting;
 use crate::store::Pace;
 
 /// How long a server that starts waits for processes that have its file open for writing.
@@ -50,8 +51,9 @@ impl Source {
         };
         if candidate.store.is_empty() {
             warn!(
-                "{}: the table has no rows: check its input, or pass --min-rows to reject such a table",
-                self.path.display()
+                "{}: the table has no rows: check its input, or set {} to reject such a table",
+                self.path.display(),
+                Setting::RowsMin
             );
         }
         Ok(self.generation_of(candidate, 1))

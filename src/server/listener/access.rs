@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tracing::warn;
 
 use crate::server::log_limit::LogLimit;
+use crate::setting::Setting;
 
 /// Who may connect to the Unix socket. By default, its owner and its group may, whatever the umask is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,11 +65,14 @@ impl SocketAccess {
 
 fn cannot_give(what: &str, id: u32, error: Errno) -> String {
     let todo = match (error, what) {
-        (Errno::PERM, "user") => ": only root may (CAP_CHOWN): start the server as that user, or leave --owner out",
-        (Errno::PERM, _) => {
-            ": only root may, or who is a member (CAP_CHOWN): make the server's user a member, or leave --group out"
+        (Errno::PERM, "user") => {
+            format!(": only root may (CAP_CHOWN): start the server as that user, or leave {} out", Setting::SocketOwner)
         }
-        _ => "",
+        (Errno::PERM, _) => format!(
+            ": only root and members may (CAP_CHOWN): make the server's user a member, or leave {} out",
+            Setting::SocketGroup
+        ),
+        _ => String::new(),
     };
     format!("cannot be given to {what} {id}: {error}{todo}")
 }
@@ -103,7 +107,9 @@ impl Doorkeeper {
                     gid = peer.gid(),
                     pid = peer.pid(),
                     left_out,
-                    "a connection was refused: --allow-uid and --allow-gid have neither its user nor its group"
+                    "a connection was refused: {} and {} have neither its user nor its group",
+                    Setting::AllowUids,
+                    Setting::AllowGids
                 ),
                 Err(error) => warn!(left_out, "a connection was refused: the system does not report its user: {error}"),
             }

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
 use super::error::ServerError;
+use crate::setting::Setting;
 pub(super) use access::Doorkeeper;
 pub use access::SocketAccess;
 pub use inherited::Inherited;
@@ -75,13 +76,15 @@ impl Listener {
         match (abstract_name(path), is_abstract) {
             (None, false) => on_path(path, access).map_err(refuse),
             (Some(name), true) => under_name(path, name, access).map_err(refuse),
-            (Some(_), false) => Err(refuse(
+            (Some(_), false) => Err(refuse(format!(
                 "begins with @, which stands for an abstract name: it has no owner and no mode, so every process \
-                 of this machine, or of this network namespace, may connect: pass --abstract if that is wanted, \
-                 or write ./@ for a file"
-                    .to_owned(),
-            )),
-            (None, true) => Err(refuse("--abstract is for a --socket that begins with @".to_owned())),
+                 of this machine, or of this network namespace, may connect: pass {} if that is wanted, \
+                 or write ./@ for a file",
+                Setting::AbstractSocket
+            ))),
+            (None, true) => {
+                Err(refuse(format!("{} is for a {} that begins with @", Setting::AbstractSocket, Setting::Socket)))
+            }
         }
     }
 
@@ -104,9 +107,13 @@ impl Listener {
 
 fn take(socket: &UnixListener, access: &SocketAccess) -> Result<Listener, String> {
     if access.is_about_file() {
-        return Err("was handed in by who started the server, who also sets its mode, owner and group \
-                    (SocketMode=, SocketUser=, SocketGroup= of a .socket unit): leave --mode, --owner and --group out"
-            .to_owned());
+        return Err(format!(
+            "was handed in by who started the server, who also sets its mode, owner and group \
+             (SocketMode=, SocketUser=, SocketGroup= of a .socket unit): leave {}, {} and {} out",
+            Setting::SocketMode,
+            Setting::SocketOwner,
+            Setting::SocketGroup
+        ));
     }
     let fault = |error: io::Error| format!("was handed in and cannot be used: {error}");
     socket.set_nonblocking(true).map_err(fault)?;
@@ -143,7 +150,9 @@ fn under_name(path: &Path, name: &[u8], access: &SocketAccess) -> Result<Listene
     let address = SocketAddrUnix::new_abstract_name(name).map_err(cannot_listen)?;
     let socket = new_socket().map_err(cannot_listen)?;
     bind(&socket, &address).map_err(|error| match error {
-        Errno::ADDRINUSE => "another server has this name: stop that one, or choose another --socket".to_owned(),
+        Errno::ADDRINUSE => {
+            format!("another server has this name: stop that one, or choose another {}", Setting::Socket)
+        }
         error => cannot_listen(error),
     })?;
     listen(&socket, BACKLOG).map_err(cannot_listen)?;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use super::Inherited;
 use crate::server::error::ServerError;
+use crate::setting::Setting;
 
 /// Returns the inherited TCP socket, or listens on an address. `exposed` allows an address that other machines can reach.
 pub(in crate::server) fn tcp(
@@ -31,11 +32,11 @@ fn open(
 ) -> Result<TcpListener, ServerError> {
     let refuse = |problem: String| ServerError::Tcp { address, problem };
     if !address.ip().to_canonical().is_loopback() && !exposed {
-        return Err(refuse(
+        return Err(refuse(format!(
             "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], \
-             or pass --tcp-exposed if every reader may have the table"
-                .to_owned(),
-        ));
+             or pass {} if every reader may have the table",
+            Setting::TcpExposed
+        )));
     }
     let listening = listen().and_then(|listener| {
         listener.set_nonblocking(true)?;

@@ -31,6 +31,7 @@ use super::error::ServerError;
 use super::listener::{Listener, listen_on_tcp};
 use super::snapshot::Snapshot;
 use super::state::ServerState;
+use crate::setting::Setting;
 
 /// The maximum number of connections at a time. Others wait in the system's queue.
 const CONNECTIONS_MAX: usize = 16;
@@ -89,9 +90,12 @@ impl Endpoint {
     pub(super) fn bind(address: &MetricsAddress, exposed: bool) -> Result<Endpoint, ServerError> {
         match address {
             MetricsAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !exposed => {
-                let problem = "other machines may reach this address, and there is no password: choose 127.0.0.1 or \
-                               [::1], or pass --metrics-exposed if everyone may see what the server counts";
-                Err(ServerError::Tcp { address: *address, problem: problem.to_owned() })
+                let problem = format!(
+                    "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], or pass \
+                     {} if everyone may see what the server counts",
+                    Setting::MetricsExposed
+                );
+                Err(ServerError::Tcp { address: *address, problem })
             }
             MetricsAddress::Tcp(address) => listen_on_tcp(*address, true).map(Endpoint::Tcp),
             MetricsAddress::Unix(path) => Listener::bind(path).map(Endpoint::Unix),

@@ -31,6 +31,7 @@ use super::responses::Responses;
 use super::worker_state::{ConnectionContext, WorkerState};
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Command, Parsed, Progress, Reply, Sink, Version, parse};
+use crate::setting::Setting;
 use crate::store::{Store, is_verification_interrupted};
 pub(super) use clients::Clients;
 use clients::RedisClient;
@@ -277,7 +278,7 @@ impl Session {
         Reply::new(responses, self.state.version).error(error);
         if let Some(left_out) = self.clients.long_command_log.line() {
             let peer = self.peer;
-            warn!(%peer, left_out, "cut off: a command was not whole within the buffer of {limit} bytes (--buffer)");
+            warn!(%peer, left_out, "disconnected: a command exceeds the buffer of {limit} bytes ({})", Setting::BufferMax);
         }
     }
 
