@@ -13,7 +13,7 @@
 //! 4. `generations`: opens and checks files, and replaces the one that is served
 //! 5. `activity`, `timeouts`, `registry`, `client_memory`: what connections use, and rules that disconnect them
 //! 6. `residency`, `settings`, `state`, `worker_state`: the state that threads share
-//! 7. `sending`, `pending`, `responses`, `snapshot`: responses, and what the server reports about itself
+//! 7. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
 //! 8. `native`, `redis`: the two protocols
 //! 9. `connection`, `worker`: reads requests and sends responses
 //! 10. `error`, `listener`, `config`, `accept`, `metrics`: sockets and configuration
@@ -25,6 +25,7 @@ mod config;
 mod connection;
 mod counters;
 mod error;
+mod facts;
 mod generations;
 mod leases;
 mod limits;

@@ -1,13 +1,12 @@
 //! The facts that a server reports about itself, at one moment.
 //!
-//! In: the state and the counters of the server. Out: facts, which Info, Redis's INFO, and the metrics format in three
-//! ways.
+//! In: the state and the counters of the server. Out: their values, which `facts` names.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::counters::{Distribution, REQUESTS_NAMES, Sums};
+use super::counters::Sums;
 use super::state::ServerState;
 use super::steps::STEP_LEN_BYTES;
 use crate::format::checksum::BLOCK_LEN_BYTES;
@@ -169,90 +168,5 @@ impl Snapshot {
             KeyKind::U64 => "u64",
             KeyKind::Bytes => "bytes",
         }
-    }
-
-    /// Returns all facts under their names in Info.
-    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
-        let (sums, batch_requests) = (&self.sums, &self.sums.batch_requests);
-        let service_us = |share| format!("{:.3}", sums.service_ns.quantile(share) as f64 / 1e3);
-        let mut facts = vec![
-            ("version", VERSION.to_owned()),
-            ("pid", std::process::id().to_string()),
-            ("uptime_s", self.uptime.as_secs().to_string()),
-            ("workers", self.workers.to_string()),
-            ("socket", self.socket.clone()),
-            ("tcp", self.tcp.clone()),
-            ("file", self.file.clone()),
-            ("memory", self.memory.to_owned()),
-            ("verify", self.verify.to_owned()),
-            ("direct", if self.is_direct { "yes" } else { "no" }.to_owned()),
-            ("generation", self.generation.to_string()),
-            ("digest", digest_text(self.digest)),
-            ("keys", self.key_kind().to_owned()),
-            ("rows", self.rows.to_string()),
-            ("file_len_bytes", self.file_len_bytes.to_string()),
-            ("resident_len_bytes", self.resident_len_bytes.to_string()),
-            ("blocks", self.blocks.0.to_string()),
-            ("blocks_verified", self.blocks.1.to_string()),
-            ("blocks_damaged", self.damaged_blocks.to_string()),
-            ("state", self.state().to_owned()),
-            ("connections", sums.connections.to_string()),
-            ("connections_accepted", sums.accepted.to_string()),
-            ("connections_cut_idle", self.cut_idle.to_string()),
-            ("connections_cut_stalled", self.cut_stalled.to_string()),
-            ("connections_refused", self.refused.to_string()),
-            ("panics", self.panics.to_string()),
-        ];
-        let requests = sums.requests.iter().map(|by_status| by_status.iter().sum::<u64>().to_string());
-        facts.extend(REQUESTS_NAMES.into_iter().zip(requests));
-        facts.extend([
-            ("hits", sums.hits().to_string()),
-            ("misses", sums.misses().to_string()),
-            ("errors", sums.errors().to_string()),
-            ("read_len_bytes", sums.read_len_bytes.to_string()),
-            ("written_len_bytes", sums.written_len_bytes.to_string()),
-            ("batches", sums.batches.to_string()),
-            ("batch_requests_p50", batch_requests.quantile(0.5).to_string()),
-            ("batch_requests_p99", batch_requests.quantile(0.99).to_string()),
-            ("batch_requests_max", batch_requests.max.to_string()),
-            ("service_us_p50", service_us(0.5)),
-            ("service_us_p99", service_us(0.99)),
-            ("service_us_p99.9", service_us(0.999)),
-            ("swaps", self.swaps.to_string()),
-            ("rollbacks", self.rollbacks.to_string()),
-            ("refused_files", self.refused_files.to_string()),
-            ("faults", self.faults.to_string()),
-            ("reload_requested", self.reload_requested.to_string()),
-            ("reload_done", self.reload_done.to_string()),
-            ("reload_last", self.reload_last.clone()),
-            ("writers_detected", self.writers_unknown.map_or("yes".to_owned(), |reason| format!("no: {reason}"))),
-            ("connections_cut_http", self.cut_http.to_string()),
-            ("connections_cut_slow", self.cut_slow.to_string()),
-            ("connections_cut_generation", self.cut_generation.to_string()),
-            ("connections_cut_memory", self.cut_memory.to_string()),
-            ("generations_retained", self.generations_retained.to_string()),
-            ("generations_max", self.generations_max.to_string()),
-            ("client_memory_bytes", self.client_memory_bytes.to_string()),
-            ("client_memory_max_bytes", self.client_memory_max_bytes.to_string()),
-            ("file_refused", self.file_refused.clone()),
-            ("thread_panics", self.thread_panics.iter().map(|(_, panics)| panics).sum::<u64>().to_string()),
-            ("thread_problems", self.thread_problems.join("; ")),
-        ]);
-        // A path may contain line ends and other control characters.
-        facts.iter_mut().for_each(|(_, value)| *value = value.replace(char::is_control, "?"));
-        facts
-    }
-
-    /// Formats the response to Info: the facts and the histograms. From two responses, a client can compute the
-    /// quantiles of the time between them.
-    pub(super) fn info(&self) -> String {
-        let buckets = |seen: &Distribution| {
-            let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
-            buckets.join(" ")
-        };
-        let mut facts = self.facts();
-        facts.push(("batch_requests_buckets", buckets(&self.sums.batch_requests)));
-        facts.push(("service_ns_buckets", buckets(&self.sums.service_ns)));
-        facts.into_iter().map(|(name, value)| format!("{name} {value}\n")).collect()
     }
 }

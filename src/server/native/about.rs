@@ -10,6 +10,7 @@ use crate::protocol::native::{
     OPEN_LEN_BYTES, Op, OpKind, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status,
 };
 use crate::server::counters::Tally;
+use crate::server::facts;
 use crate::server::generations::Generation;
 use crate::server::responses::Responses;
 use crate::server::snapshot::Snapshot;
@@ -64,7 +65,7 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
         Status::Ok
     };
     match op {
-        Op::Info => push(Snapshot::take(server).info().as_bytes()),
+        Op::Info => push(facts::info(&Snapshot::take(server)).as_bytes()),
         Op::Reload if peer.is_admin() => push(&server.control.reload().to_be_bytes()),
         Op::Rollback if peer.is_admin() => push(&server.control.rollback().to_be_bytes()),
         Op::Open if is_open(context, generation) => {
@@ -153,6 +154,6 @@ mod tests {
             assert_eq!(answer_one(&context, &context.worker.pin(), op, &mut responses), Status::Error);
         }
         assert_eq!(responses.copied(), [0, 0, 0, 2, 0, 0, 0, 0].repeat(2));
-        assert!(Snapshot::take(&context.worker.server).info().contains("\nreload_requested 0\n"));
+        assert!(facts::info(&Snapshot::take(&context.worker.server)).contains("\nreload_requested 0\n"));
     }
 }

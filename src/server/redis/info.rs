@@ -7,6 +7,7 @@ use super::Out;
 use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES};
+use crate::server::facts;
 use crate::server::snapshot::{Snapshot, VERSION};
 use crate::server::state::ServerState;
 
@@ -123,15 +124,8 @@ fn keyspace(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static 
     }
 }
 
-/// Returns the facts of Info, some of them under other names.
 fn zero_kv(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    let name = |name| match name {
-        "generation" => "generation_number",
-        "digest" => "generation",
-        "keys" => "key_kind",
-        name => name,
-    };
-    snapshot.facts().into_iter().map(|(of, value)| (name(of), value)).collect()
+    facts::redis_texts(snapshot)
 }
 
 /// Returns the configuration of a Redis that would behave like this server.

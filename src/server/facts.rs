@@ -1,0 +1,325 @@
+//! The facts that a server reports about itself: their names, and how they are computed from a snapshot.
+//!
+//! In: a snapshot. Out: Info, the facts of Redis's INFO, and the metrics for Prometheus. A fact is one row of [`FACTS`].
+
+use std::ops::RangeInclusive;
+
+use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
+use super::snapshot::{Snapshot, VERSION, digest_text};
+use crate::protocol::native::{Op, OpKind, Status};
+
+/// Upper bounds of the buckets of batches, as powers of two: 1 to 2,048 requests.
+const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
+/// Upper bounds of the buckets of service times, as powers of two: 1 µs to 1.07 s, in nanoseconds.
+const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
+
+/// A fact, as Info, Redis's INFO, and the metrics report it.
+pub(super) struct Fact {
+    text: Text,
+    /// Its name in Redis's INFO. Empty if it is the name in Info.
+    redis: &'static str,
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
+    pub(super) metric: Option<Metric>,
+}
+
+/// A fact in Info.
+enum Text {
+    /// Info does not have it.
+    None,
+    /// A name, and the text after it.
+    One(&'static str, fn(&Snapshot) -> String),
+    /// A name, and the number after it.
+    Number(&'static str, fn(&Snapshot) -> u64),
+    /// Several names, and the numbers after them.
+    Numbers(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+}
+
+/// A metric for Prometheus. `docs/OPERATIONS.md` lists all of them in the order of [`FACTS`].
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) value: Value,
+}
+
+/// How a metric is computed from a snapshot.
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
+pub(super) enum Value {
+    Gauge(fn(&Snapshot) -> u64),
+    Counter(fn(&Snapshot) -> u64),
+    /// A gauge with several series.
+    Gauges(fn(&Snapshot) -> Vec<Series>),
+    /// A counter with several series.
+    Counters(fn(&Snapshot) -> Vec<Series>),
+    /// A histogram with these upper bounds, as powers of two. Its numbers are multiplied by the unit.
+    Histogram(fn(&Snapshot) -> &Distribution, RangeInclusive<u32>, f64),
+}
+
+/// Labels and a number.
+pub(super) type Series = (Vec<(&'static str, String)>, u64);
+
+use Value::{Counter, Counters, Gauge, Gauges, Histogram};
+
+/// All facts, in the order of Info and of the metrics.
+pub(super) const FACTS: &[Fact] = &[
+    metric("zero_kv_info", "The server and its file, as labels. Always 1.", Gauges(info_labels)),
+    text("version", |_| VERSION.to_owned()),
+    number("pid", |_| std::process::id().into()),
+    gauge("uptime_s", "zero_kv_uptime_seconds", "Time since the server started.", |s| s.uptime.as_secs()),
+    gauge("workers", "zero_kv_workers", "Worker threads.", |s| s.workers as u64),
+    text("socket", |s| s.socket.clone()),
+    text("tcp", |s| s.tcp.clone()),
+    text("file", |s| s.file.clone()),
+    text("memory", |s| s.memory.to_owned()),
+    text("verify", |s| s.verify.to_owned()),
+    text("direct", |s| yes_or_no(s.is_direct)),
+    gauge("generation", "zero_kv_generation", "Number of the current generation.", |s| s.generation)
+        .redis("generation_number"),
+    text("digest", |s| digest_text(s.digest)).redis("generation"),
+    text("keys", |s| s.key_kind().to_owned()).redis("key_kind"),
+    gauge("rows", "zero_kv_rows", "Rows of the table.", |s| s.rows),
+    gauge("file_len_bytes", "zero_kv_file_bytes", "Length of the file.", |s| s.file_len_bytes),
+    gauge(
+        "resident_len_bytes",
+        "zero_kv_resident_bytes",
+        "Bytes of the file that are in memory, measured every few seconds.",
+        |s| s.resident_len_bytes,
+    ),
+    gauge("blocks", "zero_kv_blocks", "Blocks of the file's records.", |s| s.blocks.0 as u64),
+    gauge("blocks_verified", "zero_kv_blocks_verified", "Verified blocks.", |s| s.blocks.1 as u64),
+    gauge("blocks_damaged", "zero_kv_blocks_damaged", "Damaged blocks that were found, at most 64.", |s| {
+        s.damaged_blocks as u64
+    }),
+    text("state", |s| s.state().to_owned()).metric(
+        "zero_kv_ready",
+        "1 if the file is unchanged since it was checked, otherwise 0.",
+        Gauge(|s| (!s.is_changed).into()),
+    ),
+    gauge("connections", "zero_kv_connections", "Open connections.", |s| s.sums.connections),
+    counter("connections_accepted", "zero_kv_connections_accepted_total", "Accepted connections.", |s| s.sums.accepted),
+    metric("zero_kv_connections_cut_total", "Disconnected connections, by reason.", Counters(disconnected)),
+    number("connections_cut_idle", |s| s.cut_idle),
+    number("connections_cut_stalled", |s| s.cut_stalled),
+    counter("connections_refused", "zero_kv_connections_refused_total", "Refused connections.", |s| s.refused),
+    counter("panics", "zero_kv_panics_total", "Connections that ended because of a fault of the server.", |s| s.panics),
+    Fact { text: Text::Numbers(requests_by_op), redis: "", metric: None }.metric(
+        "zero_kv_requests_total",
+        "Requests, by op and status.",
+        Counters(requests_by_op_and_status),
+    ),
+    counter("hits", "zero_kv_hits_total", "Requested keys that were found.", |s| s.sums.hits()),
+    counter("misses", "zero_kv_misses_total", "Requested keys that were not found.", |s| s.sums.misses()),
+    number("errors", |s| s.sums.errors()),
+    counter("read_len_bytes", "zero_kv_read_bytes_total", "Bytes of requests.", |s| s.sums.read_len_bytes),
+    counter("written_len_bytes", "zero_kv_written_bytes_total", "Bytes of responses.", |s| s.sums.written_len_bytes),
+    number("batches", |s| s.sums.batches),
+    metric(
+        "zero_kv_batch_requests",
+        "Requests that were answered together.",
+        Histogram(|s| &s.sums.batch_requests, BATCH_POWERS, 1.0),
+    ),
+    number("batch_requests_p50", |s| s.sums.batch_requests.quantile(0.5)),
+    number("batch_requests_p99", |s| s.sums.batch_requests.quantile(0.99)),
+    number("batch_requests_max", |s| s.sums.batch_requests.max),
+    metric(
+        "zero_kv_service_seconds",
+        "Time to answer a batch, measured for every 64th.",
+        Histogram(|s| &s.sums.service_ns, SERVICE_POWERS, 1e-9),
+    ),
+    text("service_us_p50", |s| service_us(s, 0.5)),
+    text("service_us_p99", |s| service_us(s, 0.99)),
+    text("service_us_p99.9", |s| service_us(s, 0.999)),
+    counter("swaps", "zero_kv_swaps_total", "Generations that replaced another one.", |s| s.swaps),
+    counter("rollbacks", "zero_kv_rollbacks_total", "Swaps that returned to the previous generation.", |s| s.rollbacks),
+    counter("refused_files", "zero_kv_refused_files_total", "Files that were rejected.", |s| s.refused_files),
+    counter("faults", "zero_kv_faults_total", "Times that the served file was found changed or unreadable.", |s| {
+        s.faults
+    }),
+    number("reload_requested", |s| s.reload_requested),
+    number("reload_done", |s| s.reload_done),
+    text("reload_last", |s| s.reload_last.clone()),
+    text("writers_detected", |s| s.writers_unknown.map_or("yes".to_owned(), |reason| format!("no: {reason}"))).metric(
+        "zero_kv_writers_detected",
+        "1 if every process that writes to the file is detected before it does, otherwise 0.",
+        Gauge(|s| s.writers_unknown.is_none().into()),
+    ),
+    number("connections_cut_http", |s| s.cut_http),
+    number("connections_cut_slow", |s| s.cut_slow),
+    number("connections_cut_generation", |s| s.cut_generation),
+    number("connections_cut_memory", |s| s.cut_memory),
+    gauge(
+        "generations_retained",
+        "zero_kv_generations_retained",
+        "Replaced generations that pending responses still hold.",
+        |s| s.generations_retained,
+    ),
+    number("generations_max", |s| s.generations_max as u64),
+    gauge("client_memory_bytes", "zero_kv_client_memory_bytes", "Memory that all connections hold together.", |s| {
+        s.client_memory_bytes
+    }),
+    gauge("client_memory_max_bytes", "zero_kv_client_memory_max_bytes", "Limit on that memory.", |s| {
+        s.client_memory_max_bytes
+    }),
+    text("file_refused", |s| s.file_refused.clone()).metric(
+        "zero_kv_file_refused",
+        "1 if the file at the path was rejected and an older one is served, otherwise 0.",
+        Gauge(|s| (!s.file_refused.is_empty()).into()),
+    ),
+    number("thread_panics", |s| s.thread_panics.iter().map(|(_, panics)| panics).sum()).metric(
+        "zero_kv_thread_panics_total",
+        "Panics of threads that continued, by thread.",
+        Counters(panics_by_thread),
+    ),
+    text("thread_problems", |s| s.thread_problems.join("; ")).metric(
+        "zero_kv_thread_problems",
+        "Threads that have ended, make no progress, or panic repeatedly.",
+        Gauge(|s| s.thread_problems.len() as u64),
+    ),
+];
+
+/// Returns a fact that is no metric.
+const fn text(name: &'static str, text: fn(&Snapshot) -> String) -> Fact {
+    Fact { text: Text::One(name, text), redis: "", metric: None }
+}
+
+/// Returns a fact that is a number and no metric.
+const fn number(name: &'static str, number: fn(&Snapshot) -> u64) -> Fact {
+    Fact { text: Text::Number(name, number), redis: "", metric: None }
+}
+
+/// Returns a fact that only metrics have.
+const fn metric(name: &'static str, help: &'static str, value: Value) -> Fact {
+    Fact { text: Text::None, redis: "", metric: Some(Metric { name, help, value }) }
+}
+
+/// Returns a number that is also a gauge.
+const fn gauge(name: &'static str, metric: &'static str, help: &'static str, of: fn(&Snapshot) -> u64) -> Fact {
+    number(name, of).metric(metric, help, Gauge(of))
+}
+
+/// Returns a number that is also a counter.
+const fn counter(name: &'static str, metric: &'static str, help: &'static str, of: fn(&Snapshot) -> u64) -> Fact {
+    number(name, of).metric(metric, help, Counter(of))
+}
+
+impl Fact {
+    const fn metric(mut self, name: &'static str, help: &'static str, value: Value) -> Fact {
+        self.metric = Some(Metric { name, help, value });
+        self
+    }
+
+    const fn redis(mut self, name: &'static str) -> Fact {
+        self.redis = name;
+        self
+    }
+
+    /// Appends the fact's names and texts.
+    fn push_texts(&self, snapshot: &Snapshot, texts: &mut Vec<(&'static str, String)>) {
+        match self.text {
+            Text::None => {}
+            Text::One(name, text) => texts.push((name, text(snapshot))),
+            Text::Number(name, number) => texts.push((name, number(snapshot).to_string())),
+            Text::Numbers(numbers) => {
+                texts.extend(numbers(snapshot).into_iter().map(|(name, number)| (name, number.to_string())));
+            }
+        }
+    }
+}
+
+/// Returns the facts of Info.
+fn texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let mut texts = Vec::new();
+    FACTS.iter().for_each(|fact| fact.push_texts(snapshot, &mut texts));
+    // A path may contain line ends and other control characters.
+    texts.iter_mut().for_each(|(_, text)| *text = text.replace(char::is_control, "?"));
+    texts
+}
+
+/// Returns the facts of Info, under their names in Redis's INFO.
+pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let redis_name = |name| {
+        let renamed = FACTS.iter().find(|fact| match fact.text {
+            Text::One(of, _) | Text::Number(of, _) => of == name && !fact.redis.is_empty(),
+            Text::None | Text::Numbers(_) => false,
+        });
+        renamed.map_or(name, |fact| fact.redis)
+    };
+    texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
+}
+
+/// Formats the response to Info: the facts and the histograms. From two responses, a client can compute the quantiles of
+/// the time between them.
+pub(super) fn info(snapshot: &Snapshot) -> String {
+    let buckets = |seen: &Distribution| {
+        let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
+        buckets.join(" ")
+    };
+    let mut texts = texts(snapshot);
+    texts.push(("batch_requests_buckets", buckets(&snapshot.sums.batch_requests)));
+    texts.push(("service_ns_buckets", buckets(&snapshot.sums.service_ns)));
+    texts.into_iter().map(|(name, text)| format!("{name} {text}\n")).collect()
+}
+
+fn yes_or_no(is_yes: bool) -> String {
+    if is_yes { "yes" } else { "no" }.to_owned()
+}
+
+/// Returns a quantile of the service times, in microseconds.
+fn service_us(snapshot: &Snapshot, share: f64) -> String {
+    format!("{:.3}", snapshot.sums.service_ns.quantile(share) as f64 / 1e3)
+}
+
+fn info_labels(snapshot: &Snapshot) -> Vec<Series> {
+    let labels = [
+        ("version", VERSION.to_owned()),
+        ("digest", digest_text(snapshot.digest)),
+        ("keys", snapshot.key_kind().to_owned()),
+        ("memory", snapshot.memory.to_owned()),
+        ("verify", snapshot.verify.to_owned()),
+    ];
+    vec![(labels.to_vec(), 1)]
+}
+
+fn disconnected(snapshot: &Snapshot) -> Vec<Series> {
+    let reasons = [
+        ("idle", snapshot.cut_idle),
+        ("stalled", snapshot.cut_stalled),
+        ("http", snapshot.cut_http),
+        ("slow", snapshot.cut_slow),
+        ("generation", snapshot.cut_generation),
+        ("memory", snapshot.cut_memory),
+    ];
+    reasons.into_iter().map(|(reason, count)| (vec![("reason", reason.to_owned())], count)).collect()
+}
+
+fn panics_by_thread(snapshot: &Snapshot) -> Vec<Series> {
+    snapshot.thread_panics.iter().map(|(thread, count)| (vec![("thread", thread.clone())], *count)).collect()
+}
+
+fn requests_by_op(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
+    let counts = snapshot.sums.requests.iter().map(|by_status| by_status.iter().sum());
+    REQUESTS_NAMES.into_iter().zip(counts).collect()
+}
+
+fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
+    let mut requests = Vec::new();
+    for (kind, (name, by_status)) in REQUESTS_NAMES.iter().zip(&snapshot.sums.requests).enumerate() {
+        let op = name.strip_prefix("requests_").unwrap_or(name);
+        for (status, (status_name, count)) in STATUS_NAMES.iter().zip(by_status).enumerate() {
+            if can_be(kind, status) {
+                requests.push((vec![("op", op.to_owned()), ("status", (*status_name).to_owned())], *count));
+            }
+        }
+    }
+    requests
+}
+
+/// Returns whether a request of this kind can have this status.
+fn can_be(kind: usize, status: usize) -> bool {
+    const NOT_FOUND: usize = Status::NotFound as usize;
+    match (Op::ALL.get(kind).map(|op| op.kind()), status) {
+        (Some(OpKind::Point | OpKind::Neighbor), _) => true,
+        (_, NOT_FOUND) => false,
+        (_, status) => kind != UNKNOWN_OP || status == Status::Error as usize,
+    }
+}
