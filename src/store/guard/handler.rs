@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, c_void, siginfo_t};
+use nix::sys::signal::Signal;
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
@@ -173,7 +174,8 @@ fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context:
     // SAFETY: Reads a `sigset_t` of the handler's and writes one of ours. Allowed in a signal handler.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &handler.sa_mask, &mut before) };
     if handler.sa_flags & libc::SA_NODEFER != 0 {
-        super::unblock(signal);
+        // No layer is the handler of another signal.
+        super::unblock(Signal::SIGBUS);
     }
     if handler.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: The code that installed the handler with SA_SIGINFO declared that it is a function of this type.

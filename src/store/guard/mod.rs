@@ -12,13 +12,12 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::mem;
 use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use libc::c_int;
 use memmap2::Mmap;
+use nix::sys::signal::{SigSet, Signal};
 
 use ranges::{Entry, Ranges};
 
@@ -53,21 +52,15 @@ static PATCHES: AtomicUsize = AtomicUsize::new(0);
 /// Fails if the system does not install the handler, or if other code has replaced it more than a few times.
 pub fn survive_bus_errors() -> io::Result<()> {
     // A fault whose signal is blocked ends the process without a call of the handler.
-    unblock(libc::SIGBUS);
+    unblock(Signal::SIGBUS);
     handler::ensure_installed()
 }
 
 /// Unblocks a signal in this thread and in the threads that it starts later. The signal may be blocked because a
 /// process inherits the blocked signals of its parent.
-pub(super) fn unblock(signal: c_int) {
-    // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
-    let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
-    // SAFETY: Writes to a local `sigset_t`.
-    unsafe { libc::sigemptyset(&mut signals) };
-    // SAFETY: As above.
-    unsafe { libc::sigaddset(&mut signals, signal) };
-    // SAFETY: Reads a local `sigset_t`. The third argument may be null. Fails only if the first argument is invalid.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &signals, ptr::null_mut()) };
+pub(super) fn unblock(signal: Signal) {
+    // Fails only if the operation is unknown.
+    let _ = SigSet::from(signal).thread_unblock();
 }
 
 /// A read-only mapping whose faults are counted, unless its pages cannot vanish.

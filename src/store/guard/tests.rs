@@ -1,11 +1,12 @@
 use std::env;
 use std::fs::File;
+use std::mem;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::sync::atomic::AtomicU32;
 
-use libc::{c_void, siginfo_t};
+use libc::{c_int, c_void, siginfo_t};
 
 use super::*;
 

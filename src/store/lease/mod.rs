@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use super::guard::unblock;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
@@ -63,7 +65,7 @@ fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
 /// The caller must handle SIGIO, which would otherwise end the process, and must call [`renew_leases`] whenever the
 /// signal arrives, and at least every [`RENEW_LEASES_EVERY`].
 pub fn take_leases() {
-    unblock(libc::SIGIO);
+    unblock(Signal::SIGIO);
     ANSWERED.store(true, Ordering::Release);
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use super::{Map, PAGE_LEN_BYTES, PART_LEN_BYTES};
 use crate::store::pace::Pace;
 use crate::store::parts::for_each_part;
@@ -101,8 +103,10 @@ impl Map {
 
 /// Returns the length of a page of this system.
 fn page_len_bytes() -> usize {
-    // SAFETY: The call returns a number and accesses no memory of this process.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_LEN_BYTES).max(PAGE_LEN_BYTES)
+    let len_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    len_bytes
+        .and_then(|len_bytes| usize::try_from(len_bytes).ok())
+        .map_or(PAGE_LEN_BYTES, |len| len.max(PAGE_LEN_BYTES))
 }
 
 /// Reads one byte of each page.
