@@ -1,69 +1,35 @@
-//! No allocation in the steady state of a connection.
+//! A connection in its steady state allocates nothing.
+//!
+//! The tests count the allocations of the whole process, so they run one after the other on the main thread.
 
-#![cfg(feature = "cli")]
+mod helpers;
 
-mod common;
-mod counting;
+mod allocation {
+    pub(crate) mod counting_allocator;
+    pub(crate) mod native;
+    pub(crate) mod redis;
+}
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
-use std::thread;
+use std::process::ExitCode;
 
-use common::{Table, answers_to_gets, eventually, expect, gets};
-use counting::ALLOCATIONS;
-use zero_kv::server::{Config, Server};
+use libtest_mimic::{Arguments, run};
 
-/// Sends a batch and reads its answers into memory that is there already.
+use allocation::{native, redis};
+use helpers::trials::trials;
+
+fn main() -> ExitCode {
+    let trials = trials![
+        native::a_connection_that_has_warmed_up_allocates_nothing,
+        redis::gets_of_the_redis_protocol_allocate_nothing_once_warmed_up,
+    ];
+    run(&Arguments { test_threads: Some(1), ..Arguments::from_args() }, trials).exit_code()
+}
+
+/// Sends a batch, reads the responses into existing memory, and compares them.
 fn exchange(stream: &mut UnixStream, requests: &[u8], expected: &[u8], found: &mut [u8]) {
     stream.write_all(requests).unwrap();
     stream.read_exact(found).unwrap();
     assert!(found == expected, "wrong answers");
-}
-
-#[test]
-fn a_connection_that_has_warmed_up_allocates_nothing() {
-    // Values that are copied, and values that are borrowed and fill the socket.
-    let table = Table::new((0..512_u64).map(|key| (key, vec![b'v'; if key < 256 { 26 } else { 5000 }])));
-    let config = Config { socket: table.socket(), ..Config::default() };
-    let server = Server::bind(table.db(), &config).unwrap();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = thread::spawn(move || {
-        server.run(async { stopped.await.unwrap_or_default() }).unwrap();
-    });
-
-    let mut stream = UnixStream::connect(table.socket()).unwrap();
-    let batches: Vec<_> = [0..256, 256..512, 0..300, 511..520]
-        .into_iter()
-        .map(|keys| (gets(keys.clone()), answers_to_gets(&table.model, keys)))
-        .collect();
-    let mut found: Vec<_> = batches.iter().map(|(_, expected)| vec![0; expected.len()]).collect();
-    let mut round = |stream: &mut UnixStream| {
-        for ((requests, expected), found) in batches.iter().zip(&mut found) {
-            exchange(stream, requests, expected, found);
-        }
-    };
-    exchange(&mut stream, &gets([1]), &answers_to_gets(&table.model, [1]), &mut [0; 34]);
-    // More than the socket holds: the connection makes its one buffer, for requests whose answers must wait.
-    let (requests, answers) = (gets(256..512), answers_to_gets(&table.model, 256..512));
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    stream.write_all(&requests).unwrap();
-    eventually("the server owes answers", || ALLOCATIONS.load(Ordering::Relaxed) > before);
-    expect(&mut stream, &answers);
-    // Threads that look after the server allocate a few times a second, which can fall into any round.
-    let rounds_without = (0..100)
-        .filter(|_| {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
-            round(&mut stream);
-            ALLOCATIONS.load(Ordering::Relaxed) == before
-        })
-        .count();
-    assert!(rounds_without >= 25, "{rounds_without} of 100 rounds allocated nothing");
-
-    // The counter counts.
-    drop(std::hint::black_box(vec![0_u8; 100]));
-    assert!(ALLOCATIONS.load(Ordering::Relaxed) > before);
-
-    stop.send(()).unwrap();
-    running.join().unwrap();
 }

@@ -1,5 +1,4 @@
-//! The programs of `examples/*.rs` run, and say what their heads promise. `cargo test`
-//! builds them.
+//! The programs in `examples/*.rs` run, and print what their first lines promise.
 
 #![cfg(all(feature = "cli", feature = "tokio"))]
 

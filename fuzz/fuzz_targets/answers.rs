@@ -1,20 +1,10 @@
-//! Answers and pages that a server tampered with: see `tests/fuzz/answers.rs`.
+//! Reads responses and pages that a server tampers with: see `tests/fuzz/answers.rs`.
 #![no_main]
-
-#[path = "../../tests/fuzz/answers.rs"]
-mod answers;
-#[path = "../../tests/fuzz/rows.rs"]
-mod rows;
-#[path = "../../tests/fuzz/served.rs"]
-mod served;
-#[path = "../../tests/fuzz/source.rs"]
-mod source;
-#[path = "../../tests/fuzz/tamper.rs"]
-mod tamper;
 
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use zero_kv_fuzz::fuzz::answers;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
 static TABLES: LazyLock<answers::Tables> = LazyLock::new(|| answers::Tables::start(FOLDER.path()));

@@ -1,16 +1,10 @@
-//! Inputs of a bake in gzip and Zstandard: see `tests/fuzz/compressed.rs`.
+//! Bakes damaged gzip and Zstandard inputs: see `tests/fuzz/compressed.rs`.
 #![no_main]
-
-#[path = "../../tests/fuzz/compressed.rs"]
-mod compressed;
-#[path = "../../tests/fuzz/source.rs"]
-mod source;
-#[path = "../../tests/fuzz/tamper.rs"]
-mod tamper;
 
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use zero_kv_fuzz::fuzz::compressed;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
 

@@ -1,14 +1,10 @@
-//! Any bytes, baked as text: see `tests/fuzz/csv.rs`.
+//! Bakes any bytes as text: see `tests/fuzz/csv.rs`.
 #![no_main]
-
-#[path = "../../tests/fuzz/csv.rs"]
-mod csv;
-#[path = "../../tests/fuzz/source.rs"]
-mod source;
 
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use zero_kv_fuzz::fuzz::csv;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
 

@@ -1,16 +1,10 @@
-//! Small tables of any rows, merged: see `tests/fuzz/merge.rs`.
+//! Merges small tables: see `tests/fuzz/merge.rs`.
 #![no_main]
-
-#[path = "../../tests/fuzz/merge.rs"]
-mod merge;
-#[path = "../../tests/fuzz/rows.rs"]
-mod rows;
-#[path = "../../tests/fuzz/source.rs"]
-mod source;
 
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use zero_kv_fuzz::fuzz::merge;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
 

@@ -1,16 +1,10 @@
-//! Inputs of a bake in Parquet: see `tests/fuzz/parquet_file.rs`.
+//! Bakes changed Parquet files: see `tests/fuzz/parquet_file.rs`.
 #![no_main]
-
-#[path = "../../tests/fuzz/parquet_file.rs"]
-mod parquet_file;
-#[path = "../../tests/fuzz/source.rs"]
-mod source;
-#[path = "../../tests/fuzz/tamper.rs"]
-mod tamper;
 
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use zero_kv_fuzz::fuzz::parquet_file;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
 static INPUTS: LazyLock<parquet_file::Inputs> = LazyLock::new(parquet_file::Inputs::write);

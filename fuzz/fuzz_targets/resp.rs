@@ -1,7 +1,6 @@
-//! Any bytes a client may send, cut anywhere: see `tests/resp/splits.rs`.
+//! Parses any bytes as Redis commands, split anywhere: see `tests/fuzz/resp.rs`.
 #![no_main]
 
-#[path = "../../tests/resp/splits.rs"]
-mod splits;
+use zero_kv_fuzz::fuzz::resp;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| splits::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| resp::check(data));

@@ -58,7 +58,7 @@ impl Map {
         // callers of this function lend no byte of it to safe code: `Store::map` is unsafe and passes this requirement
         // on to its caller, and `MappedStore`, the server, and bakes copy bytes and use the copies only if the file is
         // unchanged after the copy. No code relies on a byte still being what it was when it was verified: every lookup
-        // bounds-checks the offsets and lengths that it reads (`tests/damage.rs`:
+        // bounds-checks the offsets and lengths that it reads (`tests/format/damaged_files.rs`:
         // `a_file_overwritten_while_it_is_open`).
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();

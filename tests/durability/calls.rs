@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use rustix::thread::{gettid, set_no_new_privs};
 
-use crate::clients::{Missing, missing};
+use crate::helpers::trials::{Missing, missing};
 
 /// Selects the system calls that wait for a verdict.
 pub(crate) enum Calls<'a> {

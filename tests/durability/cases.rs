@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use zero_kv::bake::{Options, bake_csv};
 
-use crate::support::Random;
+use crate::helpers::random::Random;
 
 const BAKER: &str = env!("CARGO_BIN_EXE_baker");
 const ZKV: &str = env!("CARGO_BIN_EXE_zkv");

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::record::{Files, Inode, Op};
-use crate::support::Random;
+use super::record::{Files, Inode, Op};
+use crate::helpers::random::Random;
 
 /// A disk at a moment at which the power may fail.
 pub(crate) struct Disk {

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use crate::calls::{Call, Calls, Verdict, ends_within, require_interception, spawn};
-use crate::cases::{CASES, Case, SPILLING, Scene};
-use crate::clients::Missing;
-use crate::common::PATIENCE;
-use crate::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers, resolved};
-use crate::record::Files;
+use super::calls::{Call, Calls, Verdict, ends_within, require_interception, spawn};
+use super::cases::{CASES, Case, SPILLING, Scene};
+use super::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers, resolved};
+use super::record::Files;
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::PATIENCE;
 use crate::{random, report, wants_all};
 
 /// Faults that are drawn for each case.

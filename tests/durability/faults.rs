@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::calls::Call;
-use crate::support::Random;
+use super::calls::Call;
+use crate::helpers::random::Random;
 
 /// A kind of call: its numbers, and where its file is named.
 pub(crate) struct Kind {

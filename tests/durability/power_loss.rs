@@ -6,12 +6,12 @@ use std::process::Command;
 
 use zero_kv::Store;
 
-use crate::calls::require_interception;
-use crate::cases::{CASES, Case, Scene};
-use crate::clients::Missing;
-use crate::crash::Disk;
-use crate::record::{Files, Inode, Op, Recording, record};
-use crate::support::Random;
+use super::calls::require_interception;
+use super::cases::{CASES, Case, Scene};
+use super::crash::Disk;
+use super::record::{Files, Inode, Op, Recording, record};
+use crate::helpers::random::Random;
+use crate::helpers::trials::Missing;
 use crate::{random, report, wants_all};
 
 /// States that are drawn for each moment.

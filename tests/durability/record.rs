@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 
-use crate::calls::{self, Call, Calls, Verdict};
+use super::calls::{self, Call, Calls, Verdict};
 
 /// Calls that change no bytes, length, or name of a file.
 #[rustfmt::skip]
@@ -53,17 +53,17 @@ const HARMLESS_HERE: [c_long; 0] = [];
 /// The names that calls had before they took folders.
 #[cfg(target_arch = "x86_64")]
 mod short {
-    pub(super) const OPEN: i64 = libc::SYS_open;
-    pub(super) const LINK: i64 = libc::SYS_link;
-    pub(super) const RENAME: i64 = libc::SYS_rename;
-    pub(super) const UNLINK: i64 = libc::SYS_unlink;
+    pub(crate) const OPEN: i64 = libc::SYS_open;
+    pub(crate) const LINK: i64 = libc::SYS_link;
+    pub(crate) const RENAME: i64 = libc::SYS_rename;
+    pub(crate) const UNLINK: i64 = libc::SYS_unlink;
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod short {
-    pub(super) const OPEN: i64 = -1;
-    pub(super) const LINK: i64 = -2;
-    pub(super) const RENAME: i64 = -3;
-    pub(super) const UNLINK: i64 = -4;
+    pub(crate) const OPEN: i64 = -1;
+    pub(crate) const LINK: i64 = -2;
+    pub(crate) const RENAME: i64 = -3;
+    pub(crate) const UNLINK: i64 = -4;
 }
 
 /// A file, whatever its name is: its number, and when it was created, for numbers are used again.

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::calls::{Call, Calls, Verdict, require_interception, spawn};
-use crate::clients::Missing;
-use crate::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers};
-use crate::gets::{Answer, Lane, Protocol};
-use crate::served::{Scene, Served, inode};
-use crate::values::Shape;
+use super::calls::{Call, Calls, Verdict, require_interception, spawn};
+use super::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers};
+use crate::helpers::generations::Shape;
+use crate::helpers::pipelined_gets::{Answer, Lane, Protocol};
+use crate::helpers::scenes::{Scene, Served, inode};
+use crate::helpers::trials::Missing;
 use crate::{random, report, wants_all};
 
 const SHAPE: Shape = Shape { rows: 700, len_max_bytes: 60 };

@@ -9,19 +9,19 @@ use zero_kv::client::{Client, ClientError, Options};
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::reader::{Response, ResponseReader};
 
-use crate::rows::{Numbers, Rows};
-use crate::served::Served;
-use crate::source::Source;
-use crate::tamper::{self, Relay};
+use super::rows::{Numbers, Rows};
+use super::served::Served;
+use super::source::Source;
+use super::tamper::{self, Relay};
 
 const OPS: [Op; 8] = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Info, Op::Open];
 const VALUE_LEN_MAX_BYTES: usize = 1 << 16;
 
 /// A table, its server, and the relay that tampers with its answers.
-pub(crate) struct Tables(Vec<(Numbers, Rows, Relay)>);
+pub struct Tables(Vec<(Numbers, Rows, Relay)>);
 
 impl Tables {
-    pub(crate) fn start(folder: &Path) -> Tables {
+    pub fn start(folder: &Path) -> Tables {
         let value = |i: u8| vec![i; [0, 1, 7, 60, 3000][usize::from(i) % 5]];
         let tables = [true, false].map(|are_numbers| {
             let key = |i: u8| if are_numbers { u64::from(i).to_be_bytes().to_vec() } else { vec![b'k', i] };
@@ -37,7 +37,7 @@ impl Tables {
 }
 
 /// Asks through the relay, which follows the bytes, or reads the bytes as answers.
-pub(crate) fn check(tables: &Tables, data: &[u8]) {
+pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     if source.one_in(2) {
         return read_in_pieces(&mut source);

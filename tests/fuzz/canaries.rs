@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 use zero_kv::server::{Config, Opened};
 
-use crate::rows::{Numbers, Rows};
-use crate::source::Source;
-use crate::tamper;
+use super::rows::{Numbers, Rows};
+use super::source::Source;
+use super::tamper;
 
 /// Tables of both kinds, and where canaries are written.
-pub(crate) struct Tables {
+pub struct Tables {
     tables: Vec<(Numbers, Rows, PathBuf)>,
     canaries: PathBuf,
 }
 
 impl Tables {
-    pub(crate) fn bake(folder: &Path) -> Tables {
+    pub fn bake(folder: &Path) -> Tables {
         let tables = [true, false].map(|are_numbers| {
             let key =
                 |i: u8| if are_numbers { u64::from(i).to_be_bytes().to_vec() } else { vec![b'k', i % 10 + b'0', i] };
@@ -31,7 +31,7 @@ impl Tables {
 }
 
 /// Opens a table with canaries that the bytes describe, as a server does.
-pub(crate) fn check(tables: &Tables, data: &[u8]) {
+pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     let (numbers, rows, db) = &tables.tables[source.below(2)];
     let mut text = Vec::new();

@@ -8,14 +8,14 @@ use std::path::Path;
 use flate2::write::GzEncoder;
 use zero_kv::bake::{self, BakeError, Format, Input, Keys, Options};
 
-use crate::source::Source;
-use crate::tamper;
+use super::source::Source;
+use super::tamper;
 
 /// The number of first bytes by which the format is detected.
 const MAGIC_LEN_BYTES: usize = 4;
 
 /// Compresses text that the bytes describe, damages it, and bakes it.
-pub(crate) fn check(folder: &Path, data: &[u8]) {
+pub fn check(folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let (is_gzip, has_two_parts) = (source.one_in(2), source.one_in(3));
     let damage_len = if source.one_in(4) { 0 } else { 1 + source.below(12) };

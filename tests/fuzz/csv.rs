@@ -15,10 +15,10 @@ use zero_kv::bake::{
 };
 use zero_kv::{Key, KeyKind, Store};
 
-use crate::source::Source;
+use super::source::Source;
 
 /// Bakes what the bytes describe, in its own folder.
-pub(crate) fn check(folder: &Path, data: &[u8]) {
+pub fn check(folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let options = options(&mut source);
     let machines = [(); 2].map(|()| Machine::draw(&mut source));

@@ -11,20 +11,20 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use zero_kv::client::{Client, DirectOptions, Options};
 
-use crate::rows::{Numbers, Rows};
-use crate::served::Served;
-use crate::source::Source;
-use crate::support::encoder::{HEADER, seal, seal_header};
-use crate::tamper::{self, Answer, Relay};
+use super::rows::{Numbers, Rows};
+use super::served::Served;
+use super::source::Source;
+use super::tamper::{self, Answer, Relay};
+use crate::helpers::encoder::{HEADER, seal, seal_header};
 
 /// A server, and the relay that tampers with what it passes.
-pub(crate) struct Passing {
+pub struct Passing {
     rows: Rows,
     relay: Relay,
 }
 
 impl Passing {
-    pub(crate) fn start(folder: &Path) -> Passing {
+    pub fn start(folder: &Path) -> Passing {
         let rows: Rows = (0..200_u64).map(|i| ((i * 3).to_be_bytes().to_vec(), vec![i as u8; 40])).collect();
         let db = folder.join("storage.db");
         Numbers(true).bake(&rows, &db);
@@ -35,7 +35,7 @@ impl Passing {
 }
 
 /// Has the table passed, with the changes that the bytes describe, and looks keys up in it.
-pub(crate) fn check(passing: &Passing, data: &[u8]) {
+pub fn check(passing: &Passing, data: &[u8]) {
     // The first answer is the one that is tampered with.
     passing.relay.follow(&[&[0], data].concat());
     let client = Options { call_timeout: Some(Duration::from_secs(60)), retries: 0, ..Options::default() };

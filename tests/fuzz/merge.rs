@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use zero_kv::bake::{self, BakeError, Duplicates, Input, MEMORY_MIN_BYTES, Options, Report, RowFault, Shard, Verify};
 use zero_kv::{Key, Store};
 
-use crate::rows::{Numbers, Rows};
-use crate::source::Source;
+use super::rows::{Numbers, Rows};
+use super::source::Source;
 
 const MARKER: &[u8] = b"deleted";
 
@@ -35,7 +35,7 @@ struct Outcome {
 }
 
 /// Merges what the bytes describe, in its own folder.
-pub(crate) fn check(folder: &Path, data: &[u8]) {
+pub fn check(folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let (threads, memory_bytes) = (1 + source.below(3), MEMORY_MIN_BYTES << (4 * source.below(2)));
     let is_in_place = source.one_in(4);

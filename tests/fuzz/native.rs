@@ -2,15 +2,15 @@
 //! are answered as docs/PROTOCOL.md says, wherever they are cut, what is whole
 //! before the rest has come.
 
-use crate::reference::{LONG, RANGE, Reference, long, number, range_body};
-use crate::served::{Connection, Served};
-use crate::source::Source;
+use super::served::{Connection, Served};
+use super::source::Source;
+use crate::helpers::reference_server::{LONG, RANGE, Reference, long, number, range_body};
 
 /// Tables of both kinds, each with its server.
-pub(crate) struct Tables(Vec<(Reference, Served)>);
+pub struct Tables(Vec<(Reference, Served)>);
 
 impl Tables {
-    pub(crate) fn start() -> Tables {
+    pub fn start() -> Tables {
         let value = |i: u8| vec![i; [0, 1, 7, 60, 5000, 70_000][usize::from(i) % 6]];
         let number = |i: u8| if i < 30 { u64::from(i) } else { u64::MAX - u64::from(i) };
         let key = |i: u8| [&b"key"[..usize::from(i) % 4], &[i], &vec![b'k'; usize::from(i / 30) * 100]].concat();
@@ -28,7 +28,7 @@ impl Tables {
 }
 
 /// Sends what the bytes describe to one of the tables, in pieces.
-pub(crate) fn check(tables: &Tables, data: &[u8]) {
+pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     let (table, served) = &tables.0[source.below(tables.0.len())];
     let mut cuts: Vec<usize> = (0..source.below(4)).map(|_| source.below(1 << 16)).collect();

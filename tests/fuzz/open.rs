@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
-use crate::rows::{Numbers, Rows};
-use crate::source::Source;
-use crate::support::encoder::{self, DIGEST, HEADER, SECTIONS, number, put, seal, seal_header};
-use crate::support::records::assert_answers_as_its_records;
+use super::rows::{Numbers, Rows};
+use super::source::Source;
+use crate::helpers::encoder::{self, DIGEST, HEADER, SECTIONS, number, put, seal, seal_header};
+use crate::helpers::records::assert_answers_as_its_records;
 
 /// Baked files, and the rows of each.
-pub(crate) struct Files {
+pub struct Files {
     good: Vec<(Numbers, Rows, Vec<u8>)>,
     path: PathBuf,
 }
 
 impl Files {
     /// Bakes them in a folder.
-    pub(crate) fn bake(folder: &Path) -> Files {
+    pub fn bake(folder: &Path) -> Files {
         let path = folder.join("storage.db");
         let value = |i: u64| vec![i as u8; [0, 1, 7, 60, 20_000][if i % 40 == 39 { 4 } else { i as usize % 4 }]];
         let number = |i: u64| (i * i * 3).to_be_bytes().to_vec();
@@ -40,7 +40,7 @@ impl Files {
 }
 
 /// Opens a file with changes that the bytes describe, or the bytes themselves.
-pub(crate) fn check(files: &Files, data: &[u8]) {
+pub fn check(files: &Files, data: &[u8]) {
     let mut source = Source::new(data);
     let (numbers, rows, good) = &files.good[source.below(files.good.len())];
     let (sealing, verify) = (source.below(4), [Verify::Full, Verify::Touch][source.below(2)]);

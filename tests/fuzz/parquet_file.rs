@@ -13,14 +13,14 @@ use parquet::schema::parser::parse_message_type;
 use zero_kv::Store;
 use zero_kv::bake::{self, BadRows, Format, Input, Options};
 
-use crate::source::Source;
-use crate::tamper;
+use super::source::Source;
+use super::tamper;
 
 /// Intact files, and their numbers of rows.
-pub(crate) struct Inputs(Vec<(usize, Vec<u8>)>);
+pub struct Inputs(Vec<(usize, Vec<u8>)>);
 
 impl Inputs {
-    pub(crate) fn write() -> Inputs {
+    pub fn write() -> Inputs {
         let zstd = Compression::ZSTD(ZstdLevel::default());
         let mut inputs = Vec::new();
         for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, zstd, Compression::LZ4_RAW] {
@@ -60,7 +60,7 @@ fn written(rows: usize, compression: Compression, has_dictionary: bool) -> Vec<u
 }
 
 /// Bakes one of the files with the changes that the bytes describe.
-pub(crate) fn check(inputs: &Inputs, folder: &Path, data: &[u8]) {
+pub fn check(inputs: &Inputs, folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let (rows, intact) = &inputs.0[source.below(inputs.0.len())];
     let mut options = Options::default();

@@ -8,7 +8,7 @@ use std::path::Path;
 use zero_kv::bake::{self, Keys, Options, Report};
 use zero_kv::{Key, Store};
 
-use crate::source::Source;
+use super::source::Source;
 
 /// Keys and values.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

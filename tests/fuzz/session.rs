@@ -4,19 +4,20 @@
 
 use zero_kv::protocol::resp::reply_len_bytes;
 
-use crate::reference::Reference;
-use crate::served::Served;
-use crate::source::Source;
-use crate::splits::{self, Random};
+use super::resp;
+use super::served::Served;
+use super::source::Source;
+use crate::helpers::random::Random;
+use crate::helpers::reference_server::Reference;
 
 /// Commands whose replies are about the moment, or this one connection.
 const OF_THE_MOMENT: [&[u8]; 6] = [b"INFO", b"CLIENT", b"HELLO", b"TIME", b"RANDOMKEY", b"COMMAND"];
 
 /// A table of either kind, each with its server.
-pub(crate) struct Tables(Vec<(Reference, Served)>);
+pub struct Tables(Vec<(Reference, Served)>);
 
 impl Tables {
-    pub(crate) fn start() -> Tables {
+    pub fn start() -> Tables {
         let value = |i: u8| vec![b'a' + i % 26; [0, 1, 7, 60, 5000, 70_000][usize::from(i) % 6]];
         let tables = [
             Reference::of_numbers((0..60).map(|i| (u64::from(i), value(i)))),
@@ -31,7 +32,7 @@ impl Tables {
 }
 
 /// Sends the bytes to one of the tables, whole and in pieces.
-pub(crate) fn check(tables: &Tables, data: &[u8]) {
+pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     let (_, served) = &tables.0[source.below(tables.0.len())];
     let (seed, piece_len_max) = (source.number(), 1 + source.below(300));
@@ -40,13 +41,13 @@ pub(crate) fn check(tables: &Tables, data: &[u8]) {
     if stream.is_empty() || stream[0] == 0 || stream.len() > 1 << 16 {
         return;
     }
-    let read = splits::read(stream, stream.len(), &mut Random::new(0));
+    let read = resp::read(stream, stream.len(), &mut Random(0));
     let is = |command: &[Vec<u8>], name: &[u8]| command[0].eq_ignore_ascii_case(name);
     let quits = read.commands.iter().position(|command| is(command, b"QUIT"));
     let expected = quits.map_or(read.commands.len() + usize::from(read.error.is_some()), |at| at + 1);
 
     let whole = served.connect().exchange(&[stream]);
-    let (mut rest, mut random, mut pieces) = (stream, Random::new(seed), Vec::new());
+    let (mut rest, mut random, mut pieces) = (stream, Random(seed), Vec::new());
     while !rest.is_empty() {
         let (piece, behind) = rest.split_at((1 + random.below(piece_len_max)).min(rest.len()));
         pieces.push(piece);

@@ -11,12 +11,12 @@ use std::path::Path;
 use zero_kv::store::{OpenOptions, Unchecked, Verify};
 use zero_kv::{Key, KeyKind, LookupError, Store};
 
-use crate::source::Source;
-use crate::support::encoder::{
+use super::source::Source;
+use crate::helpers::encoder::{
     self, BLOCK_SUMS, FENCES, HASH_SEED, HEADER, Keyed, PILOTS, PLACES, RECORDS, ROW_COUNT, SECTIONS, number, put,
     put_u32, seal,
 };
-use crate::support::records::{WalkedKey, assert_answers_as_its_records};
+use crate::helpers::records::{WalkedKey, assert_answers_as_its_records};
 
 /// Row counts around the limits of one fence (16 rows).
 const ROW_COUNTS: [u64; 5] = [0, 1, 2, 17, 33];
@@ -188,10 +188,10 @@ fn set(field: &mut [u8], value: Value) {
 }
 
 /// Correct files to forge from, and the keys that are looked up in the forged ones.
-pub(crate) struct Originals(Vec<Parts>);
+pub struct Originals(Vec<Parts>);
 
 impl Originals {
-    pub(crate) fn new() -> Originals {
+    pub fn encode() -> Originals {
         let value = |i: u64| vec![i as u8; (i % 11) as usize];
         let numbers = ROW_COUNTS.map(|count| Parts::of(&(0..count).map(|i| (i * i * 3, value(i))).collect()));
         let bytes = ROW_COUNTS.map(|count| {
@@ -202,7 +202,7 @@ impl Originals {
     }
 
     /// Every file with one forged field.
-    pub(crate) fn single_forgeries(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
+    pub fn single_forgeries(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         self.0.iter().flat_map(|parts| {
             let changes = parts.fields().into_iter().flat_map(|field| VALUES.map(|value| (field, value)));
             changes.map(|change| (format!("{} rows, {change:?}", parts.row_count), parts.forge(&[change])))
@@ -210,7 +210,7 @@ impl Originals {
     }
 
     /// A file with one to four forged fields, which the bytes choose.
-    pub(crate) fn forgery(&self, data: &[u8]) -> Vec<u8> {
+    pub fn forgery(&self, data: &[u8]) -> Vec<u8> {
         let mut source = Source::new(data);
         let parts = &self.0[source.below(self.0.len())];
         let fields = parts.fields();
@@ -228,7 +228,7 @@ impl Originals {
 
 /// Opens a file in every mode and makes every kind of lookup. The file is rejected, or every answer is one of its
 /// records.
-pub(crate) fn check(path: &Path, file: &[u8]) {
+pub fn check(path: &Path, file: &[u8]) {
     fs::write(path, file).expect("room for a small file");
     let is_whole = Unchecked::open(path).is_ok_and(|unchecked| {
         let damaged = unchecked.damaged_sections();

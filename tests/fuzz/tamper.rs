@@ -15,7 +15,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use crate::source::Source;
+use super::source::Source;
 
 /// A response header: status and value length, big-endian.
 const HEADER_LEN_BYTES: usize = 8;

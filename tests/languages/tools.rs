@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::clients::{Missing, missing, require};
+use crate::helpers::trials::{Missing, missing, require};
 use crate::succeeds;
 
 /// All of them, below `examples`.

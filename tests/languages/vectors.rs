@@ -7,10 +7,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::answering::Answering;
-use crate::clients::{Missing, require};
-use crate::common::answer;
-use crate::{assert_says, tools};
+use super::answering::Answering;
+use super::tools;
+use crate::assert_says;
+use crate::helpers::frames::answer;
+use crate::helpers::trials::{Missing, require};
 
 const NUMBERS: &str = include_str!("../vectors/numbers.json");
 const BYTES: &str = include_str!("../vectors/bytes.json");

@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::clients::Missing;
-use crate::requirements::{Mounter, mounts, second_disk};
-use crate::runs::{BAKER, Ended};
-use crate::scene::{LEAST_MEMORY, Scene, rows_to_spill, shuffled_rows, sorted_rows};
+use super::requirements::{Mounter, mounts, second_disk};
+use crate::helpers::baker_runs::{BAKER, Ended};
+use crate::helpers::baker_scenes::{LEAST_MEMORY, Scene, rows_to_spill, shuffled_rows, sorted_rows};
+use crate::helpers::trials::Missing;
 
 const FULL: &str = "No space left on device (os error 28)";
 const READ_ONLY: &str = "Read-only file system (os error 30)";

@@ -1,12 +1,12 @@
-//! The lease on the file that is served.
+//! The lease on the served file.
 
 use std::os::unix::fs::symlink;
 
-use crate::clients::Missing;
-use crate::common::eventually;
-use crate::requirements::leases;
-use crate::served::{Scene, is_leased};
-use crate::values::Shape;
+use super::requirements::leases;
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::{Scene, is_leased};
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 pub(crate) fn a_file_that_is_no_longer_served_is_no_longer_leased() -> Result<(), Missing> {
     leases()?;

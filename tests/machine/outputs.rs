@@ -5,9 +5,9 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::clients::Missing;
-use crate::common::Table;
-use crate::requirements::{OTHER, root};
+use super::requirements::{OTHER, root};
+use crate::helpers::tables::Table;
+use crate::helpers::trials::Missing;
 
 /// Runs each program that writes files, with a link at the place of each file; returns the places. `target` makes what the
 /// next link leads to.

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use memmap2::MmapMut;
 
-use crate::clients::{Missing, missing};
-use crate::requirements::mounts;
-use crate::served::Scene;
-use crate::values::Shape;
+use super::requirements::mounts;
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::Scene;
+use crate::helpers::trials::{Missing, missing};
 
 const SHAPE: Shape = Shape { rows: 500, len_max_bytes: 300 };
 const KEY: u64 = 7;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 use zero_kv::client::Client;
 
-use crate::clients::Missing;
-use crate::common::{asked_time, eventually};
-use crate::requirements::leases;
-use crate::served::{Scene, Served, is_leased};
-use crate::values::Shape;
+use super::requirements::leases;
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::{Scene, Served, is_leased};
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::{asked_time, eventually};
 
 /// The system counts `/proc/sys/fs/lease-break-time` in whole seconds: no writer can go on sooner than this.
 pub(crate) const LEASE_BREAK_TIME_MIN: Duration = Duration::from_millis(1100);

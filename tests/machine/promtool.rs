@@ -1,11 +1,12 @@
-//! Prometheus's own check of the metrics.
+//! `promtool` checks the metrics.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::clients::{Missing, require};
-use crate::common::{Server, Table, kv_store};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::Table;
+use crate::helpers::trials::{Missing, require};
 
 pub(crate) fn promtool_accepts_the_metrics() -> Result<(), Missing> {
     require("promtool", "--version")?;

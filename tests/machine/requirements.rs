@@ -8,8 +8,8 @@ use std::process::Command;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use crate::clients::{Missing, missing};
-use crate::served::can_lease;
+use crate::helpers::scenes::can_lease;
+use crate::helpers::trials::{Missing, missing};
 
 /// A user that no test runs as.
 pub(crate) const OTHER: u32 = 4321;

@@ -11,13 +11,13 @@ use std::process::Command;
 use rustix::fs::{FallocateFlags, fallocate};
 use zero_kv::store::Unchecked;
 
-use crate::clients::Missing;
-use crate::common::eventually;
-use crate::gets::{Answer, Lane, Protocol};
-use crate::mixed::Mixed;
-use crate::requirements::mounts;
-use crate::served::{Scene, Served, settle};
-use crate::values::Shape;
+use super::requirements::mounts;
+use crate::helpers::generations::Shape;
+use crate::helpers::mixed_load::Mixed;
+use crate::helpers::pipelined_gets::{Answer, Lane, Protocol};
+use crate::helpers::scenes::{Scene, Served, settle};
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 const SHAPE: Shape = Shape { rows: 20_000, len_max_bytes: 500 };
 

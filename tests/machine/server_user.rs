@@ -12,9 +12,10 @@ use rustix::process::Uid;
 use tempfile::TempDir;
 use zero_kv::client::{AsyncClient, AsyncPool, Client, ClientError, Options, Pool, PoolOptions};
 
-use crate::clients::Missing;
-use crate::common::{PATIENCE, answer};
-use crate::requirements::{OTHER, root};
+use super::requirements::{OTHER, root};
+use crate::helpers::frames::answer;
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::PATIENCE;
 
 /// A user who owns nothing here.
 const THIRD: u32 = 4322;

@@ -9,11 +9,11 @@ use memmap2::MmapMut;
 use rustix::process::Signal;
 use zero_kv::client::Direct;
 
-use crate::clients::Missing;
-use crate::common::eventually;
-use crate::requirements::leases_in;
-use crate::served::{SHARED_MEMORY, Scene, Served, is_leased};
-use crate::values::Shape;
+use super::requirements::leases_in;
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::{SHARED_MEMORY, Scene, Served, is_leased};
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 const SHAPE: Shape = Shape { rows: 500, len_max_bytes: 300 };
 /// The key whose value the writer overwrites.
@@ -169,7 +169,7 @@ pub(crate) fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust
     served.signal(Signal::STOP);
     served.remove_lease(&scene.db());
     // The system makes a writer wait for longer than the server trusts a lease.
-    thread::sleep(crate::paused::LEASE_BREAK_TIME_MIN);
+    thread::sleep(super::paused::LEASE_BREAK_TIME_MIN);
     let mut writer = MappedWriter::open(&scene);
     writer.overwrite();
     assert!(direct.get(KEY).is_err(), "the server cannot confirm its lease");

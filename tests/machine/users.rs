@@ -9,9 +9,11 @@ use std::process::Command;
 use rustix::process::Signal;
 use zero_kv::client::Client;
 
-use crate::clients::Missing;
-use crate::common::{Server, Table, answer_to_get, expect, gets, kv_store};
-use crate::requirements::{OTHER, root, user_namespaces};
+use super::requirements::{OTHER, root, user_namespaces};
+use crate::helpers::frames::{expect, gets};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Table, answer_to_get};
+use crate::helpers::trials::Missing;
 
 /// Runs a command that must fail with this exit status. Returns its standard error.
 fn complaint(mut command: Command, status: i32) -> String {

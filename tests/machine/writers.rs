@@ -5,11 +5,11 @@ use std::path::Path;
 
 use memmap2::MmapRaw;
 
-use crate::clients::Missing;
-use crate::common::eventually;
-use crate::requirements::leases;
-use crate::served::Scene;
-use crate::values::Shape;
+use super::requirements::leases;
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::Scene;
+use crate::helpers::trials::Missing;
+use crate::helpers::waiting::eventually;
 
 const SHAPE: Shape = Shape { rows: 100, len_max_bytes: 50 };
 const REFUSED: &str = "a process has it open for writing";

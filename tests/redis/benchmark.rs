@@ -2,9 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use crate::clients::{Missing, line_of, require};
-use crate::reply::Reply;
-use crate::served::*;
+use super::served::*;
+use crate::helpers::redis_replies::Reply;
+use crate::helpers::redis_server::line_of;
+use crate::helpers::trials::{Missing, require};
 
 #[track_caller]
 fn benchmark(served: &Served, args: &[&str]) -> String {

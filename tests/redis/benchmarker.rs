@@ -5,7 +5,8 @@ use std::process::Command;
 
 use zero_kv::bake::{Keys, Options, bake_csv};
 
-use crate::clients::{Missing, Redis};
+use crate::helpers::redis_server::Redis;
+use crate::helpers::trials::Missing;
 
 const OPTIONS: [&[&str]; 3] = [&["--op=get"], &["--op=get:0.7,exists:0.3", "--miss-ratio=0.3"], &["--memory"]];
 

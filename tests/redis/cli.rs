@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use crate::clients::{Missing, line_of, require};
-use crate::served::*;
+use super::served::*;
+use crate::helpers::redis_server::line_of;
+use crate::helpers::trials::{Missing, require};
 
 /// Runs it with these arguments.
 fn run(served: &Served, over_tcp: bool, args: &[&str], input: &[u8]) -> Output {

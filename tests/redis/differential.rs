@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::clients::{Missing, command, connect};
-use crate::reply::Reply;
-use crate::served::*;
+use super::served::*;
+use crate::helpers::redis_replies::Reply;
+use crate::helpers::redis_server::{command, connect};
+use crate::helpers::trials::Missing;
 
 /// Sends the same to both.
 #[track_caller]

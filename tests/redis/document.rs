@@ -1,4 +1,4 @@
-//! What docs/REDIS.md says, held against the library and a server.
+//! `docs/REDIS.md` matches the library and a server.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -10,10 +10,10 @@ use zero_kv::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Spec};
 use zero_kv::protocol::resp::range::LIMIT_DEFAULT;
 use zero_kv::protocol::resp::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, LINE_LEN_MAX_BYTES};
 
-use crate::clients::{Missing, require};
-use crate::common::Server;
-use crate::reply::Reply;
-use crate::served::*;
+use super::served::*;
+use crate::helpers::redis_replies::Reply;
+use crate::helpers::servers::Server;
+use crate::helpers::trials::{Missing, require};
 
 const DOCUMENT: &str = include_str!("../../docs/REDIS.md");
 

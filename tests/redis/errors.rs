@@ -3,9 +3,10 @@
 use std::fs;
 use std::io::Write;
 
-use crate::clients::{Missing, connect};
-use crate::reply::Reply;
-use crate::served::*;
+use super::served::*;
+use crate::helpers::redis_replies::Reply;
+use crate::helpers::redis_server::connect;
+use crate::helpers::trials::Missing;
 
 pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> {
     let redis = redis()?;

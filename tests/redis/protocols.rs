@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use crate::common::{EXISTS, answer, answer_to_get, expect, expect_end, gets, request};
-use crate::served::*;
+use super::served::*;
+use crate::helpers::frames::{EXISTS, answer, expect, expect_end, gets, request};
+use crate::helpers::tables::answer_to_get;
 
 pub(crate) fn a_connection_speaks_the_protocol_of_its_first_byte() {
     let served = Served::start();

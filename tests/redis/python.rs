@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::clients::{Missing, missing};
-use crate::served::*;
+use super::served::*;
+use crate::helpers::trials::{Missing, missing};
 
 /// The releases to test: each has a file that pins it, and a virtual environment that `.ci/run` makes.
 const PINNED: Release =

@@ -5,8 +5,10 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use crate::clients::{Missing, Redis, command, connect};
-use crate::common::{Model, Server, Table, kv_store};
+use crate::helpers::redis_server::{Redis, command, connect};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Model, Table};
+use crate::helpers::trials::Missing;
 
 /// Rows 0 to this have values that name them; a few more have unusual ones.
 pub(crate) const PLAIN_ROWS: u64 = 1000;

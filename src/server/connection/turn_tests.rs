@@ -18,7 +18,7 @@ use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
 use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
 use crate::server::steps::USED_ON_THREAD;
 
-#[path = "../../../tests/commands/worst.rs"]
+#[path = "../../../tests/serving/fairness/worst_commands.rs"]
 mod worst;
 
 /// The maximum number of steps of a turn. A pass ends only after the command that exceeds `PASS_STEPS_MAX`, and

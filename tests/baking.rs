@@ -1,0 +1,19 @@
+//! Promises of `baker` and of the rules that reject a suspicious table.
+
+#![cfg(feature = "cli")]
+
+mod helpers;
+
+mod baking {
+    mod environment;
+    mod failures;
+    mod keys;
+    mod options;
+    mod places;
+    mod replace;
+    mod report;
+    mod rows;
+    mod signals;
+    mod tables;
+    mod usage;
+}

@@ -1,0 +1,116 @@
+//! A process changes the file that clients look up in.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use zero_kv::LookupError;
+use zero_kv::client::{Client, DirectOptions};
+
+use super::{SHAPE, assert_all, copied, direct, put};
+use crate::helpers::generations::named;
+use crate::helpers::scenes::Scene;
+use crate::helpers::waiting::eventually;
+
+/// What it is called, and how it is done to a file.
+type Change = (&'static str, fn(&Path));
+
+const CHANGES: [Change; 4] = [
+    ("emptied", |file| File::create(file).map(drop).unwrap()),
+    ("cut off", |file| File::options().write(true).open(file).unwrap().set_len(5000).unwrap()),
+    ("overwritten by another table", |file| {
+        let other = file.with_extension("other");
+        SHAPE.bake(9, &other);
+        std::fs::write(file, std::fs::read(other).unwrap()).unwrap();
+    }),
+    ("overwritten by anything", |file| {
+        let file = File::options().write(true).open(file).unwrap();
+        let len_bytes = file.metadata().unwrap().len() as usize;
+        file.write_all_at(&vec![0xa5; len_bytes], 0).unwrap();
+    }),
+];
+
+#[test]
+fn a_mapped_file_that_is_changed_gives_errors_and_never_a_wrong_byte() {
+    for options in [&[][..], &["--no-lease"]] {
+        for (how, change) in CHANGES {
+            println!("{how}, {options:?}");
+            let (scene, _served, direct) = direct(options);
+            assert_all(&direct, 1);
+            change(&scene.db());
+            for key in 0..SHAPE.rows + 3 {
+                match direct.get(key) {
+                    // A table that was written over the other is served once the server has looked at it.
+                    Ok(value) => assert!(value == SHAPE.value(1, key) || value == SHAPE.value(9, key), "key {key}"),
+                    Err(error) => assert_eq!(error, LookupError::Damaged),
+                }
+            }
+            put(&scene, 2);
+            let is_mended = || direct.get(1).is_ok_and(|value| value == SHAPE.value(2, 1));
+            eventually("a good file mends it", is_mended);
+            assert_all(&direct, 2);
+        }
+    }
+}
+
+#[test]
+fn a_change_under_load_is_an_error_for_all_who_ask_and_never_a_wrong_byte() {
+    for options in [&[][..], &["--no-lease"]] {
+        let (scene, _served, direct) = direct(options);
+        let (changes, keys) = (CHANGES, (1..=256).collect::<Vec<u64>>());
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        let Ok(values) = direct.get_many(&keys) else { continue };
+                        let generation = named(values[0].as_ref().unwrap()).unwrap();
+                        let is_right =
+                            keys.iter().zip(&values).all(|(key, value)| *value == SHAPE.value(generation, *key));
+                        assert!(is_right, "generation {generation}");
+                    }
+                });
+            }
+            for (at, (_, change)) in (0_u64..).zip(changes.into_iter().cycle().take(12)) {
+                change(&scene.db());
+                let generation = 10 + at;
+                put(&scene, generation);
+                eventually("a good file mends it", || {
+                    direct.get(1).is_ok_and(|value| value == SHAPE.value(generation, 1))
+                });
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn sealed_memory_and_copies_do_not_mind() {
+    for (_, change) in CHANGES {
+        let (scene, served, sealed) = direct(&["--memory", "sealed", "--no-watch"]);
+        let copy = served.client().direct_with(&copied()).unwrap();
+        let of_file = Scene::new();
+        SHAPE.bake(1, &of_file.db());
+        let serving_file = of_file.serve(&["--no-watch"]);
+        let copy_of_file = Client::connect(&serving_file.socket).unwrap().direct_with(&copied()).unwrap();
+        change(&scene.db());
+        change(&of_file.db());
+        for direct in [&sealed, &copy, &copy_of_file] {
+            assert_all(direct, 1);
+            assert!(direct.snapshot().is_unchanged());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_can_be_truncated_is_not_mapped_without_the_handler() {
+    let (_scene, served, _direct) = direct(&["--no-watch"]);
+    let options = DirectOptions { survive_bus_errors: false, ..DirectOptions::default() };
+    let problem = served.client().direct_with(&options).unwrap_err().to_string();
+    assert!(problem.contains("can be truncated") && problem.contains("--memory sealed"), "{problem}");
+
+    let copied = DirectOptions { survive_bus_errors: false, ..copied() };
+    assert_all(&served.client().direct_with(&copied).unwrap(), 1);
+    let (_scene, served, _direct) = direct(&["--memory", "sealed", "--no-watch"]);
+    assert_all(&served.client().direct_with(&options).unwrap(), 1);
+}

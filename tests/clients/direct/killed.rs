@@ -1,0 +1,46 @@
+//! A server that is killed. The kernel drops its lease at once, so a process can write to the file before the client's
+//! thread learns of the server's end, and before the lease's deadline has passed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::process::Signal;
+use zero_kv::LookupError;
+
+use super::{SHAPE, assert_all, direct_in};
+use crate::helpers::scenes::{Scene, is_leased};
+
+const KEY: u64 = 7;
+
+#[test]
+fn a_direct_client_notices_at_once_that_a_process_writes_after_the_server_was_killed() {
+    let (scene, served, direct) = direct_in(Scene::in_shared_memory(), &["--no-watch"]);
+    assert!(is_leased(&scene.db()), "tmpfs grants leases, and the server takes one");
+    // Every block is verified, so that later lookups rely on what is remembered of them.
+    assert_all(&direct, 1);
+    let value = SHAPE.value(1, KEY).unwrap();
+    let bytes = std::fs::read(scene.db()).unwrap();
+    let value_at = bytes.windows(value.len()).position(|window| window == value).unwrap();
+    // While this process has them, too, the kernel does not close the client's connection.
+    let sockets = served.duplicate_sockets();
+    assert!(!sockets.is_empty());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let found = direct.get(KEY);
+                assert!(found == Ok(SHAPE.value(1, KEY)) || found == Err(LookupError::Damaged), "{found:?}");
+            }
+        });
+        served.signal(Signal::KILL);
+        // Waits until the kernel has dropped the lease.
+        let file = File::options().write(true).open(scene.db()).unwrap();
+        file.write_all_at(&vec![b'#'; value.len()], value_at as u64).unwrap();
+        let found = direct.get(KEY);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(found, Err(LookupError::Damaged));
+    });
+    drop(sockets);
+}

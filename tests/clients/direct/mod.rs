@@ -1,0 +1,63 @@
+//! Direct mode: lookups in the file that a server passes to a client.
+
+mod changes;
+mod killed;
+mod lookups;
+mod servers;
+mod swaps;
+mod wire;
+
+use std::path::Path;
+
+use zero_kv::client::{Client, Direct, DirectOptions};
+use zero_kv::store::Memory;
+
+use crate::helpers::generations::Shape;
+use crate::helpers::scenes::{Scene, Served};
+
+const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
+
+/// A table of the first generation, served, and looked up in directly.
+fn direct(options: &[&str]) -> (Scene, Served, Direct) {
+    direct_in(Scene::new(), options)
+}
+
+fn direct_in(scene: Scene, options: &[&str]) -> (Scene, Served, Direct) {
+    SHAPE.bake(1, &scene.db());
+    let served = scene.serve(options);
+    let direct = open(&served.socket);
+    (scene, served, direct)
+}
+
+fn open(socket: &Path) -> Direct {
+    Client::connect(socket).unwrap().direct().unwrap()
+}
+
+/// What is handed over is copied, so that nothing can happen to it.
+fn copied() -> DirectOptions {
+    DirectOptions { memory: Memory::Copy, ..DirectOptions::default() }
+}
+
+/// Puts another generation in the file's place.
+fn put(scene: &Scene, generation: u64) {
+    let new = scene.path("new.db");
+    SHAPE.bake(generation, &new);
+    std::fs::rename(new, scene.db()).unwrap();
+}
+
+/// All keys have their values of a generation.
+#[track_caller]
+fn assert_all(direct: &Direct, generation: u64) {
+    let keys: Vec<u64> = (0..SHAPE.rows + 3).collect();
+    let values = direct.get_many(&keys).unwrap();
+    for (key, value) in keys.iter().zip(values) {
+        assert_eq!(value, SHAPE.value(generation, *key), "key {key} of generation {generation}");
+    }
+}
+
+/// Whether this process has a file of a table mapped that stood in a folder, by inode.
+fn is_mapped(scene: &Scene, inode: u64) -> bool {
+    let (maps, db) = (std::fs::read_to_string("/proc/self/maps").unwrap(), scene.db());
+    let of_table = maps.lines().filter(|line| line.contains(db.to_str().unwrap()));
+    of_table.into_iter().any(|line| line.split_whitespace().nth(4) == Some(&inode.to_string()))
+}

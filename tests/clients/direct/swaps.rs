@@ -1,0 +1,100 @@
+//! Clients notice new generations while they look up in an old one.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::{SHAPE, assert_all, copied, direct, is_mapped, put};
+use crate::helpers::generations::named;
+use crate::helpers::random::random;
+use crate::helpers::scenes::inode;
+use crate::helpers::waiting::eventually;
+
+#[test]
+fn a_swap_is_seen_and_a_snapshot_stays_as_it_is() {
+    for memory in ["map", "sealed"] {
+        let (scene, served, direct) = direct(&["--memory", memory]);
+        let copy = served.client().direct_with(&copied()).unwrap();
+        let (first, old) = (inode(&scene.db()), direct.snapshot());
+        for generation in 2..5 {
+            put(&scene, generation);
+            served.wait_for("generation", generation);
+            for direct in [&direct, &copy] {
+                eventually("the swap is seen", || direct.get(1).unwrap() == SHAPE.value(generation, 1));
+                assert_all(direct, generation);
+                assert_eq!((direct.generation(), direct.snapshot().is_current()), (generation, true));
+            }
+        }
+        assert_eq!((old.generation(), old.is_current()), (1, false));
+        assert!((0..=SHAPE.rows).all(|key| old.get(key).unwrap() == SHAPE.value(1, key)));
+        assert!(old.is_unchanged());
+        assert!(memory == "sealed" || is_mapped(&scene, first));
+        drop(old);
+        assert!(!is_mapped(&scene, first), "an old generation goes with its last borrower");
+    }
+}
+
+/// Nobody asks, and still the memory of an old generation is given back.
+#[test]
+fn one_who_asks_nothing_keeps_no_old_generation() {
+    let (scene, served, direct) = direct(&["--memory", "map"]);
+    let first = inode(&scene.db());
+    put(&scene, 2);
+    served.wait_for("generation", 2);
+    eventually("the old generation is let go of", || !is_mapped(&scene, first));
+    assert_eq!(direct.generation(), 2);
+}
+
+#[test]
+fn a_refresh_waits_for_what_is_served_now() {
+    let (scene, served, direct) = direct(&[]);
+    direct.refresh().unwrap();
+    put(&scene, 2);
+    served.wait_for("generation", 2);
+    direct.refresh().unwrap();
+    assert_all(&direct, 2);
+    let attempt = served.client().rollback().unwrap();
+    served.outcome_of(attempt);
+    direct.refresh().unwrap();
+    assert_eq!(direct.generation(), 3);
+    assert_all(&direct, 1);
+}
+
+#[test]
+fn under_load_no_batch_is_of_two_generations_and_none_goes_back() {
+    for memory in ["map", "sealed"] {
+        let (scene, served, direct) = direct(&["--memory", memory]);
+        let (stop, batches) = (AtomicBool::new(false), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let (direct, stop, batches) = (direct.clone(), &stop, &batches);
+                scope.spawn(move || {
+                    let mut newest = 1;
+                    let mut random = random(thread);
+                    while !stop.load(Ordering::Relaxed) {
+                        let keys: Vec<u64> = (0..256).map(|_| 1 + random() % SHAPE.rows).collect();
+                        let mut generation = None;
+                        let answer = |at: usize, value: Option<&[u8]>| {
+                            let value = value.unwrap();
+                            let of = *generation.get_or_insert_with(|| named(value).unwrap());
+                            assert_eq!(Some(value), SHAPE.value(of, keys[at]).as_deref());
+                        };
+                        direct.get_many_with(&keys, answer).unwrap();
+                        let generation = generation.unwrap();
+                        assert!(generation >= newest, "generation {generation} after {newest}");
+                        newest = generation;
+                        batches.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for generation in 2..12 {
+                put(&scene, generation);
+                served.wait_for("generation", generation);
+                let before = batches.load(Ordering::Relaxed);
+                eventually("lookups go on", || batches.load(Ordering::Relaxed) > before + 50);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        direct.refresh().unwrap();
+        assert_all(&direct, 11);
+    }
+}

@@ -1,0 +1,60 @@
+//! Power losses and I/O errors: after any failure at any moment, the old file or the new file is there, complete.
+//!
+//! A seed selects the cases. Each test prints the seed, and `ZERO_KV_SEED` sets it. By default the tests run for a few
+//! seconds; with `ZERO_KV_FAULTS_ALL=1`, every system call of every case fails with every error.
+
+mod helpers;
+
+mod durability {
+    pub(crate) mod calls;
+    pub(crate) mod cases;
+    pub(crate) mod crash;
+    pub(crate) mod errors;
+    pub(crate) mod faults;
+    pub(crate) mod power_loss;
+    pub(crate) mod record;
+    pub(crate) mod swaps;
+}
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use libtest_mimic::{Arguments, run};
+
+use durability::{errors, power_loss, swaps};
+use helpers::random::Random;
+use helpers::trials::trials;
+
+fn main() -> ExitCode {
+    let trials = trials![
+        errors::an_error_of_any_system_call_is_reported_and_changes_nothing,
+        power_loss::a_recording_leads_to_the_files_that_are_there,
+        power_loss::a_sync_that_is_missing_or_too_late_is_found,
+        power_loss::an_operation_that_the_recorder_does_not_know_is_an_error,
+        power_loss::whenever_the_power_fails_the_old_file_or_the_new_one_is_there_complete,
+        swaps::a_swap_in_which_a_system_call_fails_keeps_the_old_file_and_the_next_one_is_served,
+    ];
+    run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Prints a line, also for a test that passes.
+fn report(text: &str) {
+    // The macros' output is shown only for tests that fail.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Returns a generator whose seed is printed.
+fn random(what: &str) -> Random {
+    let seed = match std::env::var("ZERO_KV_SEED") {
+        Ok(seed) => seed.parse().expect("ZERO_KV_SEED is a number"),
+        Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64,
+    };
+    println!("{what}: ZERO_KV_SEED={seed}");
+    Random(seed)
+}
+
+/// Returns whether the environment asks for all cases.
+fn wants_all() -> bool {
+    std::env::var_os("ZERO_KV_FAULTS_ALL").is_some_and(|value| value != "0")
+}

@@ -1,0 +1,14 @@
+//! Promises of the file format: its bytes, the lookups in a file, and the rejection of damaged and forged files.
+
+#![cfg(feature = "bake")]
+
+mod helpers;
+
+mod format {
+    mod changed_files;
+    mod damaged_files;
+    mod datasets;
+    mod forged_files;
+    mod golden_bytes;
+    mod lookups;
+}

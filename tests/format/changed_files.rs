@@ -1,0 +1,223 @@
+//! `MappedStore` and `Store::open` while another process changes the file.
+
+use std::fs::{self, File};
+use std::ops::Bound;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use zero_kv::client::{OwnedKey, Row};
+use zero_kv::store::{OpenOptions, StepKind, Verify};
+use zero_kv::{Key, LookupError, MappedStore, Store};
+
+use crate::helpers::random::Random;
+use crate::helpers::rows::{Rows, Scratch, bake_to};
+
+/// Values from 0 bytes to more than a batch copies at a time.
+fn rows(count: u64) -> Rows {
+    let len = |i: u64| if i % 97 == 96 { 150_000 } else { (i % 60) as usize };
+    (0..count).map(|i| (i * 3 + 1, vec![i as u8; len(i)])).collect()
+}
+
+/// What a change is called, and how it is made.
+type Change<'a> = (&'a str, &'a dyn Fn(&File));
+
+fn owned((key, value): (Key<'_>, &[u8])) -> Row {
+    (key.into(), value.to_vec())
+}
+
+fn seeded() -> Random {
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    println!("seed {seed}");
+    Random(seed)
+}
+
+#[test]
+fn every_lookup_of_a_mapped_file_finds_what_a_private_copy_has() {
+    let scratch = Scratch::new();
+    scratch.bake(&rows(700));
+    let (store, mapped) = (Store::open(scratch.path()).unwrap(), MappedStore::open(scratch.path()).unwrap());
+    assert!(mapped.as_private().is_none() && store.is_private());
+    let keys: Vec<u64> = (0..2200).collect();
+    for key in &keys {
+        let expected = store.get(*key).unwrap();
+        assert_eq!(mapped.get(*key).unwrap().as_deref(), expected);
+        assert!(mapped.get_with(*key, |value| value == expected).unwrap());
+        assert_eq!(mapped.contains(*key), store.contains(*key));
+        assert_eq!(mapped.floor(*key).unwrap(), store.floor(*key).unwrap().map(owned));
+        assert_eq!(mapped.ceiling(*key).unwrap(), store.ceiling(*key).unwrap().map(owned));
+    }
+    let mut at = 0;
+    let check = |i, value: Option<&[u8]>| {
+        assert_eq!((i, value), (at, store.get(keys[i]).unwrap()));
+        // A lookup in the middle of another has memory of its own.
+        assert_eq!(mapped.get_with(4, |value| value.map(<[u8]>::len)), Ok(Some(1)));
+        at += 1;
+    };
+    mapped.get_many_with(&keys, check).unwrap();
+    assert_eq!(at, keys.len());
+    let kind = mapped.get_many(&["a key of bytes"]).unwrap_err();
+    assert!(matches!(kind, LookupError::KeyKind { .. }));
+    assert_eq!(mapped.first().unwrap(), store.first().unwrap().map(owned));
+    assert_eq!(mapped.last().unwrap(), store.last().unwrap().map(owned));
+    assert_eq!((mapped.len(), mapped.digest()), (store.len(), store.digest()));
+}
+
+#[test]
+fn rows_of_a_mapped_file_come_from_either_end_in_any_mixture() {
+    let scratch = Scratch::new();
+    scratch.bake(&rows(700));
+    let (store, mapped) = (Store::open(scratch.path()).unwrap(), MappedStore::open(scratch.path()).unwrap());
+    let mut random = seeded();
+    for _ in 0..60 {
+        let (start, end) = (random.below(2200) as u64, random.below(2200) as u64);
+        let range = || (Bound::Included(start), Bound::Excluded(end));
+        let (mut expected, mut found) = (store.range(range()).unwrap(), mapped.range(range()).unwrap());
+        loop {
+            assert_eq!(found.len(), expected.len());
+            let skipped = if random.below(4) == 0 { random.below(200) } else { 0 };
+            let (expected, found) = match random.below(4) {
+                0 => (expected.nth(skipped), found.nth(skipped)),
+                1 => (expected.nth_back(skipped), found.nth_back(skipped)),
+                2 => (expected.next(), found.next()),
+                _ => (expected.next_back(), found.next_back()),
+            };
+            assert_eq!(found.map(Result::unwrap), expected.map(owned));
+            if expected.is_none() {
+                break;
+            }
+        }
+        assert!(found.is_empty() && found.next().is_none() && found.next_back().is_none());
+    }
+}
+
+#[test]
+fn a_mapped_file_that_is_truncated_or_overwritten_gives_errors() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows(700));
+    let changes: [Change<'_>; 3] = [
+        ("truncated", &|file| file.set_len(0).unwrap()),
+        ("cut in half", &|file| file.set_len(whole.len() as u64 / 2).unwrap()),
+        ("overwritten", &|file| file.write_all_at(&vec![0x5a; whole.len()], 0).unwrap()),
+    ];
+    for (how, change) in changes {
+        for verify in [Verify::Full, Verify::Touch] {
+            println!("{how}, {verify:?}");
+            fs::write(scratch.path(), &whole).unwrap();
+            let file = File::options().write(true).open(scratch.path()).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            let options = OpenOptions { verify, ..OpenOptions::default() };
+            let mapped = MappedStore::open_with(scratch.path(), &options, &mut |_| ()).unwrap();
+            let mut half = mapped.iter();
+            assert!(half.next().is_some_and(|row| row.is_ok()));
+            change(&file);
+            assert_eq!(mapped.get(4), Err(LookupError::Damaged));
+            assert_eq!(mapped.get_with(4, |_| ()), Err(LookupError::Damaged));
+            assert_eq!(mapped.get_many(&[4, 7]), Err(LookupError::Damaged));
+            assert_eq!(mapped.floor(1000), Err(LookupError::Damaged));
+            assert_eq!(mapped.last(), Err(LookupError::Damaged));
+            assert!(mapped.range(5..).is_err() && !mapped.is_trusted());
+            // What was copied before is returned, then one error, and no more.
+            let rest: Vec<_> = half.by_ref().collect();
+            assert!(rest.iter().rev().skip(1).all(Result::is_ok) && rest.len() < 700);
+            assert_eq!(rest.last(), Some(&Err(LookupError::Damaged)));
+            assert!(half.is_empty() && half.next_back().is_none());
+        }
+    }
+}
+
+#[test]
+fn no_lookup_of_a_mapped_file_that_is_being_overwritten_returns_a_wrong_value() {
+    let scratch = Scratch::new();
+    let table = |round: u8| -> Rows { (0..500).map(|key| (key, vec![round; 40])).collect() };
+    let first = scratch.bake(&table(0));
+    let second = scratch.path().with_extension("second");
+    bake_to(&second, &table(1));
+    let second = fs::read(second).unwrap();
+    let (answers, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let keys: Vec<u64> = (0..500).collect();
+    for _ in 0..20 {
+        fs::write(scratch.path(), &first).unwrap();
+        let file = File::options().write(true).open(scratch.path()).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let mapped = MappedStore::open(scratch.path()).unwrap();
+        stop.store(false, Ordering::Relaxed);
+        let before = answers.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            let look_up = || {
+                while !stop.load(Ordering::Relaxed) {
+                    for key in &keys {
+                        let found = mapped.get_with(*key, |value| assert_eq!(value, Some(&[0; 40][..])));
+                        answers.fetch_add(usize::from(found.is_ok()), Ordering::Relaxed);
+                    }
+                    let _ = mapped.get_many_with(&keys, |_, value| assert_eq!(value, Some(&[0; 40][..])));
+                    mapped.iter().map_while(Result::ok).for_each(|(_, value)| assert_eq!(value, [0; 40]));
+                }
+            };
+            let threads = [scope.spawn(look_up), scope.spawn(look_up)];
+            while answers.load(Ordering::Relaxed) < before + 100 && threads.iter().all(|thread| !thread.is_finished()) {
+                thread::yield_now();
+            }
+            file.write_all_at(&second, 0).unwrap();
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(mapped.get(0), Err(LookupError::Damaged));
+    }
+}
+
+#[test]
+fn a_private_store_is_not_affected_by_its_file() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows(300));
+    let open = |options: &OpenOptions| {
+        let sealed = Store::open_sealed(scratch.path(), options, &mut |_| ());
+        [Store::open_with(scratch.path(), options, &mut |_| ()).unwrap(), sealed.unwrap()]
+    };
+    for verify in [Verify::Full, Verify::Touch] {
+        fs::write(scratch.path(), &whole).unwrap();
+        let stores = open(&OpenOptions { verify, ..OpenOptions::default() });
+        let first = stores.each_ref().map(|store| store.get(4).unwrap().unwrap());
+        fs::write(scratch.path(), vec![0xff; whole.len()]).unwrap();
+        File::create(scratch.path()).unwrap();
+        for (store, first) in stores.iter().zip(first) {
+            assert_eq!((first, store.len()), (&[1][..], 300));
+            let found: Rows = store.iter().map(|(key, value)| (key.as_u64().unwrap(), value.to_vec())).collect();
+            assert!(found == rows(300));
+        }
+    }
+}
+
+/// The file itself is used only if the system lets nobody change it.
+#[test]
+fn a_sealed_file_is_opened_without_a_copy() {
+    let scratch = Scratch::new();
+    scratch.bake(&rows(300));
+    let steps = |path: &std::path::Path| {
+        let mut steps = Vec::new();
+        let store = Store::open_with(path, &OpenOptions::default(), &mut |step| steps.push(step.kind)).unwrap();
+        assert!(store.is_private() && store.get(4).unwrap() == Some(&[1]));
+        steps
+    };
+    assert_eq!(steps(&scratch.path()), [StepKind::Copied]);
+    let sealed = Store::open_sealed(scratch.path(), &OpenOptions::default(), &mut |_| ()).unwrap();
+    let shared = sealed.share().unwrap().expect("sealed memory has a descriptor");
+    assert_eq!(steps(format!("/proc/self/fd/{}", shared.as_raw_fd()).as_ref()), []);
+    assert!(MappedStore::from(sealed).as_private().is_some());
+}
+
+#[test]
+fn keys_of_bytes_are_copied_with_their_rows() {
+    let scratch = Scratch::new();
+    scratch.bake(&[
+        (b"ant".to_vec(), b"1".to_vec()),
+        (b"bee".to_vec(), b"2".to_vec()),
+        (b"bug".to_vec(), b"3".to_vec()),
+    ]);
+    let mapped = MappedStore::open(scratch.path()).unwrap();
+    let keys: Vec<OwnedKey> = mapped.prefix("b").unwrap().map(|row| row.unwrap().0).collect();
+    assert_eq!(keys, ["bee", "bug"]);
+    assert_eq!((mapped.count("b"..), mapped.get("ant")), (Ok(2), Ok(Some(b"1".to_vec()))));
+    assert_eq!(mapped.row(1).unwrap(), Some((OwnedKey::Bytes(b"bee".to_vec()), b"2".to_vec())));
+    assert_eq!(mapped.row(3), Ok(None));
+}

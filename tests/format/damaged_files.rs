@@ -1,0 +1,352 @@
+//! Damaged files are detected, and no lookup returns a wrong value.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use zero_kv::format::FormatError;
+use zero_kv::format::header::SectionKind;
+use zero_kv::{Key, Store};
+
+use crate::helpers::encoder::{
+    self, BLOCK_SUMS, DIGEST, FENCES, HEADER, PILOTS, PLACES, RECORDS, SECTIONS, number, put, seal_header,
+};
+use crate::helpers::random::Random;
+use crate::helpers::rows::{ByteRows, Rows, Scratch};
+
+/// A table with all sections, and padding in front of all but the first.
+fn rows() -> Rows {
+    (0..21).map(|i| (i * 3 + 1, vec![b'a' + i as u8; i as usize])).collect()
+}
+
+/// The same with keys of bytes of many lengths.
+fn byte_rows() -> ByteRows {
+    (0..21).map(|i| (format!("key{}", "/part".repeat(i)).into_bytes(), vec![b'a' + i as u8; i])).collect()
+}
+
+#[test]
+fn a_truncated_file_is_refused_at_open() {
+    let scratch = Scratch::new();
+    for whole in [scratch.bake(&byte_rows()), scratch.bake(&rows())] {
+        for len in 0..whole.len() {
+            let found = len as u64;
+            let expected = match len < HEADER {
+                true => FormatError::TooShort { len_bytes: found },
+                false => FormatError::FileLen { expected_bytes: whole.len() as u64, found_bytes: found },
+            };
+            assert_eq!(scratch.refusal(&whole[..len]), expected);
+        }
+    }
+    let whole = scratch.bake(&rows());
+    let message = scratch.open(&whole[..300]).unwrap_err().to_string();
+    let expected = format!(
+        "{}: 300 bytes, where its header says {}: truncated or extended; copy or bake it again",
+        scratch.path().display(),
+        whole.len()
+    );
+    assert_eq!(message, expected);
+    let message = scratch.refusal(&whole[..255]).to_string();
+    assert_eq!(message, "255 bytes, where a header alone takes 256: not a baked file, or truncated");
+}
+
+#[test]
+fn a_file_appended_to_is_refused_at_open() {
+    let scratch = Scratch::new();
+    for rows in [rows(), Vec::new()] {
+        let whole = scratch.bake(&rows);
+        for more in [1, 8, 128, 4096] {
+            let mut longer = whole.clone();
+            longer.resize(whole.len() + more, 0);
+            let lens = (whole.len() as u64, longer.len() as u64);
+            let refusal = scratch.refusal(&longer);
+            assert_eq!(refusal, FormatError::FileLen { expected_bytes: lens.0, found_bytes: lens.1 });
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_refused_at_open() {
+    let scratch = Scratch::new();
+    for whole in [scratch.bake(&rows()), scratch.bake(&byte_rows())] {
+        assert_each_flip_is_refused(&scratch, &whole);
+    }
+}
+
+fn assert_each_flip_is_refused(scratch: &Scratch, whole: &[u8]) {
+    let sections = SECTIONS.map(|i| encoder::section(whole, i));
+    let mut seen = [0; 3];
+    for at in 0..whole.len() {
+        let bits = if at < HEADER { 0..8 } else { at % 8..at % 8 + 1 };
+        for bit in bits {
+            let mut damaged = whole.to_vec();
+            damaged[at] ^= 1 << bit;
+            let refusal = scratch.refusal(&damaged);
+            // The part in which the byte is: the first section that ends behind it, or the padding in front of that.
+            let next = sections.iter().find(|(start, len)| at < start + len);
+            let (start, _) = *next.expect("nothing follows the last section");
+            let (part, as_expected) = match refusal {
+                _ if at < HEADER => (0, true),
+                FormatError::Padding { before_bytes } => (1, at < start && before_bytes == start as u64),
+                FormatError::SectionChecksum { .. } | FormatError::BlockChecksum { .. } => (2, at >= start),
+                _ => (2, false),
+            };
+            assert!(as_expected, "byte {at}, bit {bit}: {refusal}");
+            seen[part] += 1;
+        }
+    }
+    assert_eq!(seen[0], 8 * HEADER);
+    assert_eq!(seen[1] + seen[2], whole.len() - HEADER);
+    assert!(seen[1] > 0, "there is padding");
+}
+
+#[test]
+fn a_flipped_bit_in_the_records_is_refused_with_its_block() {
+    let scratch = Scratch::new();
+    let rows: Rows = (0..60).map(|i| (i, vec![i as u8; 1500])).collect();
+    let whole = scratch.bake(&rows);
+    let (records, len) = encoder::section(&whole, RECORDS);
+    for block in 0..len.div_ceil(16384) {
+        let mut damaged = whole.clone();
+        damaged[records + block * 16384 + 77] ^= 0x10;
+        let message = scratch.refusal(&damaged).to_string();
+        let place = format!(
+            "block {block} of the records (its 16384 bytes from file offset {}) has checksum ",
+            records + block * 16384
+        );
+        assert!(message.starts_with(&place) && message.contains(", where "), "{message}");
+        assert!(message.ends_with(" was expected: damaged; copy or bake the file again"), "{message}");
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_told_apart() {
+    let scratch = Scratch::new();
+    let mut other = scratch.bake(&rows());
+    other[..8].copy_from_slice(b"1,one\n2,");
+    let refusal = scratch.refusal(&other);
+    assert_eq!(refusal, FormatError::Magic { found: *b"1,one\n2," });
+    let message =
+        "begins with [31, 2c, 6f, 6e, 65, 0a, 32, 2c], which is not a baked file: bake one with `baker input.csv`";
+    assert_eq!(refusal.to_string(), message);
+}
+
+#[test]
+fn another_version_is_refused_and_named() {
+    let scratch = Scratch::new();
+    for version in [0_u32, 2, u32::MAX] {
+        let mut other = scratch.bake(&rows());
+        other[8..12].copy_from_slice(&version.to_le_bytes());
+        seal_header(&mut other);
+        let refusal = scratch.refusal(&other);
+        assert_eq!(refusal, FormatError::Version { found: version });
+        let message = format!(
+            "format version {version}, where this build reads 1: bake the file again, or use the build that baked it"
+        );
+        assert_eq!(refusal.to_string(), message);
+    }
+}
+
+#[test]
+fn a_wrong_digest_is_refused_with_both() {
+    let scratch = Scratch::new();
+    let mut damaged = scratch.bake(&rows());
+    let expected = u128::from_le_bytes(damaged[DIGEST].try_into().unwrap());
+    damaged[DIGEST.start] ^= 1;
+    let refusal = scratch.refusal(&damaged);
+    assert_eq!(refusal, FormatError::Digest { expected, found: expected ^ 1 });
+    let message = format!(
+        "the header's digest is {:032x}, where its bytes give {expected:032x}: damaged; copy or bake it again",
+        expected ^ 1
+    );
+    assert_eq!(refusal.to_string(), message);
+}
+
+#[test]
+fn a_damaged_section_is_named() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    let sections = [
+        (FENCES, SectionKind::Fences, "fences"),
+        (PILOTS, SectionKind::Pilots, "pilots"),
+        (PLACES, SectionKind::Places, "places"),
+        // The records' checksum is over their block sums, and is looked at first.
+        (BLOCK_SUMS, SectionKind::Records, "records"),
+    ];
+    for (i, kind, name) in sections {
+        let mut damaged = whole.clone();
+        damaged[encoder::section(&whole, i).0] ^= 1;
+        let refusal = scratch.refusal(&damaged);
+        let FormatError::SectionChecksum { section, expected, found } = refusal else { panic!("{refusal}") };
+        assert_eq!(section, kind);
+        let message = format!(
+            "section {name} has checksum {found:016x}, where {expected:016x} was expected: damaged; copy or bake it again"
+        );
+        assert_eq!(refusal.to_string(), message);
+    }
+    let mut forged = whole.clone();
+    put(&mut forged, encoder::checksum_at(BLOCK_SUMS), 1);
+    seal_header(&mut forged);
+    let refusal = scratch.refusal(&forged);
+    assert!(
+        matches!(refusal, FormatError::SectionChecksum { section: SectionKind::BlockSums, expected: 1, .. }),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_file_overwritten_while_it_is_open_is_read_within_its_bounds() {
+    let rows: Rows = (0..600).map(|i| (i * 7, vec![i as u8; 20])).collect();
+    for seed in 0..12 {
+        println!("seed {seed}");
+        let scratch = Scratch::new();
+        let whole = scratch.bake(&rows);
+        let store = map(&scratch);
+        let mut random = Random(seed);
+        let garbage = match seed {
+            // Each key is found, and its record is not one.
+            6..9 => forget_lengths(&whole, seed),
+            _ => garbage(whole.len(), seed, &mut random),
+        };
+        overwrite(&scratch, &garbage);
+        let mut keys: Vec<u64> = (0..4300).chain([u64::MAX, u64::MAX - 1]).collect();
+        keys.extend((0..500).map(|_| random.next()));
+        // Keys that may be found, as numbers at places where keys can stand.
+        keys.extend((0..whole.len() - 7).step_by(8).map(|at| number(&garbage, at)));
+        ask_everything(&store, &keys.into_iter().map(Key::U64).collect::<Vec<_>>(), &mut random);
+    }
+}
+
+#[test]
+fn a_file_of_bytes_overwritten_while_it_is_open_is_read_within_its_bounds() {
+    let rows: ByteRows = (0..600).map(|i| (format!("common {i:07}").into_bytes(), vec![i as u8; 20])).collect();
+    for seed in 0..12 {
+        println!("seed {seed}");
+        let scratch = Scratch::new();
+        let whole = scratch.bake(&rows);
+        let store = map(&scratch);
+        let mut random = Random(seed);
+        let mut garbage = garbage(whole.len(), seed, &mut random);
+        if (6..9).contains(&seed) {
+            // The index as it was, and keys of other lengths.
+            garbage.copy_from_slice(&whole);
+            let (start, len) = encoder::section(&whole, RECORDS);
+            for record in garbage[start..start + len].chunks_mut(48) {
+                record[..2]
+                    .copy_from_slice(&[(random.next() as u16 % 100), u16::MAX, 0][seed as usize % 3].to_le_bytes());
+            }
+        }
+        overwrite(&scratch, &garbage);
+        let mut keys: Vec<Vec<u8>> = rows.iter().map(|(key, _)| key.clone()).collect();
+        keys.extend([vec![], vec![0], b"common".to_vec(), b"common 9".to_vec(), vec![255; 70_000]]);
+        keys.extend((0..300).map(|_| garbage[random.below(whole.len())..].iter().copied().take(20).collect()));
+        ask_everything(&store, &keys.iter().map(Key::from).collect::<Vec<_>>(), &mut random);
+    }
+}
+
+/// What a lookup by order cannot see past is an error, and no other row's answer.
+#[test]
+fn a_row_that_is_damaged_under_an_open_file_is_not_passed_over() {
+    let rows: Vec<(u64, Vec<u8>)> = (0..100).map(|key| (key, format!("value of {key}").into_bytes())).collect();
+    let scratch = Scratch::new();
+    let mut file = scratch.bake(&rows);
+    let store = map(&scratch);
+    let value_at = file.windows(11).position(|window| window == b"value of 42").unwrap();
+    file[value_at - 8..value_at].fill(0xFF);
+    overwrite(&scratch, &file);
+    // Row 42 lies between the fences of rows 32 and 48.
+    for key in 0..100_u64 {
+        // Whether row 41 is the last up to 41 is for row 42 to tell, and all rows before 48 lie ahead of its fence.
+        let (before, behind) = ((42..=48).contains(&key), (41..48).contains(&key));
+        assert_eq!(store.floor(key).is_err(), behind, "floor {key}");
+        assert_eq!(store.ceiling(key).is_err(), before, "ceiling {key}");
+        assert_eq!(store.count(key..).is_err(), before, "count from {key}");
+        assert_eq!(store.range(..=key).is_err(), behind, "range to {key}");
+    }
+}
+
+fn map(scratch: &Scratch) -> Store {
+    // SAFETY: The tests change the file while nothing is borrowed from the store. What is borrowed after it is only
+    // compared or dropped.
+    unsafe { Store::map(scratch.path()) }.unwrap()
+}
+
+/// Bytes that are no file.
+fn garbage(len: usize, seed: u64, random: &mut Random) -> Vec<u8> {
+    match seed {
+        0 => vec![0; len],
+        1 => vec![0xff; len],
+        // Places and fences that lead into the records, or nearly so.
+        2..6 => (0..len / 4 + 1).flat_map(|_| (random.next() as u32 % 3000).to_le_bytes()).take(len).collect(),
+        _ => random.bytes(len),
+    }
+}
+
+fn overwrite(scratch: &Scratch, bytes: &[u8]) {
+    let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    assert_eq!(fs::metadata(scratch.path()).unwrap().len(), bytes.len() as u64, "not truncated");
+}
+
+/// Every lookup there is. Whatever is told comes from within the file.
+fn ask_everything(store: &Store, keys: &[Key<'_>], random: &mut Random) {
+    for key in keys {
+        let _ = (store.get(*key), store.contains(*key), store.floor(*key), store.ceiling(*key));
+    }
+    let mut answers = 0;
+    let outcome = store.get_many(keys, |_, _| answers += 1);
+    // An answer that is no value ends it.
+    assert_eq!(outcome.is_ok(), answers == keys.len());
+    let _ = (
+        store.iter().map(|(_, value)| value.len()).sum::<usize>(),
+        store.iter().rev().map(|(_, value)| value.len()).sum::<usize>(),
+    );
+    for _ in 0..300 {
+        let range = keys[random.below(keys.len())]..keys[random.below(keys.len())];
+        let _ = range.start.as_bytes().map(|prefix| store.prefix(prefix).map(Iterator::count));
+        let Ok(count) = store.count(range.clone()) else { continue };
+        assert!(count <= store.len());
+        let rows = || store.range(range.clone()).unwrap();
+        assert!(rows().map(drop).count() <= count && rows().rev().count() <= count);
+        let _ = (rows().nth(random.below(700)), rows().nth_back(random.below(70)));
+    }
+    for row in (0..store.len()).chain([store.len(), usize::MAX]) {
+        let _ = store.row(row);
+    }
+    assert_eq!(store.len(), 600);
+}
+
+/// A file with all its index, whose records have response headers of no value
+/// that fits.
+fn forget_lengths(whole: &[u8], seed: u64) -> Vec<u8> {
+    let mut file = whole.to_vec();
+    let (start, len) = encoder::section(whole, RECORDS);
+    // Each record takes up 40 bytes: 20 are the value's.
+    for record in file[start..start + len].chunks_mut(40) {
+        let header = [u64::MAX, 1 << 30, (1 << 32) | 20][seed as usize % 3];
+        record[8..16].copy_from_slice(&header.to_be_bytes());
+    }
+    file
+}
+
+#[test]
+fn what_is_answered_after_a_file_is_believed_again_is_not_good_since_before() {
+    let scratch = Scratch::new();
+    let whole = scratch.bake(&rows());
+    fs::write(scratch.path(), &whole).unwrap();
+    let options = zero_kv::store::OpenOptions { verify: zero_kv::store::Verify::Touch, ..Default::default() };
+    // SAFETY: As in `map`.
+    let store = unsafe { Store::map_with(scratch.path(), &options, &mut |_| ()) }.unwrap();
+    let file = OpenOptions::new().write(true).open(scratch.path()).unwrap();
+    let modified = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    file.set_modified(modified(1)).unwrap();
+    assert!(!store.is_trusted());
+
+    // A batch begins, the file is believed again, a value is read, and then the file changes.
+    let distrusted = store.epoch();
+    assert!(store.get(4).is_err() && store.is_unchanged_since(distrusted));
+    store.look_again().unwrap();
+    assert_eq!(store.get(4).unwrap(), Some(&b"b"[..]));
+    file.set_modified(modified(2)).unwrap();
+    assert!(!store.is_unchanged_since(distrusted));
+    // The same, if that was noticed.
+    assert!(!store.is_trusted() && !store.is_unchanged_since(distrusted));
+}

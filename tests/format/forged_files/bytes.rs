@@ -1,0 +1,207 @@
+//! Forged files with byte-string keys.
+
+use zero_kv::format::FormatError;
+
+use super::{LED_ASTRAY, row, rows};
+use crate::helpers::encoder::{self, FENCES, KEY_KIND, PLACES, RECORDS, number, place_at, put, put_u32, seal};
+use crate::helpers::rows::{ByteRows, Scratch};
+
+/// Keys of 7 bytes, and so of 2 + 7 + 7 in a record: `key-000` and on, three apart.
+pub(crate) fn byte_rows(count: usize) -> ByteRows {
+    (0..count).map(|i| (format!("key-{:03}", i * 3).into_bytes(), vec![b'a' + (i % 26) as u8; i % 30])).collect()
+}
+
+/// Where each row's record is, in the file.
+fn records_of(file: &[u8], rows: &ByteRows) -> Vec<usize> {
+    let mut at = encoder::section(file, RECORDS).0;
+    rows.iter()
+        .map(|(_, value)| {
+            let here = at;
+            at += (16 + 8 + value.len()).next_multiple_of(8);
+            here
+        })
+        .collect()
+}
+
+/// Asserts that a file of these rows, changed and with every checksum right, is
+/// refused for this.
+#[track_caller]
+fn assert_refused(count: usize, change: impl FnOnce(&mut [u8], &[usize]), expected: &FormatError) {
+    let scratch = Scratch::new();
+    let rows = byte_rows(count);
+    let mut file = scratch.bake(&rows);
+    let records = records_of(&file, &rows);
+    change(&mut file, &records);
+    seal(&mut file);
+    assert_eq!(scratch.refusal(&file), *expected);
+}
+
+fn put_len(file: &mut [u8], record: usize, len: u16) {
+    file[record..record + 2].copy_from_slice(&len.to_le_bytes());
+}
+
+#[test]
+fn an_empty_key_is_refused() {
+    // An empty key takes up 8 bytes; what is behind them must be an answer to get so far.
+    let empty = |file: &mut [u8], records: &[usize]| {
+        put_len(file, records[9], 0);
+        file[records[9] + 2..][..14].fill(0);
+    };
+    assert_refused(21, empty, &row(9, "the key is empty"));
+    assert_eq!(row(9, "the key is empty").to_string(), "row 9: the key is empty: forged, or a bug of the baker");
+    assert_refused(1, |file, records| file[records[0]..][..16].fill(0), &row(0, "the key is empty"));
+}
+
+#[test]
+fn a_key_that_reaches_beyond_the_records_is_refused() {
+    for len in [4096, 32_767, 32_768, 65_527, 65_534, 65_535] {
+        for (count, at) in [(21, 9), (21, 0), (1, 0)] {
+            let expected = row(at as u64, "the record does not fit");
+            assert_refused(count, |file, records| put_len(file, records[at], len), &expected);
+        }
+    }
+    // To the end of the section, which leaves nothing for an answer, and a little less: row 20 is 16 + 8 + 24 bytes.
+    // The last key tells what all heads are of; without it that of row 0 is not right.
+    for len in (39..=46).chain([47, 65_535]) {
+        let expected = row(0, "the fence does not lead to it");
+        assert_refused(21, |file, records| put_len(file, records[20], len), &expected);
+    }
+}
+
+#[test]
+fn a_key_of_another_length_is_refused() {
+    // Shorter, and what is behind it stands where the answer begins.
+    for len in 1..=6 {
+        let refused = |file: &mut [u8], records: &[usize]| put_len(file, records[9], len);
+        assert_refused(21, refused, &row(9, "the record does not fit"));
+    }
+    // Longer by the zeros behind it: a key that no pilot was chosen for.
+    for len in 8..=14 {
+        let refused = |file: &mut [u8], records: &[usize]| put_len(file, records[9], len);
+        assert_refused(21, refused, &row(9, LED_ASTRAY));
+    }
+}
+
+#[test]
+fn padding_behind_a_key_that_is_not_zero_is_refused() {
+    let expected = row(9, "the padding is not zero, or not there");
+    for at in 9..16 {
+        for byte in [1, 128, 255] {
+            assert_refused(21, |file, records| file[records[9] + at] = byte, &expected);
+        }
+    }
+    // Behind the answer: row 9 has a value of 9 bytes.
+    for at in 24 + 9..40 {
+        assert_refused(21, |file, records| file[records[9] + at] = 1, &expected);
+    }
+}
+
+#[test]
+fn keys_of_bytes_out_of_order_are_refused() {
+    let put_key = |text: &'static str| {
+        move |file: &mut [u8], records: &[usize]| file[records[9] + 2..][..7].copy_from_slice(text.as_bytes())
+    };
+    // Row 9 has key-027, those beside it key-024 and key-030.
+    for (text, wrong) in [("key-024", 9), ("key-023", 9), ("key-000", 9), ("key-030", 10), ("key-0_0", 10)] {
+        assert_refused(21, put_key(text), &row(wrong, "the key is not above the one before"));
+    }
+    assert_refused(21, put_key("key-028"), &row(9, LED_ASTRAY));
+    // Signed bytes would have this one below the others.
+    let high = |file: &mut [u8], records: &[usize]| file[records[9] + 8] = 0xb7;
+    assert_refused(21, high, &row(9, LED_ASTRAY));
+}
+
+#[test]
+fn a_head_that_lies_is_refused() {
+    let scratch = Scratch::new();
+    let good = scratch.bake(&byte_rows(300));
+    let (fences, len) = encoder::section(&good, FENCES);
+    assert_eq!(len, 19 * 16);
+    for at in (fences..fences + len).step_by(8 * 5) {
+        let right = number(&good, at);
+        for wrong in [right.wrapping_add(1), right.wrapping_sub(1), right.swap_bytes() ^ 1, !right] {
+            let mut file = good.clone();
+            put(&mut file, at, wrong);
+            seal(&mut file);
+            let expected = row((at - fences) as u64 / 16 * 16, "the fence does not lead to it");
+            assert_eq!(scratch.refusal(&file), expected, "{wrong:x} at {at}");
+        }
+    }
+    // Heads of keys from their first byte, as if nothing were common to all.
+    let mut file = good.clone();
+    for (fence, (key, _)) in byte_rows(300).iter().step_by(16).enumerate() {
+        let head = u64::from_be_bytes([&key[..], b"\0"].concat().try_into().unwrap());
+        put(&mut file, fences + fence * 16, head);
+    }
+    seal(&mut file);
+    assert_eq!(scratch.refusal(&file), row(0, "the fence does not lead to it"));
+}
+
+#[test]
+fn a_last_key_that_has_less_in_common_is_refused() {
+    // Of the last key depends what all heads are of.
+    let lie = |file: &mut [u8], records: &[usize]| file[records[20] + 2] = b'z';
+    assert_refused(21, lie, &row(0, "the fence does not lead to it"));
+}
+
+#[test]
+fn a_key_of_bytes_led_elsewhere_is_refused() {
+    let rows = byte_rows(21);
+    let good = Scratch::new().bake(&rows);
+    let records = records_of(&good, &rows);
+    let place = |row: usize| ((records[row] - records[0]) / 8) as u32;
+    for (lost, wrong) in [(9, place(10)), (9, 0), (9, place(9) + 1), (9, u32::MAX), (20, place(19))] {
+        let elsewhere = |file: &mut [u8], _: &[usize]| put_u32(file, place_at(file, &rows[lost].0), wrong);
+        assert_refused(21, elsewhere, &row(lost as u64, LED_ASTRAY));
+    }
+    // To a record of its own in the value of row 20: 20 bytes, enough for a short key and an empty answer.
+    let forge = |file: &mut [u8], records: &[usize]| {
+        file[records[20] + 24..][..20].fill(0);
+        file[records[20] + 24..][..9].copy_from_slice(b"\x07\0key-027");
+        put_u32(file, place_at(file, &rows[9].0), place(20) + 3);
+    };
+    assert_refused(21, forge, &row(9, LED_ASTRAY));
+    // Through an unused slot, for a key that no row has.
+    let slots: Vec<usize> = rows.iter().map(|(key, _)| place_at(&good, key)).collect();
+    let unused = |key: &Vec<u8>| !slots.contains(&place_at(&good, key));
+    let missing = (0_u32..).map(|i| format!("k{i:04}").into_bytes()).find(unused).expect("a slot that is not used");
+    let forge = |file: &mut [u8], records: &[usize]| {
+        file[records[20] + 24..][..20].fill(0);
+        file[records[20] + 24] = 5;
+        file[records[20] + 26..][..5].copy_from_slice(&missing);
+        put_u32(file, place_at(&good, &missing), place(20) + 3);
+    };
+    assert_refused(21, forge, &FormatError::PlaceCount { expected: 20, found: 21 });
+}
+
+#[test]
+fn a_file_declared_to_be_of_the_other_kind_is_refused() {
+    let scratch = Scratch::new();
+    let declare = |mut file: Vec<u8>, kind: u32| {
+        put_u32(&mut file, KEY_KIND, kind);
+        seal(&mut file);
+        scratch.refusal(&file)
+    };
+    for count in [1, 5, 16, 21, 300] {
+        let refusal = declare(scratch.bake(&rows(count)), 2);
+        assert!(matches!(refusal, FormatError::Row { .. }), "{count} numbers as bytes: {refusal}");
+        let refusal = declare(scratch.bake(&byte_rows(count as usize)), 1);
+        assert!(matches!(refusal, FormatError::Row { .. }), "{count} keys of bytes as numbers: {refusal}");
+    }
+    for kind in [0, 3, 256, u32::MAX] {
+        let expected = FormatError::HeaderField { what: "the key kind", expected: 1, found: kind.into() };
+        assert_eq!(declare(scratch.bake(&byte_rows(21)), kind), expected);
+    }
+    // A number under which bytes can be read as well is still found by the hash of its kind.
+    let row = [(u64::from_le_bytes(*b"\x06\0abcdef"), b"value".to_vec())];
+    let refusal = declare(scratch.bake(&row), 2);
+    assert!(matches!(refusal, FormatError::Row { row: 0, .. }), "{refusal}");
+}
+
+#[test]
+fn sealing_a_good_file_of_bytes_changes_nothing() {
+    let good = Scratch::new().bake(&byte_rows(300));
+    let mut sealed = good.clone();
+    seal(&mut sealed);
+    assert!(sealed == good && encoder::section(&good, PLACES).1 > 0);
+}

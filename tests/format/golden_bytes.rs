@@ -1,0 +1,252 @@
+//! The baker writes the bytes that `docs/FORMAT.md` shows, and those of an encoder that is written from this document, except for
+//! the choice of pilots.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zero_kv::Store;
+
+use crate::helpers::encoder::{self, Keyed, PILOTS, PLACES, Shape, number, put};
+use crate::helpers::random::Random;
+use crate::helpers::rows::{ByteRows, Rows, Scratch, TestKey};
+
+const DOCUMENT: &str = include_str!("../../docs/FORMAT.md");
+
+fn example_rows() -> Rows {
+    vec![(1_000_000, b"a longer value".to_vec()), (7, b"seven".to_vec()), (40, Vec::new())]
+}
+
+/// The second example's rows.
+fn byte_example_rows() -> ByteRows {
+    let row = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    vec![row("user:7", ""), row("user:42", "short"), row("user:1234567890", "a longer value")]
+}
+
+/// The files that the lines `offset: bytes  meaning` in the document show. Those
+/// of a file must follow each other without a gap; at offset 0 begins the next.
+fn document_files() -> [Vec<u8>; 2] {
+    let mut files: Vec<Vec<u8>> = Vec::new();
+    for line in DOCUMENT.lines() {
+        let Some((offset, rest)) = line.split_once(": ") else { continue };
+        let Ok(offset) = usize::from_str_radix(offset, 16) else { continue };
+        if offset == 0 {
+            files.push(Vec::new());
+        }
+        let bytes = files.last_mut().expect("the first offset is 0");
+        assert_eq!(offset, bytes.len(), "the line before {line:?} must end where it begins");
+        let (hex, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} says what its bytes mean"));
+        assert!(!meaning.trim().is_empty(), "{line:?} says what its bytes mean");
+        bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
+    }
+    files.try_into().expect("two examples")
+}
+
+#[track_caller]
+fn assert_same_bytes(found: &[u8], expected: &[u8]) {
+    let differs = found.iter().zip(expected).position(|(found, expected)| found != expected);
+    assert_eq!((differs, found.len()), (None, expected.len()), "the first byte that differs, and the length");
+}
+
+/// The baker writes these bytes for the rows, and they are a file with the rows.
+fn assert_example<K: TestKey + Keyed>(rows: &[(K, Vec<u8>)], document: &[u8]) {
+    let scratch = Scratch::new();
+    assert_same_bytes(&scratch.bake(rows), document);
+    let table: BTreeMap<K, Vec<u8>> = rows.iter().cloned().collect();
+    assert_same_bytes(&without_choice(encoder::encode(&table)), &without_choice(document.to_vec()));
+    let store = scratch.open(document).unwrap();
+    assert_answers(&store, &table);
+    assert_eq!(store.digest().to_le_bytes(), document[encoder::DIGEST]);
+}
+
+#[test]
+fn the_document_shows_the_bytes_that_the_baker_writes() {
+    let [numbers, bytes] = document_files();
+    assert_example(&example_rows(), &numbers);
+    assert_example(&byte_example_rows(), &bytes);
+}
+
+/// The file with zeros where the document leaves the baker a choice.
+fn without_choice(mut file: Vec<u8>) -> Vec<u8> {
+    for section in [PILOTS, PLACES] {
+        let (start, len) = encoder::section(&file, section);
+        file[start..start + len].fill(0);
+        put(&mut file, encoder::checksum_at(section), 0);
+    }
+    file[encoder::DIGEST].fill(0);
+    file
+}
+
+/// Tables with no, one and several fences, pilots and parts, and with records of
+/// several blocks.
+fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
+    let mut random = Random(20);
+    let mut tables = vec![
+        BTreeMap::new(),
+        BTreeMap::from([(5, b"the only one".to_vec())]),
+        BTreeMap::from([(0, b"least".to_vec()), (u64::MAX, b"greatest".to_vec())]),
+    ];
+    for (rows, value_len_max) in [(3, 9), (15, 9), (16, 40), (17, 3), (33, 3), (700, 200), (5000, 60), (40_000, 12)] {
+        let row = |_| (random.next(), { random.below(value_len_max + 1) });
+        let rows: Vec<_> = (0..rows).map(row).collect();
+        tables.push(rows.into_iter().map(|(key, len)| (key, random.bytes(len))).collect());
+    }
+    tables.push(BTreeMap::from([(1, random.bytes(3 * 16384 - 8)), (2, vec![]), (3, random.bytes(16384))]));
+    // At the number of rows from which on there are two parts, and just beyond it.
+    for rows in [32_768, 32_769] {
+        tables.push((0..rows).map(|key| (key * 10, Vec::new())).collect());
+    }
+    tables
+}
+
+/// Tables of bytes: alike at their beginnings and not, with keys of all lengths.
+fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut random = Random(21);
+    let mut tables = vec![BTreeMap::new(), BTreeMap::from([(b"alone".to_vec(), b"the only one".to_vec())])];
+    for (rows, alike) in [(3, 0), (15, 10), (16, 0), (17, 300), (33, 7), (700, 10), (5000, 0), (33_000, 2)] {
+        let row = |_: usize| {
+            let (key_len, value_len) = (1 + random.below(30), random.below(20));
+            ([vec![b'k'; alike], random.bytes(key_len)].concat(), random.bytes(value_len))
+        };
+        tables.push((0..rows).map(row).collect());
+    }
+    // Each the beginning of the next, up to the longest; heads that are all alike, and all zero.
+    tables.push([1, 2, 7, 8, 9, 14, 15, 16, 17, 65_534, 65_535].map(|len| (vec![b'z'; len], vec![])).into());
+    tables.push((1..100).map(|len| (vec![0; len], vec![])).collect());
+    let mut alike: BTreeMap<_, _> =
+        (0..100).map(|i| (format!("common beginning {i:03}").into_bytes(), vec![])).collect();
+    alike.extend([(b"a".to_vec(), vec![]), (b"z".to_vec(), vec![])]);
+    tables.push(alike);
+    tables
+}
+
+/// Whether a store holds these rows, and none of the keys beside them.
+fn assert_answers<K: TestKey>(store: &Store, table: &BTreeMap<K, Vec<u8>>) {
+    assert_eq!(store.len(), table.len());
+    for (key, value) in table {
+        assert_eq!(store.get(key.key()), Ok(Some(&value[..])), "key {key:?}");
+        assert_eq!(store.floor(key.key()), Ok(Some((key.key(), &value[..]))), "key {key:?}");
+        let near = key.next();
+        assert_eq!(store.get(near.key()), Ok(table.get(&near).map(Vec::as_slice)), "key {near:?}");
+    }
+    assert!(store.iter().eq(table.iter().map(|(key, value)| (key.key(), &value[..]))));
+}
+
+fn assert_encoder_agrees<K: TestKey + Keyed>(tables: Vec<BTreeMap<K, Vec<u8>>>) {
+    let scratch = Scratch::new();
+    for table in tables {
+        let mut rows: Vec<(K, Vec<u8>)> = table.clone().into_iter().collect();
+        Random(3).shuffle(&mut rows);
+        let encoded = encoder::encode(&table);
+        assert_same_bytes(&without_choice(scratch.bake(&rows)), &without_choice(encoded.clone()));
+        assert_answers(&scratch.open(&encoded).unwrap(), &table);
+    }
+}
+
+#[test]
+fn an_encoder_written_from_the_document_gives_the_bakers_bytes_but_for_its_choice() {
+    assert_encoder_agrees(tables());
+    assert_encoder_agrees(byte_tables());
+}
+
+fn assert_slots_lead_to_records<K: TestKey + Keyed>(table: BTreeMap<K, Vec<u8>>) {
+    let scratch = Scratch::new();
+    let rows: Vec<(K, Vec<u8>)> = table.into_iter().collect();
+    let file = scratch.bake(&rows);
+    let [pilots, places] = [PILOTS, PLACES].map(|i| encoder::section(&file, i));
+    let (mut used_pilots, mut used_places) = (BTreeSet::new(), BTreeSet::new());
+    let mut record = 0;
+    for (key, value) in &rows {
+        let (pilot_at, place_at) = (encoder::pilot_at(&file, key), encoder::place_at(&file, key));
+        assert!((pilots.0..pilots.0 + pilots.1).contains(&pilot_at), "key {key:?}");
+        assert!((places.0..places.0 + places.1).contains(&place_at), "key {key:?}");
+        assert_eq!(number_u32(&file, place_at), record / 8, "key {key:?}");
+        assert!(used_places.insert(place_at), "key {key:?} has a slot for itself");
+        used_pilots.insert(pilot_at);
+        record += (key.prefix().len() + 8 + value.len()).next_multiple_of(8) as u32;
+    }
+    let unused = (places.0..places.0 + places.1).step_by(4).filter(|at| !used_places.contains(at));
+    assert!(unused.clone().all(|at| number_u32(&file, at) == 0), "{} rows: unused slots are zero", rows.len());
+    assert_eq!(unused.count() + rows.len(), places.1 / 4);
+    let unused = (pilots.0..pilots.0 + pilots.1).filter(|at| !used_pilots.contains(at));
+    assert!(unused.into_iter().all(|at| file[at] == 0), "{} rows: unused pilots are zero", rows.len());
+}
+
+#[test]
+fn the_bakers_pilots_lead_each_key_to_a_slot_of_its_own_with_its_place() {
+    tables().into_iter().for_each(assert_slots_lead_to_records);
+    byte_tables().into_iter().for_each(assert_slots_lead_to_records);
+}
+
+/// A place; something follows even the last one.
+fn number_u32(file: &[u8], at: usize) -> u32 {
+    number(file, at) as u32
+}
+
+#[test]
+fn a_reader_takes_any_seed_and_any_division_that_serves() {
+    let scratch = Scratch::new();
+    for rows in [1, 20, 400] {
+        let table: BTreeMap<u64, Vec<u8>> = (0..rows).map(|key| (key * key, key.to_string().into_bytes())).collect();
+        let files: Vec<_> = [0, 1, u64::MAX]
+            .into_iter()
+            .flat_map(|seed| {
+                // One pilot for every key, many slots; fewer pilots, or slots, than the baker takes.
+                let shapes = [(rows, rows * 40), (rows * 9, rows * 2), (rows.div_ceil(4), rows * 2), (rows, rows)];
+                let shape = |(pilots, slots)| Shape { parts: 1, pilots, slots };
+                shapes.map(|numbers| encoder::encode_as(&table, seed, shape(numbers)).expect("a shape that serves"))
+            })
+            .collect();
+        assert_eq!(files.len(), 12);
+        for file in files {
+            assert_answers(&scratch.open(&file).unwrap(), &table);
+        }
+    }
+}
+
+#[test]
+fn a_table_that_its_first_seed_does_not_serve_has_the_second() {
+    // Nine keys that share one of three pilots: each of its values leads two of them to the same of ten slots.
+    let tables = (0_u64..).map(|i| (i * 9..i * 9 + 9).map(|key| (key, Vec::new())).collect::<BTreeMap<_, _>>());
+    let unserved = |table: &BTreeMap<u64, Vec<u8>>| {
+        let seed = encoder::seed(table.keys(), 0);
+        let shape = Shape::of_keys(table.keys(), seed);
+        let pilots: BTreeSet<_> = table.keys().map(|key| shape.pilot(key.hash(seed))).collect();
+        pilots.len() == 1 && encoder::encode_as(table, seed, shape).is_none()
+    };
+    let table = tables.take(200_000).find(unserved).expect("about one table in 16000");
+    let rows: Rows = table.clone().into_iter().collect();
+    let baked = Scratch::new().bake(&rows);
+    assert_eq!(number(&baked, encoder::HASH_SEED), encoder::seed(table.keys(), 1));
+    assert_same_bytes(&without_choice(baked), &without_choice(encoder::encode(&table)));
+}
+
+fn assert_order_does_not_show<K: TestKey>(table: BTreeMap<K, Vec<u8>>) {
+    let scratch = Scratch::new();
+    let mut rows: Vec<(K, Vec<u8>)> = table.into_iter().collect();
+    let ascending = scratch.bake(&rows);
+    assert_same_bytes(&scratch.bake(&rows), &ascending);
+    rows.reverse();
+    assert_same_bytes(&scratch.bake(&rows), &ascending);
+    for seed in 0..4 {
+        Random(seed).shuffle(&mut rows);
+        assert_same_bytes(&scratch.bake(&rows), &ascending);
+    }
+}
+
+#[test]
+fn the_order_of_the_input_does_not_show() {
+    assert_order_does_not_show(tables().swap_remove(8));
+    assert_order_does_not_show(byte_tables().swap_remove(7));
+}
+
+#[test]
+fn no_rows_give_a_header_and_nothing_else() {
+    let scratch = Scratch::new();
+    let bytes = scratch.bake(&Rows::new());
+    assert_same_bytes(&bytes, &encoder::encode(&BTreeMap::<u64, _>::new()));
+    assert_same_bytes(&scratch.bake(&ByteRows::new()), &encoder::encode(&BTreeMap::<Vec<u8>, _>::new()));
+    scratch.bake(&Rows::new());
+    assert_eq!(bytes.len(), encoder::HEADER);
+    let store = Store::open(scratch.path()).unwrap();
+    assert!(store.is_empty());
+    assert_eq!((store.get(0).unwrap(), store.get(u64::MAX).unwrap(), store.iter().count()), (None, None, 0));
+}

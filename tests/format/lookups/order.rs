@@ -1,0 +1,259 @@
+//! Ordered lookups.
+
+use std::fmt::Debug;
+use std::ops::{Bound, RangeBounds};
+
+use proptest::prelude::*;
+use zero_kv::store::Rows;
+use zero_kv::{Key, Store};
+
+use super::{Model, Question, assert_agrees, bake_shuffled, rows_of};
+use crate::helpers::random::Random;
+use crate::helpers::rows::Scratch;
+
+/// What makes a key of a row's number.
+type KeyOf<K> = fn(u64) -> K;
+
+/// Every ordered lookup with these keys, or with some of them for both ends.
+pub(crate) fn assert_order_agrees<'m, K: Question>(
+    store: &Store,
+    model: &'m Model<K>,
+    keys: &[K],
+    random: &mut Random,
+) {
+    for key in keys {
+        let row = |row: Option<(&'m K, &'m Vec<u8>)>| row.map(|(key, value)| (key.key(), value.as_slice()));
+        let (floor, ceiling) = (model.range(..=key).next_back(), model.range(key..).next());
+        assert_eq!(store.floor(key.key()).unwrap(), row(floor), "floor of {key:?}");
+        assert_eq!(store.ceiling(key.key()).unwrap(), row(ceiling), "ceiling of {key:?}");
+    }
+    let rows = rows_of(model);
+    for _ in 0..(40_000 / (rows.len() + 1)).clamp(4, 40) {
+        let mut bound = || {
+            let key = keys[random.below(keys.len())].key();
+            match random.below(5) {
+                0 => Bound::Unbounded,
+                1 | 2 => Bound::Included(key),
+                _ => Bound::Excluded(key),
+            }
+        };
+        let range = (bound(), bound());
+        let expected = rows_between(&rows, range);
+        assert_eq!(store.count(range).unwrap(), expected.len(), "rows in {range:?}");
+        assert_rows(&range, || store.range(range).unwrap(), expected, random);
+    }
+}
+
+/// The rows in a range, which may end before it begins.
+fn rows_between<'r, 'm>(
+    rows: &'r [(Key<'m>, &'m [u8])],
+    range: (Bound<Key<'_>>, Bound<Key<'_>>),
+) -> &'r [(Key<'m>, &'m [u8])] {
+    let Some(start) = rows.iter().position(|(key, _)| range.contains(key)) else { return &[] };
+    let end = rows.iter().rposition(|(key, _)| range.contains(key)).expect("the one found from the start");
+    &rows[start..=end]
+}
+
+/// An iterator over rows yields what one over a slice yields, whichever ends it is advanced from.
+fn assert_rows<'s>(what: &dyn Debug, rows: impl Fn() -> Rows<'s>, expected: &[(Key<'_>, &[u8])], random: &mut Random) {
+    assert!(rows().eq(expected.iter().copied()), "forward in {what:?}");
+    assert!(rows().rev().eq(expected.iter().rev().copied()), "backward in {what:?}");
+    assert_eq!((rows().count(), rows().last()), (expected.len(), expected.last().copied()), "{:?}", rows());
+    for farthest in [1, 3, 40] {
+        let (mut found, mut model) = (rows(), expected.iter().copied());
+        for _ in 0..120 {
+            let count = random.below(farthest);
+            assert_eq!((found.len(), found.size_hint()), (model.len(), model.size_hint()));
+            match random.below(4) {
+                0 => assert_eq!(found.next(), model.next(), "in {what:?}"),
+                1 => assert_eq!(found.next_back(), model.next_back(), "in {what:?}"),
+                2 => assert_eq!(found.nth(count), model.nth(count), "{count} skipped in {what:?}"),
+                _ => {
+                    assert_eq!(
+                        found.nth_back(count),
+                        model.nth_back(count),
+                        "{count} skipped from the end of {what:?}"
+                    );
+                }
+            }
+            let rest = found.clone();
+            if random.below(20) == 0 {
+                assert!(rest.eq(model.clone()), "what is left of {what:?}");
+            }
+        }
+    }
+}
+
+/// Every prefix of each key, and what is near it.
+fn assert_prefixes_agree(store: &Store, model: &Model<Vec<u8>>, random: &mut Random) {
+    let rows = rows_of(model);
+    let mut prefixes = vec![vec![], vec![0], vec![255], vec![255; 3], vec![255; 65_536]];
+    for key in model.keys().step_by(model.len() / 30 + 1) {
+        prefixes.extend((0..=key.len().min(60)).map(|len| key[..len].to_vec()));
+        prefixes.extend(key.near());
+    }
+    for prefix in prefixes {
+        let begins = |key: &Key<'_>| key.as_bytes().unwrap().starts_with(&prefix);
+        let expected: Vec<_> = rows.iter().copied().filter(|(key, _)| begins(key)).collect();
+        assert_eq!(store.prefix(&prefix).unwrap().len(), expected.len(), "prefix {prefix:?}");
+        if random.below(8) == 0 {
+            assert_rows(&prefix, || store.prefix(&prefix).unwrap(), &expected, random);
+        }
+    }
+}
+
+const SIZES: [u64; 7] = [0, 1, 15, 16, 17, 32, 1000];
+
+#[test]
+fn numbers_are_found_by_order() {
+    let scratch = Scratch::new();
+    for rows in SIZES {
+        let gaps: [(&str, KeyOf<u64>); 4] = [
+            ("no gaps", |i| i),
+            ("gaps of 9", |i| 5 + i * 10),
+            ("ever wider gaps", |i| i * i * i),
+            ("up to the greatest", |i| u64::MAX - i * 3),
+        ];
+        for (name, key) in gaps {
+            println!("{rows} rows, {name}");
+            let model: Model<u64> = (0..rows).map(|i| (key(i), key(i).to_string().into_bytes())).collect();
+            assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
+        }
+    }
+}
+
+/// Keys that fences with 8 bytes of each cannot tell apart.
+fn tied(i: u64) -> Vec<u8> {
+    [b"common", &[b'x'; 40][..], format!("{i:06}").as_bytes()].concat()
+}
+
+/// Such keys in several groups, and keys of the bytes before and behind them.
+fn tied_in_groups(i: u64) -> Vec<u8> {
+    match i % 7 {
+        0 => [&i.to_be_bytes()[6..], b"behind the common ones: no"].concat(),
+        1 => [b"commoner", &i.to_be_bytes()[..]].concat(),
+        group => [format!("commo{group}..").as_bytes(), &[b'='; 40], &i.to_le_bytes()].concat(),
+    }
+}
+
+/// As short as the bytes that all keys begin with, and each the beginning of the next.
+fn nested(i: u64) -> Vec<u8> {
+    vec![0; i as usize + 1]
+}
+
+#[test]
+fn keys_of_bytes_are_found_by_order() {
+    let scratch = Scratch::new();
+    let mut random = Random(3);
+    let spreads: [(&str, KeyOf<Vec<u8>>); 6] = [
+        ("alike but for the end", tied),
+        ("alike in groups", tied_in_groups),
+        ("beginnings of each other", nested),
+        ("numbers", |i| (i * 257).to_be_bytes().to_vec()),
+        ("all zeros but one", |i| [vec![0; 12], vec![i as u8, (i >> 8) as u8]].concat()),
+        ("words", |i| i.to_string().into_bytes()),
+    ];
+    for rows in SIZES {
+        for (name, key) in spreads {
+            println!("{rows} rows, {name}");
+            let mut model: Model<Vec<u8>> = (0..rows).map(|i| (key(i), i.to_string().into_bytes())).collect();
+            assert_eq!(model.len() as u64, rows, "keys differ");
+            let store = bake_shuffled(&scratch, &model, 1);
+            assert_agrees(&store, &model, 2);
+            assert_prefixes_agree(&store, &model, &mut random);
+            // With keys at both ends that have nothing in common with the others.
+            model.extend([(vec![0], vec![]), (vec![255; 3], vec![])]);
+            let store = bake_shuffled(&scratch, &model, 1);
+            assert_agrees(&store, &model, 2);
+            assert_prefixes_agree(&store, &model, &mut random);
+        }
+    }
+}
+
+#[test]
+fn many_fences_that_look_alike_are_told_apart() {
+    let scratch = Scratch::new();
+    for (name, key) in [("in groups", tied_in_groups as KeyOf<Vec<u8>>), ("all", tied)] {
+        println!("alike {name}");
+        let mut model: Model<Vec<u8>> = (0..9000).map(|i| (key(i), i.to_string().into_bytes())).collect();
+        model.extend([(vec![0], vec![]), (vec![255; 3], vec![])]);
+        assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
+    }
+}
+
+#[test]
+fn a_range_is_taken_in_every_form() {
+    let scratch = Scratch::new();
+    let model: Model<Vec<u8>> = b"abcde".iter().map(|key| (vec![*key], vec![])).collect();
+    let store = bake_shuffled(&scratch, &model, 1);
+    let (string, vec) = ("b".to_owned(), b"d".to_vec());
+    assert_eq!((store.range(..).unwrap().len(), store.count(..)), (5, Ok(5)));
+    assert_eq!(
+        (store.count("b".."d"), store.count(b"b"..b"d"), store.count(string.as_str().."d")),
+        (Ok(2), Ok(2), Ok(2))
+    );
+    assert_eq!(
+        (store.count(&string..&string), store.count(&vec..&vec), store.count(&vec[..]..&vec)),
+        (Ok(0), Ok(0), Ok(0))
+    );
+    assert_eq!((store.count("b"..), store.count(b"b"..), store.count(&string..)), (Ok(4), Ok(4), Ok(4)));
+    assert_eq!((store.count(&vec..), store.count(&vec[..]..)), (Ok(2), Ok(2)));
+    assert_eq!((store.count(.."b"), store.count(..b"b"), store.count(..&string)), (Ok(1), Ok(1), Ok(1)));
+    assert_eq!((store.count(..&vec), store.count(..&vec[..])), (Ok(3), Ok(3)));
+    assert_eq!((store.count("b"..="d"), store.count(b"b"..=b"d"), store.count(&vec..=&vec)), (Ok(3), Ok(3), Ok(1)));
+    assert_eq!((store.count(..="d"), store.count(..=b"d"), store.count(..=&vec)), (Ok(4), Ok(4), Ok(4)));
+    assert_eq!(store.count(Key::from(&string)..Key::from(&vec)), Ok(2));
+    assert_eq!(store.count((Bound::Excluded(&string), Bound::Included(&string))), Ok(0));
+    assert_eq!(store.count((Bound::Excluded(b"b"), Bound::Unbounded)), Ok(3));
+
+    let model: Model<u64> = (1..=5).map(|key| (key, vec![])).collect();
+    let store = bake_shuffled(&scratch, &model, 1);
+    assert_eq!((store.count(..), store.count(2..4), store.count(2..), store.count(..2)), (Ok(5), Ok(2), Ok(4), Ok(1)));
+    assert_eq!((store.count(2..=4), store.count(..=4)), (Ok(3), Ok(4)));
+    assert_eq!(store.count((Bound::Excluded(2), Bound::Included(4))), Ok(2));
+    let mut taken = 2..=4;
+    assert_eq!((taken.by_ref().count(), store.count(taken)), (3, Ok(0)));
+}
+
+#[test]
+fn a_row_far_on_is_reached_from_a_range() {
+    let scratch = Scratch::new();
+    let model: Model<u64> = (0..1000).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
+    let store = bake_shuffled(&scratch, &model, 6);
+    let rows = rows_of(&model);
+    for (first, last) in [(0, 999), (7, 500), (16, 32), (15, 17), (990, 999), (400, 400)] {
+        let range = || store.range(first * 3..=last * 3).unwrap();
+        let expected = &rows[first as usize..=last as usize];
+        for skipped in [0, 1, 14, 15, 16, 17, 31, 32, 33, 200, 998, 999, 1000, usize::MAX] {
+            let (mut found, mut model) = (range(), expected.iter().copied());
+            assert_eq!(found.nth(skipped), model.nth(skipped), "{first} to {last}, {skipped} skipped");
+            assert!(found.clone().rev().eq(model.clone().rev()), "backward from there");
+            assert!(found.eq(model), "and forward");
+            assert_eq!(range().rev().nth(skipped), expected.iter().rev().copied().nth(skipped));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(11),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn ranges_and_prefixes_of_any_keys_are_those_of_a_sorted_map(
+        // Of few bytes, so that many keys begin alike.
+        model in prop::collection::btree_map(
+            prop::collection::vec(prop::sample::select(&b"\0\x01a\xfe\xff"[..]), 1..14),
+            prop::collection::vec(any::<u8>(), 0..12),
+            0..120,
+        ),
+        seed in any::<u64>(),
+    ) {
+        let store = bake_shuffled(&Scratch::new(), &model, seed);
+        assert_agrees(&store, &model, seed);
+        assert_prefixes_agree(&store, &model, &mut Random(seed));
+    }
+}

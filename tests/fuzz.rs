@@ -1,0 +1,27 @@
+//! The code of the fuzz targets. `cargo test --test fuzz` runs it with random inputs, and `fuzz/` builds this file as the
+//! library of its targets; see `fuzz/README.md`.
+
+#![allow(missing_docs, unreachable_pub, reason = "the fuzz targets are other crates")]
+
+mod helpers;
+
+pub mod fuzz {
+    pub mod answers;
+    pub mod canaries;
+    pub mod compressed;
+    pub mod csv;
+    pub mod descriptors;
+    pub mod merge;
+    pub mod native;
+    pub mod open;
+    pub mod parquet_file;
+    #[cfg(test)]
+    mod random_inputs;
+    pub mod resp;
+    mod rows;
+    mod served;
+    pub mod session;
+    mod source;
+    pub mod structure;
+    mod tamper;
+}

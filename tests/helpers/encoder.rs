@@ -1,0 +1,324 @@
+//! An encoder that is written only from `docs/FORMAT.md`. It shares no code and no constant with the crate, so a test that
+//! compares both catches a mistake in either.
+
+use std::collections::BTreeMap;
+
+use twox_hash::{XxHash3_64, XxHash3_128};
+
+use super::random::Random;
+
+pub(crate) const HEADER: usize = 256;
+pub(crate) const ENTRIES: usize = 64;
+pub(crate) const ENTRY: usize = 32;
+pub(crate) const KEY_KIND: usize = 12;
+pub(crate) const ROW_COUNT: usize = 24;
+pub(crate) const HASH_SEED: usize = 32;
+pub(crate) const RECORD_ALIGN: usize = 40;
+pub(crate) const DIGEST: std::ops::Range<usize> = 48..64;
+pub(crate) const RECORDS: usize = 0;
+pub(crate) const FENCES: usize = 1;
+pub(crate) const PILOTS: usize = 2;
+pub(crate) const PLACES: usize = 3;
+pub(crate) const BLOCK_SUMS: usize = 4;
+pub(crate) const SECTIONS: [usize; 5] = [RECORDS, FENCES, PILOTS, PLACES, BLOCK_SUMS];
+
+const BLOCK: usize = 16384;
+const ALIGN: usize = 8;
+const FENCE_ROWS: usize = 16;
+const PART_ROWS: u64 = 32768;
+const SEEDS: u64 = 64;
+
+pub(crate) fn put(bytes: &mut [u8], at: usize, number: u64) {
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+}
+
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
+    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+pub(crate) fn number(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Returns the offset of the field with a section's offset. Sections count from 0.
+pub(crate) fn offset_at(section: usize) -> usize {
+    ENTRIES + section * ENTRY + 8
+}
+
+pub(crate) fn len_at(section: usize) -> usize {
+    ENTRIES + section * ENTRY + 16
+}
+
+/// Returns the offset of the field with a section's checksum.
+pub(crate) fn checksum_at(section: usize) -> usize {
+    ENTRIES + section * ENTRY + 24
+}
+
+/// Returns the offset and length of a section according to the section table.
+pub(crate) fn section(file: &[u8], section: usize) -> (usize, usize) {
+    (number(file, offset_at(section)) as usize, number(file, len_at(section)) as usize)
+}
+
+pub(crate) fn block_sums(bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(BLOCK).flat_map(|block| XxHash3_64::oneshot(block).to_le_bytes()).collect()
+}
+
+/// Writes the digest of the header's bytes into the header.
+pub(crate) fn seal_header(file: &mut [u8]) {
+    file[DIGEST].fill(0);
+    let digest = XxHash3_128::oneshot(&file[..HEADER]);
+    file[DIGEST].copy_from_slice(&digest.to_le_bytes());
+}
+
+/// Corrects every checksum of the bytes that the section table leads to.
+pub(crate) fn seal(file: &mut [u8]) {
+    let place = |file: &[u8], i: usize| {
+        let (offset, len) = section(file, i);
+        offset.checked_add(len).filter(|end| *end <= file.len()).map(|end| offset..end)
+    };
+    if let (Some(records), Some(sums)) = (place(file, RECORDS), place(file, BLOCK_SUMS)) {
+        let found = block_sums(&file[records]);
+        if found.len() == sums.len() {
+            file[sums].copy_from_slice(&found);
+        }
+    }
+    for i in SECTIONS {
+        if let Some(range) = place(file, i) {
+            let sum = XxHash3_64::oneshot(&block_sums(&file[range]));
+            put(file, checksum_at(i), sum);
+        }
+    }
+    seal_header(file);
+}
+
+/// A key as `docs/FORMAT.md` specifies it.
+pub(crate) trait Keyed {
+    /// The number of the key kind.
+    const KIND: u32;
+    /// Returns the bytes of a record before its response.
+    fn prefix(&self) -> Vec<u8>;
+    /// Returns the part of the key that a fence stores, where all keys begin with `common` equal bytes.
+    fn head(&self, common: usize) -> u64;
+    /// Returns the bytes from which the seed is hashed.
+    fn seed_bytes(&self) -> Vec<u8>;
+    fn hash(&self, seed: u64) -> u64;
+    /// Returns the length of the prefix that all keys between this key and a greater one share.
+    fn common(&self, last: &Self) -> usize;
+}
+
+impl Keyed for u64 {
+    const KIND: u32 = 1;
+
+    fn prefix(&self) -> Vec<u8> {
+        self.to_le_bytes().into()
+    }
+
+    fn head(&self, _: usize) -> u64 {
+        *self
+    }
+
+    fn seed_bytes(&self) -> Vec<u8> {
+        self.to_le_bytes().into()
+    }
+
+    fn hash(&self, seed: u64) -> u64 {
+        let h = (self ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        h ^ (h >> 32)
+    }
+
+    fn common(&self, _: &u64) -> usize {
+        0
+    }
+}
+
+impl Keyed for Vec<u8> {
+    const KIND: u32 = 2;
+
+    fn prefix(&self) -> Vec<u8> {
+        let mut prefix = (self.len() as u16).to_le_bytes().to_vec();
+        prefix.extend_from_slice(self);
+        prefix.resize(prefix.len().next_multiple_of(8), 0);
+        prefix
+    }
+
+    fn head(&self, common: usize) -> u64 {
+        (common..common + 8).fold(0, |head, at| head << 8 | u64::from(self.get(at).copied().unwrap_or(0)))
+    }
+
+    fn seed_bytes(&self) -> Vec<u8> {
+        [&(self.len() as u16).to_le_bytes()[..], self].concat()
+    }
+
+    fn hash(&self, seed: u64) -> u64 {
+        XxHash3_64::oneshot_with_seed(seed, self)
+    }
+
+    fn common(&self, last: &Vec<u8>) -> usize {
+        (0..self.len().min(last.len())).find(|at| self[*at] != last[*at]).unwrap_or(self.len().min(last.len()))
+    }
+}
+
+/// The division of an index: the number of parts, and of pilots and slots in each part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) parts: u64,
+    pub(crate) pilots: u64,
+    pub(crate) slots: u64,
+}
+
+impl Shape {
+    /// Returns the shape that the baker chooses for these keys.
+    pub(crate) fn of_keys<'k, K: Keyed + 'k>(keys: impl ExactSizeIterator<Item = &'k K>, seed: u64) -> Shape {
+        let parts = (keys.len() as u64).div_ceil(PART_ROWS);
+        let mut rows = vec![0_u64; parts as usize];
+        for key in keys {
+            rows[scale(key.hash(seed), parts)] += 1;
+        }
+        let largest = rows.into_iter().max().unwrap_or(0);
+        Shape { parts, pilots: largest.div_ceil(3), slots: largest + largest.div_ceil(16) }
+    }
+
+    /// Returns the shape of the index in a file with rows.
+    pub(crate) fn of_file(file: &[u8]) -> Shape {
+        let parts = number(file, ROW_COUNT).div_ceil(PART_ROWS);
+        let of_part = |i| section(file, i).1 as u64 / parts;
+        Shape { parts, pilots: of_part(PILOTS), slots: of_part(PLACES) / 4 }
+    }
+
+    pub(crate) fn pilot(self, hash: u64) -> usize {
+        scale(hash, self.parts * self.pilots)
+    }
+
+    pub(crate) fn slot(self, hash: u64, pilot: u8) -> usize {
+        let turned = (hash ^ u64::from(pilot).wrapping_mul(0xa076_1d64_78bd_642f)).wrapping_mul(0xe703_7ed1_a0b4_28db);
+        scale(hash, self.parts) * self.slots as usize + (((turned >> 32) * self.slots) >> 32) as usize
+    }
+}
+
+fn scale(hash: u64, count: u64) -> usize {
+    ((u128::from(hash) * u128::from(count)) >> 64) as usize
+}
+
+/// Returns the seed that a baker tries after `k` others.
+pub(crate) fn seed<'k, K: Keyed + 'k>(keys: impl Iterator<Item = &'k K>, k: u64) -> u64 {
+    let keys: Vec<u8> = keys.flat_map(Keyed::seed_bytes).collect();
+    XxHash3_64::oneshot(&keys).wrapping_add(k.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Returns the offset of a key's pilot in a file.
+pub(crate) fn pilot_at(file: &[u8], key: &impl Keyed) -> usize {
+    section(file, PILOTS).0 + Shape::of_file(file).pilot(key.hash(number(file, HASH_SEED)))
+}
+
+/// Returns the offset of the place that a key's pilot leads to.
+pub(crate) fn place_at(file: &[u8], key: &impl Keyed) -> usize {
+    let slot = Shape::of_file(file).slot(key.hash(number(file, HASH_SEED)), file[pilot_at(file, key)]);
+    section(file, PLACES).0 + slot * 4
+}
+
+/// Returns the file for these rows with the seed and the shape that the baker chooses.
+pub(crate) fn encode<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Vec<u8> {
+    let mut seeds = (0..SEEDS).map(|k| seed(rows.keys(), k));
+    seeds.find_map(|seed| encode_as(rows, seed, Shape::of_keys(rows.keys(), seed))).expect("keys that some seed serves")
+}
+
+/// Returns the file for these rows, or `None` if no pilots fit this seed and this shape.
+pub(crate) fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, shape: Shape) -> Option<Vec<u8>> {
+    let (fences, records, record_places) = fences_and_records(rows);
+    let hashes: Vec<u64> = rows.keys().map(|key| key.hash(seed)).collect();
+    let pilots = pilots(&hashes, shape)?;
+    let mut places = vec![0; (shape.parts * shape.slots * 4) as usize];
+    for (hash, place) in hashes.iter().zip(&record_places) {
+        put_u32(&mut places, shape.slot(*hash, pilots[shape.pilot(*hash)]) * 4, *place);
+    }
+    let sums = block_sums(&records);
+    Some(assemble(K::KIND, rows.len() as u64, seed, [records, fences, pilots, places, sums]))
+}
+
+/// Returns a file with these sections in order.
+pub(crate) fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 5]) -> Vec<u8> {
+    let mut file = vec![0; HEADER];
+    for (i, section) in sections.into_iter().enumerate() {
+        file.resize(file.len().next_multiple_of(64), 0);
+        file[ENTRIES + i * ENTRY] = i as u8 + 1;
+        let offset = file.len() as u64;
+        put(&mut file, offset_at(i), offset);
+        put(&mut file, len_at(i), section.len() as u64);
+        file.extend_from_slice(&section);
+    }
+    file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
+    file[8] = 1;
+    put_u32(&mut file, KEY_KIND, key_kind);
+    let len = file.len() as u64;
+    put(&mut file, 16, len);
+    put(&mut file, ROW_COUNT, row_count);
+    put(&mut file, HASH_SEED, seed);
+    put_u32(&mut file, RECORD_ALIGN, ALIGN as u32);
+    put_u32(&mut file, 44, BLOCK as u32);
+    seal(&mut file);
+    file
+}
+
+/// Returns the fences, the records, and the place of each record.
+fn fences_and_records<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
+    let ends = rows.first_key_value().zip(rows.last_key_value());
+    let common = ends.map_or(0, |((first, _), (last, _))| first.common(last));
+    let (mut fences, mut records, mut places) = (Vec::new(), Vec::<u8>::new(), Vec::new());
+    for (row, (key, value)) in rows.iter().enumerate() {
+        if row % FENCE_ROWS == 0 {
+            fences.extend_from_slice(&key.head(common).to_le_bytes());
+            fences.extend_from_slice(&(records.len() as u64).to_le_bytes());
+        }
+        places.push((records.len() / ALIGN) as u32);
+        records.extend_from_slice(&key.prefix());
+        records.extend_from_slice(&[0; 4]);
+        records.extend_from_slice(&(value.len() as u32).to_be_bytes());
+        records.extend_from_slice(value);
+        records.resize(records.len().next_multiple_of(ALIGN), 0);
+    }
+    (fences, records, places)
+}
+
+/// Returns pilots that lead each hash to a different slot, if a random walk finds them: keys that share a pilot take the
+/// slots that they prefer, and the previous owners of these slots are assigned again later.
+fn pilots(hashes: &[u64], shape: Shape) -> Option<Vec<u8>> {
+    let mut groups = vec![Vec::new(); (shape.parts * shape.pilots) as usize];
+    for hash in hashes {
+        groups[shape.pilot(*hash)].push(*hash);
+    }
+    let mut pilots = vec![0; groups.len()];
+    let mut owners = vec![None; (shape.parts * shape.slots) as usize];
+    let mut waiting: Vec<usize> = (0..groups.len()).filter(|group| !groups[*group].is_empty()).collect();
+    waiting.sort_by_key(|group| groups[*group].len());
+    let mut random = Random(1);
+    for _ in 0..1000 + 20 * hashes.len() {
+        let Some(group) = waiting.pop() else { return Some(pilots) };
+        let first = random.next() as u8;
+        let mut best: Option<(usize, u8, Vec<usize>)> = None;
+        for pilot in (0..=255_u8).map(|pilot| pilot.wrapping_add(first)) {
+            let slots: Vec<usize> = groups[group].iter().map(|hash| shape.slot(*hash, pilot)).collect();
+            if (1..slots.len()).any(|i| slots[..i].contains(&slots[i])) {
+                continue;
+            }
+            let lost = slots.iter().filter_map(|slot| owners[*slot]).map(|owner: usize| groups[owner].len().pow(2));
+            let lost: usize = lost.sum();
+            if best.as_ref().is_none_or(|(least, ..)| lost < *least) {
+                best = Some((lost, pilot, slots));
+            }
+            if lost == 0 {
+                break;
+            }
+        }
+        let (_, pilot, slots) = best?;
+        for slot in slots {
+            if let Some(loser) = owners[slot] {
+                groups[loser].iter().for_each(|hash| owners[shape.slot(*hash, pilots[loser])] = None);
+                waiting.push(loser);
+            }
+            owners[slot] = Some(group);
+        }
+        pilots[group] = pilot;
+    }
+    None
+}

@@ -1,0 +1,44 @@
+//! Tables whose values name their generation.
+
+use std::path::Path;
+
+use super::scenes::settle;
+
+/// The size of a table. Every generation has keys 1 to `rows`, and every second generation one more key.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) rows: u64,
+    /// The approximate maximum length of a value.
+    pub(crate) len_max_bytes: u64,
+}
+
+impl Shape {
+    /// Returns the value of a key in a generation, or `None` if the generation does not have the key.
+    pub(crate) fn value(self, generation: u64, key: u64) -> Option<Vec<u8>> {
+        let is_there = (1..=self.rows).contains(&key) || (key == self.rows + 1 && generation.is_multiple_of(2));
+        let mut value = format!("{generation}:{key}:").into_bytes();
+        // Lengths do not depend on the generation, so all odd generations have files of equal length, and so have all even ones.
+        let len_bytes = key * 37 % self.len_max_bytes;
+        value.extend((0..len_bytes).map(|at| b'a' + ((at + key * 7 + generation * 3) % 26) as u8));
+        is_there.then_some(value)
+    }
+
+    pub(crate) fn bake(self, generation: u64, output: &Path) {
+        let mut csv = Vec::new();
+        for key in 1..=self.rows + 1 {
+            if let Some(value) = self.value(generation, key) {
+                csv.extend_from_slice(format!("{key},").as_bytes());
+                csv.extend_from_slice(&value);
+                csv.push(b'\n');
+            }
+        }
+        zero_kv::bake::bake_csv(&csv[..], output, &zero_kv::bake::Options::default(), &mut |_| ()).unwrap();
+        settle(output);
+    }
+}
+
+/// Returns the generation that a value names.
+pub(crate) fn named(value: &[u8]) -> Option<u64> {
+    let digits = value.split(|byte| *byte == b':').next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

@@ -1,0 +1,87 @@
+//! A real Redis, and commands of its protocol.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::trials::{Missing, require};
+use super::waiting::PATIENCE;
+
+/// A `redis-server` process. Dropping this value kills the process.
+pub(crate) struct Redis {
+    child: Child,
+    folder: TempDir,
+    _log: BufReader<ChildStdout>,
+}
+
+impl Redis {
+    /// Starts an empty server, and waits until it accepts connections.
+    pub(crate) fn start() -> Result<Redis, Missing> {
+        require("redis-server", "--version")?;
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--databases", "1"]);
+        command.arg("--dir").arg(folder.path()).arg("--unixsocket").arg(folder.path().join("r.sock"));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("ready to accept connections") {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "redis-server ended before it was ready");
+        }
+        Ok(Redis { child, folder, _log: log })
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("r.sock")
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        connect(&self.socket())
+    }
+
+    /// Sets a key to each value.
+    pub(crate) fn fill<'r>(&self, rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) {
+        let mut stream = self.connect();
+        for (key, value) in rows {
+            stream.write_all(&command(&[b"SET", key, value])).unwrap();
+            let mut stored = [0; 5];
+            stream.read_exact(&mut stored).unwrap();
+            assert_eq!(&stored, b"+OK\r\n");
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Connects to a socket, with timeouts so that no test waits forever.
+pub(crate) fn connect(socket: &std::path::Path) -> UnixStream {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Returns a command as an array of bulk strings, which is the form that clients send.
+pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Returns the value of a name in the reply to `INFO`.
+pub(crate) fn line_of<'i>(info: &'i str, name: &str) -> Option<&'i str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}

@@ -1,0 +1,123 @@
+//! Rows with keys of either kind, and files that are baked from them.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use zero_kv::bake::{self, Keys, Options, Report};
+use zero_kv::{Key, Store};
+
+/// Numeric keys and values.
+pub(crate) type Rows = Vec<(u64, Vec<u8>)>;
+/// Byte-string keys and values.
+pub(crate) type ByteRows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A key of either kind as tests store it.
+pub(crate) trait TestKey: Clone + Debug + Ord {
+    /// The key kind of a table with these keys.
+    const KEYS: Keys;
+
+    fn key(&self) -> Key<'_>;
+
+    fn push_field(&self, text: &mut Vec<u8>);
+
+    /// Returns the next key, or the least key after the greatest.
+    fn next(&self) -> Self;
+}
+
+impl TestKey for u64 {
+    const KEYS: Keys = Keys::U64;
+
+    fn key(&self) -> Key<'_> {
+        Key::U64(*self)
+    }
+
+    fn push_field(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(self.to_string().as_bytes());
+    }
+
+    fn next(&self) -> u64 {
+        self.wrapping_add(1)
+    }
+}
+
+impl TestKey for Vec<u8> {
+    const KEYS: Keys = Keys::Bytes;
+
+    fn key(&self) -> Key<'_> {
+        Key::Bytes(self)
+    }
+
+    fn push_field(&self, text: &mut Vec<u8>) {
+        push_quoted(text, self);
+    }
+
+    fn next(&self) -> Vec<u8> {
+        [self, &b"\0"[..]].concat()
+    }
+}
+
+/// Returns a row as delimited text with a quoted value.
+pub(crate) fn csv_row(key: &impl TestKey, value: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    key.push_field(&mut text);
+    text.push(b',');
+    push_quoted(&mut text, value);
+    text.push(b'\n');
+    text
+}
+
+fn push_quoted(text: &mut Vec<u8>, field: &[u8]) {
+    text.push(b'"');
+    for byte in field {
+        if *byte == b'"' {
+            text.push(b'"');
+        }
+        text.push(*byte);
+    }
+    text.push(b'"');
+}
+
+/// Bakes rows in this order.
+pub(crate) fn bake_to<K: TestKey>(path: &Path, rows: &[(K, Vec<u8>)]) -> Report {
+    let text: Vec<u8> = rows.iter().flat_map(|(key, value)| csv_row(key, value)).collect();
+    let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
+    options.keys = K::KEYS;
+    bake::bake_csv(&text[..], path, &options, &mut |_| ()).expect("good rows")
+}
+
+/// A temporary folder with one file, whose content each method sets.
+pub(crate) struct Scratch {
+    folder: TempDir,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch { folder: tempfile::tempdir().expect("a folder for temporary files") }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("storage.db")
+    }
+
+    /// Bakes these rows and returns the bytes of the file.
+    pub(crate) fn bake<K: TestKey>(&self, rows: &[(K, Vec<u8>)]) -> Vec<u8> {
+        bake_to(&self.path(), rows);
+        std::fs::read(self.path()).expect("the file just baked")
+    }
+
+    /// Opens a file with these bytes.
+    pub(crate) fn open(&self, bytes: &[u8]) -> Result<Store, zero_kv::StoreError> {
+        std::fs::write(self.path(), bytes).expect("room for a small file");
+        Store::open(self.path())
+    }
+
+    /// Returns the error with which the store rejects a file with these bytes.
+    pub(crate) fn refusal(&self, bytes: &[u8]) -> zero_kv::format::FormatError {
+        match self.open(bytes) {
+            Err(zero_kv::StoreError::Format { error, .. }) => error,
+            other => panic!("a refusal was expected, not {other:?}"),
+        }
+    }
+}

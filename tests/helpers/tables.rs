@@ -1,0 +1,67 @@
+//! A baked table with numeric keys, and its expected responses.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::frames::answer;
+use super::servers::Server;
+
+/// The rows of a table.
+pub(crate) type Model = BTreeMap<u64, Vec<u8>>;
+
+/// A temporary folder with a baked table.
+pub(crate) struct Table {
+    pub(crate) folder: TempDir,
+    pub(crate) model: Model,
+}
+
+impl Table {
+    pub(crate) fn new(rows: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Table {
+        let table = Table { folder: tempfile::tempdir().unwrap(), model: rows.into_iter().collect() };
+        bake(&table.model, &table.db());
+        table
+    }
+
+    /// Returns a table with keys 1 to `rows`, whose values name their keys.
+    pub(crate) fn of_rows(rows: u64) -> Table {
+        Table::new((1..=rows).map(|key| (key, format!("value_content_at_key_{key}").into_bytes())))
+    }
+
+    pub(crate) fn db(&self) -> PathBuf {
+        self.folder.path().join("storage.db")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("s.sock")
+    }
+
+    /// Starts a `kv_store` that serves this table, and waits until the server is ready.
+    pub(crate) fn serve(&self) -> Server {
+        Server::start(&self.db(), &self.socket())
+    }
+}
+
+/// Bakes the rows of a model into a file.
+pub(crate) fn bake(model: &Model, output: &Path) {
+    let mut csv = Vec::new();
+    for (key, value) in model {
+        csv.extend_from_slice(format!("{key},\"").as_bytes());
+        for byte in value {
+            csv.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
+        }
+        csv.extend_from_slice(b"\"\n");
+    }
+    zero_kv::bake::bake_csv(&csv[..], output, &zero_kv::bake::Options::default(), &mut |_| ()).unwrap();
+}
+
+/// Returns the expected response to a Get request.
+pub(crate) fn answer_to_get(model: &Model, key: u64) -> Vec<u8> {
+    model.get(&key).map_or_else(|| answer(1, b""), |value| answer(0, value))
+}
+
+/// Returns the expected responses to Get requests in order.
+pub(crate) fn answers_to_gets(model: &Model, keys: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    keys.into_iter().flat_map(|key| answer_to_get(model, key)).collect()
+}

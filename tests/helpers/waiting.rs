@@ -1,0 +1,22 @@
+//! Waiting for a condition, and the duration of tests that can run for any time.
+
+use std::time::{Duration, Instant};
+
+/// The longest time that a test waits for something that must happen, even on a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds, and fails after [`PATIENCE`].
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Returns the duration that `ZERO_KV_FAULTS_SECONDS` sets for each test that can run for any time.
+pub(crate) fn asked_time() -> Option<Duration> {
+    let seconds = std::env::var("ZERO_KV_FAULTS_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().expect("ZERO_KV_FAULTS_SECONDS is a number of seconds")))
+}

@@ -1,0 +1,88 @@
+//! Promises whose tests need something of the machine: root, leases, mounts, user namespaces, a second disk, a table of IP
+//! ranges, systemd, or promtool.
+//!
+//! With `ZERO_KV_FAULTS_SECONDS` of at least 100, a test also waits until the kernel breaks a lease.
+
+mod helpers;
+
+mod machine {
+    pub(crate) mod baker_disks;
+    pub(crate) mod inherited_sockets;
+    pub(crate) mod ip_ranges;
+    pub(crate) mod leases;
+    pub(crate) mod outputs;
+    pub(crate) mod overlay;
+    pub(crate) mod paused;
+    pub(crate) mod promtool;
+    pub(crate) mod requirements;
+    pub(crate) mod served_disks;
+    pub(crate) mod server_user;
+    pub(crate) mod service_manager;
+    pub(crate) mod tmpfs;
+    pub(crate) mod unit_files;
+    pub(crate) mod users;
+    pub(crate) mod writers;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, run};
+
+use helpers::trials::trials;
+use machine::{
+    baker_disks, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, promtool, served_disks, server_user,
+    service_manager, tmpfs, unit_files, users, writers,
+};
+
+fn main() -> ExitCode {
+    let trials = trials![
+        baker_disks::a_disk_that_may_not_be_written_to_is_named,
+        baker_disks::a_full_disk_of_the_output_is_named_at_whatever_byte_it_is_full,
+        baker_disks::a_full_disk_of_the_temporary_files_is_named_with_its_remedy,
+        baker_disks::input_output_and_temporary_files_may_be_on_different_disks,
+        baker_disks::where_files_cannot_be_unnamed_a_bake_leaves_no_other_name,
+        baker_disks::without_unnamed_files_a_bake_has_a_hidden_name_that_is_not_left,
+        inherited_sockets::a_restart_behind_a_socket_that_is_handed_in_fails_no_connection,
+        inherited_sockets::sockets_for_another_process_are_not_taken,
+        inherited_sockets::systemd_socket_activate_starts_a_server,
+        inherited_sockets::unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there,
+        inherited_sockets::what_is_handed_in_and_cannot_be_served_is_named,
+        ip_ranges::every_address_of_the_excerpt_has_its_country_or_none,
+        ip_ranges::every_address_of_the_whole_table_has_its_country_or_none,
+        leases::a_file_that_is_no_longer_served_is_no_longer_leased,
+        outputs::links_at_the_places_of_outputs_are_replaced_and_their_targets_kept,
+        outputs::links_of_other_users_are_not_followed_to_devices_either,
+        overlay::a_process_that_mapped_a_file_on_an_overlay_before_the_server_changes_no_value,
+        paused::a_file_that_is_written_to_while_the_server_is_stopped_gives_errors,
+        paused::a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile,
+        promtool::promtool_accepts_the_metrics,
+        served_disks::a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it,
+        server_user::a_direct_client_checks_the_user_of_its_own_connection,
+        server_user::a_link_from_a_directory_where_others_can_write_is_not_trusted,
+        server_user::a_server_of_another_user_is_accepted_where_only_that_user_and_root_can_write,
+        server_user::every_client_rejects_a_server_of_another_user_where_others_can_write,
+        server_user::the_server_of_another_user_under_an_abstract_name_must_be_named,
+        service_manager::a_reload_begins_and_ends_with_a_word_whether_the_file_is_served_or_not,
+        service_manager::a_thread_that_hangs_ends_the_signs_of_life_until_it_goes_on,
+        service_manager::the_service_manager_is_told_when_the_server_answers_and_when_it_stops,
+        service_manager::the_watchdog_is_told_that_the_server_lives_idle_or_busy,
+        tmpfs::a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped,
+        tmpfs::a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust_in_the_file,
+        tmpfs::a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_generation,
+        tmpfs::a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open,
+        tmpfs::values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them,
+        unit_files::systemd_finds_nothing_wrong_with_the_units,
+        unit_files::the_service_is_shut_in,
+        users::a_lock_file_of_another_user_is_named_with_its_owner_at_once,
+        users::a_number_that_different_users_share_makes_nobody_an_administrator,
+        users::a_server_whose_user_has_no_number_here_is_rejected_unless_all_such_users_are_accepted,
+        users::another_user_may_look_up_and_not_reload,
+        users::owner_and_group_are_set_by_number_or_by_name,
+        users::programs_use_the_server_of_another_user_in_a_shared_folder_only_if_it_is_named,
+        writers::a_file_that_a_process_can_write_to_is_served_once_that_has_closed_it,
+        writers::a_server_does_not_start_with_a_file_that_a_process_can_write_to,
+        writers::a_server_that_cannot_detect_writers_says_so,
+        writers::a_server_that_starts_waits_for_a_writer_that_closes_the_file,
+    ];
+    run(&Arguments::from_args(), trials).exit_code()
+}

@@ -1,0 +1,155 @@
+//! Sockets that the server inherits from a service manager.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::process::Signal;
+
+use crate::helpers::frames::{expect, gets};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Table, answer_to_get};
+use crate::helpers::trials::{Missing, require};
+use crate::helpers::waiting::{PATIENCE, eventually};
+
+/// The command of a kv_store that is handed descriptors 3 and, maybe, 4.
+fn handed(table: &Table, first: impl Into<OwnedFd>, second: Option<OwnedFd>) -> Command {
+    let count = 1 + usize::from(second.is_some());
+    let mut command = Command::new("sh");
+    // What stands in for the service manager: LISTEN_PID is known only behind the fork.
+    let script = "exec 3<&0 4<&1 </dev/null >/dev/null; LISTEN_PID=$$ LISTEN_FDS=$1 && export LISTEN_PID LISTEN_FDS; \
+                  shift; exec \"$0\" \"$@\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_kv_store"), &count.to_string(), "--db"]).arg(table.db());
+    command.stdin(Stdio::from(first.into())).env("RUST_LOG", "info");
+    command.stdout(second.map_or_else(Stdio::null, Stdio::from));
+    command
+}
+
+/// What a kv_store that cannot use what it is handed complains of.
+fn complaint(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+pub(crate) fn unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there() {
+    let table = Table::of_rows(10);
+    let unix = UnixListener::bind(table.socket()).unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let command = handed(&table, unix.try_clone().unwrap(), Some(tcp.try_clone().unwrap().into()));
+    let mut server = Server::spawn(command, &table.socket());
+    let ready = server.wait_for_log("ready");
+    assert!(ready.contains(&format!("{} and {address}", table.socket().display())), "{ready}");
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&gets([4])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 4));
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(table.socket().exists());
+    UnixStream::connect(table.socket()).unwrap();
+    TcpStream::connect(address).unwrap();
+}
+
+pub(crate) fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() {
+    const CLIENTS: usize = 4;
+    const RESTARTS: usize = 8;
+    let table = Table::of_rows(10);
+    let listener = UnixListener::bind(table.socket()).unwrap();
+    let expected = answer_to_get(&table.model, 3);
+    let (answered, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let ask = || {
+        let mut stream = UnixStream::connect(table.socket()).expect("a connection attempt never fails");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut answer = vec![0; expected.len()];
+        // A server that stops closes what it has accepted; who asks again is answered.
+        if stream.write_all(&gets([3])).and_then(|()| stream.read_exact(&mut answer)).is_ok() {
+            assert_eq!(answer, expected);
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        ask();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..RESTARTS {
+            let mut server = Server::spawn(handed(&table, listener.try_clone().unwrap(), None), &table.socket());
+            let before = answered.load(Ordering::Relaxed);
+            eventually("clients are answered", || {
+                assert!(!clients.iter().any(thread::ScopedJoinHandle::is_finished), "a client has failed");
+                answered.load(Ordering::Relaxed) > before + 100
+            });
+            server.signal(Signal::TERM);
+            assert_eq!(server.wait().code(), Some(0));
+        }
+        // The last ones wait for a server, too.
+        stop.store(true, Ordering::Relaxed);
+        let _last = Server::spawn(handed(&table, listener.try_clone().unwrap(), None), &table.socket());
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+}
+
+pub(crate) fn what_is_handed_in_and_cannot_be_served_is_named() {
+    let table = Table::of_rows(10);
+    let (connected, _other_end) = UnixStream::pair().unwrap();
+    assert!(
+        complaint(handed(&table, connected, None))
+            .contains("socket 1 of 1 in LISTEN_FDS: a socket that does not listen")
+    );
+    let (datagrams, _other_end) = UnixDatagram::pair().unwrap();
+    assert!(complaint(handed(&table, datagrams, None)).contains("neither a Unix nor a TCP stream socket"));
+    let listener = UnixListener::bind(table.socket()).unwrap();
+    let twice = listener.try_clone().unwrap();
+    let message = complaint(handed(&table, listener.try_clone().unwrap(), Some(twice.into())));
+    assert!(message.contains("socket 2 of 2 in LISTEN_FDS: a second Unix socket"), "{message}");
+
+    for (args, says) in [
+        (["--mode", "0600"], "SocketMode="),
+        (["--owner", "0"], "SocketUser="),
+        (["--socket", "/elsewhere.sock"], "--socket is /elsewhere.sock: leave --socket out"),
+    ] {
+        let mut command = handed(&table, listener.try_clone().unwrap(), None);
+        command.args(args);
+        let message = complaint(command);
+        assert!(message.contains(says), "{message}");
+    }
+    let tcp = TcpListener::bind("0.0.0.0:0").unwrap();
+    assert!(complaint(handed(&table, tcp, None)).contains("pass --tcp-exposed"));
+}
+
+pub(crate) fn sockets_for_another_process_are_not_taken() {
+    let table = Table::of_rows(10);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.env("LISTEN_FDS", "1").env("LISTEN_PID", "1");
+    let server = Server::of(command, &table.socket());
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+}
+
+pub(crate) fn systemd_socket_activate_starts_a_server() -> Result<(), Missing> {
+    let table = Table::of_rows(10);
+    require("systemd-socket-activate", "--version")?;
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("--listen").arg(table.socket()).arg(env!("CARGO_BIN_EXE_kv_store")).arg("--db").arg(table.db());
+    let server = Server::spawn(command, &table.socket());
+    eventually("somebody listens", || UnixStream::connect(table.socket()).is_ok());
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    Ok(())
+}

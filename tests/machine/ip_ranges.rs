@@ -1,0 +1,110 @@
+//! `floor` finds the country of an address in a real table of ranges with gaps.
+
+use std::path::{Path, PathBuf};
+
+use zero_kv::{Key, Store};
+
+use crate::helpers::random::Random;
+use crate::helpers::rows::{Scratch, bake_to};
+use crate::helpers::trials::{Missing, missing};
+
+const SEED: u64 = 4;
+
+/// First and last address, and country.
+type Range = (u64, u64, String);
+
+/// The ranges that the store's rows stand for, walked.
+fn ranges_in(store: &Store) -> Vec<Range> {
+    let row = |(key, value): (Key<'_>, &[u8])| {
+        let (last, country) = end_and_country(value);
+        (key.as_u64().unwrap(), last, country)
+    };
+    store.iter().map(row).collect()
+}
+
+fn end_and_country(value: &[u8]) -> (u64, String) {
+    let (last, country) = std::str::from_utf8(value).unwrap().split_once(',').unwrap();
+    (last.parse().unwrap(), country.to_owned())
+}
+
+/// What the store says: the range below the address, if it reaches so far.
+fn country(store: &Store, address: u64) -> Option<String> {
+    let (first, value) = store.floor(address).unwrap()?;
+    assert!(first <= Key::U64(address));
+    let (last, country) = end_and_country(value);
+    (address <= last).then_some(country)
+}
+
+/// Holds the store against the ranges, which ascend: at the ends of each and
+/// beside them, and at addresses from anywhere.
+fn assert_answers(store: &Store, ranges: &[Range]) {
+    assert!(ranges_in(store) == ranges, "the rows are the ranges");
+    let gaps = ranges.windows(2).filter(|pair| pair[0].1 + 1 < pair[1].0).count();
+    println!("{} ranges, {gaps} gaps, seed {SEED}", ranges.len());
+    assert!(gaps > 100, "there are gaps");
+    let mut random = Random(SEED);
+    let mut addresses: Vec<u64> = vec![0, u32::MAX.into(), u64::MAX];
+    addresses.extend(ranges.iter().flat_map(|(first, last, _)| {
+        [first.saturating_sub(1), *first, first + 1].into_iter().chain([last.saturating_sub(1), *last, last + 1])
+    }));
+    addresses.extend((0..100_000).map(|_| random.next() & u64::from(u32::MAX)));
+    let (start, end) = (ranges[0].0, ranges[ranges.len() - 1].1);
+    addresses.extend((0..100_000).map(|_| start + random.next() % (end - start)));
+    addresses.sort_unstable();
+    addresses.dedup();
+    // Both ascend: a range is done with when an address is behind it.
+    let (mut left, mut found, mut missing) = (ranges, 0, 0);
+    for address in addresses {
+        while left.first().is_some_and(|(_, last, _)| *last < address) {
+            left = &left[1..];
+        }
+        let expected = left.first().filter(|(first, ..)| *first <= address).map(|(.., country)| country.clone());
+        match &expected {
+            Some(_) => found += 1,
+            None => missing += 1,
+        }
+        assert_eq!(country(store, address), expected, "address {address}");
+    }
+    assert!(found > ranges.len() && missing > gaps, "{found} in ranges, {missing} in gaps");
+}
+
+fn in_repository(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets").join(name)
+}
+
+pub(crate) fn every_address_of_the_excerpt_has_its_country_or_none() {
+    let text = std::fs::read_to_string(in_repository("ip-ranges.csv")).unwrap();
+    let ranges = text.lines().map(|line| {
+        let fields: Vec<&str> = line.split([',', '"']).filter(|field| !field.is_empty()).collect();
+        (fields[0].parse().unwrap(), fields[1].parse().unwrap(), fields[2].to_owned())
+    });
+    let ranges: Vec<Range> = ranges.collect();
+    let scratch = Scratch::new();
+    let options = zero_kv::bake::Options::default();
+    zero_kv::bake::bake_csv(text.as_bytes(), &scratch.path(), &options, &mut |_| ()).unwrap();
+    assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
+}
+
+/// Reads the whole table from Debian's package tor-geoipdb, which is installed, or unpacked in the target folder.
+fn whole_table() -> Result<String, Missing> {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tor-geoipdb/usr/share/tor/geoip");
+    let mut places = [PathBuf::from("/usr/share/tor/geoip"), built].into_iter();
+    let table = places.find_map(|path| std::fs::read_to_string(path).ok());
+    table.ok_or_else(|| missing("tor-geoipdb", "there is no /usr/share/tor/geoip (package tor-geoipdb)"))
+}
+
+pub(crate) fn every_address_of_the_whole_table_has_its_country_or_none() -> Result<(), Missing> {
+    let text = whole_table()?;
+    let ranges = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        (fields[0].parse().unwrap(), fields[1].parse().unwrap(), fields[2].to_owned())
+    });
+    let ranges: Vec<Range> = ranges.collect();
+    let mut rows: Vec<(u64, Vec<u8>)> =
+        ranges.iter().map(|(first, last, country)| (*first, format!("{last},{country}").into_bytes())).collect();
+    Random(SEED).shuffle(&mut rows);
+    let scratch = Scratch::new();
+    bake_to(&scratch.path(), &rows);
+    assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
+    Ok(())
+}

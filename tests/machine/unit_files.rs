@@ -1,0 +1,45 @@
+//! The unit files in `packaging/systemd`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::helpers::trials::{Missing, require};
+
+/// Copies the units, with the program that was built in place of the installed one.
+fn units() -> Result<TempDir, Missing> {
+    require("systemd-analyze", "--version")?;
+    let folder = tempfile::tempdir().unwrap();
+    for unit in ["zero-kv.service", "zero-kv.socket"] {
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd").join(unit)).unwrap();
+        let text = text.replace("/usr/bin/kv_store", env!("CARGO_BIN_EXE_kv_store"));
+        fs::write(folder.path().join(unit), text).unwrap();
+    }
+    Ok(folder)
+}
+
+fn analyze(folder: &TempDir, args: &[&str]) -> Output {
+    Command::new("systemd-analyze").args(args).current_dir(folder.path()).output().unwrap()
+}
+
+pub(crate) fn systemd_finds_nothing_wrong_with_the_units() -> Result<(), Missing> {
+    let folder = units()?;
+    let output = analyze(&folder, &["verify", "--man=no", "./zero-kv.service", "./zero-kv.socket"]);
+    let complaints = String::from_utf8(output.stderr).unwrap();
+    // Before version 253; they go by the line above it, as the unit says.
+    let of_ours = |line: &&str| line.contains("zero-kv") && !line.ends_with("ignoring: notify-reload");
+    assert_eq!(complaints.lines().find(of_ours), None);
+    assert!(output.status.success(), "{complaints}");
+    Ok(())
+}
+
+pub(crate) fn the_service_is_shut_in() -> Result<(), Missing> {
+    let folder = units()?;
+    // In hundredths of what a service may be exposed to.
+    let output = analyze(&folder, &["security", "--offline=yes", "--threshold=15", "./zero-kv.service"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}

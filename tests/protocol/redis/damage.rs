@@ -1,0 +1,37 @@
+//! A damaged block in the file.
+
+use std::fs;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use super::{Served, ask};
+use crate::helpers::waiting::eventually;
+
+/// The start of the reply where the file is damaged.
+const DAMAGED: &str = "-ERR the result depends on damaged bytes of the file";
+
+#[test]
+fn a_damaged_block_is_an_error_in_the_place_of_each_of_its_keys() {
+    // Four blocks, of 512 rows each but for the last.
+    let served = Served::numbers(2000);
+    let mut stream = served.connect();
+    let mut bytes = fs::read(served.db()).unwrap();
+    let value_at = bytes.windows(13).position(|window| window == b"value of 1000").unwrap();
+    bytes[value_at] ^= 1;
+    OpenOptions::new().write(true).open(served.db()).unwrap().write_all(&bytes).unwrap();
+    eventually("the file was looked at again", || ask(&mut stream, "GET 43") == "$11\r\nvalue of 43\r\n");
+
+    assert!(ask(&mut stream, "GET 1000").starts_with(DAMAGED));
+    let mget = ask(&mut stream, "MGET 41 1000 1043");
+    assert!(mget.starts_with(&format!("*3\r\n$11\r\nvalue of 41\r\n{DAMAGED}")), "{mget}");
+    assert!(ask(&mut stream, "MGET 41 1000 1500").ends_with("\r\n$13\r\nvalue of 1500\r\n"));
+    let by_order =
+        ["ZKV.FLOOR 1000", "ZKV.FLOOR 1001", "ZKV.CEILING 1000", "ZKV.COUNT 1000 1500", "ZKV.RANGE 950 1044"];
+    for words in ["STRLEN 900", "EXISTS 1000", "SCAN 0 COUNT 2000", "KEYS *4*"].into_iter().chain(by_order) {
+        assert!(ask(&mut stream, words).starts_with("-ERR"), "{words}");
+    }
+    // So many keys were announced; those that cannot be reached any more are errors.
+    let keys = ask(&mut stream, "KEYS *");
+    assert!(keys.starts_with("*2000\r\n$1\r\n0\r\n") && keys.contains(&format!("\r\n{DAMAGED}")), "{keys}");
+    assert_eq!(ask(&mut stream, "GET 1500"), "$13\r\nvalue of 1500\r\n");
+}

@@ -1,0 +1,117 @@
+//! Scans of all keys, and pages of ranges.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use super::{Served, array, ask, command, reply, strings};
+use crate::helpers::servers::Server;
+
+/// All keys that a whole SCAN tells, and how many calls it took.
+fn scan(stream: &mut UnixStream, options: &str) -> (Vec<String>, usize) {
+    let (mut cursor, mut keys, mut calls) = ("0".to_owned(), Vec::new(), 0);
+    loop {
+        let mut found = strings(&ask(stream, &format!("SCAN {cursor}{options}")));
+        cursor = found.remove(0);
+        keys.append(&mut found);
+        calls += 1;
+        if cursor == "0" {
+            return (keys, calls);
+        }
+    }
+}
+
+#[test]
+fn a_scan_tells_each_key_once_whatever_its_count_and_pattern() {
+    for served in [Served::numbers(700), Served::names()] {
+        let mut stream = served.connect();
+        for (options, wanted) in [
+            ("", &(|_: &str| true) as &dyn Fn(&str) -> bool),
+            (" MATCH user:*", &|key| key.starts_with("user:")),
+            (" MATCH *9", &|key| key.ends_with('9')),
+            (" MATCH 1?3", &|key| key.len() == 3 && key.starts_with('1') && key.ends_with('3')),
+            (" MATCH nothing", &|_| false),
+            (" TYPE hash", &|_| false),
+            (" TYPE string MATCH item:00*", &|key| key.starts_with("item:00")),
+        ] {
+            let expected = served.rows.keys().map(|key| String::from_utf8(key.clone()).unwrap());
+            let mut expected: Vec<String> = expected.filter(|key| wanted(key)).collect();
+            expected.sort();
+            for count in [1, 2, 3, 7, 10, 100, 699, 700, 701, 100_000] {
+                let (mut keys, calls) = scan(&mut stream, &format!("{options} COUNT {count}"));
+                keys.sort();
+                assert_eq!(keys, expected, "{options} {count}");
+                assert!(calls <= served.rows.len().div_ceil(count).max(1), "{options} {count}: {calls} calls");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_prefix_is_scanned_without_looking_at_the_rest() {
+    let served = Served::names();
+    let (keys, calls) = scan(&mut served.connect(), " MATCH user:* COUNT 10");
+    assert_eq!(calls, keys.len().div_ceil(10));
+}
+
+#[test]
+fn a_cursor_of_another_generation_is_refused() {
+    let (served, other) = (Served::numbers(100), Served::numbers(101));
+    let (mut stream, mut another) = (served.connect(), other.connect());
+    let cursor = strings(&ask(&mut stream, "SCAN 0")).remove(0);
+    assert!(cursor.parse::<i64>().unwrap() > 0);
+    assert!(ask(&mut stream, &format!("SCAN {cursor}")).starts_with("*2\r\n"));
+    let refused = ask(&mut another, &format!("SCAN {cursor}"));
+    assert!(refused.starts_with("-ERR") && refused.contains("begin again with 0"), "{refused}");
+    // A server that is started anew on the same file takes it.
+    let again = Server::start(&served.db(), &served.folder.path().join("again.sock"));
+    assert!(ask(&mut again.connect(), &format!("SCAN {cursor}")).starts_with("*2\r\n"));
+}
+
+#[test]
+fn pages_of_a_range_are_all_of_it_in_order() {
+    let served = Served::names();
+    let mut stream = served.connect();
+    let page = |stream: &mut UnixStream, words: &str| {
+        stream.write_all(&command(words)).unwrap();
+        let reply = String::from_utf8(reply(stream)).unwrap();
+        (reply.starts_with("*2\r\n$-1\r\n"), strings(&reply))
+    };
+    for (span, lower, upper) in
+        [("- +", "", "~"), ("[item:0100 (page:0300", "item:0100", "page:0300"), ("PREFIX user:", "user:", "user;")]
+    {
+        let inside = |key: &&Vec<u8>| key.as_slice() >= lower.as_bytes() && key.as_slice() < upper.as_bytes();
+        let mut expected: Vec<&Vec<u8>> = served.rows.keys().filter(inside).collect();
+        assert_eq!(ask(&mut stream, &format!("ZKV.COUNT {span}")), format!(":{}\r\n", expected.len()));
+        for order in ["", " REV"] {
+            for limit in [1, 7, 100, 1_000_000] {
+                let (mut found, mut from) = (Vec::new(), String::new());
+                loop {
+                    let (is_last, mut strings) =
+                        page(&mut stream, &format!("ZKV.RANGE {span}{order} LIMIT {limit}{from}"));
+                    if !is_last {
+                        from = format!(" FROM {}", strings.remove(0));
+                    }
+                    assert!(strings.len() <= 2 * limit);
+                    for row in strings.chunks(2) {
+                        assert_eq!(served.rows[row[0].as_bytes()], row[1].as_bytes(), "{}", row[0]);
+                        found.push(row[0].clone().into_bytes());
+                    }
+                    if is_last {
+                        break;
+                    }
+                }
+                assert!(found.iter().eq(expected.iter().copied()), "{span}{order} LIMIT {limit}");
+            }
+            expected.reverse();
+        }
+    }
+    let row = |key: &str| String::from_utf8(array([key.as_bytes(), &served.rows[key.as_bytes()]])).unwrap();
+    assert_eq!(ask(&mut stream, "ZKV.FLOOR item:0002"), row("item:0001"));
+    assert_eq!(ask(&mut stream, "ZKV.CEILING item:0002"), row("item:0004"));
+    assert_eq!(ask(&mut stream, "ZKV.FLOOR a"), "*-1\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.CEILING z"), "*-1\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.RANGE - + LIMIT 0"), "-ERR value is out of range, must be positive\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.COUNT - + x"), "-ERR wrong number of arguments for 'zkv.count' command\r\n");
+    assert_eq!(ask(&mut stream, "ZKV.RANGE - + x"), "-ERR syntax error\r\n");
+    assert!(ask(&mut stream, "ZKV.COUNT -x +").starts_with("-ERR min or max not valid string range item"));
+}

@@ -1,0 +1,87 @@
+//! Each request is sent to a `kv_store` that serves the table, over both kinds of socket.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+
+use serde_json::Value;
+use zero_kv::bake::{self, Keys, Options};
+
+use super::{BYTES, NUMBERS, bytes, read, text};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::waiting::PATIENCE;
+
+#[test]
+fn a_server_answers_numbers_as_the_vectors_say() {
+    compare(NUMBERS, Keys::U64);
+}
+
+#[test]
+fn a_server_answers_bytes_as_the_vectors_say() {
+    compare(BYTES, Keys::Bytes);
+}
+
+fn compare(file: &str, keys: Keys) {
+    let (file, vectors) = read(file);
+    let folder = tempfile::tempdir().unwrap();
+    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
+    let csv = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(text(&file, "table"));
+    let mut options = Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
+    options.keys = keys;
+    bake::bake_csv(std::fs::File::open(csv).unwrap(), &db, &options, &mut |_| ()).unwrap();
+    let mut command = kv_store(&db, &socket);
+    command.args(["--tcp", "127.0.0.1:0"]);
+    let mut server = Server::spawn(command, &socket);
+    let ready = server.wait_for_log("ready on ");
+    let tcp: SocketAddr = ready.split([' ', ',', '\n']).find_map(|word| word.parse().ok()).expect("an address");
+
+    let mut asked = [0, 0];
+    for vector in &vectors {
+        let over = vector["over"].as_str();
+        if over != Some("tcp") {
+            let stream = server.connect();
+            assert_answered(vector, &stream, &stream, |how| stream.shutdown(how));
+            asked[0] += 1;
+        }
+        if over != Some("unix") {
+            let stream = TcpStream::connect(tcp).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            assert_answered(vector, &stream, &stream, |how| stream.shutdown(how));
+            asked[1] += 1;
+        }
+    }
+    assert!(asked.iter().all(|asked| *asked > 40), "{asked:?} over each kind of socket");
+}
+
+/// Sends a request, and compares all that comes until the connection ends. The server
+/// ends it by itself only where the vector says so.
+fn assert_answered(
+    vector: &Value,
+    mut from: impl Read,
+    mut to: impl Write,
+    shutdown: impl Fn(Shutdown) -> std::io::Result<()>,
+) {
+    let name = text(vector, "name");
+    to.write_all(&bytes(text(vector, "request"))).unwrap();
+    if vector["closes"] != true {
+        shutdown(Shutdown::Write).unwrap();
+    }
+    let mut found = Vec::new();
+    if let Err(error) = from.read_to_end(&mut found) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}: {error}");
+    }
+    match vector["answer"].as_str() {
+        Some(answer) => assert!(found == bytes(answer), "{name}: {} where {answer} was expected", hex(&found)),
+        // A text, which differs.
+        None => {
+            let len_bytes = u32::try_from(found.len() - 8).unwrap();
+            assert_eq!(found[..8], [[0; 4], len_bytes.to_be_bytes()].concat(), "{name}");
+            assert!(found[8..].starts_with(b"version "), "{name}: {}", found[8..].escape_ascii());
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,121 @@
+//! Large values are sent to slow readers while their file is truncated or overwritten: the server may disconnect a reader, but
+//! sends no wrong byte.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::helpers::frames::{answer, gets};
+use crate::helpers::pipelined_gets::Protocol;
+use crate::helpers::scenes::{Scene, Served, settle};
+use crate::helpers::tables::{Model, bake};
+use crate::helpers::waiting::eventually;
+use crate::together;
+
+const KEYS: u64 = 8;
+
+fn value(generation: u64, key: u64) -> Vec<u8> {
+    let len_bytes = [100 << 10, 300 << 10, 1 << 20, 4 << 20][key as usize % 4] + key;
+    // Of a length that divides that of no page: one that is in another's place is not the same.
+    let byte = |at: u64| b'a' + ((at.wrapping_mul(0x9E37_79B9) >> 7) + key * 7 + generation * 3) as u8 % 26;
+    let period: Vec<u8> = (0..4099).map(byte).collect();
+    let mut value = period.repeat(len_bytes as usize / period.len() + 1);
+    value.truncate(len_bytes as usize);
+    value
+}
+
+fn bake_generation(generation: u64, output: &Path) {
+    let model: Model = (1..=KEYS).map(|key| (key, value(generation, key))).collect();
+    bake(&model, output);
+    settle(output);
+}
+
+/// A client that is in the middle of an answer.
+struct Reader {
+    stream: UnixStream,
+    expected: Vec<u8>,
+    at: usize,
+}
+
+impl Reader {
+    fn ask(served: &Served, protocol: Protocol, generation: u64, key: u64) -> Reader {
+        let mut stream = served.connect();
+        let value = value(generation, key);
+        let (request, expected) = match protocol {
+            Protocol::Native => (gets([key]), answer(0, &value)),
+            Protocol::Redis => {
+                let head = format!("${}\r\n", value.len()).into_bytes();
+                (format!("GET {key}\r\n").into_bytes(), [&head[..], &value, b"\r\n"].concat())
+            }
+        };
+        stream.write_all(&request).unwrap();
+        Reader { stream, expected, at: 0 }
+    }
+
+    /// Reads so many bytes more, or to the end. Tells whether that was possible. Panics at a wrong byte.
+    fn read(&mut self, len_bytes: usize) -> bool {
+        let end = self.expected.len().min(self.at.saturating_add(len_bytes));
+        let mut part = vec![0; 40_000];
+        while self.at < end {
+            let wanted = part.len().min(end - self.at);
+            let found = match self.stream.read(&mut part[..wanted]) {
+                Ok(0) => return false,
+                Ok(found) => found,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
+                Err(error) => panic!("{error}"),
+            };
+            assert!(part[..found] == self.expected[self.at..self.at + found], "a wrong byte behind {}", self.at);
+            self.at += found;
+        }
+        true
+    }
+}
+
+const FAULTS: [fn(&Path, &Path); 4] = [
+    |db, _| File::options().write(true).open(db).unwrap().set_len(0).unwrap(),
+    |db, _| {
+        let file = File::options().write(true).open(db).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    },
+    |db, other| fs::write(db, fs::read(other).unwrap()).unwrap(),
+    |db, other| File::options().write(true).open(db).unwrap().write_all_at(&fs::read(other).unwrap(), 0).unwrap(),
+];
+
+#[test]
+fn a_large_value_is_cut_off_rather_than_wrong() {
+    let _together = together();
+    for memory in ["map", "copy", "sealed"] {
+        let scene = Scene::new();
+        let next = scene.path("next.db");
+        bake_generation(1, &scene.db());
+        let mut served = scene.serve(&["--memory", memory, "--no-watch"]);
+        let mut generation = 1;
+        for happens in FAULTS {
+            let every = [Protocol::Native, Protocol::Redis].into_iter();
+            let every = every.flat_map(|protocol| (1..=KEYS).map(move |key| (protocol, key)));
+            let mut readers: Vec<Reader> =
+                every.clone().map(|(protocol, key)| Reader::ask(&served, protocol, generation, key)).collect();
+            assert!(readers.iter_mut().all(|reader| reader.read(50_000)));
+            bake_generation(generation + 1, &next);
+            happens(&scene.db(), &next);
+            let whole_count = readers.iter_mut().map(|reader| usize::from(reader.read(usize::MAX))).sum::<usize>();
+            // The kernel holds what is left of a short one, but not of 4 MiB.
+            match memory {
+                "map" => assert!(whole_count < readers.len(), "{whole_count} whole"),
+                _ => assert_eq!(whole_count, readers.len(), "{memory}"),
+            }
+            bake_generation(generation + 2, &next);
+            scene.put(&next);
+            generation += 2;
+            let attempt = served.client().reload().unwrap();
+            assert!(!served.outcome_of(attempt).starts_with("refused"));
+            for (protocol, key) in every {
+                assert!(Reader::ask(&served, protocol, generation, key).read(usize::MAX), "{memory}: key {key}");
+            }
+        }
+        assert!(served.is_alive());
+        eventually("all have left", || served.number("connections") == 1);
+    }
+}

@@ -1,0 +1,20 @@
+//! Promises of `kv_store` as a process: options, limits, reports, and clients that must not affect each other.
+
+#![cfg(feature = "cli")]
+
+mod helpers;
+
+mod serving {
+    mod access;
+    mod cancel;
+    mod connections;
+    mod fairness;
+    mod http_requests;
+    mod info;
+    mod lifecycle;
+    mod limits;
+    mod memory;
+    mod metrics;
+    mod panics;
+    mod spin;
+}

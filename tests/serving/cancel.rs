@@ -1,0 +1,111 @@
+//! Long work on a file ends soon after cancellation, and a server stops soon during that work.
+
+use std::fs::{self, File};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rustix::process::Signal;
+use zero_kv::store::{Memory, OpenOptions, Pace, StoreError, Verify};
+use zero_kv::{MappedStore, Store};
+
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::Table;
+use crate::helpers::waiting::eventually;
+
+/// More than any machine reads while a test waits. The file is one hole, which takes no space on the disk.
+const HOLE_LEN_BYTES: u64 = 1 << 40;
+/// How much the server has read when it is told to stop.
+const READ_MIN_KIB: u64 = 64 << 10;
+
+/// Opens a table, canceled at call number `calls_max`. Returns the outcome, and how often the pace was called.
+fn open(
+    table: &Table,
+    memory: Memory,
+    options: &OpenOptions,
+    calls_max: usize,
+) -> (Result<MappedStore, StoreError>, usize) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let pace = Pace::new(move || counted.fetch_add(1, Ordering::Relaxed) < calls_max);
+    let options = OpenOptions { pace, ..options.clone() };
+    let opened = match memory {
+        Memory::Map => MappedStore::open_with(table.db(), &options, &mut |_| ()),
+        Memory::Sealed => Store::open_sealed(table.db(), &options, &mut |_| ()).map(MappedStore::from),
+        _ => Store::open_with(table.db(), &options, &mut |_| ()).map(MappedStore::from),
+    };
+    (opened, calls.load(Ordering::Relaxed))
+}
+
+#[test]
+fn an_open_ends_at_whatever_window_it_is_canceled() {
+    // Several windows of 1 MiB for each section, and several parts of 8 MiB.
+    let table = Table::new((0..200_000).map(|key| (key, vec![b'v'; 40])));
+    let options = |memory, verify| (memory, OpenOptions { verify, warm: true, ..OpenOptions::default() });
+    for (memory, options) in [
+        options(Memory::Map, Verify::Full),
+        options(Memory::Map, Verify::Touch),
+        options(Memory::Copy, Verify::Touch),
+        options(Memory::Sealed, Verify::Touch),
+    ] {
+        let (opened, windows) = open(&table, memory, &options, usize::MAX);
+        assert!(opened.is_ok() && windows >= 5, "{windows} windows: {memory:?} {options:?}");
+        for calls_max in (0..windows).step_by(windows.div_ceil(15)) {
+            let (opened, calls) = open(&table, memory, &options, calls_max);
+            assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
+            assert_eq!(
+                calls,
+                calls_max + 1,
+                "no window is begun after the one that was canceled: {memory:?} {options:?}"
+            );
+        }
+    }
+}
+
+/// Waits until a server has mapped in a part of the file that it warms.
+fn wait_until_it_reads(server: &Server) {
+    let read_kib = || -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+        let lines = status.lines().filter(|line| line.starts_with("RssFile:") || line.starts_with("RssShmem:"));
+        lines.map(|line| line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    eventually("the server reads its file", || read_kib() >= READ_MIN_KIB);
+}
+
+fn stop(mut server: Server, expected: &str) {
+    wait_until_it_reads(&server);
+    let told = Instant::now();
+    server.signal(Signal::TERM);
+    server.wait_for_log(expected);
+    assert_eq!(server.wait().code(), Some(0));
+    println!("stopped {:.3} s after SIGTERM", told.elapsed().as_secs_f64());
+}
+
+fn hole(path: &std::path::Path) {
+    File::create(path).unwrap().set_len(HOLE_LEN_BYTES).unwrap();
+}
+
+fn warm(table: &Table) -> Command {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.arg("--warm");
+    command
+}
+
+#[test]
+fn a_server_that_reads_its_first_file_stops_when_told_to() {
+    let table = Table::of_rows(10);
+    hole(&table.db());
+    stop(Server::spawn(warm(&table), &table.socket()), "canceled: stopped before the file was served");
+    assert!(!table.socket().exists());
+}
+
+#[test]
+fn a_server_that_reads_a_new_file_stops_when_told_to() {
+    let table = Table::of_rows(10);
+    let server = Server::of(warm(&table), &table.socket());
+    let next = table.folder.path().join("next.db");
+    hole(&next);
+    fs::rename(next, table.db()).unwrap();
+    stop(server, "canceled: the server stops");
+}

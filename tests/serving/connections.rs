@@ -1,0 +1,65 @@
+//! Many connections: memory and descriptors.
+
+use std::io::Write;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::helpers::frames::{expect, gets};
+use crate::helpers::servers::Server;
+use crate::helpers::tables::{Table, answer_to_get};
+
+/// The maximum that an idle connection takes of the server's own memory.
+const IDLE_CONNECTION_MAX_BYTES: u64 = 1280;
+/// An allocator takes memory from the system in steps, of a huge page at most.
+const HEAP_STEPS_BYTES: u64 = 2 << 20;
+
+#[test]
+fn idle_connections_cost_what_is_promised() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    // Some descriptors are in use already, here and there.
+    let connections = maximum.map_or(10_000, |maximum| maximum.saturating_sub(256).min(10_000));
+    assert!(connections >= 500, "a hard limit of {maximum:?} descriptors is too low for this test");
+
+    let table = Table::of_rows(10);
+    let server = table.serve();
+    let ask = |key| {
+        let mut stream = server.connect();
+        stream.write_all(&gets([key])).unwrap();
+        expect(&mut stream, &answer_to_get(&table.model, key));
+        stream
+    };
+    // Every worker has made its buffers.
+    let first: Vec<_> = (1..=10).map(ask).collect();
+    let before_bytes = server.anonymous_bytes();
+    let mut idle: Vec<_> = (0..connections - 10).map(|i| ask(i % 10)).collect();
+    let grown_bytes = server.anonymous_bytes().saturating_sub(before_bytes);
+    let allowed_bytes = idle.len() as u64 * IDLE_CONNECTION_MAX_BYTES + HEAP_STEPS_BYTES;
+    assert!(grown_bytes <= allowed_bytes, "{grown_bytes} bytes for {} connections", idle.len());
+
+    // They are connections still.
+    for stream in idle.iter_mut().step_by(97) {
+        stream.write_all(&gets([7])).unwrap();
+        expect(stream, &answer_to_get(&table.model, 7));
+    }
+    drop(first);
+}
+
+#[test]
+fn a_server_uses_all_descriptors_that_it_may() {
+    let table = Table::of_rows(10);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--db"]);
+    command.arg(table.db()).arg("--socket").arg(table.socket());
+    let mut server = Server::spawn(command, &table.socket());
+    server.wait_for_log("limit of descriptors raised from 40 to ");
+    server.wait_for_log("ready");
+    let mut streams: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        stream.write_all(&gets([3])).unwrap();
+    }
+    for stream in &mut streams {
+        expect(stream, &answer_to_get(&table.model, 3));
+    }
+}

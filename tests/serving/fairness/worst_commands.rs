@@ -1,0 +1,251 @@
+//! The most expensive arguments of every command and every native op.
+//!
+//! A command or an op without a case here does not compile.
+
+use super::{
+    ARGS_MAX_AT_ONCE, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, COMMANDS, Id, Op, Spec, push_long, range_flags,
+};
+
+/// A key of the table of numbers that is as long as an argument may be.
+fn long_number() -> Vec<u8> {
+    [vec![b'0'; BULK_LEN_MAX_BYTES - 1], b"7".to_vec()].concat()
+}
+
+/// The longest argument of no special form.
+fn long_text() -> Vec<u8> {
+    vec![b'a'; BULK_LEN_MAX_BYTES]
+}
+
+/// Patterns that take the most work to compile, or to match with a key of many `a`.
+fn patterns() -> Vec<Vec<u8>> {
+    let repeated = |part: &str| [part.repeat(1023 / part.len()).as_bytes(), b"b"].concat();
+    let class = format!("*[{}]", "x".repeat(1000));
+    let long = |element: &str| format!("*{}b*", element.repeat(1021 / element.len())).into_bytes();
+    let parts = ["*a", "*?", "**a", "*[a-z]", "*aaaaaaa", "*aaaaaaab", "*aaaaaaaaaaaaaaaab", "?", "a"];
+    let mut patterns: Vec<Vec<u8>> = parts.into_iter().map(repeated).collect();
+    patterns.extend([b"*".to_vec(), b"*x*".to_vec(), class.into(), long("a"), long("?"), long("[^b]")]);
+    patterns
+}
+
+/// A command in RESP's array form.
+pub(crate) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend_from_slice(format!("${}\r\n", arg.as_ref().len()).as_bytes());
+        bytes.extend_from_slice(arg.as_ref());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// A command with an argument repeated as often as its length and `args_max` allow.
+fn most(words: &str, arg: &[u8], args_max: usize) -> Vec<u8> {
+    let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+    let framed_len = |arg: &[u8]| arg.len() + format!("$\r\n{}\r\n", arg.len()).len();
+    let room = COMMAND_LEN_MAX_BYTES - 16 - words.iter().map(|word| framed_len(word)).sum::<usize>();
+    let count = (room / framed_len(arg)).min(args_max - words.len());
+    command(&[words, vec![arg; count]].concat())
+}
+
+/// A command of words, with a number of `options` behind it that is as large as possible.
+fn with_options(words: &str, options: &[&str]) -> Vec<u8> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let rounds = (ARGS_MAX_AT_ONCE - words.len()) / options.len();
+    command(&[words, options.repeat(rounds)].concat())
+}
+
+fn words(words: &str) -> Vec<u8> {
+    command(&words.split(' ').collect::<Vec<_>>())
+}
+
+/// A command of one long argument.
+fn with_long(name: &str) -> Vec<Vec<u8>> {
+    let before: Vec<&[u8]> = name.split(' ').map(str::as_bytes).collect();
+    [long_number(), long_text(), b"7".to_vec()].iter().map(|arg| command(&[&before[..], &[arg]].concat())).collect()
+}
+
+/// Text that is four times as long when an error quotes it.
+fn unprintable() -> Vec<u8> {
+    vec![0xff; BULK_LEN_MAX_BYTES]
+}
+
+/// A command of many names or keys: the most, the longest, and some that are nearly all there is room for.
+fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
+    let longest = [long_number(), long_text(), vec![b'0'; 16 << 10], vec![b'|'; 1000]];
+    let short = short.iter().map(|arg| most(name, arg.as_bytes(), usize::MAX));
+    short.chain(longest.iter().map(|arg| most(name, arg, usize::MAX))).collect()
+}
+
+/// The commands of one name that take the most work.
+#[rustfmt::skip]
+fn worst_commands(id: Id) -> Vec<Vec<u8>> {
+    let matching = |before: &str, after: &str| -> Vec<Vec<u8>> {
+        let split = |words: &str| words.split_whitespace().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        patterns().into_iter().map(|pattern| command(&[split(before), vec![pattern], split(after)].concat())).collect()
+    };
+    match id {
+        Id::Get => with_long("GET"),
+        Id::StrLen => with_long("STRLEN"),
+        Id::Type => with_long("TYPE"),
+        Id::Ttl => with_long("TTL"),
+        Id::PTtl => with_long("PTTL"),
+        Id::ObjectEncoding => with_long("OBJECT ENCODING"),
+        Id::Echo => with_long("ECHO"),
+        Id::ZkvFloor => with_long("ZKV.FLOOR"),
+        Id::ZkvCeiling => with_long("ZKV.CEILING"),
+        Id::Ping => with_long("PING"),
+        Id::Select => with_long("SELECT"),
+        Id::Auth => [with_long("AUTH"), with_long("AUTH default")].concat(),
+        Id::ClientSetName => with_long("CLIENT SETNAME"),
+        Id::ClientSetInfo => [with_long("CLIENT SETINFO LIB-NAME"), with_long("CLIENT SETINFO LIB-VER"), vec![command(&[&b"CLIENT"[..], b"SETINFO", &unprintable(), b"x"])]].concat(),
+        Id::ClientNoEvict => with_long("CLIENT NO-EVICT"),
+        Id::ClientNoTouch => with_long("CLIENT NO-TOUCH"),
+        Id::MGet => with_many("MGET", &["7", "x", "123456789"]),
+        Id::Exists => with_many("EXISTS", &["7", "x", "123456789"]),
+        Id::GetRange => vec![command(&[b"GETRANGE", &long_number()[..], b"0", b"-1"]), words("GETRANGE 7 0 -1")],
+        Id::MemoryUsage => vec![
+            with_options("MEMORY USAGE 7", &["SAMPLES", "5"]),
+            command(&[&b"MEMORY"[..], b"USAGE", &long_number()[..]]),
+        ],
+        Id::Scan => [
+            matching("SCAN 0 COUNT 1000000000 MATCH", ""),
+            matching("SCAN 0 MATCH", "COUNT 1"),
+            vec![with_options("SCAN 0", &["COUNT", "1000000"]), words("SCAN 0 COUNT 1000000 TYPE x")],
+            vec![command(&[b"SCAN", &long_number()[..]])],
+        ].concat(),
+        Id::Keys => matching("KEYS", ""),
+        Id::ConfigGet => [
+            matching("CONFIG GET", ""),
+            vec![
+                with_options("CONFIG GET", &["*"]),
+                with_options("CONFIG GET", &[""]),
+                most("CONFIG GET", &[b'*'; 1024], 4000),
+                most("CONFIG GET", &[b"*[".to_vec(), vec![b'x'; 1000]].concat(), ARGS_MAX_AT_ONCE),
+            ],
+        ].concat(),
+        Id::Info => vec![words("INFO"), with_options("INFO", &["everything"]), with_options("INFO", &["x"])],
+        Id::Hello => vec![
+            with_options("HELLO 3", &["SETNAME", "x"]),
+            with_options("HELLO 3", &["AUTH", "default", "x"]),
+            command(&[&b"HELLO"[..], b"3", &unprintable()]),
+            words("HELLO"),
+            words("HELLO 3"),
+        ],
+        Id::ZkvRange => vec![
+            words("ZKV.RANGE - + LIMIT 1000000"),
+            words("ZKV.RANGE - + REV LIMIT 1000000"),
+            words("ZKV.RANGE PREFIX a LIMIT 1000000"),
+            words("ZKV.RANGE - + LIMIT 1000000 FROM 7"),
+            with_options("ZKV.RANGE - +", &["LIMIT", "1000000"]),
+            command(&[b"ZKV.RANGE", &long_number()[..], &long_number()[..]]),
+            command(&[&b"ZKV.RANGE"[..], b"PREFIX", &long_text()[..]]),
+        ],
+        Id::ZkvCount => vec![
+            words("ZKV.COUNT - +"),
+            command(&[b"ZKV.COUNT", &long_number()[..], &long_number()[..]]),
+            command(&[&b"ZKV.COUNT"[..], b"PREFIX", &long_text()[..]]),
+        ],
+        Id::CommandDocs => [
+            vec![words("COMMAND DOCS")],
+            with_many("COMMAND DOCS", &["get", "client", "client|no-touch", "xyz"]),
+        ].concat(),
+        Id::CommandInfo => [
+            vec![words("COMMAND INFO")],
+            with_many("COMMAND INFO", &["get", "client", "client|no-touch", "xyz"]),
+        ].concat(),
+        Id::CommandGetKeys => with_many("COMMAND GETKEYS MGET", &["7", "123456789"]),
+        Id::CommandList => [
+            matching("COMMAND LIST FILTERBY PATTERN", ""),
+            vec![words("COMMAND LIST"), words("COMMAND LIST FILTERBY ACLCAT slow")],
+        ].concat(),
+        Id::ClientList => vec![command(&[&b"CLIENT"[..], b"LIST", b"TYPE", &unprintable()]), words("CLIENT LIST"), most("CLIENT LIST ID", b"7", ARGS_MAX_AT_ONCE)],
+        Id::Client => [with_long("CLIENT"), vec![words("CLIENT")]].concat(),
+        Id::Config => [with_long("CONFIG"), vec![words("CONFIG")]].concat(),
+        Id::Memory => [with_long("MEMORY"), vec![words("MEMORY")]].concat(),
+        Id::Object => [with_long("OBJECT"), vec![words("OBJECT")]].concat(),
+        Id::Command => [with_long("COMMAND"), vec![words("COMMAND")]].concat(),
+        Id::DbSize => vec![words("DBSIZE")],
+        Id::RandomKey => vec![words("RANDOMKEY")],
+        Id::Time => vec![words("TIME")],
+        Id::Reset => vec![words("RESET")],
+        Id::Quit => vec![words("QUIT")],
+        Id::ZkvGeneration => vec![words("ZKV.GENERATION")],
+        Id::ConfigHelp => vec![words("CONFIG HELP")],
+        Id::CommandCount => vec![words("COMMAND COUNT")],
+        Id::CommandHelp => vec![words("COMMAND HELP")],
+        Id::ClientGetName => vec![words("CLIENT GETNAME")],
+        Id::ClientId => vec![words("CLIENT ID")],
+        Id::ClientInfo => vec![words("CLIENT INFO")],
+        Id::ClientHelp => vec![words("CLIENT HELP")],
+        Id::MemoryHelp => vec![words("MEMORY HELP")],
+        Id::ObjectHelp => vec![words("OBJECT HELP")],
+    }
+}
+
+/// Every command and subcommand.
+pub(crate) fn all_commands() -> impl Iterator<Item = &'static Spec> {
+    COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+}
+
+/// What is no command, or has too many arguments, by name.
+fn worst_refusals() -> Vec<(String, Vec<u8>)> {
+    let at_once = all_commands().filter(|spec| spec.args_max == ARGS_MAX_AT_ONCE);
+    let too_many = at_once.map(|spec| (spec.name.to_owned(), most(&spec.name.replace('|', " "), b"7", 20_000)));
+    let unknown = [
+        most("unknown", b"7", usize::MAX),
+        most("unknown", b"", usize::MAX),
+        command(&[long_text(), long_text()]),
+        command(&[b"FUNCTION", &long_text()[..]]),
+        [vec![b'x'; 60_000], b"\n".to_vec()].concat(),
+        [b"x ".repeat(30_000), b"\n".to_vec()].concat(),
+        [b"MGET", &b" 7".repeat(30_000)[..], b"\n"].concat(),
+        b"\r\n".repeat(30_000),
+        b"*0\r\n".repeat(30_000),
+    ];
+    too_many.chain(unknown.into_iter().map(|bytes| ("none".to_owned(), bytes))).collect()
+}
+
+/// Every native op.
+fn all_ops() -> impl Iterator<Item = Op> {
+    (0..1 << 8).filter_map(|code| Op::from_code(code).or(Op::from_long_code(code | 1 << 16)))
+}
+
+/// The native requests with an op that take the most work. `rows` keys from 0 on are found.
+fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
+    let short = |key: u64| [&(op as u32).to_be_bytes()[..], &[0; 4], &key.to_be_bytes()].concat();
+    let long = |body: &[&[u8]]| {
+        let mut request = Vec::new();
+        push_long(op, body, &mut request);
+        request
+    };
+    // Flags, limit, and the keys of a range, each with its length.
+    let range = |flags: u32, start: &[u8], end: &[u8]| {
+        let numbers = [flags, 0, start.len() as u32, end.len() as u32];
+        long(&[&numbers.map(u32::to_be_bytes).concat(), start, end])
+    };
+    let key = vec![b'a'; 65_535];
+    match op {
+        Op::Get | Op::Exists | Op::Floor | Op::Ceiling => {
+            // Spread over the table, so that each may be the first in its block.
+            let spread: Vec<u8> = (0..4096).flat_map(|at| short(at * 7919 % rows)).collect();
+            vec![spread, short(u64::MAX), long(&[&key]), long(&[b"x"])]
+        }
+        Op::Range | Op::Count => {
+            let (both, numbers) = (range_flags::START | range_flags::END, range_flags::NUMBERS);
+            let mut requests = vec![range(both, &key, &key), range(both | numbers, &[0; 8], &[0xFF; 8]), long(&[b""])];
+            for flags in [0, range_flags::BACKWARD, numbers, numbers | range_flags::BACKWARD] {
+                requests.push(range(flags, b"", b""));
+            }
+            requests
+        }
+        Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping => vec![short(0)],
+    }
+}
+
+/// All of them, each with the name of its command or op.
+pub(crate) fn all_cases(rows: u64) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let named = |name: String, cases: Vec<Vec<u8>>| cases.into_iter().map(move |bytes| (name.clone(), bytes));
+    let commands = all_commands().flat_map(move |spec| named(spec.name.to_owned(), worst_commands(spec.id)));
+    let requests = all_ops().flat_map(move |op| named(format!("{op:?}"), worst_requests(op, rows)));
+    worst_refusals().into_iter().chain(commands).chain(requests)
+}

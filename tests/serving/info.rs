@@ -1,0 +1,130 @@
+//! The numbers that Info returns match the requests that the server received.
+
+use std::io::Write;
+
+use zero_kv::Store;
+use zero_kv::client::{Client, Info};
+
+use crate::helpers::frames::{EXISTS, GET, answer, expect, request};
+use crate::helpers::servers::Server;
+use crate::helpers::tables::{Table, answer_to_get, answers_to_gets};
+use crate::helpers::waiting::eventually;
+
+const FLOOR: u32 = 2;
+const INFO: u32 = 6;
+
+fn number(info: &Info, name: &str) -> u64 {
+    info.number(name).unwrap_or_else(|| panic!("{name} in {info:?}"))
+}
+
+#[test]
+fn it_names_the_table_that_is_served() {
+    let table = Table::of_rows(1000);
+    let server = table.serve();
+    let store = Store::open(table.db()).unwrap();
+    let info = Client::connect(table.socket()).unwrap().info().unwrap();
+    assert_eq!((info.rows(), info.digest()), (Some(1000), Some(store.digest())));
+    assert_eq!(info.get("keys"), Some("u64"));
+    assert_eq!(info.get("version"), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(info.get("socket"), table.socket().to_str());
+    assert_eq!(number(&info, "pid"), u64::from(server.child.id()));
+    assert_eq!(number(&info, "file_len_bytes"), store.file_len_bytes());
+    assert_eq!(number(&info, "generation"), 1);
+
+    let mut stream = server.connect();
+    stream.write_all(b"ZKV.GENERATION\r\n").unwrap();
+    expect(&mut stream, format!("*2\r\n:1\r\n$32\r\n{:032x}\r\n", store.digest()).as_bytes());
+}
+
+#[test]
+fn requests_are_counted_by_what_they_ask_and_how_they_went() {
+    let table = Table::of_rows(100);
+    let server = table.serve();
+    let mut stream = server.connect();
+    // 70 found and 30 not, 2 and 1 exist, 1 neighbour and none, 5 that are no requests, all in one pipeline.
+    let mut asked: Vec<u8> = (31..=130).flat_map(|key| request(GET, key)).collect();
+    [1, 2, 200].iter().for_each(|key| asked.extend(request(EXISTS, *key)));
+    [7, 0].iter().for_each(|key| asked.extend(request(FLOOR, *key)));
+    (0..5).for_each(|key| asked.extend(request(99, key)));
+    stream.write_all(&asked).unwrap();
+    let mut expected = answers_to_gets(&table.model, 31..=130);
+    [0, 0, 1].iter().for_each(|status| expected.extend(answer(*status, b"")));
+    expect(&mut stream, &expected);
+    // A page, whose bytes are none of this test's business.
+    std::io::Read::read_exact(&mut stream, &mut [0; 56]).unwrap();
+    expect(&mut stream, &answer(1, b""));
+    (0..5).for_each(|_| expect(&mut stream, &answer(2, b"")));
+
+    let info = Client::connect(table.socket()).unwrap().info().unwrap();
+    let counted =
+        ["get", "exists", "floor", "other", "ceiling", "redis"].map(|op| number(&info, &format!("requests_{op}")));
+    assert_eq!(counted, [100, 3, 2, 5, 0, 0]);
+    assert_eq!(["hits", "misses", "errors"].map(|name| number(&info, name)), [72, 31, 5]);
+    assert_eq!((number(&info, "connections"), number(&info, "connections_accepted")), (2, 2));
+    // The question that this answers was read.
+    assert_eq!(number(&info, "read_len_bytes"), asked.len() as u64 + 16);
+    assert!(number(&info, "written_len_bytes") >= expected.len() as u64);
+    let (batches, most) = (number(&info, "batches"), number(&info, "batch_requests_max"));
+    assert!(batches >= 1 && most <= 110 && batches * most >= 110, "{info:?}");
+
+    drop(stream);
+    eventually("the connection that ended is counted no more", || {
+        number(&Client::connect(table.socket()).unwrap().info().unwrap(), "connections") == 1
+    });
+}
+
+#[test]
+fn service_times_are_sampled() {
+    let table = Table::of_rows(10);
+    let _server = table.serve();
+    let mut client = Client::connect(table.socket()).unwrap();
+    for _ in 0..200 {
+        client.get(7).unwrap();
+    }
+    let info = client.info().unwrap();
+    let times_us = ["p50", "p99", "p99.9"].map(|name| info.number::<f64>(&format!("service_us_{name}")).unwrap());
+    assert!(times_us[0] > 0.0 && times_us.is_sorted(), "{times_us:?}");
+}
+
+#[test]
+fn a_table_of_bytes_is_told_of_like_one_of_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
+    let mut options = zero_kv::bake::Options::default();
+    options.replace = zero_kv::replace::ReplaceRules::any();
+    options.keys = zero_kv::bake::Keys::Bytes;
+    zero_kv::bake::bake_csv(&b"ant,1\nbee,22\n"[..], &db, &options, &mut |_| ()).unwrap();
+    let _server = Server::start(&db, &socket);
+    let mut client = Client::connect(&socket).unwrap();
+    assert_eq!(client.get("bee").unwrap().as_deref(), Some(&b"22"[..]));
+    assert_eq!(client.get("cow").unwrap(), None);
+    assert!(client.get(7).is_err());
+    assert_eq!(client.count(..).unwrap(), 2);
+    let info = client.info().unwrap();
+    assert_eq!((info.get("keys"), info.rows()), (Some("bytes"), Some(2)));
+    assert_eq!(["get", "count"].map(|op| number(&info, &format!("requests_{op}"))), [3, 1]);
+    assert_eq!(["hits", "misses", "errors"].map(|name| number(&info, name)), [1, 1, 1]);
+}
+
+/// Each is a text of a kilobyte and more: others are answered between them.
+#[test]
+fn a_flood_of_questions_about_the_server_is_answered_whole() {
+    let table = Table::of_rows(10);
+    let server = table.serve();
+    let mut stream = server.connect();
+    let asked: Vec<u8> = (0..500).flat_map(|i| request(if i % 2 == 0 { INFO } else { GET }, 7)).collect();
+    std::thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        scope.spawn(move || writer.write_all(&asked).unwrap());
+        for _ in 0..250 {
+            let mut header = [0; 8];
+            std::io::Read::read_exact(&mut stream, &mut header).unwrap();
+            assert_eq!(header[..4], [0; 4]);
+            let len = u32::from_be_bytes(header[4..].try_into().unwrap()) as usize;
+            let mut text = vec![0; len];
+            std::io::Read::read_exact(&mut stream, &mut text).unwrap();
+            assert!(text.starts_with(b"version "));
+            expect(&mut stream, &answer_to_get(&table.model, 7));
+        }
+    });
+}

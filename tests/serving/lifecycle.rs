@@ -1,0 +1,324 @@
+//! How `kv_store` starts, which files and sockets it rejects, and how it stops.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::helpers::frames::{expect, gets};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Model, Table, answer_to_get, answers_to_gets, bake};
+use crate::helpers::waiting::eventually;
+
+/// Runs a kv_store that cannot start.
+fn refused(db: &Path, socket: &Path) -> String {
+    let output: Output = kv_store(db, socket).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message.lines().count(), 1, "one clear line: {message}");
+    assert!(message.starts_with("kv_store: "), "{message}");
+    message
+}
+
+#[test]
+fn a_file_that_cannot_be_served_is_named_with_the_reason() {
+    let table = Table::of_rows(10);
+    let folder = table.folder.path();
+    let socket = table.socket();
+
+    let missing = folder.join("missing.db");
+    let message = refused(&missing, &socket);
+    assert!(message.contains(missing.to_str().unwrap()) && message.contains("No such file"), "{message}");
+    assert!(message.contains("bake one with `baker input.csv`"), "{message}");
+
+    assert!(refused(folder, &socket).contains("not a regular file"));
+
+    let text = folder.join("text.db");
+    fs::write(&text, "1,one\n".repeat(1000)).unwrap();
+    assert!(refused(&text, &socket).contains("bake one with"));
+
+    let mut bytes = fs::read(table.db()).unwrap();
+    fs::write(&text, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(refused(&text, &socket).contains("truncated"));
+
+    // A damaged value is found before the socket is there.
+    let at = bytes.windows(5).position(|window| window == b"key_7").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&text, &bytes).unwrap();
+    assert!(refused(&text, &socket).contains("block 0 of the records"));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_socket_path_that_cannot_be_had_is_named_with_the_reason() {
+    let table = Table::of_rows(10);
+    let folder = table.folder.path();
+
+    let long = folder.join("s".repeat(120));
+    let message = refused(&table.db(), &long);
+    assert!(message.contains("at most 107 fit") && message.contains(&long.as_os_str().len().to_string()), "{message}");
+
+    let message = refused(&table.db(), &folder.join("no/such/folder.sock"));
+    assert!(message.contains("create it, or choose another path"), "{message}");
+
+    let file = folder.join("file");
+    fs::write(&file, "precious").unwrap();
+    assert!(refused(&table.db(), &file).contains("is not a socket"));
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    assert!(refused(&table.db(), &file.join("s.sock")).contains("is not a folder"));
+    assert!(refused(&table.db(), &folder.join("s.sock/")).contains("ends in a slash"));
+    assert!(refused(&table.db(), folder).contains("is not a socket"));
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    for args in [&["--no-such-option"][..], &["--workers", "0"], &["--workers", "many"], &["stray"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kv_store")).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn the_socket_of_a_living_server_is_left_alone() {
+    let table = Table::of_rows(10);
+    let mut server = table.serve();
+    assert!(refused(&table.db(), &table.socket()).contains("another server answers on it"));
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    assert!(server.is_alive());
+}
+
+#[test]
+fn the_socket_of_a_server_too_busy_to_accept_is_left_alone() {
+    let table = Table::of_rows(10);
+    let listener = UnixListener::bind(table.socket()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _fills_the_queue = UnixStream::connect(table.socket()).unwrap();
+    assert!(refused(&table.db(), &table.socket()).contains("another server answers on it"));
+}
+
+#[test]
+fn a_socket_left_by_a_dead_server_is_taken_over() {
+    let table = Table::of_rows(10);
+    let mut killed = table.serve();
+    killed.signal(Signal::KILL);
+    killed.wait();
+    assert!(table.socket().exists());
+
+    let server = table.serve();
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+}
+
+#[test]
+fn a_server_that_is_asked_to_stop_removes_its_socket_and_exits_with_0() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let table = Table::of_rows(10);
+        let mut server = table.serve();
+        let mut idle = server.connect();
+        idle.write_all(&gets([3])).unwrap();
+        expect(&mut idle, &answer_to_get(&table.model, 3));
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0));
+        assert!(!table.socket().exists());
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0, "the connection is closed");
+    }
+}
+
+#[test]
+fn a_server_that_says_ready_can_be_asked_to_stop() {
+    let table = Table::of_rows(10);
+    for _ in 0..50 {
+        let mut server = table.serve();
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().code(), Some(0));
+        assert_eq!(fs::read_dir(table.folder.path()).unwrap().count(), 1, "the file and nothing else");
+    }
+}
+
+#[test]
+fn of_servers_that_start_at_once_on_a_stale_socket_one_serves() {
+    let table = Table::of_rows(10);
+    drop(UnixListener::bind(table.socket()).unwrap());
+    let mut servers: Vec<_> = (0..8)
+        .map(|_| kv_store(&table.db(), &table.socket()).stderr(std::process::Stdio::piped()).spawn().unwrap())
+        .collect();
+    // All but one give up; the one that is left answers.
+    eventually("one server is left", || {
+        let left = servers.iter_mut().filter_map(|server| server.try_wait().unwrap().is_none().then_some(())).count();
+        left == 1
+    });
+    let mut stream = UnixStream::connect(table.socket()).unwrap();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    for mut server in servers {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+}
+
+#[test]
+fn a_stopping_server_does_not_remove_the_socket_of_its_successor() {
+    let table = Table::of_rows(10);
+    let mut server = table.serve();
+    fs::remove_file(table.socket()).unwrap();
+    let _successor = UnixListener::bind(table.socket()).unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(table.socket().exists());
+}
+
+#[test]
+fn a_stopping_server_sends_the_answers_that_it_owes() {
+    // More than the socket holds, so that the server waits for the client in mid-answer.
+    let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
+    let mut server = table.serve();
+    let mut stream = server.connect();
+    stream.write_all(&gets(0..300)).unwrap();
+    let expected = answers_to_gets(&table.model, 0..300);
+    // The requests were read as one, so once an answer is there, all are.
+    expect(&mut stream, &expected[..1]);
+    server.signal(Signal::TERM);
+    expect(&mut stream, &expected[1..]);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_client_that_takes_no_answers_does_not_keep_a_server_from_stopping() {
+    let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
+    let mut server = table.serve();
+    let mut stream = server.connect();
+    stream.write_all(&gets(0..300)).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    drop(stream);
+}
+
+#[test]
+fn workers_stop_at_the_same_time() {
+    let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
+    // Each worker has a client that does not read, and waits for it as long as it ever does.
+    let time_to_stop = |workers: usize| {
+        let mut command = kv_store(&table.db(), &table.socket());
+        command.args(["--workers", &workers.to_string()]);
+        let mut server = Server::of(command, &table.socket());
+        let mut streams: Vec<_> = (0..workers).map(|_| server.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(&gets(0..300)).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        let started = Instant::now();
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().code(), Some(0));
+        started.elapsed()
+    };
+    let (one, six) = (time_to_stop(1), time_to_stop(6));
+    assert!(six < 3 * one, "one worker stopped in {one:?}, six in {six:?}");
+}
+
+#[test]
+fn a_bake_over_the_served_file_is_served_without_a_pause() {
+    let table = Table::of_rows(1000);
+    let server = table.serve();
+    let mut stream = server.connect();
+    let mut older = table.model.clone();
+    for letter in [b'a', b'b', b'c'] {
+        // As long as before, so that it is known how much to read.
+        let newer: Model = older.iter().map(|(key, value)| (*key, vec![letter; value.len()])).collect();
+        bake(&newer, &table.db());
+        let [old, new] = [&older, &newer].map(|model| answers_to_gets(model, 1..=1000));
+        let mut found = vec![0; old.len()];
+        eventually("the new file is served", || {
+            stream.write_all(&gets(1..=1000)).unwrap();
+            stream.read_exact(&mut found).unwrap();
+            assert!(found == old || found == new, "answers are of one file");
+            found == new
+        });
+        older = newer;
+    }
+}
+
+#[test]
+fn a_new_file_is_served_though_somebody_has_the_old_one_open_to_write_to_it() {
+    let table = Table::of_rows(10);
+    let server = table.serve();
+    let _writer = fs::File::options().write(true).open(table.db()).unwrap();
+    let newer: Model = [(1, b"newer".to_vec())].into();
+    bake(&newer, &table.db());
+    let mut stream = server.connect();
+    eventually("the new file is served", || {
+        // A key that only the old one has.
+        stream.write_all(&gets([10])).unwrap();
+        let mut status = [0; 8];
+        stream.read_exact(&mut status).unwrap();
+        let mut value = vec![0; status[7].into()];
+        stream.read_exact(&mut value).unwrap();
+        status[3] == 1
+    });
+    stream.write_all(&gets([1])).unwrap();
+    expect(&mut stream, &answer_to_get(&newer, 1));
+}
+
+/// The processor time that each worker has taken so far, in nanoseconds.
+fn worker_times_ns(server: &Server) -> Vec<u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let of_task = |task: PathBuf| {
+        let is_worker = fs::read_to_string(task.join("comm")).unwrap().starts_with("worker-");
+        let times = fs::read_to_string(task.join("schedstat")).unwrap();
+        is_worker.then(|| times.split(' ').next().unwrap().parse().unwrap())
+    };
+    tasks.filter_map(|task| of_task(task.unwrap().path())).collect()
+}
+
+#[test]
+fn every_worker_answers() {
+    let table = Table::of_rows(100);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--workers", "4"]);
+    let server = Server::of(command, &table.socket());
+    let mut streams: Vec<_> = (0..16).map(|_| server.connect()).collect();
+    let mut ask_all = || {
+        for (key, stream) in (90..).zip(&mut streams) {
+            stream.write_all(&gets([key])).unwrap();
+        }
+        for (key, stream) in (90..).zip(&mut streams) {
+            expect(stream, &answer_to_get(&table.model, key));
+        }
+    };
+    // Once so that each worker has what it will have of them.
+    ask_all();
+    let before = worker_times_ns(&server);
+    assert_eq!(before.len(), 4);
+    eventually("every worker has answered something", || {
+        ask_all();
+        worker_times_ns(&server).iter().zip(&before).all(|(now_ns, then_ns)| now_ns > then_ns)
+    });
+}
+
+#[test]
+fn a_server_out_of_descriptors_serves_on_and_accepts_again() {
+    let table = Table::of_rows(10);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--db"]);
+    command.arg(table.db()).arg("--socket").arg(table.socket()).args(["--max-connections", "1000"]);
+    let mut server = Server::spawn(command, &table.socket());
+    server.wait_for_log("1000 connections need more descriptors than the limit leaves");
+    server.wait_for_log("ready");
+    let mut first = server.connect();
+    // These are queued by the system, whether the server can accept them or not.
+    let more: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    server.wait_for_log("cannot accept a connection");
+    first.write_all(&gets([3])).unwrap();
+    expect(&mut first, &answer_to_get(&table.model, 3));
+    drop(more);
+    let mut last = server.connect();
+    last.write_all(&gets([4])).unwrap();
+    expect(&mut last, &answer_to_get(&table.model, 4));
+}

@@ -1,0 +1,153 @@
+//! `--memory`, `--warm`, and `--lock`.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::thread;
+
+use rustix::thread::{CapabilitySet, disable_transparent_huge_pages, remove_capability_from_bounding_set};
+
+use crate::helpers::frames::{expect, gets};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Table, answers_to_gets};
+
+const ROWS: u64 = 20_000;
+
+/// A kv_store with options, that may not be ready yet.
+fn start(table: &Table, options: &[&str]) -> Server {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(options);
+    Server::spawn(command, &table.socket())
+}
+
+fn expect_all_answers(table: &Table, server: &Server) {
+    let mut stream = server.connect();
+    for first in (1..ROWS + 100).step_by(500) {
+        stream.write_all(&gets(first..first + 500)).unwrap();
+        expect(&mut stream, &answers_to_gets(&table.model, first..first + 500));
+    }
+}
+
+fn len_bytes(table: &Table) -> u64 {
+    fs::metadata(table.db()).unwrap().len()
+}
+
+/// A number of KiB in a file below /proc, in bytes.
+fn number_bytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// What the system says of the server's mapping of the file.
+fn mapping(table: &Table, server: &Server) -> Option<String> {
+    let smaps = fs::read_to_string(format!("/proc/{}/smaps", server.child.id())).unwrap();
+    smaps.split_once(table.db().to_str().unwrap()).map(|(_, rest)| rest.to_owned())
+}
+
+#[test]
+fn a_copy_needs_the_file_no_more() {
+    let table = Table::of_rows(ROWS);
+    let expected = format!(" {} bytes, ", len_bytes(&table));
+    let mut server = start(&table, &["--memory", "copy"]);
+    let copied = server.wait_for_log("copied into memory: ");
+    assert!(copied.contains(&expected) && copied.contains(" in huge pages, "), "{copied}");
+    server.wait_for_log("ready");
+    assert_eq!(mapping(&table, &server), None);
+    expect_all_answers(&table, &server);
+    File::create(table.db()).unwrap();
+    expect_all_answers(&table, &server);
+    assert!(server.is_alive());
+}
+
+#[test]
+fn a_damaged_file_is_not_served_from_a_copy() {
+    let table = Table::of_rows(ROWS);
+    let mut bytes = fs::read(table.db()).unwrap();
+    let at = bytes.windows(9).position(|window| window == b"key_12345").unwrap();
+    bytes[at] ^= 1;
+    fs::write(table.db(), &bytes).unwrap();
+    let mut server = start(&table, &["--memory", "copy", "--verify", "full"]);
+    server.wait_for_log("of the records");
+    assert_eq!(server.wait().code(), Some(1));
+}
+
+#[test]
+fn a_copy_in_fewer_huge_pages_is_warned_of_and_served() {
+    let table = Table::of_rows(ROWS);
+    // The child's, for it is inherited; nothing else in this process asks for huge pages.
+    disable_transparent_huge_pages(true).unwrap();
+    let mut server = start(&table, &["--memory", "copy"]);
+    let warning = server.wait_for_log("copied into memory: ");
+    assert!(warning.contains("WARN") && warning.contains(" 0 in huge pages"), "{warning}");
+    assert!(warning.contains("fewer huge pages than asked for"), "{warning}");
+    server.wait_for_log("ready");
+    expect_all_answers(&table, &server);
+}
+
+#[test]
+fn a_warmed_file_is_in_memory_as_a_whole() {
+    let table = Table::of_rows(ROWS);
+    let expected = format!("warmed: {} bytes, ", len_bytes(&table));
+    let mut server = start(&table, &["--warm"]);
+    server.wait_for_log(&expected);
+    server.wait_for_log("ready");
+    assert!(number_bytes(&mapping(&table, &server).unwrap(), "Rss:") >= len_bytes(&table));
+    expect_all_answers(&table, &server);
+
+    drop(server);
+    let mut server = start(&table, &["--warm", "--memory", "copy"]);
+    server.wait_for_log("copied into memory: ");
+    server.wait_for_log(&expected);
+    server.wait_for_log("ready");
+}
+
+/// Runs what spawns a process, and lets that process ignore no limit on locked
+/// memory even if this one may.
+fn without_right_to_lock<T: Send>(spawn: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let limited = scope.spawn(|| {
+            // Refused to those that have no such right either.
+            let _ = remove_capability_from_bounding_set(CapabilitySet::IPC_LOCK);
+            spawn()
+        });
+        limited.join().unwrap()
+    })
+}
+
+/// A kv_store that locks, started by a shell that has set a limit.
+fn locking(table: &Table, limit: &str, options: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limit}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_kv_store"), "--lock", "--db"]);
+    command.arg(table.db()).arg("--socket").arg(table.socket()).args(options);
+    command
+}
+
+#[test]
+fn a_locked_file_stays_in_memory() {
+    let table = Table::of_rows(ROWS);
+    for options in [&[][..], &["--memory", "copy"]] {
+        // The limit in force is raised to the one that is allowed.
+        let command = locking(&table, "ulimit -S -l 64", options);
+        let mut server = without_right_to_lock(|| Server::spawn(command, &table.socket()));
+        server.wait_for_log("limit of bytes of locked memory raised from 65536 to ");
+        server.wait_for_log(&format!("locked in memory: {} bytes, ", len_bytes(&table)));
+        server.wait_for_log("ready");
+        let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+        assert!(number_bytes(&status, "VmLck:") >= len_bytes(&table), "{status}");
+        expect_all_answers(&table, &server);
+    }
+}
+
+#[test]
+fn a_lock_beyond_the_limit_is_refused_with_the_limit() {
+    let table = Table::of_rows(ROWS);
+    for options in [&[][..], &["--memory", "copy"]] {
+        let mut command = locking(&table, "ulimit -l 64", options);
+        let output = without_right_to_lock(|| command.env("RUST_LOG", "error").output().unwrap());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(&format!("locking {} bytes in memory: ", len_bytes(&table))), "{message}");
+        assert!(message.contains(" is 65536: raise it (`ulimit -l`"), "{message}");
+        assert!(!table.socket().exists());
+    }
+}

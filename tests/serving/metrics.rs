@@ -1,0 +1,261 @@
+//! Metrics, liveness, and readiness over HTTP.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use zero_kv::client::Client;
+
+use crate::helpers::frames::{EXISTS, answer, expect, gets, request};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Table, answers_to_gets};
+use crate::helpers::waiting::{PATIENCE, eventually};
+
+const OPERATIONS: &str = include_str!("../../docs/OPERATIONS.md");
+const DASHBOARD: &str = include_str!("../../packaging/grafana/zero-kv.json");
+
+/// A server that tells, and where.
+fn serve(table: &Table) -> (Server, SocketAddr) {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--metrics", "127.0.0.1:0"]);
+    let mut server = Server::spawn(command, &table.socket());
+    let line = server.wait_for_log("metrics on http://");
+    let url = line.split("http://").nth(1).unwrap();
+    let address = url.split('/').next().unwrap().parse().unwrap();
+    server.wait_for_log("ready");
+    (server, address)
+}
+
+/// What a stream answers to a request, to its end: the head and the body.
+fn exchange(mut stream: impl Read + Write, asked: &[u8]) -> (String, String) {
+    stream.write_all(asked).unwrap();
+    let mut answered = String::new();
+    stream.read_to_string(&mut answered).unwrap();
+    let (head, body) = answered.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answered:?}"));
+    (head.to_owned(), body.to_owned())
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn get(address: SocketAddr, path: &str) -> (String, String) {
+    exchange(connect(address), format!("GET {path} HTTP/1.1\r\nHost: zero-kv\r\n\r\n").as_bytes())
+}
+
+/// What is behind a metric's name and labels.
+fn value(metrics: &str, of: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{of} in {metrics}")).parse().unwrap()
+}
+
+/// The names of all metrics, by their `# TYPE` lines.
+fn names(metrics: &str) -> Vec<&str> {
+    metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
+}
+
+#[test]
+fn metrics_count_what_was_asked() {
+    let table = Table::of_rows(100);
+    let (server, address) = serve(&table);
+    let mut stream = server.connect();
+    let asked = [gets(1..=130), request(EXISTS, 7).to_vec(), request(99, 7).to_vec()].concat();
+    stream.write_all(&asked).unwrap();
+    let answers = [answers_to_gets(&table.model, 1..=130), answer(0, b""), answer(2, b"")].concat();
+    expect(&mut stream, &answers);
+
+    // What was sent is counted behind its sending.
+    eventually("the answers are counted", || {
+        value(&get(address, "/metrics").1, "zero_kv_written_bytes_total") == answers.len() as f64
+    });
+    let (head, metrics) = get(address, "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    for (of, expected) in [
+        (r#"zero_kv_requests_total{op="get",status="ok"}"#, 100.0),
+        (r#"zero_kv_requests_total{op="get",status="not_found"}"#, 30.0),
+        (r#"zero_kv_requests_total{op="exists",status="ok"}"#, 1.0),
+        (r#"zero_kv_requests_total{op="other",status="error"}"#, 1.0),
+        (r#"zero_kv_requests_total{op="redis",status="ok"}"#, 0.0),
+        ("zero_kv_hits_total", 101.0),
+        ("zero_kv_misses_total", 30.0),
+        ("zero_kv_read_bytes_total", asked.len() as f64),
+        (r#"zero_kv_batch_requests_bucket{le="2048"}"#, value(&metrics, "zero_kv_batch_requests_count")),
+        ("zero_kv_batch_requests_sum", 132.0),
+        (r#"zero_kv_service_seconds_bucket{le="+Inf"}"#, value(&metrics, "zero_kv_service_seconds_count")),
+        ("zero_kv_connections", 1.0),
+        ("zero_kv_generation", 1.0),
+        ("zero_kv_ready", 1.0),
+        ("zero_kv_rows", 100.0),
+        ("zero_kv_file_bytes", table.db().metadata().unwrap().len() as f64),
+    ] {
+        assert_eq!(value(&metrics, of), expected, "{of}");
+    }
+    eventually("the first batch is timed", || {
+        value(&get(address, "/metrics").1, "zero_kv_service_seconds_count") == 1.0
+    });
+    let digest = Client::connect(table.socket()).unwrap().info().unwrap().digest().unwrap();
+    assert!(metrics.contains(&format!("digest=\"{digest:032x}\"")), "{metrics}");
+}
+
+#[test]
+fn every_metric_is_in_the_document_and_each_in_the_document_is_there() {
+    let table = Table::of_rows(10);
+    let (_server, address) = serve(&table);
+    let (_, metrics) = get(address, "/metrics");
+    let section = OPERATIONS.split("### Metrics").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
+    assert_eq!(rows.filter(|name| name.starts_with("zero_kv_")).collect::<Vec<_>>(), names(&metrics));
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_there_are() {
+    let table = Table::of_rows(10);
+    let (_server, address) = serve(&table);
+    let (_, metrics) = get(address, "/metrics");
+    let series: BTreeSet<&str> = metrics.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut shown = BTreeSet::new();
+    for panel in panels {
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            for name in words.filter(|word| word.starts_with("zero_kv_")) {
+                assert!(series.contains(name), "{name} of {:?}", panel["title"]);
+                shown.insert(name);
+            }
+        }
+    }
+    for name in ["zero_kv_requests_total", "zero_kv_generation", "zero_kv_resident_bytes", "zero_kv_faults_total"] {
+        assert!(shown.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn metrics_have_the_form_that_prometheus_reads() {
+    let table = Table::of_rows(10);
+    let (_server, address) = serve(&table);
+    let (_, metrics) = get(address, "/metrics");
+    let (mut helped, mut family, mut kind, mut series_count) = ("", "", "", 0);
+    for line in metrics.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["#", "HELP", name, ..] => helped = name,
+            ["#", "TYPE", name, of] => {
+                assert_eq!(name, helped);
+                assert_eq!(of == "counter", name.ends_with("_total"), "{line}");
+                (family, kind) = (name, of);
+            }
+            _ => {
+                let (series, number) = line.rsplit_once(' ').unwrap();
+                let name = series.split('{').next().unwrap();
+                let suffix = name.strip_prefix(family).unwrap_or_else(|| panic!("{line} below {family}"));
+                let suffixes = if kind == "histogram" { &["_bucket", "_sum", "_count"][..] } else { &[""] };
+                assert!(suffixes.contains(&suffix), "{line}");
+                assert!(number.parse::<f64>().unwrap() >= 0.0, "{line}");
+                series_count += 1;
+            }
+        }
+    }
+    assert!(series_count > 50, "{series_count} series: {metrics}");
+}
+
+#[test]
+fn a_server_that_serves_lives_and_is_ready() {
+    let table = Table::of_rows(1000);
+    let (_server, address) = serve(&table);
+    assert_eq!(get(address, "/healthz").1, "ok\n");
+    let (head, body) = get(address, "/readyz");
+    let len_bytes = table.db().metadata().unwrap().len();
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(body.starts_with("serving: generation 1, 1000 rows, "), "{body}");
+    assert!(body.ends_with(&format!(" of {len_bytes} bytes resident (100.0 %)\n")), "{body}");
+    let (head, body) = exchange(connect(address), b"HEAD /metrics HTTP/1.1\r\nHost: zero-kv\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && body.is_empty(), "{head}");
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let table = Table::of_rows(10);
+    let (_server, address) = serve(&table);
+    let (head, body) = get(address, "/");
+    assert!(head.starts_with("HTTP/1.1 404") && body.contains("/metrics"), "{head}");
+    let (head, _) = exchange(connect(address), b"POST /metrics HTTP/1.1\r\nHost: zero-kv\r\nContent-Length: 0\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 405") && head.contains("allow: GET, HEAD"), "{head}");
+    // Longer than a head may be; what is answered, if anything, is an error.
+    let mut stream = connect(address);
+    let long = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(1 << 20));
+    let _ = stream.write_all(long.as_bytes());
+    let mut answered = Vec::new();
+    let _ = stream.read_to_end(&mut answered);
+    assert!(answered.is_empty() || answered.starts_with(b"HTTP/1.1 4"), "{}", answered.escape_ascii());
+    assert_eq!(get(address, "/healthz").1, "ok\n");
+}
+
+#[test]
+fn clients_that_send_nothing_do_not_keep_others_out() {
+    let table = Table::of_rows(10);
+    let (_server, address) = serve(&table);
+    let silent: Vec<TcpStream> = (0..40)
+        .map(|i| {
+            let mut stream = connect(address);
+            stream.write_all(&b"GET /metrics HTTP/1.1\r\n"[..i % 23]).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(get(address, "/healthz").1, "ok\n");
+    drop(silent);
+}
+
+#[test]
+fn a_unix_socket_tells_the_same_and_is_removed_at_the_end() {
+    let table = Table::of_rows(10);
+    let path = table.folder.path().join("metrics.sock");
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.arg("--metrics").arg(&path);
+    let mut server = Server::of(command, &table.socket());
+    let stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (head, metrics) = exchange(stream, b"GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(head.contains(" 200 OK"), "{head}");
+    assert_eq!(value(&metrics, "zero_kv_rows"), 10.0);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait().success());
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_address_that_others_reach_must_be_asked_for() {
+    let table = Table::of_rows(10);
+    let refused = |address: &str| {
+        let output = kv_store(&table.db(), &table.socket()).args(["--metrics", address]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, message) = refused("0.0.0.0:0");
+    assert_eq!(status, Some(1), "{message}");
+    assert!(message.contains("--metrics-exposed"), "{message}");
+    let (status, message) = refused("localhost");
+    assert_eq!(status, Some(2), "{message}");
+    assert!(message.contains("127.0.0.1:9464"), "{message}");
+
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--metrics", "0.0.0.0:0", "--metrics-exposed"]);
+    Server::of(command, &table.socket());
+}
+
+#[test]
+fn the_log_is_objects_if_it_is_to_be() {
+    let table = Table::of_rows(10);
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--log-format", "json"]);
+    let mut server = Server::spawn(command, &table.socket());
+    let line = server.wait_for_log("ready");
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((event["level"].as_str(), event["rows"].as_u64()), (Some("INFO"), Some(10)));
+    assert_eq!((event["generation"].as_u64(), event["digest"].as_str().map(str::len)), (Some(1), Some(32)));
+    assert_eq!(event["message"], format!("ready on {}", table.socket().display()));
+}

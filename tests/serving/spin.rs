@@ -1,0 +1,89 @@
+//! `--spin`.
+
+use std::fs;
+use std::io::Write;
+
+use crate::helpers::frames::{expect, gets};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Table, answer_to_get, answers_to_gets};
+use crate::helpers::waiting::eventually;
+
+/// A kv_store that polls for some microseconds.
+fn serve(table: &Table, spin_us: &str) -> Server {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.args(["--workers", "2", "--spin", spin_us]);
+    Server::of(command, &table.socket())
+}
+
+/// What each of the server's threads is at, and the processor time that it has
+/// taken so far, in nanoseconds.
+fn threads(server: &Server) -> Vec<(char, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let state = |task: &fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap();
+        let taken = fs::read_to_string(task.path().join("schedstat")).unwrap();
+        let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
+        (state, taken.split(' ').next().unwrap().parse().unwrap())
+    };
+    tasks.map(|task| state(&task.unwrap())).collect()
+}
+
+#[test]
+fn answers_are_right_while_workers_poll() {
+    let table = Table::of_rows(2000);
+    for spin_us in ["1", "200", "1000000"] {
+        let server = serve(&table, spin_us);
+        let mut streams: Vec<_> = (0..5).map(|_| server.connect()).collect();
+        for key in 1..300 {
+            for stream in &mut streams {
+                stream.write_all(&gets([key])).unwrap();
+            }
+            for stream in &mut streams {
+                expect(stream, &answer_to_get(&table.model, key));
+            }
+        }
+        for stream in &mut streams {
+            stream.write_all(&gets(0..1000)).unwrap();
+            expect(stream, &answers_to_gets(&table.model, 0..1000));
+        }
+        drop(streams);
+        server.signal(rustix::process::Signal::TERM);
+        let mut server = server;
+        assert_eq!(server.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_worker_polls_after_an_answer_and_not_before() {
+    let table = Table::of_rows(10);
+    let server = serve(&table, "3600000000");
+    eventually("a server that nobody asked sleeps", || threads(&server).iter().all(|(state, _)| *state == 'S'));
+    let mut stream = server.connect();
+    stream.write_all(&gets([3])).unwrap();
+    expect(&mut stream, &answer_to_get(&table.model, 3));
+    // One worker does, and for far longer than any request takes.
+    let before = threads(&server);
+    eventually("a worker polls", || {
+        let grown = threads(&server).into_iter().zip(&before).map(|((_, now_ns), (_, then_ns))| now_ns - then_ns);
+        grown.filter(|grown_ns| *grown_ns > 100_000_000).count() == 1
+    });
+}
+
+#[test]
+fn a_worker_sleeps_again_when_nothing_comes() {
+    let table = Table::of_rows(10);
+    let server = serve(&table, "2000");
+    let mut stream = server.connect();
+    for key in 1..=10 {
+        stream.write_all(&gets([key])).unwrap();
+        expect(&mut stream, &answer_to_get(&table.model, key));
+        // Asleep, and having taken no processor time between two looks.
+        let mut before = threads(&server);
+        eventually("the server sleeps", || {
+            let now = threads(&server);
+            let sleeps = now == before && now.iter().all(|(state, _)| *state == 'S');
+            before = now;
+            sleeps
+        });
+    }
+}

@@ -1,0 +1,11 @@
+//! `benchmarker` as a process, with a server inside the test.
+
+mod bytes;
+mod ceiling;
+mod outputs;
+mod requests;
+mod resp;
+mod responses;
+mod schedule;
+mod served;
+mod usage;

@@ -1,0 +1,90 @@
+//! Man pages and shell completions are generated and name every option.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const PROGRAMS: [(&str, &str); 4] = [
+    ("kv_store", env!("CARGO_BIN_EXE_kv_store")),
+    ("baker", env!("CARGO_BIN_EXE_baker")),
+    ("benchmarker", env!("CARGO_BIN_EXE_benchmarker")),
+    ("zkv", env!("CARGO_BIN_EXE_zkv")),
+];
+
+fn help(program: &str, subcommand: Option<&str>) -> String {
+    let output = Command::new(program).args(subcommand).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns the long options that a help text describes.
+fn options(help: &str) -> BTreeSet<String> {
+    let described = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let words = described.flat_map(|line| line.split([' ', ',', '=', '[']).take(3));
+    words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
+}
+
+/// Returns the commands that a help text lists.
+fn subcommands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names =
+        listed.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn man_pages_and_completions_name_every_command_and_option() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, program) in PROGRAMS {
+        let made = Command::new(program).arg("--generate").arg(folder.path()).status().unwrap();
+        assert!(made.success(), "{name}");
+        let completions = ["bash", "zsh", "fish"].map(|shell| {
+            let file = match shell {
+                "zsh" => format!("_{name}"),
+                extension => format!("{name}.{extension}"),
+            };
+            (shell, read(&folder.path().join(shell).join(file)))
+        });
+        let whole = help(program, None);
+        let mut pages = vec![(format!("{name}.1"), options(&whole))];
+        for subcommand in subcommands(&whole) {
+            pages.push((format!("{name}-{subcommand}.1"), options(&help(program, Some(&subcommand)))));
+            for (shell, text) in &completions {
+                assert!(text.contains(&subcommand), "{shell} completes {name} {subcommand}");
+            }
+        }
+        for (file, options) in pages {
+            assert!(options.contains("--help"), "{file}: {options:?}");
+            let page = read(&folder.path().join("man1").join(&file)).replace("\\-", "-");
+            for option in options {
+                assert!(page.contains(&option), "{option} is in {file}");
+                for (shell, text) in &completions {
+                    let written = if *shell == "fish" { format!("-l {}", &option[2..]) } else { option.clone() };
+                    assert!(text.contains(&written), "{shell} completes {option} of {file}");
+                }
+            }
+        }
+    }
+    assert!(!folder.path().join("man1/zkv-help.1").exists(), "no page for the `help` command");
+    assert_eq!(fs::read_dir(folder.path().join("bash")).unwrap().count(), PROGRAMS.len());
+    for (name, _) in PROGRAMS {
+        let script = folder.path().join("bash").join(format!("{name}.bash"));
+        assert!(Command::new("bash").arg("-n").arg(script).status().unwrap().success(), "{name}");
+    }
+}
+
+#[test]
+fn an_unwritable_folder_is_an_error_that_names_it() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (name, program) in PROGRAMS {
+        let output = Command::new(program).arg("--generate").arg(file.path()).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.starts_with(&format!("{name}: {}: cannot write there", file.path().display())), "{message}");
+    }
+}

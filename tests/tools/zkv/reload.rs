@@ -1,0 +1,70 @@
+//! `zkv reload`: the server reloads its file, and the outcome is printed.
+
+use super::*;
+use crate::helpers::scripted_server::{ERROR, announced, found};
+use crate::helpers::servers::{Server, kv_store};
+use crate::helpers::tables::{Table, bake};
+use crate::helpers::waiting::PATIENCE;
+
+fn reload(socket: &Path, args: &[&str]) -> Output {
+    zkv().arg("reload").args(args).arg("--socket").arg(socket).output().unwrap()
+}
+
+/// Starts a server that does not watch for new files.
+fn serve(table: &Table) -> Server {
+    let mut command = kv_store(&table.db(), &table.socket());
+    command.arg("--no-watch");
+    Server::of(command, &table.socket())
+}
+
+#[test]
+fn a_reload_ends_when_the_new_file_is_served_or_rejected() {
+    let table = Table::of_rows(1000);
+    let _server = serve(&table);
+    let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
+    let get = || zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap().stdout;
+    let served = format!("{}: already served by generation 1\n", table.db().display());
+    assert_answer(&reload(&[]), 0, served.as_bytes());
+    bake(&[(1, b"new".to_vec())].into(), &table.db());
+    assert_eq!(get(), table.model[&1], "the server does not watch for new files");
+    assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
+    assert_eq!(get(), b"new");
+    // Replaced by rename, so that the served file does not change.
+    let bad = table.folder.path().join("bad");
+    fs::write(&bad, "no baked file").unwrap();
+    fs::rename(&bad, table.db()).unwrap();
+    assert_damaged(&reload(&[]), "refused: ");
+    assert_damaged(&reload(&[]), "generation 2 serves on");
+    assert_eq!(get(), b"new");
+}
+
+#[test]
+fn a_rollback_serves_the_previous_generation() {
+    let table = Table::of_rows(1000);
+    let _server = serve(&table);
+    let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
+    assert_damaged(&reload(&["--rollback"]), "no generation before this one");
+    bake(&[(1, b"new".to_vec())].into(), &table.db());
+    assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
+    assert_answer(&reload(&["--rollback"]), 0, b"generation 3 serves\n");
+    let get = zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap();
+    assert_eq!(get.stdout, table.model[&1]);
+}
+
+#[test]
+fn a_rejected_request_or_a_missing_response_is_an_error() {
+    let refused = ScriptedServer::answering(&[ERROR]);
+    assert_error(&reload(&refused.socket(), &[]), &["peer.sock: ", "only root and the server's own user"]);
+    assert_eq!(refused.request()[..4], [0, 0, 0, 7]);
+    let refused = ScriptedServer::answering(&[ERROR]);
+    assert_error(&reload(&refused.socket(), &["--rollback"]), &["only root and the server's own user"]);
+    assert_eq!(refused.request()[..4], [0, 0, 0, 8]);
+    // The request is attempt 5. First only attempt 4 is done, then attempt 6, which another client requested.
+    let (fifth, fourth) = (found(&5_u64.to_be_bytes()), found(b"reload_done 4\nreload_last bad\n"));
+    let sixth = found(b"reload_done 6\nreload_last generation 9 serves\n");
+    let patience = PATIENCE.as_secs().to_string();
+    let slow = ScriptedServer::answering(&[&fifth, &fourth, &fourth, &sixth]);
+    assert_answer(&reload(&slow.socket(), &["--timeout", &patience]), 0, b"generation 9 serves\n");
+    let stuck = ScriptedServer::answering(&[&fifth, &announced(0, 100)]);
+    assert_error(&reload(&stuck.socket(), &["--timeout", "0.2"]), &["peer.sock: not done within 0.2 s"]);
+}
