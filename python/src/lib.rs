@@ -30,6 +30,8 @@ mod view;
 /// The compiled module. `lib/zero_kv/_native.pyi` documents its contents.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::arrays::{fill_arrow, fill_fixed};
     #[pymodule_export]
@@ -48,4 +50,12 @@ mod _native {
     use super::table::{Table, open};
     #[pymodule_export]
     use super::view::Memory;
+
+    /// Makes messages name keyword arguments.
+    #[pymodule_init]
+    fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let name_of = |setting| (setting == zero_kv::Setting::ServerUser).then_some("server_user");
+        zero_kv::name_settings(name_of);
+        Ok(())
+    }
 }
