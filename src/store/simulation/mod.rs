@@ -6,6 +6,9 @@
 //! let time pass, let the writer continue, or run an operation of another thread. A seed decides, so a seed replays a
 //! schedule.
 
+mod client;
+mod server;
+
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -14,6 +17,8 @@ use super::blocks::{Blocks, Epoch};
 use super::lease::{Leasable, Lease, LeaseState, Proof};
 use super::standing::Standing;
 use crate::format::checksum::block_sum;
+use client::{Client, batch_of_client, hand_over};
+use server::{Generation, batch_of_server, kill, look_again, served, swap};
 
 /// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
 const BREAK_NS: u64 = 980_000_000;
@@ -261,222 +266,6 @@ fn assert_baked(sent: [u8; LEN_BYTES], file: &Descriptor, by: &str) {
             world.wrong = Some(format!("{by} sent {sent:x?} from a file of {baked:x}"));
         }
     });
-}
-
-/// A generation of the server.
-struct Generation {
-    number: usize,
-    lease: Lease<Descriptor>,
-    blocks: Blocks,
-    /// The file's modification time when the file was last trusted: see `stamp.rs`.
-    seen: Cell<u64>,
-}
-
-fn served() -> Rc<Generation> {
-    SERVER.with_borrow(|generations| Rc::clone(generations.last().expect("one is served")))
-}
-
-impl Generation {
-    fn file(&self) -> Descriptor {
-        Descriptor(self.number)
-    }
-
-    /// Mirrors `Watched::is_unchanged`.
-    fn is_unchanged(&self) -> bool {
-        match self.lease.proof() {
-            Proof::Unchanged => true,
-            Proof::None => self.looks_unchanged(),
-            Proof::Lost => false,
-        }
-    }
-
-    fn looks_unchanged(&self) -> bool {
-        self.file().modified() == self.seen.get()
-    }
-
-    /// Mirrors `Watched::lease`.
-    fn take_lease(&self) {
-        with_lease_locked(|| self.lease.take_now(|| self.looks_unchanged()));
-    }
-}
-
-/// Mirrors a pass of a connection: the generation is pinned for the batch.
-fn batch_of_server() {
-    let generation = served();
-    let epoch = generation.blocks.epoch();
-    pause();
-    let copied = look_up(&generation.blocks, epoch, &generation.file());
-    pause();
-    let is_accepted = generation.blocks.accept(epoch, || generation.is_unchanged());
-    if let Some(copied) = copied.filter(|_| is_accepted && !world(|world| world.is_killed)) {
-        assert_baked(copied, &generation.file(), "the server");
-    }
-}
-
-/// Mirrors `Supervision::look_again` and `Store::look_again`, for an index that is intact.
-fn look_again() {
-    let generation = served();
-    if !generation.blocks.epoch().is_distrust() {
-        return;
-    }
-    set_changed(true);
-    if with_lease_locked(|| generation.lease.retake_now()).is_err() {
-        return;
-    }
-    let modified = generation.file().modified();
-    let is_held = with_lease_locked(|| generation.lease.is_held_or_unused());
-    if is_held && generation.file().modified() == modified {
-        generation.seen.set(modified);
-        generation.blocks.trust_again();
-        set_changed(false);
-    }
-}
-
-/// Mirrors `Board::set_changed`.
-fn set_changed(is_changed: bool) {
-    pause();
-    write_page(|page| {
-        page.count += u64::from(page.is_changed != is_changed);
-        page.is_changed = is_changed;
-    });
-    pause();
-}
-
-/// Changes the page, unless the server was killed.
-fn write_page(write: impl FnOnce(&mut Page)) {
-    world(|world| {
-        if !world.is_killed {
-            write(&mut world.page);
-        }
-    });
-}
-
-/// Ends the server as the kernel does: marks the owner word, and later drops the leases.
-fn kill() {
-    world(|world| {
-        world.page.is_ownerless = true;
-        world.is_killed = true;
-    });
-    pause();
-    world(|world| world.files.iter_mut().for_each(|file| file.is_leased = false));
-}
-
-/// Bakes another file and serves it.
-fn swap() {
-    let number = world(|world| {
-        let baked = 1 + world.files.len() as u8;
-        let (bytes, writer, hides_writes) = ([baked; LEN_BYTES], Writer::None, world.below(2) == 0);
-        world.files.push(SimulatedFile { baked, bytes, modified: 0, hides_writes, is_leased: false, writer });
-        world.files.len() - 1
-    });
-    let (lease, blocks, seen) = (Lease::over(Descriptor(number)), Blocks::new(1), Cell::new(0));
-    let generation = Rc::new(Generation { number, lease, blocks, seen });
-    generation.seen.set(generation.file().modified());
-    generation.take_lease();
-    if !with_lease_locked(|| generation.lease.is_held()) {
-        return;
-    }
-    // Mirrors `Board::serve`.
-    write_page(|page| page.until_ns = 0);
-    pause();
-    write_page(|page| *page = Page { generation: number, count: page.count + 1, ..Page::default() });
-    pause();
-    with_lease_locked(|| generation.lease.report(Box::new(move |state| set_lease(number, state))));
-    let old = SERVER.with_borrow_mut(|generations| std::mem::replace(generations, vec![generation]));
-    // Releases the lease, unless a batch still reads the generation.
-    with_lease_locked(|| drop(old));
-}
-
-/// Mirrors `Board::set_lease`.
-fn set_lease(generation: usize, lease: LeaseState) {
-    if world(|world| world.page.generation != generation) {
-        return;
-    }
-    pause();
-    write_page(|page| page.until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 });
-    pause();
-    write_page(|page| {
-        let is_leased = match lease {
-            LeaseState::TrustedUntil(_) => true,
-            LeaseState::Lost => false,
-            LeaseState::Released => page.is_leased,
-        };
-        page.count += u64::from(page.is_leased != is_leased);
-        (page.is_leased, page.is_leasable) = (is_leased, true);
-    });
-    pause();
-}
-
-/// A direct client: a process that maps the file of a generation.
-struct Client {
-    file: usize,
-    /// A copy of the page, from before the client read any byte of the file.
-    page: Page,
-    blocks: Blocks,
-    seen: u64,
-}
-
-/// Passes the server's file to the client.
-fn hand_over() {
-    // Mirrors `is_open` of the server.
-    let generation = served();
-    let epoch = generation.blocks.epoch();
-    if epoch.is_distrust() || !generation.blocks.accept(epoch, || generation.is_unchanged()) {
-        return;
-    }
-    pause();
-    let (file, page) = (generation.number, world(|world| world.page));
-    if page.generation != file || !page.is_trusted() {
-        return;
-    }
-    pause();
-    let client = Client { file, page, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
-    // Without a lease, a write can be in flight that still changes bytes, but no longer the file's modification time.
-    if client.standing() == Standing::Unchanged {
-        CLIENT.set(Some(Rc::new(client)));
-    }
-}
-
-impl Client {
-    /// Mirrors `Notice::standing_since`: the deadline first, then the owner, the state, and the clock.
-    fn standing(&self) -> Standing {
-        let until_ns = world(|world| world.page.until_ns);
-        pause();
-        let is_ownerless = world(|world| world.page.is_ownerless);
-        pause();
-        let page = world(|world| world.page);
-        let is_since = page.count == self.page.count;
-        let is_leased = page.is_leased && !page.is_changed && is_since;
-        if is_leased && !is_ownerless {
-            return if Descriptor(self.file).now_ns() < until_ns { Standing::Unchanged } else { Standing::Expired };
-        }
-        match page.generation == self.file && (!page.is_trusted() || self.page.is_leased && !is_since) {
-            true => Standing::Changed,
-            false => Standing::Unknown,
-        }
-    }
-}
-
-/// Mirrors a lookup in direct mode: `MappedStore::copied`.
-fn batch_of_client() {
-    let Some(client) = CLIENT.with_borrow(Option::clone) else { return };
-    let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
-    pause();
-    let Some(copied) = look_up(&client.blocks, epoch, &file) else { return };
-    let is_accepted = match client.standing() {
-        Standing::Unchanged => true,
-        Standing::Changed => {
-            client.blocks.distrust(epoch);
-            false
-        }
-        // For `Unknown`, the real client accepts the batch, a documented limit: without the server, nothing reveals a
-        // write that does not change the modification time.
-        Standing::Expired | Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
-        Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.seen),
-    };
-    if is_accepted {
-        assert_baked(copied, &file, "the client");
-    }
 }
 
 /// Runs a schedule. Returns the number of accepted batches, and a description of the first wrong one.
