@@ -21,12 +21,12 @@ pub struct ReplaceArgs {
 
 impl ReplaceArgs {
     pub fn rules(&self) -> ReplaceRules {
-        let mut rules = ReplaceRules::default();
-        rules.rows_min = self.min_rows;
-        rules.shrink_max_percent = self.max_shrink;
-        rules.allow_empty = self.allow_empty;
-        rules.allow_key_kind_change = self.allow_key_kind_change;
-        rules
+        ReplaceRules {
+            rows_min: self.min_rows,
+            shrink_max_percent: self.max_shrink,
+            allow_empty: self.allow_empty,
+            allow_key_kind_change: self.allow_key_kind_change,
+        }
     }
 }
 
