@@ -7,9 +7,11 @@ mod helpers;
 
 mod machine {
     pub(crate) mod baker_disks;
+    pub(crate) mod coarse_times;
     pub(crate) mod inherited_sockets;
     pub(crate) mod ip_ranges;
     pub(crate) mod leases;
+    pub(crate) mod mounted;
     pub(crate) mod outputs;
     pub(crate) mod overlay;
     pub(crate) mod paused;
@@ -30,8 +32,8 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use machine::{
-    baker_disks, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, promtool, served_disks, server_user,
-    service_manager, tmpfs, unit_files, users, writers,
+    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, promtool, served_disks,
+    server_user, service_manager, tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         baker_disks::input_output_and_temporary_files_may_be_on_different_disks,
         baker_disks::where_files_cannot_be_unnamed_a_bake_leaves_no_other_name,
         baker_disks::without_unnamed_files_a_bake_has_a_hidden_name_that_is_not_left,
+        coarse_times::a_write_in_the_second_of_the_one_before_is_detected_where_times_are_whole_seconds,
         inherited_sockets::a_restart_behind_a_socket_that_is_handed_in_fails_no_connection,
         inherited_sockets::sockets_for_another_process_are_not_taken,
         inherited_sockets::systemd_socket_activate_starts_a_server,

@@ -15,8 +15,8 @@ use std::slice;
 use memmap2::Mmap;
 
 use super::guard::Guarded;
-use super::sealed;
 use super::stamp::{Stamp, Watched};
+use super::{Pace, sealed};
 
 /// The length of a huge page.
 const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
@@ -124,6 +124,11 @@ impl Map {
     #[inline]
     pub(super) fn is_unchanged(&self) -> bool {
         self.watched().is_none_or(|file| file.is_unchanged(&self.memory))
+    }
+
+    /// Waits until each write to the file can be detected: see [`Watched::settle`].
+    pub(super) fn settle(&self, pace: &Pace) -> io::Result<()> {
+        self.watched().map_or(Ok(()), |file| file.settle(&self.memory, pace))
     }
 
     /// Takes the first lease on the file, if the system grants it.

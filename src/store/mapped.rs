@@ -36,9 +36,11 @@ pub(crate) trait Witness: Send + Sync {
 /// call (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
 /// [`take_leases`](super::take_leases) and [`MappedStore::lease`]. Prefer [`MappedStore::get_many`].
 ///
-/// Without a lease, the check compares the file's length and modification time. It does not notice a writer that
-/// restores the modification time, that writes through a mapping that existed before this one, or that writes through
-/// any mapping of a file on tmpfs. Use [`Store::open`] if you do not trust everybody who can write to the file.
+/// Without a lease, the check compares the file's length and modification time. Opening a file that was written to a
+/// moment ago therefore waits until each further write changes that time: up to 50 ms, or 2.05 s if the file system may
+/// store times in steps of seconds. The check does not notice a writer that restores the modification time, that writes
+/// through a mapping that existed before this one, or that writes through any mapping of a file on tmpfs. Use
+/// [`Store::open`] if you do not trust everybody who can write to the file.
 ///
 /// # Example
 /// ```

@@ -24,6 +24,7 @@ mod regular;
 mod rows;
 mod sealed;
 mod search;
+mod settling;
 #[cfg(test)]
 mod simulation;
 mod stamp;
@@ -73,6 +74,8 @@ pub(crate) use sealed::is_sealed;
 #[cfg(feature = "server")]
 pub(crate) use sealed::reopened;
 pub(crate) use search::Found;
+#[cfg(feature = "server")]
+pub(crate) use settling::{SETTLE, unsettled_for};
 pub(crate) use standing::Standing;
 pub use trust::Mistrust;
 pub use unchecked::Unchecked;

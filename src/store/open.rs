@@ -122,7 +122,7 @@ impl Store {
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::new(memory::hold(file, path, memory, options, done)?, path)?;
         match memory {
-            Memory::Map => unchecked.check_as(options.verify, &options.pace),
+            Memory::Map => unchecked.settle(&options.pace)?.check_as(options.verify, &options.pace),
             // Somebody may have written to the file while it was copied.
             Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
         }
@@ -139,6 +139,7 @@ impl Store {
         is_as_checked: impl FnOnce() -> bool,
     ) -> Result<Store, StoreError> {
         let unchecked = Unchecked::new(memory::hold(file, path, memory, options, &mut |_| ())?, path)?;
+        let unchecked = unchecked.settle(&options.pace)?;
         match memory {
             Memory::Map if sealed::is_sealed(file) || is_as_checked() => unchecked.trust_index(),
             Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),

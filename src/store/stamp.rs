@@ -5,17 +5,23 @@
 //! modification time or length before it changes a byte, and a write through a mapping, except on tmpfs, changes the
 //! time with the first write to a page. So if both are equal before and after bytes are read, nobody changed the bytes
 //! meanwhile. The guard counts pages that could not be read.
+//!
+//! A write in the same step of the file system's clock as the one before does not change the time. So a file is examined
+//! only after it is [settled](super::settling), and counts as changed before.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::fstat;
 
 use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Report, Writers};
-use super::{file_system, sealed};
+use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
+use super::{Pace, file_system, sealed};
 
 /// The state of a file at some time: a hash of its length, modification time, and number of faults, and the number of
 /// faults.
@@ -46,6 +52,41 @@ impl Watched {
         let watched = Watched { lease, has_verity, hides_mapped_writes, seen, seen_faults };
         watched.lease(guarded);
         Ok(watched)
+    }
+
+    /// Waits until each write to the file changes its stamp, unless the file is leased, and trusts the file as it is then.
+    /// Must be called before bytes of the file are verified. If the wait is canceled, or a process continues to write,
+    /// the file counts as changed.
+    pub(super) fn settle(&self, guarded: &Guarded, pace: &Pace) -> io::Result<()> {
+        let mut waited = Duration::ZERO;
+        while self.is_examined() {
+            let stamp = self.stamp(guarded)?;
+            let Some(left) = self.unsettled_for()? else {
+                self.trust(stamp);
+                break;
+            };
+            if waited >= SETTLE_COARSE || !pace.goes_on() {
+                self.trust(Stamp(!stamp.0, stamp.1));
+                break;
+            }
+            let nap = left.min(SETTLE);
+            thread::sleep(nap);
+            waited += nap;
+        }
+        Ok(())
+    }
+
+    /// Returns how long to wait until each write to the file changes its stamp, if that shows changes.
+    pub(super) fn unsettled_for(&self) -> io::Result<Option<Duration>> {
+        match self.is_examined() {
+            true => Ok(unsettled_for(self.file().metadata()?.modified()?, SystemTime::now())),
+            false => Ok(None),
+        }
+    }
+
+    /// Returns whether only the stamp shows changes, because the file is neither leased nor immutable.
+    fn is_examined(&self) -> bool {
+        !self.has_verity && self.lease.proof() == Proof::None
     }
 
     /// Takes the first lease, if the system grants it.
@@ -179,6 +220,40 @@ mod tests {
             assert!(!watched.is_unchanged(&guarded), "{how}");
             watched.trust(watched.stamp(&guarded).unwrap());
             assert!(watched.is_unchanged(&guarded));
+        }
+    }
+
+    fn file_modified(modified: SystemTime) -> (File, Watched, Guarded) {
+        let guarded = Guarded::unguarded(MmapMut::map_anon(4096).unwrap().make_read_only().unwrap());
+        let file = tempfile::tempfile().unwrap();
+        file.set_modified(modified).unwrap();
+        let watched = Watched::new(&file, &guarded).unwrap();
+        (file, watched, guarded)
+    }
+
+    /// Returns the beginning of this second, which is the time of a new file if its file system stores whole seconds.
+    fn this_second() -> SystemTime {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())
+    }
+
+    #[test]
+    fn a_file_is_trusted_only_when_each_write_changes_its_stamp() {
+        let modified = this_second();
+        let (_file, watched, guarded) = file_modified(modified);
+        watched.settle(&guarded, &Pace::default()).unwrap();
+        assert!(watched.is_unchanged(&guarded));
+        assert!(unsettled_for(modified, SystemTime::now()).is_none());
+
+        // Canceled before that. A test that is stopped for a second tries again.
+        loop {
+            let modified = this_second();
+            let (_file, watched, guarded) = file_modified(modified);
+            watched.settle(&guarded, &Pace::new(|| false)).unwrap();
+            if unsettled_for(modified, SystemTime::now()).is_some() {
+                assert!(!watched.is_unchanged(&guarded));
+                break;
+            }
         }
     }
 }

@@ -119,8 +119,8 @@ impl Store {
     /// trusts the file again, and each block once the block has been verified again. If leases are in use for the file,
     /// takes the lease first.
     ///
-    /// Only one thread may call this at a time, and only if the file has not been written to for longer than the
-    /// system's timer tick, which is at most 10 ms.
+    /// Only one thread may call this at a time. Without a lease, a file that was written to a moment ago is rejected as
+    /// [`Mistrust::Changing`]: for 50 ms, or for 2.05 s if its file system may store times in steps of seconds.
     ///
     /// # Errors
     /// [`Mistrust`], which gives the reason. Every lookup then still fails.
@@ -136,6 +136,9 @@ impl Store {
         // The lease is taken first, so that nobody changes the file during the check. No batch can mistake this lease
         // for the lost one, because nothing is trusted in this epoch.
         let (Some(file), Some(stamp)) = (self.map.watched(), self.retake_lease()?) else { return Ok(()) };
+        if file.unsettled_for()?.is_some() {
+            return Err(Mistrust::Changing);
+        }
         let checked = check::index(self, pace);
         if pace.is_canceled() {
             return Err(Mistrust::Canceled);

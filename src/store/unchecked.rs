@@ -96,7 +96,8 @@ impl Unchecked {
     /// # Errors
     /// [`StoreError::Format`], which names the section, block, or row that is wrong.
     pub fn check(self) -> Result<MappedStore, StoreError> {
-        Ok(self.check_as(Verify::Full, &Pace::default())?.into())
+        let pace = Pace::default();
+        Ok(self.settle(&pace)?.check_as(Verify::Full, &pace)?.into())
     }
 
     /// Trusts the index without verifying it, as direct mode does with the file of a server. For the fuzz targets.
@@ -106,6 +107,14 @@ impl Unchecked {
     #[doc(hidden)]
     pub fn check_nothing(self) -> Result<MappedStore, StoreError> {
         Ok(self.trust_index()?.into())
+    }
+
+    /// Waits until each later write to a mapped file can be detected, which lookups in the file rely on.
+    pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
+        match self.store.map.settle(pace) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(StoreError::Io { path: self.path, error }),
+        }
     }
 
     /// Verifies as much of the rest as `verify` requires.

@@ -16,7 +16,9 @@ use super::watch::Identity;
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::panics;
 use crate::setting::Setting;
-use crate::store::{Memory, OpenOptions, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of};
+use crate::store::{
+    Memory, OpenOptions, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of,
+};
 
 /// How long a process that puts a file in place may take to close it.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
@@ -138,8 +140,13 @@ impl Plan {
         // Other code of the process may have replaced the signal handler since the last file.
         survive_bus_errors().map_err(io)?;
         let identity = Identity::from_file(&file).map_err(io)?;
-        if let Some(left) = identity.unsettled() {
-            thread::sleep(left);
+        let mut unsettled = identity.unsettled();
+        while let Some(left) = unsettled {
+            if !self.options.pace.goes_on() {
+                return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
+            }
+            thread::sleep(left.min(SETTLE));
+            unsettled = left.checked_sub(SETTLE);
         }
         // The identity is read before the check for writers. A process that opens the file after that check changes the
         // file's time or length when it writes.

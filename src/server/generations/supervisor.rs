@@ -17,12 +17,12 @@ use super::candidate::{Candidate, Replaces, summary};
 use super::control::{Control, ControlChannel, Message};
 use super::retained::Retained;
 use super::served_table::ServedTable;
-use super::watch::{FolderWatch, Identity, SETTLE, Tried};
+use super::watch::{FolderWatch, Identity, Tried};
 use super::{Generation, OpenError, Source};
 use crate::server::liveness::{Liveness, Thread};
 use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
-use crate::store::{Mistrust, Writers, reopened};
+use crate::store::{Mistrust, SETTLE, Writers, reopened};
 
 /// How often to check the path without a notification: notifications can be lost, and some file systems send none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

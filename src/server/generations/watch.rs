@@ -11,9 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use notify::{EventKind, RecursiveMode, Watcher};
 
-/// How old a file must be before it is checked. File systems record the time of a change in steps of up to 10 ms, so
-/// two changes within one step look alike. A process that writes to a file usually continues within this time.
-pub(super) const SETTLE: Duration = Duration::from_millis(50);
+use crate::store::unsettled_for;
 
 /// The file and the state of its contents: a file that is replaced or changed gets another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +43,10 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Returns how long to wait until the file is [`SETTLE`] old. `None` if it is, or if its time is in the future.
+    /// Returns how long to wait until each change of the file changes its identity, and a process that writes to it has
+    /// probably finished.
     pub(super) fn unsettled(&self) -> Option<Duration> {
-        let age = SystemTime::now().duration_since(self.modified).ok()?;
-        SETTLE.checked_sub(age).filter(|left| !left.is_zero())
+        unsettled_for(self.modified, SystemTime::now())
     }
 }
 
@@ -132,18 +130,5 @@ mod tests {
             }
             called.recv_timeout(Duration::from_secs(60)).unwrap();
         }
-    }
-
-    #[test]
-    fn a_file_is_settled_when_it_is_old_enough() {
-        let file = tempfile::tempfile().unwrap();
-        let unsettled = |modified| {
-            file.set_modified(modified).unwrap();
-            Identity::from_file(&file).unwrap().unsettled()
-        };
-        let now = SystemTime::now();
-        assert_eq!(unsettled(now - Duration::from_secs(1)), None);
-        assert_eq!(unsettled(now + Duration::from_secs(100)), None);
-        assert!(unsettled(SystemTime::now()).is_none_or(|left| left <= SETTLE));
     }
 }

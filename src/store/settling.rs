@@ -1,0 +1,73 @@
+//! Tells when a file's modification time shows every later write.
+//!
+//! A file system stores times in steps: of up to 10 ms, the tick of the kernel's clock, on most; of whole seconds on ext2,
+//! and on ext3 and ext4 with inodes of 128 bytes; of 2 s on FAT. A second write in one step leaves the time as it is.
+
+use std::time::{Duration, SystemTime};
+
+/// How old a file must be if its time shows that its file system stores times in small steps. A process that writes to
+/// a file usually continues within this time.
+pub(crate) const SETTLE: Duration = Duration::from_millis(50);
+
+/// How old a file must be if its file system may store times in steps of up to 2 s.
+pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
+
+/// A time that is a multiple of this may be stored in steps of any length. On file systems with small steps, one time
+/// in thousands is.
+const COARSE_STEP_NS: u32 = 10_000_000;
+
+/// Returns how long to wait until each write to a file changes its modification time, which is `modified` now. Returns
+/// `None` if each write does already, as for a time in the future.
+pub(crate) fn unsettled_for(modified: SystemTime, now: SystemTime) -> Option<Duration> {
+    let since_epoch = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let is_coarse = since_epoch.subsec_nanos().is_multiple_of(COARSE_STEP_NS);
+    let age_min = if is_coarse { SETTLE_COARSE } else { SETTLE };
+    let age = now.duration_since(modified).ok()?;
+    age_min.checked_sub(age).filter(|left| !left.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, ns: u32) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::new(seconds, ns)
+    }
+
+    #[test]
+    fn a_file_is_settled_once_any_write_would_change_its_time() {
+        // A time of a file system with small steps, and how old the file is.
+        for ns in [1, 9_999_999, 123_456_789, 999_999_999] {
+            let modified = at(1000, ns);
+            let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));
+            assert_eq!([left(0), left(20), left(50), left(1000)], [Some(SETTLE), Some(SETTLE * 3 / 5), None, None]);
+        }
+        // Whole seconds; and a multiple of 10 ms, which exFAT stores.
+        for ns in [0, 10_000_000, 500_000_000] {
+            let modified = at(1000, ns);
+            let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));
+            assert_eq!(left(0), Some(SETTLE_COARSE));
+            assert_eq!(left(1999), Some(Duration::from_millis(51)), "FAT stores even seconds");
+            assert_eq!(left(2050), None);
+        }
+        assert_eq!(unsettled_for(at(1000, 0), at(999, 0)), None, "a time in the future");
+    }
+
+    #[test]
+    fn no_write_to_a_settled_file_leaves_its_time_as_it_is() {
+        // The kernel's clock is up to a tick late, and the file system rounds it down.
+        const TICK_NS: u64 = 10_000_000;
+        for step_ns in [1, TICK_NS, 1_000_000_000, 2_000_000_000] {
+            let stored = |written_ns: u64| {
+                let ns = (written_ns / TICK_NS * TICK_NS) / step_ns * step_ns;
+                at(ns / 1_000_000_000, (ns % 1_000_000_000) as u32)
+            };
+            for first_ns in (4_000_000_000..6_000_000_000).step_by(7_654_321) {
+                let modified = stored(first_ns);
+                let left = unsettled_for(modified, at(0, 0) + Duration::from_nanos(first_ns)).unwrap_or_default();
+                let settled_ns = first_ns + left.as_nanos() as u64;
+                assert!(stored(settled_ns) > modified, "steps of {step_ns} ns, written at {first_ns} ns");
+            }
+        }
+    }
+}
