@@ -20,7 +20,7 @@ pub(super) fn hides_mapped_writes(file: &File) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&fstatfs(file)?.f_type))
 }
 
-/// Returns whether no process can write to a file while this process has a lease on it.
+/// Returns whether a lease on a file shows each process that opens the file for writing or has a writable mapping of it.
 pub(super) fn has_reliable_leases(file: &File) -> io::Result<bool> {
     let kind = fstatfs(file)?.f_type;
     Ok(LOCAL.contains(&kind) || IN_MEMORY.contains(&kind))

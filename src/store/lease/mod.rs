@@ -2,7 +2,9 @@
 //!
 //! While a process holds a read lease on a file, no process has the file open for writing. A process that opens the
 //! file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease. So a leased file is
-//! unchanged, and need not be examined. The system grants leases to a file's owner and to root (CAP_LEASE), on local
+//! unchanged, and need not be examined, with one exception: the kernel grants a lease although it still has pages of the
+//! file pinned for I/O (a registered buffer of io_uring, RDMA, or a direct read in flight) on behalf of a process that
+//! had a writable mapping. It can write into these pages later, and nothing reveals that. The system grants leases to a file's owner and to root (CAP_LEASE), on local
 //! file systems; see fcntl(2). Leases on other file systems do not reveal every writer, and are not taken. A process
 //! that opens the file with O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Among the usual
 //! tools, only truncate(1) does that.
@@ -37,8 +39,9 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 ///
 /// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever, so a writer waits for at
 /// least one second, less two timer ticks of up to 10 ms, unless the lease is released earlier. The writer begins to
-/// wait after the time at which the lease was last confirmed. Half a second is therefore safe for every setting, even
-/// if the setting changes.
+/// wait after the time at which the lease was last confirmed. Half a second is therefore safe, even if the setting
+/// changes. The exception is a setting whose product with the kernel's tick rate exceeds 2^31, which only root can make:
+/// the kernel then computes a time in the past.
 const TRUSTED_NS: u64 = 500_000_000;
 
 /// The maximum time between two calls of [`renew_leases`]. If half a second passes between two calls, each batch costs
