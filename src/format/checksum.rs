@@ -3,6 +3,8 @@
 //! Checksums detect accidental damage. XXH3 is not a cryptographic hash, so checksums give no protection against forged
 //! files.
 
+use std::hash::Hasher;
+
 use twox_hash::{XxHash3_64, XxHash3_128};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
@@ -24,11 +26,57 @@ pub fn section_sum(block_sums: &[U64]) -> u64 {
 
 /// Returns the checksum of a whole section.
 pub fn section_sum_of(section: &[u8]) -> u64 {
-    let sums: Vec<U64> = section.chunks(BLOCK_LEN_BYTES).map(block_sum).collect();
-    section_sum(&sums)
+    let mut sum = SectionSum::new();
+    sum.add_bytes(section);
+    sum.finish()
+}
+
+/// Computes the checksum of a section from consecutive parts, in memory that does not depend on the section's length.
+pub(crate) struct SectionSum(XxHash3_64);
+
+impl SectionSum {
+    pub(crate) fn new() -> SectionSum {
+        SectionSum(XxHash3_64::new())
+    }
+
+    /// Adds the next bytes of the section. Every part except the last must consist of whole blocks.
+    pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
+        bytes.chunks(BLOCK_LEN_BYTES).for_each(|block| self.add_block_sums(&[block_sum(block)]));
+    }
+
+    /// Adds the checksums of the section's next blocks.
+    pub(crate) fn add_block_sums(&mut self, block_sums: &[U64]) {
+        self.0.write(block_sums.as_bytes());
+    }
+
+    /// Returns the checksum of what was added.
+    pub(crate) fn finish(&self) -> u64 {
+        self.0.finish()
+    }
 }
 
 /// Returns the digest of a header. The header holds the checksums of all sections, so the digest covers the whole file.
 pub(super) fn digest(header: &[u8]) -> u128 {
     XxHash3_128::oneshot(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_has_the_same_checksum_in_any_parts() {
+        for len_bytes in [0, 1, BLOCK_LEN_BYTES, BLOCK_LEN_BYTES + 1, 70 * BLOCK_LEN_BYTES + 5] {
+            let section: Vec<u8> = (0..len_bytes).map(|at| (at * at / 7) as u8).collect();
+            let block_sums: Vec<U64> = section.chunks(BLOCK_LEN_BYTES).map(block_sum).collect();
+            let expected = section_sum(&block_sums);
+            assert_eq!(section_sum_of(&section), expected, "{len_bytes} bytes");
+            for part_blocks in [1, 2, 32, 100] {
+                let (mut of_bytes, mut of_sums) = (SectionSum::new(), SectionSum::new());
+                section.chunks(part_blocks * BLOCK_LEN_BYTES).for_each(|part| of_bytes.add_bytes(part));
+                block_sums.chunks(part_blocks).for_each(|part| of_sums.add_block_sums(part));
+                assert_eq!((of_bytes.finish(), of_sums.finish()), (expected, expected), "{len_bytes}, {part_blocks}");
+            }
+        }
+    }
 }

@@ -5,12 +5,12 @@ use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U32;
 
 use super::search::Found;
 use super::{Pace, Store};
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
+use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum};
 use crate::format::header::{Section, SectionKind};
 use crate::format::index::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
@@ -18,6 +18,8 @@ use crate::format::record::{RECORD_LEN_MIN_BYTES, Record};
 
 /// The number of bytes that are read before their pages are released: a multiple of the block length.
 const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
+/// The number of fences in a window.
+pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
 /// The number of sampled keys that are looked up before the pages they touched are released. The system also maps the
@@ -68,18 +70,20 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
 /// Checks every byte outside the records against its checksum, and checks that the fences can belong to rows.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
-    fences(store)
+    fences(store.fences(), store.layout.records.len_bytes, store.record_align_bytes() as u64, pace)
 }
 
 /// Checks the fences without reading records. Their offsets must be aligned, inside the records section, and far enough
 /// apart for the rows between them; their heads must not decrease.
-fn fences(store: &Store) -> Result<(), FormatError> {
-    let align_bytes = store.record_align_bytes() as u64;
+fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pace) -> Result<(), FormatError> {
     let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
     let (mut least_offset_bytes, mut least_head) = (0, 0);
-    for (number, fence) in store.fences().iter().enumerate() {
+    for (number, fence) in fences.iter().enumerate() {
+        if number.is_multiple_of(WINDOW_FENCES) && !pace.goes_on() {
+            break;
+        }
         let (offset_bytes, head) = (fence.offset_bytes.get(), fence.head.get());
-        let is_possible = (least_offset_bytes..store.layout.records.len_bytes).contains(&offset_bytes)
+        let is_possible = (least_offset_bytes..records_len_bytes).contains(&offset_bytes)
             && offset_bytes.is_multiple_of(align_bytes)
             && (number > 0 || offset_bytes == 0)
             && head >= least_head;
@@ -120,15 +124,17 @@ fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
 
 fn sections(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     for (section, place) in store.layout.sections() {
-        let found = match section {
-            SectionKind::Records => section_sum(store.block_sums()),
-            _ => {
-                let mut sums: Vec<U64> = Vec::with_capacity(place.len_bytes as usize / BLOCK_LEN_BYTES + 1);
-                let windows = windows(store, plan, &place, 0..place.len_bytes as usize);
-                windows.for_each(|window| sums.extend(window.chunks(BLOCK_LEN_BYTES).map(block_sum)));
-                section_sum(&sums)
+        let mut sum = SectionSum::new();
+        match section {
+            // Compares the block sums with the header. The records themselves are compared with the block sums later.
+            SectionKind::Records => {
+                let block_sums = &store.layout.block_sums;
+                let windows = windows(store, plan, block_sums, 0..block_sums.len_bytes as usize);
+                windows.for_each(|window| sum.add_block_sums(super::typed(window)));
             }
-        };
+            _ => windows(store, plan, &place, 0..place.len_bytes as usize).for_each(|window| sum.add_bytes(window)),
+        }
+        let found = sum.finish();
         if found != place.checksum {
             return Err(FormatError::SectionChecksum { section, expected: place.checksum, found });
         }
@@ -415,7 +421,39 @@ fn on_threads<T: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::super::directory::Directory;
     use super::*;
+
+    /// Returns a pace that cancels at call number `calls_max`, and the number of calls so far.
+    fn counted(calls_max: usize) -> (Pace, Arc<AtomicUsize>) {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        (Pace::new(move || counter.fetch_add(1, Ordering::Relaxed) < calls_max), calls)
+    }
+
+    #[test]
+    fn work_on_fences_can_be_canceled_at_each_window() {
+        const WINDOWS: usize = 4;
+        let fence = |number: u64| Fence { head: number.into(), offset_bytes: (number * 256).into() };
+        let all: Vec<Fence> = (0..(WINDOWS * WINDOW_FENCES) as u64).map(fence).collect();
+        let check = |fences_: &[Fence], pace: &Pace| fences(fences_, all.len() as u64 * 256, 8, pace);
+        let build = |pace: &Pace| Directory::from_fences(&all, pace);
+        for calls_max in 0..=WINDOWS {
+            let (pace, calls) = counted(calls_max);
+            check(&all, &pace).unwrap();
+            assert_eq!(calls.load(Ordering::Relaxed), WINDOWS.min(calls_max + 1));
+            let (pace, calls) = counted(calls_max);
+            build(&pace);
+            assert_eq!(calls.load(Ordering::Relaxed), WINDOWS.min(calls_max + 1));
+        }
+        // Nothing is read after the cancellation.
+        let mut damaged = all.clone();
+        damaged[2 * WINDOW_FENCES].head = 0.into();
+        assert!(check(&damaged, &counted(2).0).is_ok() && check(&damaged, &counted(3).0).is_err());
+    }
 
     #[test]
     fn ranges_cover_all_once_and_begin_at_whole_units() {

@@ -4,11 +4,16 @@
 //! contains every sixteenth head of the level below it, so a search reads a few cache lines per level, and the upper
 //! levels stay in the processor's cache. It takes half a byte per fence.
 
+use super::Pace;
+use super::check::WINDOW_FENCES;
 use super::machine::prefetch;
 use crate::format::index::Fence;
 
 /// The number of heads in a node.
 const NODE_HEADS: usize = 16;
+
+// Each window begins with the first fence of a node.
+const _: () = assert!(WINDOW_FENCES.is_multiple_of(NODE_HEADS));
 
 /// The levels above the fences.
 #[derive(Debug, Default)]
@@ -20,9 +25,13 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn from_fences(fences: &[Fence]) -> Directory {
+    /// Builds the tree. If `pace` cancels this, the result must be discarded.
+    pub(super) fn from_fences(fences: &[Fence], pace: &Pace) -> Directory {
         let mut directory = Directory::default();
-        let mut level: Vec<u64> = fences.iter().step_by(NODE_HEADS).map(|fence| fence.head.get()).collect();
+        let mut level: Vec<u64> = Vec::with_capacity(fences.len().div_ceil(NODE_HEADS));
+        for window in fences.chunks(WINDOW_FENCES).take_while(|_| pace.goes_on()) {
+            level.extend(window.iter().step_by(NODE_HEADS).map(|fence| fence.head.get()));
+        }
         let mut below = fences.len();
         // A level of one node needs no level above it.
         while below > NODE_HEADS {
@@ -76,7 +85,7 @@ mod tests {
             for repeated in [1, 3, 20] {
                 let fence = |i: u64| Fence { head: (10 + i / repeated * 2).into(), offset_bytes: i.into() };
                 let fences: Vec<Fence> = (0..count).map(fence).collect();
-                let directory = Directory::from_fences(&fences);
+                let directory = Directory::from_fences(&fences, &Pace::default());
                 for bound in (0..count * 2 + 20).chain([u64::MAX]) {
                     let expected = fences.partition_point(|fence| fence.head.get() < bound);
                     assert_eq!(directory.below(&fences, bound), expected, "{count} fences, bound {bound}");

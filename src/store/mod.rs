@@ -374,7 +374,12 @@ impl Store {
 
     #[inline]
     fn directory(&self) -> &Directory {
-        self.directory.get_or_init(|| Directory::from_fences(self.fences()))
+        self.directory.get_or_init(|| Directory::from_fences(self.fences(), &Pace::default()))
+    }
+
+    /// Builds the directory. If `pace` cancels this, the `Store` must be discarded.
+    fn build_directory(&self, pace: &Pace) {
+        self.directory.get_or_init(|| Directory::from_fences(self.fences(), pace));
     }
 
     pub(crate) fn record_align_bytes(&self) -> usize {

@@ -119,14 +119,15 @@ impl Unchecked {
 
     /// Verifies as much of the rest as `verify` requires.
     pub(super) fn check_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
-        let store = match verify {
-            Verify::Full => {
-                self.check_by(&check::Plan { pace: pace.clone(), ..check::Plan::default() }, &mut |_| ())?
+        let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
+        self.check_with(pace, |store| {
+            match verify {
+                Verify::Full => check::all(store, &plan, &mut |_| ())?,
+                Verify::Touch => check::index_and_ends(store, pace)?,
             }
-            Verify::Touch => self.check_with(pace, |store| check::index_and_ends(store, pace))?,
-        };
-        store.directory();
-        Ok(store)
+            store.build_directory(pace);
+            Ok(())
+        })
     }
 
     /// Verifies a private copy: at least every byte against its checksum, so that a copy of a file that changed
@@ -135,12 +136,12 @@ impl Unchecked {
         if verify == Verify::Full {
             return self.check_as(verify, pace);
         }
-        let store = self.check_with(pace, |store| {
+        self.check_with(pace, |store| {
             check::index_and_ends(store, pace)?;
-            check::records(store, pace)
-        })?;
-        store.directory();
-        Ok(store)
+            check::records(store, pace)?;
+            store.build_directory(pace);
+            Ok(())
+        })
     }
 
     /// Trusts the index, and verifies records when they are first touched. Reads almost nothing of the file.

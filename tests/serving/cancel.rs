@@ -1,14 +1,17 @@
 //! Long work on a file ends soon after cancellation, and a server stops soon during that work.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rustix::process::Signal;
+use zero_kv::format::header::{Dimensions, Layout};
 use zero_kv::store::{Memory, OpenOptions, Pace, StoreError, Verify};
-use zero_kv::{MappedStore, Store};
+use zero_kv::{KeyKind, MappedStore, Store};
 
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
@@ -16,6 +19,8 @@ use crate::helpers::waiting::eventually;
 
 /// More than any machine reads while a test waits. The file is one hole, which takes no space on the disk.
 const HOLE_LEN_BYTES: u64 = 1 << 40;
+/// The length of forged records. Their block sums are 2 GiB.
+const FORGED_LEN_BYTES: u64 = 4 << 40;
 /// How much the server has read when it is told to stop.
 const READ_MIN_KIB: u64 = 64 << 10;
 
@@ -63,6 +68,47 @@ fn an_open_ends_at_whatever_window_it_is_canceled() {
     }
 }
 
+/// Writes a file whose header is intact and declares one row and records of this length. Everything after the header is
+/// a hole. Returns the length of the block sums.
+fn forge(path: &Path, records_len_bytes: u64) -> u64 {
+    let layout = Layout::new(Dimensions {
+        key_kind: KeyKind::U64,
+        row_count: 1,
+        hash_seed: 0,
+        record_align_bytes: 4096,
+        records_len_bytes,
+        part_pilots: 1,
+        part_slots: 1,
+    })
+    .unwrap();
+    let file = File::create(path).unwrap();
+    file.set_len(layout.file_len_bytes()).unwrap();
+    file.write_all_at(&layout.encode(), 0).unwrap();
+    layout.block_sums.len_bytes
+}
+
+/// A forged header can give any section any length.
+#[test]
+fn the_check_of_a_forged_file_can_be_canceled_at_each_window() {
+    /// The maximum length of a window, as `Pace` documents it.
+    const WINDOW_LEN_MAX_BYTES: u64 = 8 << 20;
+    let table = Table::of_rows(1);
+    let block_sums_len_bytes = forge(&table.db(), 64 << 30);
+    let windows_min = (block_sums_len_bytes / WINDOW_LEN_MAX_BYTES) as usize;
+    assert!(windows_min >= 4, "{windows_min} windows");
+    for verify in [Verify::Full, Verify::Touch] {
+        let options = OpenOptions { verify, ..OpenOptions::default() };
+        let (opened, windows) = open(&table, Memory::Map, &options, usize::MAX);
+        assert!(matches!(opened, Err(StoreError::Format { .. })), "{opened:?}");
+        assert!(windows >= windows_min, "{windows} windows for {block_sums_len_bytes} bytes: {verify:?}");
+        for calls_max in (0..windows).step_by(windows.div_ceil(4)) {
+            let (opened, calls) = open(&table, Memory::Map, &options, calls_max);
+            assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
+            assert_eq!(calls, calls_max + 1, "{verify:?}");
+        }
+    }
+}
+
 /// Waits until a server has mapped in a part of the file that it warms.
 fn wait_until_it_reads(server: &Server) {
     let read_kib = || -> u64 {
@@ -82,7 +128,7 @@ fn stop(mut server: Server, expected: &str) {
     println!("stopped {:.3} s after SIGTERM", told.elapsed().as_secs_f64());
 }
 
-fn hole(path: &std::path::Path) {
+fn hole(path: &Path) {
     File::create(path).unwrap().set_len(HOLE_LEN_BYTES).unwrap();
 }
 
@@ -106,6 +152,25 @@ fn a_server_that_reads_a_new_file_stops_when_told_to() {
     let server = Server::of(warm(&table), &table.socket());
     let next = table.folder.path().join("next.db");
     hole(&next);
+    fs::rename(next, table.db()).unwrap();
+    stop(server, "canceled: the server stops");
+}
+
+#[test]
+fn a_server_that_verifies_a_forged_first_file_stops_on_sigterm() {
+    let table = Table::of_rows(10);
+    forge(&table.db(), FORGED_LEN_BYTES);
+    let command = kv_store(&table.db(), &table.socket());
+    stop(Server::spawn(command, &table.socket()), "canceled: stopped before the file was served");
+    assert!(!table.socket().exists());
+}
+
+#[test]
+fn a_server_that_verifies_a_forged_new_file_stops_on_sigterm() {
+    let table = Table::of_rows(10);
+    let server = table.serve();
+    let next = table.folder.path().join("next.db");
+    forge(&next, FORGED_LEN_BYTES);
     fs::rename(next, table.db()).unwrap();
     stop(server, "canceled: the server stops");
 }
