@@ -27,8 +27,9 @@ pub(super) struct FileNames {
 
 impl Cancel {
     /// Ends the bake with [`BakeError::Canceled`](super::BakeError::Canceled) at its next check: at every piece of
-    /// the input, while rows are merged and written, at every window of the read-back, and between the stages. The bake
-    /// first finishes sorting a run, building the index, or waiting for the input or the disk.
+    /// the input, while the checksums of old tables are verified, while rows are merged and written, at every window of
+    /// the read-back, and between the stages. The bake first finishes sorting a run, building the index, or waiting for
+    /// the input or the disk.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);
     }

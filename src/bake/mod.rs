@@ -172,7 +172,11 @@ fn bake_within(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, BakeError> {
     let mut clock = StageClock::start();
-    let base = options.base.as_deref().map(|path| OldTable::open(path, 0, options.shard.as_ref())).transpose()?;
+    let base = options
+        .base
+        .as_deref()
+        .map(|path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel))
+        .transpose()?;
     let options = &Options { keys: keys_beside(options.keys, base.as_ref())?, ..options.clone() };
     check_shard(options)?;
     let pool = budget.thread_pool()?;
@@ -241,12 +245,16 @@ fn merge_within(
     if tables.len() > budget.fan_in() {
         return Err(BakeError::TooManyTables { tables: tables.len(), tables_max: budget.fan_in() });
     }
-    let base = options.base.as_deref().map(|path| OldTable::open(path, 0, options.shard.as_ref())).transpose()?;
+    let base = options
+        .base
+        .as_deref()
+        .map(|path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel))
+        .transpose()?;
     let (mut origins, mut opened) = (Origins::default(), Vec::new());
     for path in tables {
         let rows_before = opened.last().map_or(0, |before: &OldTable| before.facts.rows);
         let origin = origins.begin(&path.display().to_string(), RowUnit::TableRow, rows_before);
-        opened.push(OldTable::open(path, origin, options.shard.as_ref())?);
+        opened.push(OldTable::open(path, origin, options.shard.as_ref(), &options.cancel)?);
     }
     let mut all = base.iter().chain(&opened);
     let first = all.next().ok_or(BakeError::NoTables)?;

@@ -1,8 +1,8 @@
 //! Reads the rows of a table that was baked before.
 //!
 //! In: a path. Out: the table's records, read front to back. Each block is verified against its checksum before its
-//! bytes are used. Nothing is mapped: memory holds the checksums of the blocks (8 bytes per 16 KiB of records) and one
-//! read buffer. The old index is not read; the bake builds a new one.
+//! bytes are used. Nothing is mapped: memory holds one read buffer, and 8 bytes per 32 MiB of records to verify the
+//! blocks' checksums. The old index is not read; the bake builds a new one.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,17 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::cancel::Cancel;
 use super::error::BakeError;
 use super::shard::Shard;
+use super::sort::block_sums::{BlockSums, TableSums};
 use super::sort::blocks::{Extent, ExtentOwner};
 use super::sort::sorted_rows::{RowOrigins, SortedRows, TableRecords};
 use crate::format::FormatError;
-use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum, section_sum_of};
-use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, SectionKind, check_padding};
+use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::header::{HEADER_LEN_BYTES, Layout, SECTION_ALIGN_BYTES, check_padding};
 use crate::format::index::{FENCE_ROWS, Fence, fence_count};
 use crate::format::key::KeyKind;
 use crate::replace::TableSummary;
@@ -50,13 +51,19 @@ pub(super) struct OldTable {
 
 impl OldTable {
     /// Opens a table for the rows of one shard, or all rows. Row `n` has the origin `first_origin + n`.
-    pub(super) fn open(path: &Path, first_origin: u64, shard: Option<&Shard>) -> Result<OldTable, BakeError> {
+    pub(super) fn open(
+        path: &Path,
+        first_origin: u64,
+        shard: Option<&Shard>,
+        cancel: &Cancel,
+    ) -> Result<OldTable, BakeError> {
         let reader = Reader::open(path)?;
         let layout = reader.layout()?;
         let dimensions = &layout.dimensions;
+        let sums = TableSums::open(reader.file.clone(), &layout, reader.owner.clone(), cancel)?;
         let mut table = TableRecords {
             extent: Extent {
-                sums: reader.block_sums(&layout)?.into(),
+                sums: BlockSums::Table(sums.into()),
                 file: reader.file.clone(),
                 offset_bytes: layout.records.offset_bytes,
                 len_bytes: layout.records.len_bytes,
@@ -112,7 +119,7 @@ fn is_no_table(error: &io::Error) -> bool {
         || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
-/// Reads the header, the checksums, and the last fence.
+/// Reads the header and the last fence.
 struct Reader {
     file: Arc<File>,
     len_bytes: u64,
@@ -145,23 +152,6 @@ impl Reader {
             check_padding(bytes, padding.end).map_err(damaged)?;
         }
         Ok(layout)
-    }
-
-    /// Reads the checksums of all blocks of the records.
-    fn block_sums(&self, layout: &Layout) -> Result<Vec<U64>, BakeError> {
-        let section = layout.block_sums;
-        let mut sums = vec![U64::new_zeroed(); section.len_bytes as usize / size_of::<U64>()];
-        self.read(sums.as_mut_bytes(), section.offset_bytes)?;
-        let found = [
-            (SectionKind::BlockSums, section.checksum, section_sum_of(sums.as_bytes())),
-            (SectionKind::Records, layout.records.checksum, section_sum(&sums)),
-        ];
-        for (section, expected, found) in found {
-            if expected != found {
-                return Err(self.owner.damaged(FormatError::SectionChecksum { section, expected, found }));
-            }
-        }
-        Ok(sums)
     }
 
     /// Reads the key of the last row, starting at the last fence.

@@ -4,7 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::helpers::baker_runs::{Folder, rows};
+use crate::helpers::baker_runs::{BAKER, Folder, rows};
+use crate::helpers::forged::forge;
 
 #[test]
 fn rows_of_the_input_replace_and_remove_rows_of_the_base() {
@@ -76,5 +77,25 @@ fn an_input_called_merge_is_named_with_its_folder() {
     for args in [&["merge"][..], &["merge", "a.db", "--header"], &[]] {
         let ended = folder.bake(args);
         assert_eq!(ended.status.code(), Some(2), "{args:?}: {}", ended.err);
+    }
+}
+
+/// The header of a table can declare any length, and the limit on memory applies anyway.
+#[test]
+fn the_memory_of_a_bake_does_not_depend_on_the_length_that_a_base_declares() {
+    /// The limit on the data of the process. It leaves the program and the stacks of its threads more than enough.
+    const DATA_LEN_MAX_KIB: u64 = 256 << 10;
+    let folder = Folder::new();
+    folder.write("one.csv", "1,x\n");
+    let block_sums_len_bytes = forge(&folder.path("forged.db"), 1 << 40);
+    assert!(block_sums_len_bytes >= 2 * DATA_LEN_MAX_KIB << 10);
+    let script = format!("ulimit -d {DATA_LEN_MAX_KIB} && exec \"$0\" \"$@\" --memory 16MiB -o new.db");
+    for args in [&["--base", "forged.db", "one.csv"][..], &["merge", "forged.db"]] {
+        let mut command = folder.command("sh");
+        let ended = folder.run(command.args(["-c", &script, BAKER]).args(args), b"");
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {}", ended.err);
+        let expected = "baker: forged.db: section block sums has checksum ";
+        assert!(ended.err.starts_with(expected), "{args:?}: {}", ended.err);
+        assert_eq!(folder.names(), ["forged.db", "one.csv"]);
     }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses a part of these modules")]
 
 pub(crate) mod encoder;
+pub(crate) mod forged;
 pub(crate) mod frames;
 pub(crate) mod random;
 pub(crate) mod records;

@@ -1,7 +1,6 @@
 //! Long work on a file ends soon after cancellation, and a server stops soon during that work.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -9,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use zero_kv::format::header::{Dimensions, Layout};
 use zero_kv::store::{Memory, OpenOptions, Pace, StoreError, Verify};
-use zero_kv::{KeyKind, MappedStore, Store};
+use zero_kv::{MappedStore, Store};
 
+use crate::helpers::forged::forge;
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::eventually;
@@ -66,25 +65,6 @@ fn an_open_ends_at_whatever_window_it_is_canceled() {
             );
         }
     }
-}
-
-/// Writes a file whose header is intact and declares one row and records of this length. Everything after the header is
-/// a hole. Returns the length of the block sums.
-fn forge(path: &Path, records_len_bytes: u64) -> u64 {
-    let layout = Layout::new(Dimensions {
-        key_kind: KeyKind::U64,
-        row_count: 1,
-        hash_seed: 0,
-        record_align_bytes: 4096,
-        records_len_bytes,
-        part_pilots: 1,
-        part_slots: 1,
-    })
-    .unwrap();
-    let file = File::create(path).unwrap();
-    file.set_len(layout.file_len_bytes()).unwrap();
-    file.write_all_at(&layout.encode(), 0).unwrap();
-    layout.block_sums.len_bytes
 }
 
 /// A forged header can give any section any length.

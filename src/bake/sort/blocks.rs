@@ -7,13 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, fadvise};
-use zerocopy::little_endian::U64;
-
+use super::block_sums::{BlockSums, BlockSumsReader};
 use crate::bake::error::BakeError;
 use crate::format::FormatError;
 use crate::format::checksum::block_sum;
 use crate::store::StoreError;
+use rustix::fs::{Advice, fadvise};
 
 /// The file that an extent belongs to. Errors name this file.
 #[derive(Clone, Debug)]
@@ -66,13 +65,14 @@ pub(in crate::bake) struct Extent {
     pub(in crate::bake) len_bytes: u64,
     pub(in crate::bake) block_len_bytes: usize,
     /// The checksum of each block. The last block may be shorter.
-    pub(in crate::bake) sums: Arc<[U64]>,
+    pub(in crate::bake) sums: BlockSums,
     pub(in crate::bake) owner: ExtentOwner,
 }
 
 /// Reads an extent front to back.
 pub(in crate::bake) struct BlockReader {
     extent: Extent,
+    sums: BlockSumsReader,
     /// The number of blocks per read.
     step_blocks: usize,
     next_block: usize,
@@ -86,7 +86,8 @@ impl BlockReader {
         let block_len_bytes = extent.block_len_bytes;
         let next_block = (from_bytes / block_len_bytes as u64) as usize;
         let step_blocks = (buffer_len_bytes / block_len_bytes).max(1);
-        let mut reader = BlockReader { extent, step_blocks, next_block, buffer: Vec::new(), at: 0 };
+        let sums = BlockSumsReader::new(extent.sums.clone());
+        let mut reader = BlockReader { extent, sums, step_blocks, next_block, buffer: Vec::new(), at: 0 };
         let skip = (from_bytes % block_len_bytes as u64) as usize;
         if skip > 0 {
             reader.fill()?;
@@ -128,7 +129,7 @@ impl BlockReader {
         self.announce(to);
         let blocks_read = self.buffer[start..].chunks(block_len_bytes as usize);
         for (block, bytes) in (self.next_block..).zip(blocks_read) {
-            let (expected, found) = (self.extent.sums[block].get(), block_sum(bytes).get());
+            let (expected, found) = (self.sums.get(block)?, block_sum(bytes).get());
             if expected != found {
                 let offset_bytes = self.extent.offset_bytes + block as u64 * block_len_bytes;
                 let error = FormatError::BlockChecksum { block, offset_bytes, expected, found };

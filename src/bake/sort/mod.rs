@@ -7,6 +7,7 @@
 
 pub(super) mod arena;
 pub(super) mod batch;
+pub(super) mod block_sums;
 pub(super) mod blocks;
 pub(super) mod held_row;
 pub(super) mod merge;

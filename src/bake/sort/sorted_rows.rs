@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use super::block_sums::BlockSums;
 use super::blocks::{BlockReader, Extent, ExtentOwner};
 use super::held_row::HeldRow;
 use super::origin_jumps::OriginJumps;
@@ -108,7 +109,7 @@ impl TableRecords {
             offset_bytes: HEADER_LEN_BYTES as u64,
             len_bytes: records.records_len_bytes,
             block_len_bytes: BLOCK_LEN_BYTES,
-            sums: records.block_sums.as_slice().into(),
+            sums: BlockSums::Memory(records.block_sums.as_slice().into()),
             owner,
         };
         Ok(TableRecords {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use zerocopy::little_endian::U64;
 
+use super::block_sums::BlockSums;
 use super::blocks::{Extent, ExtentOwner};
 use super::held_row::HeldRow;
 use crate::format::checksum::block_sum;
@@ -138,7 +139,7 @@ impl RunWriter<'_> {
             offset_bytes: self.spill.end_bytes,
             len_bytes: self.written_to_bytes - self.spill.end_bytes,
             block_len_bytes: BLOCK_LEN_BYTES,
-            sums: self.sums.into(),
+            sums: BlockSums::Memory(self.sums.into()),
             owner: self.spill.owner.clone(),
         };
         self.spill.end_bytes = self.written_to_bytes;

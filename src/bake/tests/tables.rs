@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
+use crate::bake::cancel::Cancel;
 use crate::bake::combine::{SortedParts, combine_counting, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
@@ -239,7 +240,7 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let bench = Bench::tight(1);
     let rows = numbers(0..1000, &"v".repeat(40));
     bench.write_table("base.db", KeyKind::U64, &rows, 128);
-    let base = OldTable::open(&bench.path("base.db"), 0, None).unwrap().table;
+    let base = OldTable::open(&bench.path("base.db"), 0, None, &Cancel::default()).unwrap().table;
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
     let context = Context { options: &options, budget: &bench.budget, pool: &pool };

@@ -1,0 +1,201 @@
+//! The checksums of the blocks of an extent.
+//!
+//! The checksums of new records are in memory. The checksums of a table's records stay in the table, because the header
+//! of a damaged or forged table can declare any number of them. Memory holds the checksum of each page of this list (8
+//! bytes per 32 MiB of records) and one page for each reader.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::blocks::ExtentOwner;
+use crate::bake::cancel::Cancel;
+use crate::bake::error::BakeError;
+use crate::format::FormatError;
+use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
+use crate::format::header::{Layout, Section, SectionKind};
+
+/// The number of checksums in a page. A page is a block of the section.
+const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
+
+/// The checksums of all blocks of an extent.
+#[derive(Clone)]
+pub(in crate::bake) enum BlockSums {
+    /// In memory.
+    Memory(Arc<[U64]>),
+    /// In the table that has the blocks.
+    Table(Arc<TableSums>),
+}
+
+/// A table's section of block sums.
+pub(in crate::bake) struct TableSums {
+    file: Arc<File>,
+    owner: ExtentOwner,
+    section: Section,
+    /// The checksum of each page.
+    page_sums: Vec<U64>,
+}
+
+impl BlockSums {
+    /// Returns the number of blocks.
+    pub(in crate::bake) fn len(&self) -> usize {
+        match self {
+            BlockSums::Memory(sums) => sums.len(),
+            BlockSums::Table(table) => table.len(),
+        }
+    }
+}
+
+impl TableSums {
+    /// Verifies a table's section of block sums, and the checksum of the records, which covers them too.
+    pub(in crate::bake) fn open(
+        file: Arc<File>,
+        layout: &Layout,
+        owner: ExtentOwner,
+        cancel: &Cancel,
+    ) -> Result<TableSums, BakeError> {
+        let mut table = TableSums { file, owner, section: layout.block_sums, page_sums: Vec::new() };
+        let mut records_sum = SectionSum::new();
+        let mut page = Vec::new();
+        for number in 0..table.len().div_ceil(PAGE_SUMS) {
+            if cancel.is_set() {
+                return Err(BakeError::Canceled);
+            }
+            table.read(number, &mut page)?;
+            table.page_sums.push(block_sum(page.as_bytes()));
+            records_sum.add_block_sums(&page);
+        }
+        table.check(SectionKind::BlockSums, layout.block_sums.checksum, section_sum(&table.page_sums))?;
+        table.check(SectionKind::Records, layout.records.checksum, records_sum.finish())?;
+        Ok(table)
+    }
+
+    fn len(&self) -> usize {
+        self.section.len_bytes as usize / size_of::<U64>()
+    }
+
+    /// Reads a page, which may have changed since it was verified.
+    fn read(&self, number: usize, page: &mut Vec<U64>) -> Result<(), BakeError> {
+        let start = number * PAGE_SUMS;
+        page.resize(PAGE_SUMS.min(self.len() - start), U64::new_zeroed());
+        let offset_bytes = self.section.offset_bytes + (start * size_of::<U64>()) as u64;
+        self.file.read_exact_at(page.as_mut_bytes(), offset_bytes).map_err(|error| self.owner.failed(error))
+    }
+
+    fn check(&self, section: SectionKind, expected: u64, found: u64) -> Result<(), BakeError> {
+        if expected == found {
+            return Ok(());
+        }
+        Err(self.owner.damaged(FormatError::SectionChecksum { section, expected, found }))
+    }
+}
+
+/// Reads checksums in any order, and fastest in the order of the blocks.
+pub(in crate::bake) struct BlockSumsReader {
+    sums: BlockSums,
+    /// The page that was read last, and its number.
+    page: Vec<U64>,
+    page_number: Option<usize>,
+}
+
+impl BlockSumsReader {
+    pub(in crate::bake) fn new(sums: BlockSums) -> BlockSumsReader {
+        BlockSumsReader { sums, page: Vec::new(), page_number: None }
+    }
+
+    /// Returns the checksum of a block. Panics if the extent does not have this block.
+    pub(in crate::bake) fn get(&mut self, block: usize) -> Result<u64, BakeError> {
+        let table = match &self.sums {
+            BlockSums::Memory(sums) => return Ok(sums[block].get()),
+            BlockSums::Table(table) => table,
+        };
+        let number = block / PAGE_SUMS;
+        if self.page_number != Some(number) {
+            self.page_number = None;
+            table.read(number, &mut self.page)?;
+            // Somebody may have written to the table since it was opened.
+            let found = block_sum(self.page.as_bytes());
+            table.check(SectionKind::BlockSums, table.page_sums[number].get(), found.get())?;
+            self.page_number = Some(number);
+        }
+        Ok(self.page[block % PAGE_SUMS].get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::format::checksum::section_sum_of;
+    use crate::format::header::Dimensions;
+    use crate::format::key::KeyKind;
+
+    /// Returns checksums of this number of blocks, and a file with them whose records are a hole.
+    fn table(block_count: usize) -> (Vec<U64>, Arc<File>, Layout) {
+        let sums: Vec<U64> =
+            (1..=block_count as u64).map(|number| U64::new(number.wrapping_mul(u64::MAX / 7))).collect();
+        let dimensions = Dimensions {
+            key_kind: KeyKind::U64,
+            row_count: 1,
+            hash_seed: 0,
+            record_align_bytes: 4096,
+            records_len_bytes: (block_count * BLOCK_LEN_BYTES) as u64,
+            part_pilots: 1,
+            part_slots: 1,
+        };
+        let mut layout = Layout::new(dimensions).unwrap();
+        layout.records.checksum = section_sum(&sums);
+        layout.block_sums.checksum = section_sum_of(sums.as_bytes());
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(sums.as_bytes(), layout.block_sums.offset_bytes).unwrap();
+        (sums, Arc::new(file), layout)
+    }
+
+    fn open(file: &Arc<File>, layout: &Layout, cancel: &Cancel) -> Result<TableSums, BakeError> {
+        TableSums::open(Arc::clone(file), layout, ExtentOwner::Table(Path::new("base.db").into()), cancel)
+    }
+
+    #[test]
+    fn checksums_are_read_from_the_table_in_any_order() {
+        for block_count in [1, PAGE_SUMS - 1, PAGE_SUMS, 2 * PAGE_SUMS + 5] {
+            let (sums, file, layout) = table(block_count);
+            let stored = open(&file, &layout, &Cancel::default()).unwrap();
+            assert_eq!(stored.page_sums.len(), block_count.div_ceil(PAGE_SUMS));
+            let all = BlockSums::Table(Arc::new(stored));
+            assert_eq!(all.len(), block_count);
+            let mut reader = BlockSumsReader::new(all);
+            for block in (0..block_count).chain((0..block_count).rev().step_by(101)) {
+                assert_eq!(reader.get(block).unwrap(), sums[block].get(), "block {block} of {block_count}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_that_changed_after_its_verification_is_an_error() {
+        let (sums, file, layout) = table(2 * PAGE_SUMS + 5);
+        let mut reader =
+            BlockSumsReader::new(BlockSums::Table(Arc::new(open(&file, &layout, &Cancel::default()).unwrap())));
+        let at = layout.block_sums.offset_bytes + (PAGE_SUMS * size_of::<U64>()) as u64;
+        file.write_all_at(&[0xA5], at).unwrap();
+        assert_eq!(reader.get(0).unwrap(), sums[0].get());
+        for _ in 0..2 {
+            let error = reader.get(PAGE_SUMS + 1).unwrap_err().to_string();
+            assert!(error.starts_with("base.db: ") && error.contains("block sums"), "{error}");
+        }
+        assert_eq!(reader.get(2 * PAGE_SUMS).unwrap(), sums[2 * PAGE_SUMS].get());
+        // A table that is opened now is rejected.
+        assert!(open(&file, &layout, &Cancel::default()).is_err());
+    }
+
+    #[test]
+    fn the_verification_of_the_checksums_can_be_canceled() {
+        let (_, file, layout) = table(1);
+        let cancel = Cancel::default();
+        cancel.set();
+        assert!(matches!(open(&file, &layout, &cancel), Err(BakeError::Canceled)));
+    }
+}
