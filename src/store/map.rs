@@ -37,8 +37,8 @@ pub(super) struct Map {
 enum Backing {
     /// A mapping of a file that other processes can change.
     File(Watched),
-    /// A mapping of a file that nobody can change.
-    Immutable(File),
+    /// A mapping of a sealed memory file, which nobody can change.
+    Sealed(File),
     /// A copy in memory of this process.
     Copy,
 }
@@ -63,25 +63,11 @@ impl Map {
         let memory = unsafe { Mmap::map(file)? };
         let len_bytes = memory.len();
         if sealed::is_sealed(file) {
-            return Ok(Map::from_memory(Guarded::unguarded(memory), len_bytes, Backing::Immutable(file.try_clone()?)));
+            return Ok(Map::from_memory(Guarded::unguarded(memory), len_bytes, Backing::Sealed(file.try_clone()?)));
         }
         let memory = Guarded::new(memory);
         let watched = Watched::new(file, &memory)?;
         Ok(Map::from_memory(memory, len_bytes, Backing::File(watched)))
-    }
-
-    /// Maps a file that nobody can change: one that is sealed, or has fs-verity. Returns `None` for any other file.
-    ///
-    /// The mapping is not guarded, because the zeros of a guard would change bytes that are lent. A page that cannot be
-    /// read ends the process, as in every program that maps a file.
-    pub(super) fn map_immutable(file: &File) -> io::Result<Option<Map>> {
-        if !sealed::is_sealed(file) && !sealed::has_verity(file) {
-            return Ok(None);
-        }
-        // SAFETY: As in `Map::map_file`, and nobody changes the file: the system prevents it.
-        let memory = unsafe { Mmap::map(file)? };
-        let len_bytes = memory.len();
-        Ok(Some(Map::from_memory(Guarded::unguarded(memory), len_bytes, Backing::Immutable(file.try_clone()?))))
     }
 
     /// Creates a `Map` of the first `len_bytes` of some memory. Panics if the memory is shorter.
@@ -106,7 +92,7 @@ impl Map {
     pub(super) fn watched(&self) -> Option<&Watched> {
         match &self.backing {
             Backing::File(watched) => Some(watched),
-            Backing::Immutable(_) | Backing::Copy => None,
+            Backing::Sealed(_) | Backing::Copy => None,
         }
     }
 
@@ -115,7 +101,7 @@ impl Map {
     pub(super) fn file(&self) -> Option<&File> {
         match &self.backing {
             Backing::File(watched) => Some(watched.file()),
-            Backing::Immutable(file) => Some(file),
+            Backing::Sealed(file) => Some(file),
             Backing::Copy => None,
         }
     }

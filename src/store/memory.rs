@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::map::Map;
-use super::{Pace, StoreError};
+use super::{Pace, StoreError, sealed};
 use crate::format::header::{HEADER_LEN_BYTES, Layout};
 use crate::machine_memory::{self, Available};
 
@@ -150,22 +150,23 @@ pub(super) fn hold(
     prepare(map, path, options, done)
 }
 
-/// Returns memory that nobody can change: the file itself if it is immutable, otherwise a copy.
+/// Returns memory that nobody can change: the file itself if it is sealed, otherwise a copy.
+///
+/// A file with fs-verity is copied, too. Nobody can change such a file, but a disk error, or a block that does not match
+/// the file's Merkle tree, would end the process with `SIGBUS` when a borrowed byte is read.
 pub(super) fn hold_immutable(
     file: &File,
     path: &Path,
     options: &OpenOptions,
     done: &mut dyn FnMut(&Step),
 ) -> Result<Map, StoreError> {
-    match Map::map_immutable(file).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })? {
-        Some(map) => prepare(map, path, options, done),
-        None => {
-            let started = Instant::now();
-            let map = copy(file, path, &options.pace, Map::compact_copy_of)?;
-            tell(&map, StepKind::Copied, started, done);
-            prepare(map, path, options, done)
-        }
+    if sealed::is_sealed(file) {
+        return hold(file, path, Memory::Map, options, done);
     }
+    let started = Instant::now();
+    let map = copy(file, path, &options.pace, Map::compact_copy_of)?;
+    tell(&map, StepKind::Copied, started, done);
+    prepare(map, path, options, done)
 }
 
 fn copy(

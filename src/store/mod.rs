@@ -96,7 +96,7 @@ const PREFETCH_MAX_BYTES: usize = 256;
 ///
 /// | function | memory | who guarantees that nobody changes it |
 /// |---|---|---|
-/// | [`Store::open`] | a copy in this process; the file itself if it is sealed or has fs-verity | the system |
+/// | [`Store::open`] | a copy in this process; the file itself if it is sealed | the system |
 /// | [`Store::open_sealed`] | a copy that can be transferred to other processes | the system |
 /// | [`Store::map`] (`unsafe`) | the file itself, shared with all processes | the caller |
 ///

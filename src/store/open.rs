@@ -17,8 +17,8 @@ impl Store {
     /// the order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache,
     /// verifying takes 0.8 s on one core.
     ///
-    /// The memory is a copy, unless the file itself cannot change: a sealed memory file, or one with fs-verity. To use
-    /// a large table without a copy, see [`MappedStore`](super::MappedStore).
+    /// The memory is a copy, unless the file is a sealed memory file, which cannot change. To use a large table without
+    /// a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a

@@ -20,7 +20,7 @@ use crate::helpers::waiting::eventually;
 const HOLE_LEN_BYTES: u64 = 1 << 40;
 /// The length of forged records. Their block sums are 2 GiB.
 const FORGED_LEN_BYTES: u64 = 4 << 40;
-/// How much the server has read when it is told to stop.
+/// The number of KiB that the server has mapped before it gets SIGTERM.
 const READ_MIN_KIB: u64 = 64 << 10;
 
 /// Opens a table, canceled at call number `calls_max`. Returns the outcome, and how often the pace was called.
@@ -101,11 +101,11 @@ fn wait_until_it_reads(server: &Server) {
 
 fn stop(mut server: Server, expected: &str) {
     wait_until_it_reads(&server);
-    let told = Instant::now();
+    let signaled = Instant::now();
     server.signal(Signal::TERM);
     server.wait_for_log(expected);
     assert_eq!(server.wait().code(), Some(0));
-    println!("stopped {:.3} s after SIGTERM", told.elapsed().as_secs_f64());
+    println!("stopped {:.3} s after SIGTERM", signaled.elapsed().as_secs_f64());
 }
 
 fn hole(path: &Path) {
