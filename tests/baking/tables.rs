@@ -88,7 +88,7 @@ fn the_memory_of_a_bake_does_not_depend_on_the_length_that_a_base_declares() {
     let folder = Folder::new();
     folder.write("one.csv", "1,x\n");
     let block_sums_len_bytes = forge(&folder.path("forged.db"), 1 << 40);
-    assert!(block_sums_len_bytes >= 2 * DATA_LEN_MAX_KIB << 10);
+    assert!(block_sums_len_bytes >= 2 * (DATA_LEN_MAX_KIB << 10));
     let script = format!("ulimit -d {DATA_LEN_MAX_KIB} && exec \"$0\" \"$@\" --memory 16MiB -o new.db");
     for args in [&["--base", "forged.db", "one.csv"][..], &["merge", "forged.db"]] {
         let mut command = folder.command("sh");
