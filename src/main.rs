@@ -2,6 +2,7 @@
 
 mod kv_store;
 
+use std::ffi::c_int;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use clap::{CommandFactory, Parser};
+use nix::sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ, SigSet};
 use rustix::process::Resource;
 use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -103,6 +105,11 @@ impl Signals {
         for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
             flag::register(kind.as_raw_value(), Arc::clone(&is_stopping))?;
         }
+        // A process inherits the blocked signals of its parent.
+        let handled = [SIGHUP, SIGINT, SIGTERM];
+        handled.into_iter().collect::<SigSet>().thread_unblock()?;
+        // A write to the log beyond the file size limit then returns an error.
+        flag::register(SIGXFSZ as c_int, Arc::default())?;
         // The runtime that awaits a signal receives it, so this runtime can be dropped. Its context ends first, because
         // a runtime must not be dropped inside a context.
         drop(context);

@@ -15,6 +15,7 @@ mod machine {
     pub(crate) mod outputs;
     pub(crate) mod overlay;
     pub(crate) mod paused;
+    pub(crate) mod processes;
     pub(crate) mod promtool;
     pub(crate) mod requirements;
     pub(crate) mod served_disks;
@@ -32,8 +33,8 @@ use libtest_mimic::{Arguments, run};
 
 use helpers::trials::trials;
 use machine::{
-    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, promtool, served_disks,
-    server_user, service_manager, tmpfs, unit_files, users, writers,
+    baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, processes, promtool,
+    served_disks, server_user, service_manager, tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -58,6 +59,8 @@ fn main() -> ExitCode {
         overlay::a_process_that_mapped_a_file_on_an_overlay_before_the_server_changes_no_value,
         paused::a_file_that_is_written_to_while_the_server_is_stopped_gives_errors,
         paused::a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile,
+        processes::a_bake_without_enough_threads_is_an_error,
+        processes::signals_that_the_parent_has_blocked_stop_a_server,
         promtool::promtool_accepts_the_metrics,
         served_disks::a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it,
         server_user::a_direct_client_checks_the_user_of_its_own_connection,

@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -88,4 +89,12 @@ impl Budget {
         let share = self.memory_bytes / 4 / sources.max(1) as u64;
         share.clamp(MERGE_BUFFER_MIN_BYTES / 2, 4 << 20) as usize
     }
+}
+/// Starts a thread of a scope.
+pub(super) fn spawn<'s, T: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    run: impl FnOnce() -> T + Send + 's,
+) -> Result<ScopedJoinHandle<'s, T>, BakeError> {
+    let started = thread::Builder::new().spawn_scoped(scope, run);
+    started.map_err(|error| BakeError::Threads { error: error.to_string() })
 }

@@ -7,6 +7,7 @@ use std::panic;
 use std::path::Path;
 use std::thread;
 
+use super::budget::spawn;
 use super::combine::{Combined, SortedParts, combine, each_row, reduce, refuse_duplicate};
 use super::context::Context;
 use super::error::BakeError;
@@ -131,12 +132,12 @@ impl Finish<'_, '_> {
         let (context, progress) = (self.context, &mut *self.progress);
         // The disk writes the records while the index is built.
         let (layout, synced) = thread::scope(|scope| {
-            let sync = scope.spawn(|| file.file().sync_data());
+            let sync = spawn(scope, || file.file().sync_data())?;
             let layout = index::build(file.file(), &combined.records, context.budget, &mut |done, total| {
                 progress(Progress::Index { done, total });
             });
-            (layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic)))
-        });
+            Ok::<_, BakeError>((layout, sync.join().unwrap_or_else(|panic| panic::resume_unwind(panic))))
+        })?;
         let layout = layout.map_err(|error| self.index_failed(error))?;
         // A write error is reported here, because the next sync would not report it again.
         synced.map_err(|error| self.output_failed(error))?;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use super::bad_rows::BadRowsFile;
+use super::budget::spawn;
 use super::context::Context;
 use super::error::BakeError;
 use super::feed::{Feed, Parsed, Recycled, Work};
@@ -90,12 +91,12 @@ pub(super) fn gather<'b>(
     std::thread::scope(|scope| {
         for _ in 0..budget.threads {
             let (works, parsed) = (works.clone(), parsed.clone());
-            scope.spawn(move || parse(context, &works, &parsed, recycled));
+            spawn(scope, move || parse(context, &works, &parsed, recycled))?;
         }
         drop(works);
         let rows_read = &rows_read;
         let gatherer = Gatherer::new(context, recycled, scope, stream, rows_read)?;
-        let gatherer = scope.spawn(move || gatherer.run(batches, slots));
+        let gatherer = spawn(scope, move || gatherer.run(batches, slots))?;
         let inputs = Feed::new(context, recycled, window, work, parsed, rows_read).run(inputs, origins, progress);
         let gathered = gatherer.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         Ok(Gathered { inputs, ..gathered })
@@ -249,7 +250,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         let (batches, kind) = (mem::take(&mut self.batches), self.kind());
         self.held_bytes = 0;
         let (context, recycled) = (self.context, self.recycled);
-        self.spilling = Some(self.scope.spawn(move || {
+        self.spilling = Some(spawn(self.scope, move || {
             let mut tally = Tally::default();
             let mut sorted = Run::sorted(batches, kind, context.pool);
             sorted.drop_duplicates(context.options.duplicates, &mut tally);
@@ -261,7 +262,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             let run = writer.finish().map_err(temporary)?;
             recycled.batches.lock().expect("no panic").extend(sorted.into_batches());
             Ok(Spilled { file, run, tally })
-        }));
+        })?);
         Ok(())
     }
 

@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io;
 
-use rustix::fs::{FsWord, fstatfs};
+use rustix::fs::{FsWord, fstat, fstatfs};
 
 /// File systems in memory, from `<linux/magic.h>`: tmpfs, ramfs, and hugetlbfs. There, a write through a mapping does
 /// not change a file's modification time.
 const IN_MEMORY: [FsWord; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+
+/// Length of the blocks that `st_blocks` counts.
+const STAT_BLOCK_LEN_BYTES: u64 = 512;
 
 /// Local file systems on which a mapping of a file maps the file itself: ext2 to ext4, XFS, Btrfs, F2FS, Bcachefs, ZFS,
 /// EROFS, and SquashFS. A stacked file system, such as an overlay, maps a file of the file system below it, and a
@@ -18,6 +21,13 @@ const LOCAL: [FsWord; 8] =
 /// Returns whether a process can write to a file through a mapping without changing its modification time.
 pub(super) fn hides_mapped_writes(file: &File) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&fstatfs(file)?.f_type))
+}
+
+/// Returns whether reading a hole of a file takes memory: on a file system in memory, every page that is read is allocated.
+pub(crate) fn has_holes_that_take_memory(file: &File) -> io::Result<bool> {
+    let stat = fstat(file)?;
+    let allocated_bytes = stat.st_blocks as u64 * STAT_BLOCK_LEN_BYTES;
+    Ok(allocated_bytes < stat.st_size as u64 && IN_MEMORY.contains(&fstatfs(file)?.f_type))
 }
 
 /// Returns whether a lease on a file shows each process that opens the file for writing or has a writable mapping of it.

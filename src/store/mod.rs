@@ -54,6 +54,7 @@ use search::Index;
 
 pub use blocks::Epoch;
 pub use error::{LookupError, StoreError};
+pub(crate) use file_system::has_holes_that_take_memory;
 pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;

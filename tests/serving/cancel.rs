@@ -44,6 +44,7 @@ fn open(
 
 #[test]
 fn an_open_ends_at_whatever_window_it_is_canceled() {
+    let threads = std::thread::available_parallelism().unwrap().get();
     // Several windows of 1 MiB for each section, and several parts of 8 MiB.
     let table = Table::new((0..200_000).map(|key| (key, vec![b'v'; 40])));
     let options = |memory, verify| (memory, OpenOptions { verify, warm: true, ..OpenOptions::default() });
@@ -58,11 +59,9 @@ fn an_open_ends_at_whatever_window_it_is_canceled() {
         for calls_max in (0..windows).step_by(windows.div_ceil(15)) {
             let (opened, calls) = open(&table, memory, &options, calls_max);
             assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
-            assert_eq!(
-                calls,
-                calls_max + 1,
-                "no window is begun after the one that was canceled: {memory:?} {options:?}"
-            );
+            // No thread begins another window. Several threads can find out at the same time.
+            let calls_after = calls - calls_max;
+            assert!((1..=threads).contains(&calls_after), "{calls_after} of {threads}: {memory:?} {options:?}");
         }
     }
 }

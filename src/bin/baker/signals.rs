@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, iterator, low_level};
 use zero_kv::bake::{BakeError, Cancel};
@@ -41,6 +42,8 @@ impl Signals {
             flag::register_conditional_default(*signal, Arc::clone(&arrived_once))?;
             flag::register(*signal, Arc::clone(&arrived_once))?;
         }
+        // A process inherits the blocked signals of its parent.
+        watched.iter().try_for_each(|signal| SigSet::from(Signal::try_from(*signal)?).thread_unblock())?;
         // Then a write beyond the file size limit returns an error, which is reported.
         flag::register(SIGXFSZ, Arc::default())?;
 

@@ -22,6 +22,7 @@ mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
         return code;
     }
     name_client_options();
+    // A write beyond the file size limit then returns an error.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     args.take_file_of_get();
     match run(&args) {

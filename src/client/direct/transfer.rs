@@ -27,7 +27,7 @@ use crate::protocol::native::{OPEN_LEN_BYTES, Op, OpenHeader, RESPONSE_HEADER_LE
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::{CheckedHeader, Violation};
 use crate::store::Standing;
-use crate::store::{Memory, Store, is_sealed, survive_bus_errors};
+use crate::store::{Memory, Store, has_holes_that_take_memory, is_sealed, survive_bus_errors};
 
 /// Pause before a transfer is requested again because the server just replaced its generation.
 const REPEAT_PAUSE: Duration = Duration::from_millis(1);
@@ -220,6 +220,15 @@ fn open(
         survive_bus_errors()
             .map_err(|error| direct_error(path, format!("installing a handler for SIGBUS: {error}")))?;
     }
+    if has_holes_that_take_memory(table)
+        .map_err(|error| direct_error(path, format!("examining the transferred table: {error}")))?
+    {
+        return Err(direct_error(
+            path,
+            "the transferred table has holes, and reading them would take memory that the server did not fill: copy the \
+             server's file without holes (cp --sparse=never), or off the file system in memory",
+        ));
+    }
     Store::from_transfer(table, path, options.memory, &options.open, is_leased).map_err(open_failed)
 }
 
@@ -237,4 +246,28 @@ fn transfer_error(path: &Path, phase: Phase, after: Duration, error: io::Error) 
 
 fn direct_error(path: &Path, problem: impl ToString) -> ClientError {
     ClientError::Direct { path: path.to_path_buf(), problem: problem.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    /// A server could announce a table of any length, whose bytes it never wrote.
+    #[test]
+    fn a_table_in_memory_with_holes_is_rejected_before_it_is_read() {
+        const LEN_BYTES: u64 = 1 << 30;
+        let table = File::from(memfd_create("table", MemfdFlags::CLOEXEC).unwrap());
+        table.set_len(LEN_BYTES).unwrap();
+        let error = open(&table, Path::new("s.sock"), &DirectOptions::default(), || true).unwrap_err();
+        assert!(error.to_string().contains("has holes"), "{error}");
+        assert_eq!(table.metadata().unwrap().len(), LEN_BYTES);
+        assert!(!has_memory(&table), "nothing was read");
+    }
+
+    fn has_memory(file: &File) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().unwrap().blocks() > 0
+    }
 }

@@ -254,3 +254,19 @@ fn a_file_that_changes_during_a_dump_is_an_error() {
         assert!(stderr.starts_with("zkv: the result depends on damaged bytes of the file: "), "{format} {stderr}");
     }
 }
+
+#[test]
+fn a_dump_beyond_the_file_size_limit_is_an_error_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    let rows: Vec<(u64, Vec<u8>)> = (0..200).map(|key| (key, vec![b'v'; 1000])).collect();
+    bake_to(&db, &rows);
+    let mut command = Command::new("sh");
+    // In blocks of 512 bytes or 1 KiB.
+    command.args(["-c", "ulimit -f 8 && exec \"$0\" dump table.db -o table.csv", env!("CARGO_BIN_EXE_zkv")]);
+    let output = command.current_dir(folder.path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("table.csv") && stderr.contains("File too large"), "{stderr}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
