@@ -107,7 +107,7 @@ fn a_file_that_can_be_truncated_is_not_mapped_without_the_handler() {
     let (_scene, served, _direct) = direct(&["--no-watch"]);
     let options = DirectOptions { survive_bus_errors: false, ..DirectOptions::default() };
     let problem = served.client().direct_with(&options).unwrap_err().to_string();
-    assert!(problem.contains("can be truncated") && problem.contains("--memory sealed"), "{problem}");
+    assert!(problem.contains("can be truncated") && problem.contains("sealed memory"), "{problem}");
 
     let copied = DirectOptions { survive_bus_errors: false, ..copied() };
     assert_all(&served.client().direct_with(&copied).unwrap(), 1);
