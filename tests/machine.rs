@@ -17,6 +17,7 @@ mod machine {
     pub(crate) mod paused;
     pub(crate) mod processes;
     pub(crate) mod promtool;
+    pub(crate) mod remote;
     pub(crate) mod requirements;
     pub(crate) mod served_disks;
     pub(crate) mod server_user;
@@ -34,7 +35,7 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use machine::{
     baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, outputs, overlay, paused, processes, promtool,
-    served_disks, server_user, service_manager, tmpfs, unit_files, users, writers,
+    remote, served_disks, server_user, service_manager, tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         processes::a_bake_without_enough_threads_is_an_error,
         processes::signals_that_the_parent_has_blocked_stop_a_server,
         promtool::promtool_accepts_the_metrics,
+        remote::a_file_that_another_machine_changes_gives_errors_although_its_attributes_are_cached,
         served_disks::a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it,
         server_user::a_direct_client_checks_the_user_of_its_own_connection,
         server_user::a_link_from_a_directory_where_others_can_write_is_not_trusted,

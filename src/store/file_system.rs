@@ -35,3 +35,9 @@ pub(super) fn has_reliable_leases(file: &File) -> io::Result<bool> {
     let kind = fstatfs(file)?.f_type;
     Ok(LOCAL.contains(&kind) || IN_MEMORY.contains(&kind))
 }
+
+/// Returns whether the kernel may answer from a cache when it is asked for a file's time, although another machine or a
+/// process that implements the file system has changed the file.
+pub(super) fn may_cache_times(file: &File) -> io::Result<bool> {
+    Ok(!has_reliable_leases(file)?)
+}

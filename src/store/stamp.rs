@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::fstat;
+use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 
 use super::guard::Guarded;
 use super::lease::{Lease, LeaseState, Proof, Report, Writers};
@@ -36,6 +36,8 @@ pub(super) struct Watched {
     has_verity: bool,
     /// Whether a process can write to the file through a mapping without changing its modification time.
     hides_mapped_writes: bool,
+    /// Whether the kernel may have cached an older time of the file.
+    may_cache_times: bool,
     /// The hash in the file's stamp when the file was last trusted.
     seen: AtomicU64,
     seen_faults: AtomicU64,
@@ -45,11 +47,12 @@ impl Watched {
     /// Keeps the file open, to examine it, and takes a lease on it if the system grants one.
     pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
         let faults = guarded.faults();
-        let seen = AtomicU64::new(stamp(file, faults)?.0);
+        let may_cache_times = file_system::may_cache_times(file)?;
+        let seen = AtomicU64::new(stamp(file, may_cache_times, faults)?.0);
         let (lease, has_verity) = (Lease::new(file.try_clone()?), sealed::has_verity(file));
         let hides_mapped_writes = file_system::hides_mapped_writes(file)?;
         let seen_faults = AtomicU64::new(faults);
-        let watched = Watched { lease, has_verity, hides_mapped_writes, seen, seen_faults };
+        let watched = Watched { lease, has_verity, hides_mapped_writes, may_cache_times, seen, seen_faults };
         watched.lease(guarded);
         Ok(watched)
     }
@@ -152,7 +155,7 @@ impl Watched {
     }
 
     fn looks_unchanged(&self, guarded: &Guarded) -> bool {
-        stamp(self.lease.file(), guarded.faults())
+        stamp(self.lease.file(), self.may_cache_times, guarded.faults())
             .inspect_err(|error| self.lease.note_error(error))
             .is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
     }
@@ -165,7 +168,7 @@ impl Watched {
 
     /// Returns the file's stamp now.
     pub(super) fn stamp(&self, guarded: &Guarded) -> io::Result<Stamp> {
-        stamp(self.lease.file(), guarded.faults())
+        stamp(self.lease.file(), self.may_cache_times, guarded.faults())
     }
 
     /// Trusts the file as long as it has this stamp.
@@ -175,14 +178,22 @@ impl Watched {
     }
 }
 
-fn stamp(file: &File, faults: u64) -> io::Result<Stamp> {
-    let stat = fstat(file)?;
+/// Returns the stamp of a file now. Asks the file system itself if the kernel may have cached an older time.
+fn stamp(file: &File, may_cache_times: bool, faults: u64) -> io::Result<Stamp> {
+    let (len_bytes, seconds, ns) = if may_cache_times {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let stat = statx(file, "", flags, StatxFlags::SIZE | StatxFlags::MTIME)?;
+        (stat.stx_size, stat.stx_mtime.tv_sec as u64, u64::from(stat.stx_mtime.tv_nsec))
+    } else {
+        let stat = fstat(file)?;
+        (stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64)
+    };
     // Each step is invertible, so a change of one number alone always changes the hash.
     let mix = |hash: u64, number: u64| {
         let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         hash ^ (hash >> 32)
     };
-    let numbers = [stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64, faults];
+    let numbers = [len_bytes, seconds, ns, faults];
     Ok(Stamp(numbers.into_iter().fold(0, mix), faults))
 }
 
