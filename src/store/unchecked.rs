@@ -153,6 +153,7 @@ impl Unchecked {
     }
 
     /// Verifies the rest as a plan requires. Does not build the directory: the first ordered lookup would build it.
+    #[cfg(feature = "bake")]
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))
     }
