@@ -127,7 +127,7 @@ pub enum PageError {
         rows_max: u32,
     },
     /// The page has several rows, which together are longer than
-    /// [`PAGE_LEN_MAX_BYTES`](super::native::PAGE_LEN_MAX_BYTES).
+    /// [`PAGE_LEN_MAX_BYTES`].
     #[error("several rows take {len_bytes} bytes, where at most {PAGE_LEN_MAX_BYTES} are allowed")]
     Len {
         /// The length of the rows.
