@@ -263,7 +263,7 @@ impl Client {
         self.call(py, client::Client::ping)
     }
 
-    /// Close the connections. Later calls raise `Closed`.
+    /// Disconnect from the server. Later calls raise `Closed`.
     fn close(&self) {
         self.connections().clients = None;
     }

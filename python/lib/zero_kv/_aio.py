@@ -185,7 +185,7 @@ class AsyncClient:
         await self._call(Request.ping())
 
     async def close(self) -> None:
-        """Close the connection. Waiting calls and later calls raise `Closed`."""
+        """Disconnect from the server. Waiting calls and later calls raise `Closed`."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()

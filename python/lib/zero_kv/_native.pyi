@@ -275,7 +275,7 @@ class Client:
         """Return once the server has responded."""
 
     def close(self) -> None:
-        """Close the connections. Later calls raise `Closed`."""
+        """Disconnect from the server. Later calls raise `Closed`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
