@@ -12,6 +12,7 @@ use zero_kv::store::{Memory, OpenOptions, Pace, StoreError, Verify};
 use zero_kv::{MappedStore, Store};
 
 use crate::helpers::forged::forge;
+use crate::helpers::scenes::settle;
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::eventually;
@@ -47,6 +48,8 @@ fn an_open_ends_at_whatever_window_it_is_canceled() {
     let threads = std::thread::available_parallelism().unwrap().get();
     // Several windows of 1 MiB for each section, and several parts of 8 MiB.
     let table = Table::new((0..200_000).map(|key| (key, vec![b'v'; 40])));
+    // Otherwise, the first open would wait until the file is old enough, and poll meanwhile.
+    settle(&table.db());
     let options = |memory, verify| (memory, OpenOptions { verify, warm: true, ..OpenOptions::default() });
     for (memory, options) in [
         options(Memory::Map, Verify::Full),

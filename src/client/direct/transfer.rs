@@ -225,8 +225,8 @@ fn open(
     {
         return Err(direct_error(
             path,
-            "the transferred table has holes, and reading them would take memory that the server did not fill: copy the \
-             server's file without holes (cp --sparse=never), or off the file system in memory",
+            "the transferred table has holes, and reading them would take memory that the server did not fill: replace the \
+             server's file with a copy without holes, or serve it from a disk",
         ));
     }
     Store::from_transfer(table, path, options.memory, &options.open, is_leased).map_err(open_failed)
