@@ -14,7 +14,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Parses all replies in these bytes.
+    /// Splits bytes into replies, and parses each.
     pub(crate) fn all(mut bytes: &[u8]) -> Vec<Reply> {
         let mut replies = Vec::new();
         while !bytes.is_empty() {

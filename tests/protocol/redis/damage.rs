@@ -19,7 +19,7 @@ fn a_damaged_block_is_an_error_in_the_place_of_each_of_its_keys() {
     let value_at = bytes.windows(13).position(|window| window == b"value of 1000").unwrap();
     bytes[value_at] ^= 1;
     OpenOptions::new().write(true).open(served.db()).unwrap().write_all(&bytes).unwrap();
-    eventually("the file was looked at again", || ask(&mut stream, "GET 43") == "$11\r\nvalue of 43\r\n");
+    eventually("the server examines the file again", || ask(&mut stream, "GET 43") == "$11\r\nvalue of 43\r\n");
 
     assert!(ask(&mut stream, "GET 1000").starts_with(DAMAGED));
     let mget = ask(&mut stream, "MGET 41 1000 1043");
@@ -30,7 +30,7 @@ fn a_damaged_block_is_an_error_in_the_place_of_each_of_its_keys() {
     for words in ["STRLEN 900", "EXISTS 1000", "SCAN 0 COUNT 2000", "KEYS *4*"].into_iter().chain(by_order) {
         assert!(ask(&mut stream, words).starts_with("-ERR"), "{words}");
     }
-    // So many keys were announced; those that cannot be reached any more are errors.
+    // The reply has announced this many keys. Each key in a damaged block becomes an error.
     let keys = ask(&mut stream, "KEYS *");
     assert!(keys.starts_with("*2000\r\n$1\r\n0\r\n") && keys.contains(&format!("\r\n{DAMAGED}")), "{keys}");
     assert_eq!(ask(&mut stream, "GET 1500"), "$13\r\nvalue of 1500\r\n");

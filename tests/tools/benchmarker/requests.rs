@@ -10,24 +10,6 @@ const EXISTS: u32 = 1;
 /// Number of requests that show a distribution.
 const SHOWS_SHARES: usize = 10_000;
 
-/// Runs the benchmarker for longer and longer until it sends this many requests, and returns them, after a check that all
-/// were counted. On a busy machine, that can take seconds.
-#[track_caller]
-fn requests(served: &Served, min_requests: usize, args: &[&str]) -> Vec<(u32, u64)> {
-    let runs_ms = (0..10).map(|run| 200_u64 << run);
-    for run_ms in runs_ms {
-        let seconds = format!("--seconds={}", run_ms as f64 / 1000.0);
-        let output = served.run(&[args, &["--json", &seconds]].concat());
-        assert_good(&output);
-        let seen = served.seen();
-        assert_eq!(seen.len() as f64, number(&stdout(&output), "requests"));
-        if seen.len() >= min_requests {
-            return seen;
-        }
-    }
-    panic!("the benchmarker sends fewer than {min_requests} requests in 102 s");
-}
-
 /// Returns the number of requests for each key, in descending order.
 fn by_count(requests: &[(u32, u64)]) -> Vec<(usize, u64)> {
     let mut counts = BTreeMap::new();
@@ -49,7 +31,7 @@ fn assert_share(count: usize, draws: usize, probability: f64) {
 #[test]
 fn uniform_requests_every_row_equally_often() {
     let served = Served::new(small_rows(), honest);
-    let seen = requests(&served, SHOWS_SHARES, &[]);
+    let seen = served.requests(SHOWS_SHARES, &[]);
     let counts = by_count(&seen);
     assert!(counts.iter().all(|(_, key)| (1..=1_000).contains(key)));
     assert_share(counts[0].0, seen.len(), 0.001);
@@ -62,7 +44,7 @@ fn uniform_requests_every_row_equally_often() {
 fn zipf_requests_ranks_in_proportion_to_their_power() {
     let served = Served::new(small_rows(), honest);
     for exponent in [1.0, 0.5] {
-        let seen = requests(&served, SHOWS_SHARES, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
+        let seen = served.requests(SHOWS_SHARES, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
         let counts = by_count(&seen);
         let weights: Vec<f64> = (1..=1_000).map(|rank| f64::from(rank).powf(-exponent)).collect();
         let all: f64 = weights.iter().sum();
@@ -81,7 +63,7 @@ fn zipf_requests_ranks_in_proportion_to_their_power() {
 fn zipf_distributes_frequent_keys_over_the_table() {
     let served = Served::new(small_rows(), honest);
     let hot = |seed: &str| -> BTreeSet<u64> {
-        let seen = requests(&served, SHOWS_SHARES, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
+        let seen = served.requests(SHOWS_SHARES, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
         by_count(&seen)[..10].iter().map(|(_, key)| *key).collect()
     };
     let (first, second) = (hot("--seed=1"), hot("--seed=2"));
@@ -92,7 +74,7 @@ fn zipf_distributes_frequent_keys_over_the_table() {
 #[test]
 fn sequential_requests_are_in_key_order_and_cyclic() {
     let served = Served::new(small_rows(), honest);
-    let seen = requests(&served, 2_000, &["--distribution=sequential", "--clients=1", "--pipeline=7"]);
+    let seen = served.requests(2_000, &["--distribution=sequential", "--clients=1", "--pipeline=7"]);
     let in_order = (0..seen.len()).map(|request| (GET, request as u64 % 1_000 + 1));
     assert!(in_order.eq(seen.iter().copied()));
 }
@@ -100,7 +82,7 @@ fn sequential_requests_are_in_key_order_and_cyclic() {
 #[test]
 fn sequential_clients_begin_at_different_rows() {
     let served = Served::new(small_rows(), honest);
-    let seen = requests(&served, 1_000, &["--distribution=sequential", "--clients=4", "--pipeline=1"]);
+    let seen = served.requests(1_000, &["--distribution=sequential", "--clients=4", "--pipeline=1"]);
     for key in [1, 251, 501, 751] {
         assert!(seen.contains(&(GET, key)), "{key}");
     }
@@ -109,7 +91,7 @@ fn sequential_clients_begin_at_different_rows() {
 #[test]
 fn ops_have_their_shares_for_hits_and_misses() {
     let served = Served::new(small_rows(), honest);
-    let seen = requests(&served, SHOWS_SHARES, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
+    let seen = served.requests(SHOWS_SHARES, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
     let exists: Vec<u64> = seen.iter().filter(|(op, _)| *op == EXISTS).map(|(_, key)| *key).collect();
     assert_share(exists.len(), seen.len(), 0.1);
     let is_there = |key: &u64| (1..=1_000).contains(key);
@@ -121,7 +103,7 @@ fn ops_have_their_shares_for_hits_and_misses() {
 fn equal_seeds_request_equal_keys() {
     let served = Served::new(small_rows(), honest);
     let first = |distribution: &str, seed: &str| {
-        let mut seen = requests(&served, 16, &["--clients=1", distribution, seed, "--op=get:0.5,exists:0.5"]);
+        let mut seen = served.requests(16, &["--clients=1", distribution, seed, "--op=get:0.5,exists:0.5"]);
         seen.truncate(16);
         seen
     };

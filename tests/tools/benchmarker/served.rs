@@ -89,6 +89,25 @@ impl Served {
         self.command(args).output().unwrap()
     }
 
+    /// Runs the benchmarker for longer and longer until it sends this many requests, and returns them, after a check that
+    /// all were counted. On a busy machine, that can take seconds.
+    #[track_caller]
+    pub(crate) fn requests(&self, min_requests: usize, args: &[&str]) -> Vec<(u32, u64)> {
+        let runs_ms = (0..10).map(|run| 200_u64 << run);
+        for run_ms in runs_ms {
+            let seconds = format!("--seconds={}", run_ms as f64 / 1000.0);
+            let output = self.run(&[args, &["--json", &seconds]].concat());
+            assert_good(&output);
+            let (json, seen) = (stdout(&output), self.seen());
+            assert_eq!(number(&json, "requests"), seen.len() as f64);
+            assert_eq!(number(&json, "hits") + number(&json, "misses"), seen.len() as f64);
+            if seen.len() >= min_requests {
+                return seen;
+            }
+        }
+        panic!("the benchmarker sends fewer than {min_requests} requests in 102 s");
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_benchmarker"));
         command.args(args);
