@@ -7,8 +7,11 @@
 #[cfg(all(test, loom))]
 mod models;
 
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(not(all(test, loom)))]
+use zerocopy::FromZeros;
 use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
@@ -60,10 +63,12 @@ struct Damaged {
 
 impl Blocks {
     /// Returns `count` unverified blocks.
-    pub(super) fn new(count: usize) -> Blocks {
-        let tags = |count| std::iter::repeat_with(|| AtomicU8::new(NEVER)).take(count).collect();
-        let (tags, group_tags) = (tags(count), tags(count / GROUP_BLOCKS));
-        Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() }
+    ///
+    /// # Errors
+    /// There is no memory for that many tags.
+    pub(super) fn new(count: usize) -> io::Result<Blocks> {
+        let (tags, group_tags) = (unverified_tags(count)?, unverified_tags(count / GROUP_BLOCKS)?);
+        Ok(Blocks { tags, group_tags, epoch: AtomicU8::new(FIRST), damaged: Mutex::default() })
     }
 
     #[inline(always)]
@@ -211,6 +216,22 @@ impl Blocks {
     }
 }
 
+/// Returns `count` tags that are [`NEVER`]. The kernel zeroes their pages on first access, so a large count, which a forged
+/// header may declare, costs no memory by itself.
+#[cfg(not(all(test, loom)))]
+fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
+    const { assert!(NEVER == 0) };
+    <[AtomicU8]>::new_box_zeroed_with_elems(count).map_err(|_| {
+        let message = format!("no memory for the verification state of {count} blocks: shorten the table");
+        io::Error::new(io::ErrorKind::OutOfMemory, message)
+    })
+}
+
+#[cfg(all(test, loom))]
+fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
+    Ok(std::iter::repeat_with(|| AtomicU8::new(NEVER)).take(count).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,7 +245,7 @@ mod tests {
     #[test]
     fn a_block_is_looked_at_once_in_an_epoch() {
         let (mut records, sums) = records(4);
-        let blocks = Blocks::new(4);
+        let blocks = Blocks::new(4).unwrap();
         let epoch = blocks.epoch();
         let (start, end) = (BLOCK_LEN_BYTES - 1, BLOCK_LEN_BYTES + 1);
         assert!(!blocks.are_known(epoch, start, end));
@@ -251,7 +272,7 @@ mod tests {
     #[test]
     fn what_was_found_in_one_epoch_does_not_count_in_the_next() {
         let (records, sums) = records(1);
-        let blocks = Blocks::new(1);
+        let blocks = Blocks::new(1).unwrap();
         let old = blocks.epoch();
         assert!(blocks.distrust(old) && blocks.trust_again());
         // A lookup that began before the change ends after it.
@@ -262,7 +283,7 @@ mod tests {
     #[test]
     fn a_group_is_verified_block_by_block_and_then_read_as_one_tag() {
         let (mut records, sums) = records(3 * GROUP_BLOCKS + 10);
-        let blocks = Blocks::new(sums.len());
+        let blocks = Blocks::new(sums.len()).unwrap();
         let epoch = blocks.epoch();
         let (start, end) = (BLOCK_LEN_BYTES - 1, records.len());
         assert!(blocks.look_at(epoch, &records, &sums, start, end));
@@ -287,7 +308,7 @@ mod tests {
 
         const BLOCKS_MAX: usize = 100;
         let (records, sums) = records(2 * GROUP_BLOCKS + 10);
-        let blocks = Blocks::new(sums.len());
+        let blocks = Blocks::new(sums.len()).unwrap();
         let look_at = || {
             let _limit = VerificationLimit::begin(BLOCKS_MAX * BLOCK_WORK);
             let is_sound = blocks.look_at(blocks.epoch(), &records, &sums, 0, records.len());
@@ -317,8 +338,14 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_blocks_that_exceeds_the_address_space_is_an_error() {
+        assert_eq!(Blocks::new(isize::MAX as usize).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(Blocks::new(usize::MAX).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+    }
+
+    #[test]
     fn epochs_come_to_an_end_and_none_comes_twice() {
-        let blocks = Blocks::new(1);
+        let blocks = Blocks::new(1).unwrap();
         let mut epochs = vec![blocks.epoch().0];
         while blocks.distrust(blocks.epoch()) && blocks.trust_again() {
             epochs.push(blocks.epoch().0);
@@ -330,7 +357,7 @@ mod tests {
     #[test]
     fn a_range_beyond_the_end_is_damaged() {
         let (records, sums) = records(2);
-        let blocks = Blocks::new(2);
+        let blocks = Blocks::new(2).unwrap();
         for (start, end) in [(0, records.len() + 1), (3 * BLOCK_LEN_BYTES, 3 * BLOCK_LEN_BYTES + 1), (0, usize::MAX)] {
             assert!(!blocks.are_known(blocks.epoch(), start, end));
             assert!(!blocks.look_at(blocks.epoch(), &records, &sums, start, end));

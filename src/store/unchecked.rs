@@ -73,7 +73,10 @@ impl Unchecked {
         };
         let mean_len_bytes = layout.records.len_bytes / layout.dimensions.row_count.max(1);
         let typical_len_bytes = (mean_len_bytes as usize).min(PREFETCH_MAX_BYTES);
-        let blocks = Blocks::new((layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES));
+        let blocks = match Blocks::new((layout.records.len_bytes as usize).div_ceil(BLOCK_LEN_BYTES)) {
+            Ok(blocks) => blocks,
+            Err(error) => return Err(StoreError::Io { path, error }),
+        };
         let (common, directory) = (Box::default(), OnceLock::new());
         Ok(Unchecked { store: Store { map, layout, blocks, typical_len_bytes, common, directory }, path })
     }

@@ -24,7 +24,7 @@ struct Table {
 impl Table {
     fn new() -> Arc<Table> {
         let (byte, changed_at, seen) = (AtomicU8::new(BAKED), AtomicU64::new(1), AtomicU64::new(1));
-        Arc::new(Table { blocks: Blocks::new(1), byte, changed_at, seen })
+        Arc::new(Table { blocks: Blocks::new(1).unwrap(), byte, changed_at, seen })
     }
 
     fn write(&self, byte: u8) {
@@ -53,7 +53,7 @@ impl Table {
     /// As in `Store::look_again`, for an index that is intact.
     fn look_again(&self) {
         let stamp = self.changed_at.load(Ordering::Acquire);
-        if self.blocks.epoch() != Blocks::new(0).epoch() && self.changed_at.load(Ordering::Acquire) == stamp {
+        if self.blocks.epoch() != Blocks::new(0).unwrap().epoch() && self.changed_at.load(Ordering::Acquire) == stamp {
             self.seen.store(stamp, Ordering::Release);
             self.blocks.trust_again();
         }
@@ -73,7 +73,7 @@ fn an_accepted_batch_has_only_baked_bytes() {
         writer.join().unwrap();
         reader.join().unwrap();
         assert_eq!(table.batch(), None, "the file has changed");
-        assert_ne!(table.blocks.epoch(), Blocks::new(0).epoch(), "its epoch is over");
+        assert_ne!(table.blocks.epoch(), Blocks::new(0).unwrap().epoch(), "its epoch is over");
     });
 }
 

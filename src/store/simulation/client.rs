@@ -25,7 +25,7 @@ pub(super) fn hand_over() {
         return;
     }
     pause();
-    let client = Client { file, page, blocks: Blocks::new(1), seen: Descriptor(file).modified() };
+    let client = Client { file, page, blocks: Blocks::new(1).unwrap(), seen: Descriptor(file).modified() };
     // Without a lease, a write can be in flight that still changes bytes, but no longer the file's modification time.
     if client.standing() == Standing::Unchanged {
         CLIENT.set(Some(Rc::new(client)));

@@ -108,7 +108,7 @@ pub(super) fn swap() {
         world.files.push(SimulatedFile { baked, bytes, modified: 0, hides_writes, is_leased: false, writer });
         world.files.len() - 1
     });
-    let (lease, blocks, seen) = (Lease::over(Descriptor(number)), Blocks::new(1), Cell::new(0));
+    let (lease, blocks, seen) = (Lease::over(Descriptor(number)), Blocks::new(1).unwrap(), Cell::new(0));
     let generation = Rc::new(Generation { number, lease, blocks, seen });
     generation.seen.set(generation.file().modified());
     generation.take_lease();
