@@ -6,11 +6,11 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Barrier;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 use rand::SeedableRng;
@@ -21,6 +21,7 @@ use zero_kv::Key;
 use zero_kv::client::OwnedKey;
 
 use crate::args::{BenchArgs, RangeArgs};
+use crate::deadline::THREAD_ERROR;
 use crate::output::{finish_stdout, write_json_line};
 use crate::table::{Scan, Table};
 
@@ -76,13 +77,17 @@ fn measure(
     keys: &[OwnedKey],
     tables: Vec<Box<dyn Table + Send + '_>>,
 ) -> anyhow::Result<Report> {
-    let start = Barrier::new(tables.len());
+    let is_complete = OnceLock::new();
     let results = thread::scope(|scope| {
         let spawn = |(thread_index, mut table): (usize, Box<dyn Table + Send>)| {
-            let start = &start;
-            scope.spawn(move || run_thread(&mut *table, keys, args, thread_index, start))
+            let is_complete = &is_complete;
+            let run = move || run_thread(&mut *table, keys, args, thread_index, is_complete);
+            thread::Builder::new().spawn_scoped(scope, run)
         };
-        let threads: Vec<_> = tables.into_iter().enumerate().map(spawn).collect();
+        let threads = tables.into_iter().enumerate().map(spawn).collect::<io::Result<Vec<_>>>();
+        // Starts all threads at once. If one could not be created, the others end without a lookup.
+        is_complete.get_or_init(|| threads.is_ok());
+        let threads = threads.context(THREAD_ERROR)?;
         let results = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
         results.collect::<anyhow::Result<Vec<_>>>()
     })?;
@@ -110,13 +115,14 @@ fn measure(
     })
 }
 
-/// Looks up batches until the time is over. `thread_index` determines the first key.
+/// Looks up batches until the time is over. `thread_index` determines the first key. Begins when `is_complete` is set,
+/// and ends at once if it is `false`.
 fn run_thread(
     table: &mut dyn Table,
     keys: &[OwnedKey],
     args: &BenchArgs,
     thread_index: usize,
-    start: &Barrier,
+    is_complete: &OnceLock<bool>,
 ) -> anyhow::Result<ThreadResult> {
     let batch_ns = Histogram::new(LATENCY_DIGITS)?;
     let mut result = ThreadResult { lookups: 0, not_found: 0, value_len_bytes: 0, elapsed: Duration::ZERO, batch_ns };
@@ -124,7 +130,9 @@ fn run_thread(
     // Each thread begins at a different key.
     let _ = order.nth(thread_index * keys.len() / args.threads);
     let mut batch: Vec<Key<'_>> = Vec::with_capacity(args.batch);
-    start.wait();
+    if !is_complete.wait() {
+        return Ok(result);
+    }
     let started = Instant::now();
     let mut batch_started = started;
     while result.elapsed < args.seconds {

@@ -1,16 +1,29 @@
 //! A time limit for a whole operation. A client's time-outs limit each connection attempt and each call by itself.
 
 use std::sync::mpsc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use anyhow::Context;
+
+/// Starts a thread.
+pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<JoinHandle<T>> {
+    thread::Builder::new().spawn(work).context(THREAD_ERROR)
+}
+
+/// What failed, and the remedy, where a thread cannot be started.
+pub(crate) const THREAD_ERROR: &str = "a thread cannot be started: raise the limit on processes (ulimit -u, TasksMax=)";
 
 /// Runs an operation on a new thread, and returns its result, or `None` after the time-out. The thread of an
 /// operation that timed out runs until the process exits.
+///
+/// # Errors
+/// The thread cannot be started.
 pub(crate) fn run_within<T: Send + 'static>(
     timeout: Duration,
     operation: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+) -> anyhow::Result<Option<T>> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(operation()));
-    receiver.recv_timeout(timeout).ok()
+    spawn(move || sender.send(operation()))?;
+    Ok(receiver.recv_timeout(timeout).ok())
 }

@@ -36,7 +36,7 @@ pub(crate) fn health(server: &Address, args: &HealthArgs) -> anyhow::Result<bool
 
 fn request_info(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
     let (address, name) = (server.clone(), server.socket.display());
-    let response = run_within(args.timeout, move || -> Result<Info, ClientError> { address.connect()?.info() });
+    let response = run_within(args.timeout, move || -> Result<Info, ClientError> { address.connect()?.info() })?;
     Ok(response.ok_or_else(|| anyhow!("{name}: no response within {} s", args.timeout.as_secs_f64()))??)
 }
 

@@ -19,7 +19,7 @@ const REJECTED: &str = "refused";
 
 pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool> {
     let (address, rollback) = (server.clone(), args.rollback);
-    let info = run_within(args.timeout, move || reload_and_wait(&address, rollback)).ok_or_else(|| {
+    let info = run_within(args.timeout, move || reload_and_wait(&address, rollback))?.ok_or_else(|| {
         let (name, seconds) = (server.socket.display(), args.timeout.as_secs_f64());
         anyhow!("{name}: not done within {seconds} s: `zkv info` shows the outcome later, as reload_last")
     })??;

@@ -13,7 +13,7 @@ use zero_kv::client::{Client, ClientError};
 
 use super::sample::Sample;
 use crate::args::Address;
-use crate::deadline::run_within;
+use crate::deadline::{run_within, spawn};
 
 /// Time without a response after which the server is reported as not responding.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(3);
@@ -34,10 +34,10 @@ impl Sampler {
     pub(super) fn start(address: Address, interval: Duration) -> anyhow::Result<(Sample, Sampler)> {
         let socket = address.socket.clone();
         let mut server = Server { address, client: None };
-        let first = run_within(RESPONSE_TIME_MAX, move || server.sample().map(|sample| (sample, server)));
+        let first = run_within(RESPONSE_TIME_MAX, move || server.sample().map(|sample| (sample, server)))?;
         let (sample, mut server) = first.ok_or_else(|| anyhow!(no_response(&socket)))??;
         let (sender, results) = mpsc::channel();
-        thread::spawn(move || {
+        spawn(move || {
             let mut due = Instant::now();
             loop {
                 // Missed samples are skipped.
@@ -47,7 +47,7 @@ impl Sampler {
                     return;
                 }
             }
-        });
+        })?;
         Ok((sample, Sampler { socket, results, interval, last_result_at: Instant::now() }))
     }
 
