@@ -176,7 +176,9 @@ impl Board {
 
     /// Wakes the tasks that wait for a change of the state.
     fn wake(&self) {
-        std::mem::take(&mut *self.waiting()).into_values().for_each(Waker::wake);
+        // Unlocked first: a waker runs code of the client's runtime, which may register with the board.
+        let wakers = std::mem::take(&mut *self.waiting());
+        wakers.into_values().for_each(Waker::wake);
     }
 
     fn writing(&self) -> MutexGuard<'_, ()> {
