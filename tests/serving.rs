@@ -8,7 +8,6 @@ mod serving {
     mod access;
     mod cancel;
     mod connections;
-    mod fairness;
     mod http_requests;
     mod info;
     mod lifecycle;

@@ -16,6 +16,8 @@ mod panic_tests;
 mod tests;
 #[cfg(all(test, feature = "bake"))]
 mod turn_tests;
+#[cfg(all(test, feature = "bake"))]
+mod worst_commands;
 
 use std::cell::RefCell;
 use std::future::Future;

@@ -13,13 +13,8 @@ use tokio::runtime::Runtime;
 use super::tests::connections_over;
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
-use crate::protocol::native::{Op, push_long, range_flags};
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
-use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id};
 use crate::server::steps::USED_ON_THREAD;
-
-#[path = "../../../tests/serving/fairness/worst_commands.rs"]
-mod worst;
 
 /// The maximum number of steps of a turn. A pass ends only after the command that exceeds `PASS_STEPS_MAX`, and
 /// commands with the longest arguments take many thousands.
@@ -183,7 +178,7 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
     for (_folder, connections) in &tables {
         let kind = connections.worker.pin().store.key_kind();
         let _clients: Vec<_> = (0..CLIENTS).map(|_| redis_session(connections)).collect();
-        for (name, bytes) in worst::all_cases(ROWS) {
+        for (name, bytes) in worst_commands::all_cases(ROWS) {
             let len_bytes = bytes.len();
             let pipeline = bytes.repeat((PIPELINE_LEN_BYTES / len_bytes).max(1));
             let (used, _) = serve(&runtime, connections, pipeline, BUSY_TURNS_MAX);
@@ -209,9 +204,9 @@ fn the_arguments_of_commands_that_take_many_are_counted() {
     let (_folder, connections) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut checked = 0;
-    for spec in worst::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
+    for spec in worst_commands::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
         let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
-        let (used, _) = serve(&runtime, &connections, worst::command(&args), usize::MAX);
+        let (used, _) = serve(&runtime, &connections, worst_commands::command(&args), usize::MAX);
         // The first argument of COMMAND GETKEYS must be the name of a command, which 7 is not.
         if spec.id != Id::CommandGetKeys {
             assert!(used.steps >= 100_000 && used.turns >= 5, "{}: {} steps", spec.name, used.steps);

@@ -2,9 +2,9 @@
 //!
 //! A command or an op without a case here does not compile.
 
-use super::{
-    ARGS_MAX_AT_ONCE, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, COMMANDS, Id, Op, Spec, push_long, range_flags,
-};
+use crate::protocol::native::{Op, push_long, range_flags};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
+use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
 
 /// A key of the table of numbers that is as long as an argument may be.
 fn long_number() -> Vec<u8> {
@@ -28,7 +28,7 @@ fn patterns() -> Vec<Vec<u8>> {
 }
 
 /// A command in RESP's array form.
-pub(crate) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
+pub(super) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
         bytes.extend_from_slice(format!("${}\r\n", arg.as_ref().len()).as_bytes());
@@ -183,7 +183,7 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
 }
 
 /// Every command and subcommand.
-pub(crate) fn all_commands() -> impl Iterator<Item = &'static Spec> {
+pub(super) fn all_commands() -> impl Iterator<Item = &'static Spec> {
     COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
 }
 
@@ -243,7 +243,7 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
 }
 
 /// All of them, each with the name of its command or op.
-pub(crate) fn all_cases(rows: u64) -> impl Iterator<Item = (String, Vec<u8>)> {
+pub(super) fn all_cases(rows: u64) -> impl Iterator<Item = (String, Vec<u8>)> {
     let named = |name: String, cases: Vec<Vec<u8>>| cases.into_iter().map(move |bytes| (name.clone(), bytes));
     let commands = all_commands().flat_map(move |spec| named(spec.name.to_owned(), worst_commands(spec.id)));
     let requests = all_ops().flat_map(move |op| named(format!("{op:?}"), worst_requests(op, rows)));
