@@ -1,6 +1,6 @@
 //! A file system that a shell has mounted in a mount namespace of its own.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -16,11 +16,13 @@ impl Mounted {
     pub(crate) fn by_script(scene: &Scene, needed: &'static str, script: &str) -> Result<Mounted, Missing> {
         let [program, option] = mounts()?;
         let mut command = Command::new(program);
-        command.args([option, "sh", "-c", &format!("{script} && echo mounted && exec cat")]);
+        // The script's own output goes to standard error, because a warning of mkfs must not be taken for success.
+        command.args([option, "sh", "-c", &format!("{{ {script}; }} >&2 && echo mounted && exec cat")]);
         command.current_dir(scene.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut shell = command.spawn().unwrap();
-        let mut line = [0; 8];
-        if shell.stdout.as_mut().unwrap().read_exact(&mut line).is_err() {
+        let mut line = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        if line != "mounted\n" {
             let output = shell.wait_with_output().unwrap();
             return Err(missing(needed, String::from_utf8_lossy(&output.stderr).trim()));
         }
