@@ -1,4 +1,4 @@
-//! Skips bad rows.
+//! Skips malformed rows, counts them, and writes them to a file.
 
 use std::fs::File;
 use std::io;
@@ -13,21 +13,21 @@ use crate::special_file::open_special;
 /// The policy for malformed rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BadRows {
-    /// Reject the input.
+    /// Fail at the first malformed row.
     #[default]
     Refuse,
-    /// Skip the rows, up to a limit.
+    /// Skip malformed rows, up to a limit.
     Skip {
         /// A CSV file, with a header, that receives each skipped row with its input, line, and reason.
         file: Option<PathBuf>,
-        /// The maximum number of skipped rows. One more fails the bake.
+        /// The maximum number of skipped rows. If there are more, the bake fails.
         max: u64,
     },
 }
 
-/// Counts bad rows and writes them to their file, in the order of the input.
+/// Counts malformed rows and writes them to their file, in the order of the input.
 ///
-/// The file is put in place after all inputs were read, or when there are too many bad rows.
+/// The file is renamed to its path after all inputs were read, or when there are too many malformed rows.
 pub(super) struct BadRowsFile {
     file: Option<OpenFile>,
     max: u64,
@@ -37,7 +37,8 @@ pub(super) struct BadRowsFile {
 struct OpenFile {
     path: PathBuf,
     writer: csv::Writer<File>,
-    /// The file to put in place at the end. `None` if the path is a terminal, a pipe, or another special file.
+    /// The new file that is renamed to `path` at the end. `None` if `path` is a terminal, a pipe, or another special
+    /// file, which is written directly.
     new: Option<NewFile>,
 }
 
@@ -46,7 +47,7 @@ impl OpenFile {
         let (file, new) = match open_special(path)? {
             Some(special) => (special, None),
             None => {
-                // A separate `Cancel`, so that this file does not count as the table when the bake is canceled.
+                // A separate `Cancel`, because the bake's own `Cancel` would count this file as the table.
                 let new = NewFile::beside(path, &Cancel::default())?;
                 (new.file().try_clone()?, Some(new))
             }
@@ -98,7 +99,7 @@ impl BadRowsFile {
         Ok(())
     }
 
-    /// Puts the file in place. Returns the number of bad rows.
+    /// Renames the file to its path. Returns the number of malformed rows.
     pub(super) fn finish(self) -> Result<u64, BakeError> {
         self.file.map_or(Ok(()), OpenFile::finish)?;
         Ok(self.count)

@@ -13,8 +13,8 @@ use super::place::folder_of;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
 
-/// The read length that limits how many runs are merged at once: long enough that a spinning disk does not spend most
-/// of its time on seeks.
+/// The shortest read buffer that a merge should have per source, which limits how many runs are merged at once. Shorter
+/// reads would make a spinning disk spend most of its time on seeks.
 const MERGE_BUFFER_MIN_BYTES: u64 = 256 << 10;
 
 /// The memory, threads, and temporary folder of one bake.
@@ -26,8 +26,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Returns the budget from the options, with defaults that depend on the machine. By default temporary files are in
-    /// the output's folder, because it has room for a table, whereas `/tmp` is often in memory.
+    /// Returns the budget that the options set, with defaults that depend on the machine. By default, temporary files
+    /// are in the output's folder, because this folder has room for a table, whereas `/tmp` is often in memory.
     pub(super) fn new(options: &Options, output: &Path) -> Result<Budget, BakeError> {
         let memory_bytes = options.memory_bytes.unwrap_or_else(|| machine_memory::total_bytes() / MEMORY_SHARE);
         if memory_bytes < MEMORY_MIN_BYTES {
@@ -44,7 +44,7 @@ impl Budget {
         })
     }
 
-    /// Starts the threads that sort.
+    /// Starts the threads that sort rows.
     pub(super) fn thread_pool(&self) -> Result<ThreadPool, BakeError> {
         ThreadPoolBuilder::new()
             .num_threads(self.threads)
@@ -52,24 +52,25 @@ impl Budget {
             .map_err(|error| BakeError::Threads { error: error.to_string() })
     }
 
-    /// Returns the length of a piece. Pieces are short, because the shortest rows take ten times as much memory as
-    /// their text, and each thread has a few pieces in flight.
+    /// Returns the length of the pieces that an input is cut into. Pieces are short, because the shortest rows take ten
+    /// times as much memory as their text, and each thread has a few pieces in flight.
     pub(super) fn piece_len_bytes(&self) -> usize {
         let pieces = 32 * self.pieces_in_flight() as u64;
         (self.memory_bytes / pieces).clamp(16 << 10, 4 << 20) as usize
     }
 
-    /// Returns the number of pieces that may be cut and not yet gathered.
+    /// Returns the maximum number of pieces in flight. A piece is in flight until its rows are gathered into a run.
     pub(super) fn pieces_in_flight(&self) -> usize {
         3 * self.threads + 2
     }
 
-    /// Returns the greatest length of a row. Several copies of a row are in memory at once.
+    /// Returns the maximum length of a row. Several copies of a row are in memory at once.
     pub(super) fn row_len_max_bytes(&self) -> usize {
         (self.memory_bytes / 8).min(VALUE_LEN_MAX_BYTES as u64) as usize
     }
 
-    /// Returns the maximum memory of a run. One run is gathered while another is written.
+    /// Returns the maximum memory of a sorted run. Two runs are in memory at once: one run is gathered while the
+    /// previous run is written to disk.
     pub(super) fn run_len_bytes(&self) -> u64 {
         self.memory_bytes * 3 / 8
     }
@@ -79,18 +80,18 @@ impl Budget {
         (self.memory_bytes / 4 / MERGE_BUFFER_MIN_BYTES).clamp(2, 256) as usize
     }
 
-    /// Returns the maximum memory of the current rows during a merge: one whole row of each run.
+    /// Returns the maximum memory for the rows that a merge compares. A merge holds one whole row of each run.
     pub(super) fn merge_rows_len_bytes(&self) -> u64 {
         self.memory_bytes / 2
     }
 
-    /// Returns the length of the read buffer of each source.
+    /// Returns the length of the read buffer of each of the merged sources.
     pub(super) fn merge_buffer_len_bytes(&self, sources: usize) -> usize {
         let share = self.memory_bytes / 4 / sources.max(1) as u64;
         share.clamp(MERGE_BUFFER_MIN_BYTES / 2, 4 << 20) as usize
     }
 }
-/// Starts a thread of a scope.
+/// Starts a scoped thread. Returns an error if the system cannot start one.
 pub(super) fn spawn<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     run: impl FnOnce() -> T + Send + 's,

@@ -1,14 +1,14 @@
 //! Cancels a bake from another thread.
 //!
-//! The handle also knows the hidden names of unfinished files and whether a file was put in place, so that a process
-//! can end during a bake, remove the files, and report whether the table was replaced.
+//! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a file has replaced its output.
+//! A process can therefore exit during a bake, remove the files, and report whether the table was replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Cancels bakes. Clones cancel the same bakes.
+/// A handle that cancels bakes. All clones of a handle cancel the same bakes.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<CancelState>);
 
@@ -18,7 +18,8 @@ struct CancelState {
     names: Mutex<FileNames>,
 }
 
-/// Locked while a file is renamed.
+/// The hidden names of unfinished files, and whether a file has replaced its output. A bake holds the lock on these
+/// facts while it renames a file.
 #[derive(Debug, Default)]
 pub(super) struct FileNames {
     hidden: Vec<PathBuf>,
@@ -26,10 +27,10 @@ pub(super) struct FileNames {
 }
 
 impl Cancel {
-    /// Ends the bake with [`BakeError::Canceled`](super::BakeError::Canceled) at its next check: at every piece of
-    /// the input, while the checksums of old tables are verified, while rows are merged and written, at every window of
-    /// the read-back, and between the stages. The bake first finishes sorting a run, building the index, or waiting for
-    /// the input or the disk.
+    /// Ends the bake with [`BakeError::Canceled`](super::BakeError::Canceled) at its next check. The bake checks at
+    /// every piece of the input, while it verifies the checksums of old tables, while it merges and writes rows, at
+    /// every window of the read-back, and between stages. The bake first finishes what it cannot interrupt: sorting a
+    /// run, building the index, or waiting for the input or the disk.
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::Relaxed);
     }
@@ -39,8 +40,8 @@ impl Cancel {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// Cancels the bakes of a process that ends without waiting for them, and removes their hidden files. After this
-    /// call, no bake puts its file in place. Returns true if none has done so before.
+    /// Cancels the bakes of a process that exits without waiting for them, and removes their hidden files. After this
+    /// call, no bake replaces its output. Returns true if no bake had replaced its output before the call.
     pub fn abandon(&self) -> bool {
         self.set();
         let mut names = self.names();

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::error::BakeError;
 use super::remedy::Remedy;
 
-/// A column, by its number (counted from 1) or by its name.
+/// Identifies a column by its number or its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
     /// The column's number, counted from 1.
@@ -19,7 +19,7 @@ pub enum Column {
 impl FromStr for Column {
     type Err = Infallible;
 
-    /// Parses a number, and takes any other text as a name.
+    /// Parses a number. Any other text is a name.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(text.parse().map_or_else(|_| Column::Name(text.to_owned()), Column::Number))
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Column {
 /// The columns that become the value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ValueSpec {
-    /// The second of two columns; in JSON Lines the field `value`.
+    /// The second of two columns, or the field `value` in JSON Lines.
     #[default]
     Unnamed,
     /// One column.
@@ -57,7 +57,7 @@ pub enum Pack {
     MessagePack,
 }
 
-/// The columns, or object fields in JSON Lines, that make up a row.
+/// The columns that make up a row. In JSON Lines, columns are fields of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowSpec {
     pub(super) key: Option<Column>,
@@ -65,7 +65,7 @@ pub(super) struct RowSpec {
     pub(super) delete: Option<Column>,
 }
 
-/// The role of a chosen column.
+/// The role of a column in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnRole {
     Key,
@@ -96,7 +96,7 @@ impl fmt::Display for ColumnRole {
     }
 }
 
-/// The reason why the chosen columns do not fit an input.
+/// The reason why the chosen columns do not fit an input, and the options that avoid the failure.
 #[derive(Debug)]
 pub(super) struct ColumnsFault {
     message: String,
@@ -108,7 +108,7 @@ impl ColumnsFault {
         ColumnsFault { message: message.into(), remedies: remedies.to_vec() }
     }
 
-    /// Returns the fault of a chosen column; `problem` follows the column in the message.
+    /// Returns a fault whose message names the column's role and the column, followed by `problem`.
     pub(super) fn of_column(role: ColumnRole, column: impl fmt::Display, problem: impl fmt::Display) -> ColumnsFault {
         ColumnsFault::new(format!("the {role} {column} {problem}"), &[role.remedy()])
     }

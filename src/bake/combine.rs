@@ -23,12 +23,13 @@ use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES};
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
-/// All sorted rows, in several parts. Within each part, every key is unique.
+/// All rows of a bake, in sorted parts. Within each part, every key is unique.
 pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
-    /// An older table. Rows of all other parts replace its rows.
+    /// The base. Rows of all other parts replace its rows with the same keys.
     pub(super) base: Option<TableRecords>,
-    /// Tables and runs, in the order of the input.
+    /// The tables to merge, or the rows that were streamed to a file. In the input, the rows of `spilled` follow these
+    /// rows, and the rows of `last` come at the end.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -41,14 +42,15 @@ impl SortedParts {
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
     }
 
-    /// Returns an upper bound of the length of all records at the smallest alignment.
+    /// Returns an upper bound for the length of all records at the smallest alignment.
     fn len_bytes(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len_bytes) as u64
     }
 
-    /// Returns the length of the prefix that all keys share. Returns 0 if a run of numbers must be merged as text.
+    /// Returns the length of the prefix that all keys share. Returns 0 for numbers, or if a run of numbers must be
+    /// merged as text.
     fn common_len_bytes(&self) -> usize {
         if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
             return 0;
@@ -62,8 +64,8 @@ impl SortedParts {
         all.fold(common, |common, (key, its_common)| common.min(its_common).min(common_with(key)))
     }
 
-    /// Returns the sources of all parts. If several sources have a row with the same key, the merge keeps the row of
-    /// the source with the lowest rank.
+    /// Returns readers of all parts, the sources of a merge. If several sources have a row with the same key, the merge
+    /// keeps the row of the source with the lowest rank.
     fn sources(&self, context: &Context<'_>) -> Result<Vec<SortedRows<'_>>, BakeError> {
         let buffer_len_bytes = context.budget.merge_buffer_len_bytes(self.source_count());
         let mut sources = Vec::new();
@@ -94,7 +96,7 @@ impl SortedParts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// Returns the maximum memory of the current rows during a merge: the longest row of each run.
+    /// Returns the maximum memory for the rows that a merge compares: the longest row of each run.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -104,8 +106,7 @@ impl SortedParts {
     }
 }
 
-/// Merges spilled runs with each other until all parts can be merged at once. Returns how many times all runs were
-/// merged.
+/// Merges spilled runs into fewer runs until all parts can be merged at once. Returns the number of merge passes.
 pub(super) fn reduce(
     parts: &mut SortedParts,
     context: &Context<'_>,
@@ -158,14 +159,14 @@ pub(super) fn reduce(
     Ok(passes)
 }
 
-/// The result of [`combine`]: the records written, and the number of removals.
+/// The result of [`combine`]: the written records, and the number of deletions.
 pub(super) struct Combined {
     pub(super) records: WrittenRecords,
-    /// Rows that remove a key, one per key.
+    /// The number of keys that rows of the input remove.
     pub(super) removals: u64,
 }
 
-/// Writes all rows into a new file.
+/// Merges all parts and writes their rows as records into a new file.
 pub(super) fn combine(
     parts: &SortedParts,
     file: &NewFile,
@@ -174,11 +175,11 @@ pub(super) fn combine(
     tally: &mut Tally,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Combined, BakeError> {
-    combine_counting(PLACE_BITS, parts, file, output, context, tally, progress)
+    combine_with_place_bits(PLACE_BITS, parts, file, output, context, tally, progress)
 }
 
-/// Like [`combine`], with another number of bits for places. Tests use fewer.
-pub(super) fn combine_counting(
+/// Like [`combine`], with a given number of bits for places. Tests use fewer bits than [`PLACE_BITS`].
+pub(super) fn combine_with_place_bits(
     place_bits: u32,
     parts: &SortedParts,
     file: &NewFile,
@@ -228,7 +229,7 @@ pub(super) fn combine_counting(
     }
 }
 
-/// Passes all rows to `take` in key order, without duplicates. Rows that remove their key are included.
+/// Passes all rows to `take` in key order and without duplicates. Rows that remove their key are included.
 pub(super) fn each_row(
     parts: &SortedParts,
     context: &Context<'_>,
@@ -238,8 +239,8 @@ pub(super) fn each_row(
     merge(&mut parts.sources(context)?, parts.common_len_bytes(), tally, take)
 }
 
-/// Returns an error for the first duplicate, if duplicates are errors.
-pub(super) fn refuse_duplicate(context: &Context<'_>, tally: &Tally, origins: &Origins) -> Result<(), BakeError> {
+/// Returns an error for the first duplicate of the input, if duplicates are errors.
+pub(super) fn reject_duplicate(context: &Context<'_>, tally: &Tally, origins: &Origins) -> Result<(), BakeError> {
     let Some(Duplicate { key, first_origin, later_origin }) = &tally.duplicate else { return Ok(()) };
     if context.options.duplicates != Duplicates::Error {
         return Ok(());

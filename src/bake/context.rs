@@ -1,4 +1,4 @@
-//! What every stage of a bake needs: the options, the budget, and the threads.
+//! The state that the stages of a bake share: the options, the budget, and the threads.
 
 use rayon::ThreadPool;
 

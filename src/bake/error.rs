@@ -25,7 +25,7 @@ pub enum BakeError {
         /// The system's error.
         error: io::Error,
     },
-    /// An input is a baked table, which is not read as an input.
+    /// A baked table was given as an input. A table can be used only as the base or in a merge.
     #[error("{input}: is a baked table: use it as the base, or merge tables")]
     InputIsTable {
         /// The input's name.
@@ -38,15 +38,15 @@ pub enum BakeError {
         input: String,
         /// The line on which the row begins, or the row's number in inputs without lines, counted from 1.
         line: u64,
-        /// The reason.
+        /// The reason why the row is rejected.
         fault: RowFault,
     },
-    /// The input lacks the chosen columns.
+    /// The chosen columns do not fit the input.
     #[error("{input}: {fault}")]
     Columns {
         /// The input's name.
         input: String,
-        /// The reason.
+        /// The reason why the columns do not fit.
         fault: String,
         /// The options that avoid the failure.
         remedies: Vec<Remedy>,
@@ -54,7 +54,7 @@ pub enum BakeError {
     /// The output cannot be written.
     #[error("{}: {error}: nothing was put in place", path.display())]
     Output {
-        /// The file.
+        /// The output's path.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -62,7 +62,7 @@ pub enum BakeError {
     /// A temporary file cannot be written or read.
     #[error("temporary files in {}: {error}: nothing was put in place; choose another folder", folder.display())]
     Temporary {
-        /// The folder.
+        /// The folder of the temporary files.
         folder: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -70,54 +70,54 @@ pub enum BakeError {
     /// The contents of a temporary file differ from what was written.
     #[error("temporary files in {}: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check the disk, or choose another folder", folder.display())]
     TemporaryDamaged {
-        /// The folder.
+        /// The folder of the temporary files.
         folder: PathBuf,
         /// The offset of the damaged block.
         offset_bytes: u64,
     },
-    /// A table to merge, or the base, cannot be read or is damaged.
+    /// The base or a table to merge is damaged or cannot be read.
     #[error("{0}: nothing was put in place")]
     OldTable(StoreError),
     /// A row of a table to merge is rejected.
     #[error("{}: row {row}: {fault}", path.display())]
     TableRow {
-        /// The table.
+        /// The table's path.
         path: PathBuf,
-        /// The row, counted from 0 in key order.
+        /// The row's number, counted from 0 in key order.
         row: u64,
-        /// The reason.
+        /// The reason why the row is rejected.
         fault: RowFault,
     },
     /// Two tables have keys of different kinds.
     #[error("keys of {} are {other_kind}, and keys of {} are {kind}: merge tables whose keys are of one kind", other.display(), table.display())]
     TableKeys {
-        /// The first table.
+        /// The path of the first table.
         table: PathBuf,
-        /// The kind of its keys.
+        /// The kind of the first table's keys.
         kind: KeyKind,
-        /// The other table.
+        /// The path of a table whose keys are of another kind.
         other: PathBuf,
-        /// The kind of its keys.
+        /// The kind of the other table's keys.
         other_kind: KeyKind,
     },
-    /// The keys of the base and of the input are of different kinds.
+    /// The keys of the base are of another kind than the options select for the input.
     #[error(
         "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys as the \
          base has them, or choose a base whose keys are {input_kind}",
         base.display()
     )]
     BaseKeys {
-        /// The base.
+        /// The base's path.
         base: PathBuf,
-        /// The kind of its keys.
+        /// The kind of the base's keys.
         base_kind: KeyKind,
-        /// The kind in the options.
+        /// The kind of keys that the options select.
         input_kind: KeyKind,
     },
-    /// The kind of the keys is unknown, so the shard of a row is unknown too.
+    /// A shard is selected, but whether keys are numbers or bytes is unknown until the last row.
     #[error("the shard of a row depends on whether keys are numbers or bytes: choose one of them")]
     ShardKeysUnknown,
-    /// The bounds of the shards and the keys are of different kinds.
+    /// The keys of the table and the bounds of its shards are of different kinds.
     #[error("the bounds of the shards are {bounds}, and the keys are {keys}: give bounds of the same kind")]
     ShardBounds {
         /// The kind of the bounds.
@@ -125,59 +125,60 @@ pub enum BakeError {
         /// The kind of the keys.
         keys: KeyKind,
     },
-    /// There is no table to merge.
+    /// A merge was called without tables.
     #[error("no table to merge: name one or more")]
     NoTables,
-    /// More tables are given than can be read at once.
+    /// More tables are given than can be merged at once with the memory allowed.
     #[error(
         "{tables} tables, where at most {tables_max} can be merged at once with this memory: merge some of them first, or allow more memory"
     )]
     TooManyTables {
         /// The number of tables given.
         tables: usize,
-        /// The number of tables that can be merged.
+        /// The maximum number of tables that can be merged at once.
         tables_max: usize,
     },
-    /// Threads cannot be started.
+    /// The system cannot start a thread.
     #[error("threads cannot be started: {error}: allow more processes, or use fewer threads")]
     Threads {
         /// The system's error.
         error: String,
     },
-    /// The memory is too small for a bake.
+    /// The memory limit is less than the minimum for a bake.
     #[error("{given_bytes} bytes of memory, where at least {MEMORY_MIN_BYTES} are needed: allow more memory")]
     Memory {
-        /// The memory given.
+        /// The given memory limit.
         given_bytes: u64,
     },
-    /// There are more bad rows than may be skipped.
+    /// The inputs have more malformed rows than may be skipped.
     #[error(
         "{input}:{line}: {fault}: this is bad row {bad_rows}, where at most {bad_rows_max} are allowed: nothing was put in place; correct the rows, or allow more bad rows"
     )]
     BadRows {
         /// The input's name.
         input: String,
-        /// The line, or the number, of the first row beyond the limit.
+        /// The line, or the number, of the first malformed row beyond the limit.
         line: u64,
         /// The reason why this row is rejected.
         fault: Box<RowFault>,
-        /// The number of bad rows, including this one.
+        /// The number of malformed rows so far, including this one.
         bad_rows: u64,
-        /// The number of bad rows allowed.
+        /// The maximum number of malformed rows.
         bad_rows_max: u64,
     },
-    /// The file for bad rows cannot be written.
+    /// The file that receives malformed rows cannot be written.
     #[error("{}: {error}: nothing was put in place", path.display())]
     BadRowsFile {
-        /// The file.
+        /// The path of the file for malformed rows.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
     },
-    /// The new table may not replace the table at the output's path.
+    /// A rule in [`Options::replace`](super::Options::replace) does not allow the new table to replace the table at the
+    /// output's path.
     #[error("{}: {error}: nothing was put in place", path.display())]
     Replace {
-        /// The output.
+        /// The output's path.
         path: PathBuf,
         /// The violated rule.
         error: ReplaceError,
@@ -185,10 +186,10 @@ pub enum BakeError {
     /// The bake was canceled through [`Options::cancel`](super::Options::cancel).
     #[error("stopped: nothing was put in place")]
     Canceled,
-    /// The file is in place, but its folder cannot be synced.
+    /// The file has replaced the output, but its folder cannot be synced.
     #[error("{}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back", path.display())]
     FolderSync {
-        /// The file.
+        /// The output's path.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -196,23 +197,23 @@ pub enum BakeError {
     /// The table exceeds a limit of the file format.
     #[error("{0}: nothing was put in place")]
     Limit(#[from] FormatError),
-    /// The new file is damaged.
+    /// The new file failed verification.
     #[error("reading the new file back: {0}: nothing was put in place; check disk and memory")]
     Verify(StoreError),
-    /// A block of the new file differs from what was written.
+    /// A block of the new file has another checksum than when it was written.
     #[error("{}: reading the new file back: the block at byte {offset_bytes} has another checksum than when it was written: nothing was put in place; check disk and memory", path.display())]
     Damaged {
-        /// The file.
+        /// The output's path.
         path: PathBuf,
-        /// The offset of the block.
+        /// The offset of the damaged block.
         offset_bytes: u64,
     },
-    /// A row of the new file differs from the sorted row.
+    /// A row of the new file differs from the sorted row that it was written from.
     #[error(
         "reading the new file back: row {row} differs from the sorted row: nothing was put in place; check disk and memory"
     )]
     Compare {
-        /// The row, counted from 0.
+        /// The row's number, counted from 0 in key order.
         row: u64,
     },
     /// The number of rows in the new file differs from the number written.
@@ -228,7 +229,7 @@ pub enum BakeError {
 }
 
 impl BakeError {
-    /// Returns the options that avoid the failure, in the order in which the message mentions them.
+    /// Returns the options whose change avoids the failure, in the order in which the message mentions them.
     pub fn remedies(&self) -> &[Remedy] {
         match self {
             BakeError::Columns { remedies, .. } => remedies,

@@ -16,28 +16,28 @@ use super::parse::piece::Piece;
 use super::progress::Progress;
 use super::sort::batch::Batch;
 
-/// A piece to parse.
+/// A piece of an input, to be parsed.
 pub(super) struct Work {
     pub(super) ticket: Ticket,
     pub(super) piece: Piece,
     pub(super) input_name: Arc<str>,
-    /// The origin of the input's line 0.
+    /// The origin of the input's line 0: see [`Origins`].
     pub(super) input_origin: u64,
 }
 
-/// A piece's position in the order of all inputs, and the number of slots that it occupies in the window of pieces in
-/// flight.
+/// The number of a piece in the order of all inputs, and the number of slots that the piece occupies. The number of
+/// slots limits the pieces in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,
     pub(super) slots: usize,
 }
 
-/// A piece's ticket and batch, or the error or panic of its parser. A parser that panics must report its piece too,
-/// because the gatherer waits for it.
+/// A parsed piece: its ticket, and its rows or the error or panic of its parser. A parser that panics must report its
+/// piece too, because the gatherer waits for every piece.
 pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
 
-/// Buffers and batches to reuse.
+/// Empty buffers and batches for reuse.
 #[derive(Default)]
 pub(super) struct Recycled {
     pub(super) buffers: Mutex<Vec<Vec<u8>>>,
@@ -46,36 +46,37 @@ pub(super) struct Recycled {
 
 impl Recycled {
     pub(super) fn buffer(&self) -> Vec<u8> {
-        self.buffers.lock().expect("no panic").pop().unwrap_or_default()
+        self.buffers.lock().expect("no thread panics while it holds the lock").pop().unwrap_or_default()
     }
 
     pub(super) fn batch(&self) -> Batch {
-        self.batches.lock().expect("no panic").pop().unwrap_or_else(Batch::new)
+        self.batches.lock().expect("no thread panics while it holds the lock").pop().unwrap_or_else(Batch::new)
     }
 }
 
-/// Sends pieces to the parsers.
+/// Reads all inputs and sends their pieces to the parsers.
 pub(super) struct Feed<'p> {
     context: &'p Context<'p>,
     recycled: &'p Recycled,
-    /// A channel whose capacity is the number of pieces that may be in flight.
+    /// Limits the number of pieces in flight. Each piece in flight occupies one or several slots of this bounded
+    /// channel.
     window: SyncSender<()>,
     work: SyncSender<Work>,
     parsed: SyncSender<Parsed>,
     next_number: u64,
     rows_read: &'p AtomicU64,
-    /// Bytes of inputs that were read completely.
+    /// The number of bytes in inputs that were read to their end.
     read_bytes: u64,
-    /// An upper bound of the line numbers in the input that was read last.
+    /// An upper bound of the line numbers read from the latest input.
     last_line_max: u64,
     facts: Vec<InputFacts>,
 }
 
-/// The reason why an input has no more pieces.
+/// The reason why the feed stops before the end of an input.
 enum Stop {
-    /// The input cannot be read, or a row is bad.
+    /// The input cannot be read or cut into pieces, or the bake was canceled.
     Failed(BakeError),
-    /// The receivers are gone: the bake has failed, and the gatherer has the error.
+    /// The receivers are closed, because the gatherer has failed. The gatherer returns its own error.
     Closed,
 }
 
@@ -109,7 +110,7 @@ impl<'p> Feed<'p> {
         }
     }
 
-    /// Sends all inputs. Returns the facts of the inputs that were read completely.
+    /// Sends the pieces of all inputs. Returns the lengths and digests of the inputs that were read to their end.
     pub(super) fn run(
         mut self,
         inputs: Vec<Input<'_>>,
@@ -156,8 +157,8 @@ impl<'p> Feed<'p> {
         Ok(())
     }
 
-    /// Waits until the window has room for the next piece, and returns the piece's ticket. A piece with a long row
-    /// occupies several slots.
+    /// Waits until the next piece may be in flight, and returns its ticket. A piece with a long row occupies several
+    /// slots.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

@@ -15,7 +15,7 @@ pub(super) struct Filler<'f> {
     kind: KeyKind,
     input: &'f str,
     batch: &'f mut Batch,
-    /// Whether the next row may be a header, although the options declare none.
+    /// Whether the next row may be a header, although the options declare no header.
     may_be_header: bool,
 }
 
@@ -56,7 +56,7 @@ impl RowSink for Filler<'_> {
         self.may_be_header = false;
         match self.options.bad_rows {
             BadRows::Refuse => Err(BakeError::Row { input: self.input.to_owned(), line, fault }),
-            // The first row beyond the limit ends the bake, so later ones need not be kept.
+            // The first row beyond the limit ends the bake, so later malformed rows are not kept.
             BadRows::Skip { max, .. } if self.batch.bad.len() as u64 > max => Ok(()),
             BadRows::Skip { .. } => {
                 self.batch.bad.push(BadRow { input: self.input.to_owned(), line, fault, text: text.to_vec() });

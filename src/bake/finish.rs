@@ -1,14 +1,14 @@
 //! Turns sorted rows into a complete file at the output's path.
 //!
-//! In: gathered rows and old tables. Out: a file at the output's path, and the report. This module calls the last
-//! stages of a bake in order.
+//! In: the sorted rows of the inputs, and old tables. Out: a file at the output's path, and the report. This module
+//! calls the last stages of a bake in order: `combine`, `index`, `verify`, and `place`.
 
 use std::panic;
 use std::path::Path;
 use std::thread;
 
 use super::budget::spawn;
-use super::combine::{Combined, SortedParts, combine, each_row, reduce, refuse_duplicate};
+use super::combine::{Combined, SortedParts, combine, each_row, reduce, reject_duplicate};
 use super::context::Context;
 use super::error::BakeError;
 use super::gather::Gathered;
@@ -25,15 +25,15 @@ use crate::format::header::Layout;
 use crate::replace::TableSummary;
 use crate::store::StoreError;
 
-/// Tables that were baked before.
+/// The baked tables whose rows a bake reads.
 pub(super) struct OldTables {
-    /// Rows of all other tables and inputs replace its rows.
+    /// The base. Rows of the inputs and of the other tables replace its rows with the same keys.
     pub(super) base: Option<OldTable>,
-    /// In the order given.
+    /// The tables to merge, in the order given.
     pub(super) tables: Vec<OldTable>,
 }
 
-/// The last stages of a bake.
+/// Runs the last stages of a bake, from the merge of all sorted rows to the rename of the new file.
 pub(super) struct Finish<'c, 'p> {
     pub(super) context: &'c Context<'c>,
     pub(super) origins: &'c Origins,
@@ -43,10 +43,10 @@ pub(super) struct Finish<'c, 'p> {
 }
 
 impl Finish<'_, '_> {
-    pub(super) fn all(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
+    pub(super) fn run(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Report, BakeError> {
         let (file, combined, parts) = self.records(&mut gathered, &old)?;
         self.check_replacement(&combined)?;
-        // Releases this memory before the index is built, unless the rows are compared later.
+        // Releases the memory of the sorted rows before the index is built, unless a full verification needs them.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);
         self.context.check_canceled()?;
         let layout = self.index(&file, &combined)?;
@@ -82,7 +82,7 @@ impl Finish<'_, '_> {
         }
     }
 
-    /// Writes all records into a file.
+    /// Merges all sorted rows and writes them as records into a new file.
     fn records(
         &mut self,
         gathered: &mut Gathered<'_>,
@@ -100,8 +100,8 @@ impl Finish<'_, '_> {
             let streamed = stream.finish()?;
             gathered.rows_streamed = streamed.records.row_count;
             if parts.spilled.is_empty() && parts.last.is_none() {
-                refuse_duplicate(context, &gathered.tally, self.origins)?;
-                // The rows were written while they were read, so this stage reports no rows.
+                reject_duplicate(context, &gathered.tally, self.origins)?;
+                // The rows were written while they were read, so this stage has processed no rows.
                 self.end(Stage::Write, None, None);
                 return Ok((streamed.file, Combined { records: streamed.records, removals: 0 }, parts));
             }
@@ -115,14 +115,14 @@ impl Finish<'_, '_> {
             self.end(Stage::Merge, Some(rows), Some(len_bytes));
         }
         if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
-            // A duplicate whose rows are in different runs may be earlier in the input, and only a merge of all parts
-            // finds it.
+            // The duplicate found may not be the first one in the input, because two rows with the same key can be in
+            // different runs. Only a merge of all parts finds such rows.
             each_row(&parts, context, &mut gathered.tally, |_, _| context.check_canceled())?;
-            refuse_duplicate(context, &gathered.tally, self.origins)?;
+            reject_duplicate(context, &gathered.tally, self.origins)?;
         }
         let file = NewFile::beside(self.output, &context.options.cancel).map_err(|error| self.output_failed(error))?;
         let combined = combine(&parts, &file, self.output, context, &mut gathered.tally, self.progress)?;
-        refuse_duplicate(context, &gathered.tally, self.origins)?;
+        reject_duplicate(context, &gathered.tally, self.origins)?;
         let records = &combined.records;
         self.end(Stage::Write, Some(records.row_count), Some(records.records_len_bytes));
         Ok((file, combined, parts))
@@ -130,7 +130,7 @@ impl Finish<'_, '_> {
 
     fn index(&mut self, file: &NewFile, combined: &Combined) -> Result<Layout, BakeError> {
         let (context, progress) = (self.context, &mut *self.progress);
-        // The disk writes the records while the index is built.
+        // The records are synced to disk while the index is built.
         let (layout, synced) = thread::scope(|scope| {
             let sync = spawn(scope, || file.file().sync_data())?;
             let layout = index::build(file.file(), &combined.records, context.budget, &mut |done, total| {
@@ -146,7 +146,8 @@ impl Finish<'_, '_> {
         Ok(layout)
     }
 
-    /// Reads the file back, and compares its rows with `parts`. Returns the number of keys looked up.
+    /// Reads the file back, and compares its rows with the rows of `parts`, if given. Returns the number of keys looked
+    /// up.
     fn verify(
         &mut self,
         file: &NewFile,

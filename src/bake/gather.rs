@@ -1,9 +1,9 @@
 //! Turns inputs into sorted rows, on several threads.
 //!
-//! The calling thread runs the `feed`, which reads and cuts the inputs. Parsers take pieces in any order. The gatherer
-//! takes their batches in the order of the input, and writes them to the file if they are sorted already, or makes runs
-//! of them. Another thread spills a run while the next is gathered. Every queue is bounded, so fast stages block on
-//! slow ones.
+//! The calling thread runs the `feed`, which reads inputs and cuts them into pieces. Parser threads parse pieces in any
+//! order. The gatherer takes the parsed batches in the order of the input. It writes batches to the file as long as
+//! they arrive sorted, and collects all later batches into runs. Another thread sorts and spills a run while the next
+//! run is collected. Every queue is bounded, so fast stages block on slow ones.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -32,13 +32,14 @@ use super::sort::tally::Tally;
 use super::stream::{Offered, SortedStream};
 use crate::format::key::KeyKind;
 
-/// All rows of the inputs.
+/// The result of [`gather`]: all rows of the inputs, in sorted parts.
 pub(super) struct Gathered<'b> {
     /// The kind of the keys.
     pub(super) kind: KeyKind,
-    /// The origin of the first row whose key is not a decimal without leading zeros. Only tracked for keys of bytes.
+    /// The origin of the first row whose key is not a decimal without leading zeros (see [`Origins`]). Only tracked if
+    /// keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
-    /// The first rows, if they arrived sorted: they are in the file already.
+    /// The first rows, if they arrived sorted. They are already written to the file.
     pub(super) stream: Option<SortedStream<'b>>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -47,16 +48,16 @@ pub(super) struct Gathered<'b> {
     pub(super) bad_rows: u64,
     /// The number of runs that were spilled.
     pub(super) runs: usize,
-    /// The number of times that the spilled runs were merged with each other.
+    /// The number of merge passes over the spilled runs before the final merge.
     pub(super) merge_passes: usize,
-    /// The number of rows in the stream.
+    /// The number of rows in `stream`.
     pub(super) rows_streamed: u64,
     pub(super) inputs: Vec<InputFacts>,
 }
 
 impl Gathered<'_> {
-    /// Returns an empty result for keys of this kind.
-    pub(super) fn nothing(kind: KeyKind) -> Self {
+    /// Returns a result without rows, for keys of this kind.
+    pub(super) fn empty(kind: KeyKind) -> Self {
         Gathered {
             kind,
             stream: None,
@@ -74,7 +75,8 @@ impl Gathered<'_> {
     }
 }
 
-/// Reads all inputs.
+/// Reads, parses, and sorts the rows of all inputs. Passes rows to `stream`, if there is one, as long as they arrive
+/// sorted.
 pub(super) fn gather<'b>(
     inputs: Vec<Input<'_>>,
     context: &Context<'_>,
@@ -103,11 +105,11 @@ pub(super) fn gather<'b>(
     })
 }
 
-/// Parses pieces until there are no more.
+/// Parses pieces until the feed sends no more.
 fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSender<Parsed>, recycled: &Recycled) {
     loop {
-        // One parser waits for work, and the others for the lock.
-        let Ok(work) = works.lock().expect("no panic").recv() else { return };
+        // Only one parser waits for a piece at a time. The other idle parsers wait for the lock.
+        let Ok(work) = works.lock().expect("no thread panics while it holds the lock").recv() else { return };
         let Work { ticket, piece, input_name, input_origin } = work;
         let Piece { first_line, len_bytes, may_be_header, mut rows, .. } = piece;
         let mut batch = recycled.batch();
@@ -115,7 +117,7 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         let mut filler = Filler::new(context.options, &input_name, &mut batch, may_be_header);
         let result = catch_unwind(AssertUnwindSafe(|| rows.parse(&mut filler)));
         if let Some(buffer) = rows.into_buffer() {
-            recycled.buffers.lock().expect("no panic").push(buffer);
+            recycled.buffers.lock().expect("no thread panics while it holds the lock").push(buffer);
         }
         if parsed.send((ticket, result.map(|parsed| parsed.map(|()| batch)))).is_err() {
             return;
@@ -129,7 +131,7 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     recycled: &'c Recycled,
     scope: &'s Scope<'s, 'e>,
     stream: Option<SortedStream<'b>>,
-    /// Whether rows still go to the stream.
+    /// Whether the next batch is offered to `stream`.
     is_streaming: bool,
     batches: Vec<Batch>,
     held_bytes: u64,
@@ -142,7 +144,7 @@ struct Gatherer<'s, 'e, 'c, 'b> {
     rows_read: &'c AtomicU64,
 }
 
-/// A spilled run.
+/// The result of spilling a run.
 struct Spilled {
     file: SpillFile,
     run: SpilledRun,
@@ -182,7 +184,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             early.insert(ticket.number, (ticket.slots, batch));
             while let Some((taken_slots, batch)) = early.remove(&next) {
                 next += 1;
-                // The feed took these slots before it sent the piece, so this does not block.
+                // The feed took these slots before it sent the piece, so this call does not block.
                 slots.iter().take(taken_slots).for_each(|()| ());
                 self.take(batch.unwrap_or_else(|panic| resume_unwind(panic))?)?;
             }
@@ -200,7 +202,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         {
             match stream.offer(batch, &mut self.tally)? {
                 Offered::Accepted(done) => {
-                    self.recycled.batches.lock().expect("no panic").extend(done);
+                    self.recycled.batches.lock().expect("no thread panics while it holds the lock").extend(done);
                     return Ok(());
                 }
                 Offered::Rejected(back) => {
@@ -216,7 +218,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
     /// Adds a batch to the current run.
     fn hold(&mut self, batch: Batch) -> Result<(), BakeError> {
         if batch.len() == 0 {
-            self.recycled.batches.lock().expect("no panic").push(batch);
+            self.recycled.batches.lock().expect("no thread panics while it holds the lock").push(batch);
             return Ok(());
         }
         let len_bytes = (batch.taken_bytes() + batch.len() * REF_LEN_BYTES) as u64;
@@ -238,7 +240,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
     }
 
-    /// Spills the current run, after waiting for the previous run.
+    /// Spills the current run on another thread, after the previous run is spilled.
     fn spill(&mut self) -> Result<(), BakeError> {
         self.join_spilling()?;
         let folder = &self.context.budget.temp_dir;
@@ -260,7 +262,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
                 writer.push(&row, origin).map_err(temporary)?;
             }
             let run = writer.finish().map_err(temporary)?;
-            recycled.batches.lock().expect("no panic").extend(sorted.into_batches());
+            recycled.batches.lock().expect("no thread panics while it holds the lock").extend(sorted.into_batches());
             Ok(Spilled { file, run, tally })
         })?);
         Ok(())
@@ -297,7 +299,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             rows_read: self.rows_read.load(Ordering::Relaxed),
             bad_rows: self.bad_rows.finish()?,
             tally: self.tally,
-            ..Gathered::nothing(kind)
+            ..Gathered::empty(kind)
         })
     }
 }

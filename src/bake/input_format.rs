@@ -1,16 +1,17 @@
-//! The formats of inputs, and how the format of an input is detected.
+//! The formats of inputs, and the detection of an input's format.
 
 /// The format of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Detects the format: Parquet by the input's first bytes, other formats by the end of the input's name without `.gz`
-    /// or `.zst`: `.jsonl`, `.ndjson`, and `.json` are JSON Lines, `.tsv` is TSV, and all other names are delimited text.
+    /// Detects the format. Parquet is detected by the input's first bytes. Other formats are detected by the end of the
+    /// input's name without `.gz` or `.zst`: `.jsonl`, `.ndjson`, and `.json` are JSON Lines, `.tsv` is TSV, and all
+    /// other names are delimited text.
     #[default]
     Auto,
-    /// Delimited text, RFC 4180.
+    /// Delimited text (RFC 4180).
     Delimited,
-    /// Delimited text with tabs, unless [`Options::delimiter`](super::Options::delimiter) is set.
+    /// Delimited text with tabs, or with [`Options::delimiter`](super::Options::delimiter) if it is set.
     Tsv,
     /// JSON Lines: one object per line.
     JsonLines,
@@ -20,7 +21,7 @@ pub enum Format {
 
 /// The first bytes of formats that have a magic number.
 const MAGICS: [(&[u8], Format); 1] = [(b"PAR1", Format::Parquet)];
-/// The file name endings of formats without a magic number.
+/// The endings of file names that identify formats without a magic number.
 const NAME_ENDS: [(&str, Format); 4] = [
     (".jsonl", Format::JsonLines),
     (".ndjson", Format::JsonLines),

@@ -3,20 +3,20 @@
 use super::row_fault::RowFault;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 
-/// The kind of a table's keys.
+/// The kind of a table's keys, as the options choose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
-    /// Unsigned 64-bit numbers, from decimal fields.
+    /// Unsigned 64-bit numbers. Fields must be decimals.
     #[default]
     U64,
-    /// The bytes of the fields, unchanged.
+    /// The unchanged bytes of the fields.
     Bytes,
-    /// Numbers, if every field is a decimal without leading zeros; otherwise bytes.
+    /// Numbers if every field is a decimal without leading zeros, otherwise bytes.
     Auto,
 }
 
 impl Keys {
-    /// Returns the kind of the keys in memory while the input is read.
+    /// Returns the kind of key that is held in memory while the input is read. With `Auto`, keys are held as bytes.
     pub(super) fn kind(self) -> KeyKind {
         match self {
             Keys::U64 => KeyKind::U64,
@@ -34,7 +34,8 @@ impl From<KeyKind> for Keys {
     }
 }
 
-/// Parses the key in a field.
+/// Parses a field as a key of this kind. `may_be_header` selects the advice in the fault of a field that is not a
+/// number.
 pub(super) fn parse(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<Key<'_>, RowFault> {
     match kind {
         KeyKind::U64 => decimal(field).map(Key::U64).ok_or_else(|| RowFault::key(field, may_be_header)),
@@ -43,12 +44,12 @@ pub(super) fn parse(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<
     }
 }
 
-/// Parses a decimal without leading zeros.
+/// Parses an unsigned 64-bit decimal without leading zeros.
 pub(super) fn canonical_decimal(key: &[u8]) -> Option<u64> {
     decimal(key).filter(|_| key[0] != b'0' || key.len() == 1)
 }
 
-/// Parses an unsigned 64-bit decimal, which has only digits.
+/// Parses an unsigned 64-bit decimal. Only digits are allowed.
 fn decimal(field: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
     let (first, rest) = field.split_first()?;

@@ -1,7 +1,8 @@
-//! Limits of a bake's memory.
+//! Limits for the memory of a bake.
 
-/// The least memory of a bake. With less, a bake would spend its time on its smallest buffers. cargo-fuzz builds with a
-/// lower limit, so that small inputs spill.
+/// The minimum memory of a bake. With less memory, buffers would be so short that the bake would be slow. cargo-fuzz
+/// builds with a lower limit, so that small inputs are spilled to temporary files.
 pub const MEMORY_MIN_BYTES: u64 = if cfg!(fuzzing) { 32 << 10 } else { 16 << 20 };
-/// By default a bake uses this fraction (one half) of the memory of the machine or the control group.
+/// The divisor for the default memory of a bake: by default, a bake may use one half of the memory of the machine or
+/// control group.
 pub const MEMORY_SHARE: u64 = 2;

@@ -1,10 +1,12 @@
 //! Bakes rows into a table file.
 //!
-//! In: inputs in several formats, rows in memory, and tables that were baked before. Out: a file that is put in place
-//! as a whole, or not at all. The stages: `input` opens and decompresses inputs, `parse` cuts them into pieces and
-//! parses these into rows, `fill` parses keys, `feed` and `gather` run these stages on several threads and pass batches
-//! to `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including those of an
-//! `old_table`, into records (`table`), `index` builds the index, `verify` reads the file back, and `place` renames it.
+//! In: inputs in several formats, rows in memory, and tables that were baked before. Out: one complete file, which
+//! replaces the output by a rename; after an error, the output is unchanged. A bake runs these stages:
+//!
+//! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `fill`
+//! parses the keys. `feed` and `gather` run these stages on several threads, and pass batches of rows to `sort`, or to
+//! `stream` if the rows arrive sorted. `combine` merges all sorted rows, including the rows of an `old_table`, and
+//! writes them as records (`table`). `index` builds the index, `verify` reads the file back, and `place` renames it.
 //! `finish` calls the stages from `combine` on.
 
 mod bad_rows;
@@ -76,10 +78,10 @@ use stream::SortedStream;
 
 use crate::format::key::Key;
 
-/// Bakes delimited text (RFC 4180) into `output`: [`bake`] with one reader.
+/// Bakes delimited text (RFC 4180) from one reader into a table at `output`: see [`bake`].
 ///
 /// # Errors
-/// [`BakeError`]; messages call the reader "input".
+/// [`BakeError`]. Messages call the reader `input`.
 ///
 /// # Example
 /// ```
@@ -103,10 +105,10 @@ pub fn bake_csv(
     bake(vec![Input::reader("input", input)], output, options, progress)
 }
 
-/// Bakes rows from memory into `output`: [`bake`] with one [`Input::rows`]. Keys and values may be any bytes.
+/// Bakes rows from memory into a table at `output`: see [`bake`] and [`Input::rows`]. Keys and values may be any bytes.
 ///
 /// # Errors
-/// [`BakeError`]; messages call the input "rows", and count the rows from 1.
+/// [`BakeError`]. Messages call the input `rows` and count its rows from 1.
 ///
 /// # Example
 /// ```
@@ -148,13 +150,14 @@ where
 
 /// Bakes the rows of all inputs, in their order, into one table at `output`.
 ///
-/// Rows may come in any order. Rows that do not fit into the memory allowed are sorted in unnamed temporary files. The
-/// same rows give the same file, regardless of the memory, the number of threads, and the order of the rows. The new
-/// file has no name, or a hidden one, until it has been read back and synced. Then a rename replaces `output`. After
-/// any failure the old file is still there.
+/// Rows may come in any order. Rows that do not fit into the memory limit are sorted in unnamed temporary files. The
+/// same rows give the same file, regardless of the memory, the number of threads, and the order of the rows. (If
+/// several rows have the same key, [`Options::duplicates`] decides by their order which row is kept.) The new file has
+/// no name, or a hidden name, until it has been read back and synced. Then it is renamed to `output`. After any error
+/// except [`BakeError::FolderSync`], `output` is unchanged.
 ///
 /// # Errors
-/// [`BakeError`]; the message for a bad row names its input and its line.
+/// [`BakeError`]. The message for a malformed row names its input and line.
 pub fn bake(
     inputs: Vec<Input<'_>>,
     output: &Path,
@@ -177,15 +180,17 @@ fn bake_within(
         .as_deref()
         .map(|path| OldTable::open(path, 0, options.shard.as_ref(), &options.cancel))
         .transpose()?;
-    let options = &Options { keys: keys_beside(options.keys, base.as_ref())?, ..options.clone() };
+    let options = &Options { keys: keys_with_base(options.keys, base.as_ref())?, ..options.clone() };
     check_shard(options)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, budget: &budget, pool: &pool };
     let mut origins = Origins::default();
 
-    // Creates the output now, so that a failure is reported before the first row is read.
+    // Creates the new file now, so that a failure is reported before the first row is read.
     let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
-    // Numbers and text are sorted differently, and with Auto the kind of the keys is known only at the end.
+    // A stream writes rows before all rows are read, which three options rule out: with `Auto`, the kind and order of
+    // keys are unknown until the last row; a full verification needs the sorted rows again; and the rows of a base must
+    // be merged with the rows of the inputs.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
     let stream = || SortedStream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
     let stream = can_stream.then(stream).transpose()?;
@@ -193,17 +198,17 @@ fn bake_within(
     let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
     clock.end(Stage::Read, Some(gathered.rows_read), Some(read_bytes), progress);
     Finish { context: &context, origins: &origins, output, progress, clock }
-        .all(gathered, OldTables { base, tables: Vec::new() })
+        .run(gathered, OldTables { base, tables: Vec::new() })
 }
 
 /// Merges tables into one table at `output`, which may be one of them.
 ///
-/// All tables must have keys of the same kind. Options about text formats have no effect. Duplicates are resolved in
-/// the order of the tables. With one table and [`Options::shard`], the output is one shard of it. As in [`bake`], the
-/// same rows give the same file.
+/// All tables must have keys of the same kind. [`Options::duplicates`] decides between rows with the same key, in the
+/// order of the tables. With [`Options::shard`], only the rows of this shard are merged, so a merge of one table
+/// extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows give the same file.
 ///
 /// # Errors
-/// [`BakeError`]; the message for a damaged table names the damaged block.
+/// [`BakeError`]. The message for a damaged table names the damaged block.
 ///
 /// # Example
 /// ```
@@ -272,11 +277,12 @@ fn merge_within(
     let pool = budget.thread_pool()?;
     let context = Context { options, budget: &budget, pool: &pool };
     let finish = Finish { context: &context, origins: &origins, output, progress, clock };
-    finish.all(Gathered::nothing(kind), OldTables { base, tables: opened })
+    finish.run(Gathered::empty(kind), OldTables { base, tables: opened })
 }
 
-/// Returns the kind of the input's keys, given the base.
-fn keys_beside(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
+/// Returns the kind of the input's keys. If there is a base, its keys determine the kind, and `keys` must be `Auto` or
+/// the same kind.
+fn keys_with_base(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
     let Some(base) = base else { return Ok(keys) };
     let base_kind = base.table.kind;
     if keys != Keys::Auto && keys.kind() != base_kind {
@@ -285,7 +291,8 @@ fn keys_beside(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
     Ok(base_kind.into())
 }
 
-/// Checks that the shard of every row is defined.
+/// Checks that a selected shard matches the keys: their kind must be known, and the shard's bounds must be of this
+/// kind.
 fn check_shard(options: &Options) -> Result<(), BakeError> {
     let Some(shard) = &options.shard else { return Ok(()) };
     let keys = match options.keys {

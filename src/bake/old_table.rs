@@ -1,8 +1,8 @@
 //! Reads the rows of a table that was baked before.
 //!
 //! In: a path. Out: the table's records, read front to back. Each block is verified against its checksum before its
-//! bytes are used. Nothing is mapped: memory holds one read buffer, and 8 bytes per 32 MiB of records to verify the
-//! blocks' checksums. The old index is not read; the bake builds a new one.
+//! bytes are used. The table is not mapped: memory holds one read buffer, and 8 bytes per 32 MiB of records for the
+//! verification of block checksums. The old index is not read, because the bake builds a new one.
 
 use std::fs::File;
 use std::io;
@@ -26,31 +26,32 @@ use crate::format::key::KeyKind;
 use crate::replace::TableSummary;
 use crate::store::{StoreError, open_regular};
 
-/// The length of a read that finds a table's first or last key.
+/// The length of the reads that find a table's first and last key.
 const ENDS_BUFFER_LEN_BYTES: usize = 4 * BLOCK_LEN_BYTES;
 
-/// A table whose rows were merged into the new table.
+/// Describes a table whose rows were merged into the new table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableFacts {
-    /// The path.
+    /// The table's path.
     pub path: PathBuf,
     /// The file's length.
     pub len_bytes: u64,
     /// The number of rows.
     pub rows: u64,
-    /// The digest in the header: see [`Store::digest`](crate::Store::digest).
+    /// The digest in the table's header: see [`Store::digest`](crate::Store::digest).
     pub digest: u128,
 }
 
-/// An open table.
+/// A baked table whose rows are read.
 pub(super) struct OldTable {
     pub(super) table: TableRecords,
     pub(super) facts: TableFacts,
 }
 
 impl OldTable {
-    /// Opens a table for the rows of one shard, or all rows. Row `n` has the origin `first_origin + n`.
+    /// Opens a table to read the rows of one shard, or all rows without a shard. Row `n` gets the origin `first_origin
+    /// + n`, which identifies the row in messages.
     pub(super) fn open(
         path: &Path,
         first_origin: u64,
@@ -95,11 +96,8 @@ impl OldTable {
     }
 }
 
-/// Describes the table at a path. Returns `None` if there is no table or if the table is damaged, because a bake may
-/// replace such a file.
-///
-/// # Errors
-/// The system's error, if the file exists but cannot be read.
+/// Returns the number of rows and the kind of the keys of the table at a path. Returns `None` if there is no table or
+/// if the table is damaged, because a bake may replace such a file.
 pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
     let layout = match Reader::open(path).and_then(|reader| reader.layout()) {
         Ok(layout) => layout,
@@ -119,7 +117,7 @@ fn is_no_table(error: &io::Error) -> bool {
         || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
-/// Reads the header and the last fence.
+/// Reads the header and the last fence of an open table file.
 struct Reader {
     file: Arc<File>,
     len_bytes: u64,
@@ -154,28 +152,28 @@ impl Reader {
         Ok(layout)
     }
 
-    /// Reads the key of the last row, starting at the last fence.
+    /// Reads the key of the last row. Only the rows from the last fence on are read.
     fn last_key(&self, table: &TableRecords, layout: &Layout) -> Result<Vec<u8>, BakeError> {
         let number = fence_count(table.row_count) - 1;
         let row = (number * FENCE_ROWS) as u64;
-        let astray = || self.owner.damaged(FormatError::Row { row, what: "the fence does not lead to it" });
+        let wrong_fence = || self.owner.damaged(FormatError::Row { row, what: "the fence does not lead to it" });
         let mut fence = Fence::new_zeroed();
         self.read(fence.as_mut_bytes(), layout.fences.offset_bytes + (number * size_of::<Fence>()) as u64)?;
         let offset_bytes = fence.offset_bytes.get();
         if offset_bytes >= layout.records.len_bytes || !offset_bytes.is_multiple_of(table.align_bytes as u64) {
-            return Err(astray());
+            return Err(wrong_fence());
         }
         let mut source = SortedRows::table_from(table, offset_bytes, 0, true, ENDS_BUFFER_LEN_BYTES)?;
         let (mut left, mut last) = (table.row_count - row, Vec::new());
         let mut head = source.begin(0)?;
         while head.is_some() {
-            left = left.checked_sub(1).ok_or_else(astray)?;
+            left = left.checked_sub(1).ok_or_else(wrong_fence)?;
             if left == 0 {
                 last = source.key().as_bytes().unwrap_or_default().to_vec();
             }
             head = source.advance(0)?;
         }
-        if left == 0 { Ok(last) } else { Err(astray()) }
+        if left == 0 { Ok(last) } else { Err(wrong_fence()) }
     }
 }
 

@@ -14,23 +14,23 @@ use crate::replace::ReplaceRules;
 /// The policy for rows that have the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Reject the input.
+    /// Fail with an error that names both rows.
     #[default]
     Error,
-    /// Keep the first of these rows, in the order of the inputs.
+    /// Keep the first row with each key, in the order of the inputs.
     First,
-    /// Keep the last of these rows, in the order of the inputs.
+    /// Keep the last row with each key, in the order of the inputs.
     Last,
 }
 
-/// The checks of the new file before it is put in place, in addition to reading the whole file back and verifying its
-/// checksums, which every bake does.
+/// The level of verification of a new file before it replaces the output. At every level, the bake also reads the whole
+/// file back and verifies its checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// Look up all keys, or a sample if the index does not fit into memory.
+    /// Look up every key, or a sample of the keys if the index does not fit into memory.
     #[default]
     Sample,
-    /// Also compare every row with the sorted row that it was written from.
+    /// In addition to [`Verify::Sample`], compare every row with the sorted row that it was written from.
     Full,
 }
 
@@ -40,44 +40,44 @@ pub enum Verify {
 pub struct Options {
     /// The format of the inputs.
     pub format: Format,
-    /// The byte between two fields of delimited text. By default a comma, or a tab in TSV.
+    /// The byte between two fields of delimited text. By default, a comma, or a tab in TSV.
     pub delimiter: Option<u8>,
-    /// Whether the first row of each input of delimited text names the columns and is not data.
+    /// Whether the first row of each delimited input is a header with the names of the columns.
     pub header: bool,
-    /// The column that holds the key. By default the first of two columns; in JSON Lines the field `key`.
+    /// The column that holds the key. By default, the first of two columns, or the field `key` in JSON Lines.
     pub key: Option<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,
-    /// The kind of the keys. With a base, [`Keys::Auto`] means the kind of the base's keys.
+    /// The kind of the keys. If there is a base, [`Keys::Auto`] means the kind of the base's keys.
     pub keys: Keys,
     /// The policy for rows that have the same key.
     pub duplicates: Duplicates,
-    /// A row with this value removes its key.
+    /// The value that marks a deletion: a row with this value removes its key.
     pub delete_marker: Option<Vec<u8>>,
-    /// A row in which this column is `1`, `true`, `t`, `yes`, or `y` removes its key. In other rows the column is `0`,
-    /// `false`, `f`, `no`, `n`, or empty.
+    /// The column that marks deletions. A row in which this column is `1`, `true`, `t`, `yes`, or `y` removes its key.
+    /// In other rows, the column must be `0`, `false`, `f`, `no`, `n`, or empty.
     pub delete_column: Option<Column>,
     /// The policy for malformed rows.
     pub bad_rows: BadRows,
-    /// A table to start from. A row of the input replaces the base's row with the same key, or removes it with a delete
-    /// marker or column. The base's other rows are kept. The base may be the output. Its keys must be of the same kind
-    /// as the input's.
+    /// A table to start from, whose keys must be of the same kind as the input's. A row of the input replaces the
+    /// base's row with the same key, or removes it if the input's row is a deletion. All other rows of the base are
+    /// kept. The base may be the output.
     pub base: Option<PathBuf>,
-    /// The shard to bake: rows of the inputs and of the base that belong to other shards are left out. By default all
-    /// rows are baked. Requires [`Keys::U64`], [`Keys::Bytes`], or a base.
+    /// The shard to bake. Rows of the inputs and of the base that belong to other shards are left out. By default, all
+    /// rows are baked. A shard requires [`Keys::U64`], [`Keys::Bytes`], or a base.
     pub shard: Option<Shard>,
-    /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default the machine's
-    /// memory divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).
+    /// The memory that the bake may use, at least [`MEMORY_MIN_BYTES`](super::MEMORY_MIN_BYTES). By default, the memory
+    /// of the machine or control group divided by [`MEMORY_SHARE`](super::MEMORY_SHARE).
     pub memory_bytes: Option<u64>,
-    /// The number of threads. By default the number of processors.
+    /// The number of threads. By default, the number of processors.
     pub threads: Option<NonZero<usize>>,
-    /// The folder for temporary files. By default the output's folder.
+    /// The folder for temporary files. By default, the output's folder.
     pub temp_dir: Option<PathBuf>,
-    /// The checks of the new file.
+    /// The level of verification of the new file.
     pub verify: Verify,
-    /// The rules for replacing the table at the output's path.
+    /// The rules that the new table must satisfy to replace the table at the output's path.
     pub replace: ReplaceRules,
-    /// Cancels the bake from another thread.
+    /// The handle that can cancel the bake from another thread.
     pub cancel: Cancel,
 }
 

@@ -1,6 +1,6 @@
-//! Origins: one number per row that identifies its input and its line.
+//! Assigns each row an origin: one number that identifies the row's input and its line.
 
-/// The inputs of a bake, in order. Origins ascend from one input to the next.
+/// Maps origins to inputs and lines. Origins ascend from line to line, and from one input to the next.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     inputs: Vec<InputOrigins>,
@@ -8,20 +8,20 @@ pub(super) struct Origins {
 
 #[derive(Debug)]
 struct InputOrigins {
-    /// The origin of line 0.
+    /// The origin of the input's line 0, to which line numbers are added.
     base: u64,
     unit: RowUnit,
     name: String,
 }
 
-/// The unit that messages count an input's rows in.
+/// The unit in which messages count the rows of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowUnit {
-    /// Lines of text, from 1.
+    /// Lines of text, counted from 1.
     Line,
-    /// Rows, from 1.
+    /// Rows, counted from 1.
     Row,
-    /// Rows of a table, from 0.
+    /// Rows of a table, counted from 0.
     TableRow,
 }
 
@@ -33,13 +33,15 @@ impl Origins {
         base
     }
 
-    /// Returns a row's input, the unit of its rows, and the row's line or number.
+    /// Returns the input of the row with this origin, the unit in which the input's rows are counted, and the row's
+    /// number in this unit.
     pub(super) fn locate(&self, origin: u64) -> (&str, RowUnit, u64) {
         let input = self.input(origin);
         (&input.name, input.unit, origin - input.base)
     }
 
-    /// Describes a row in a message about `other`. Names the row's input only if `other` is in another input.
+    /// Returns the location of a row for a message about another row. The location includes the input only if the two
+    /// rows are in different inputs.
     pub(super) fn describe(&self, origin: u64, other: u64) -> String {
         let InputOrigins { base, unit, name } = self.input(origin);
         let place = match unit {
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_leads_to_its_input_and_line() {
+    fn an_origin_identifies_its_input_and_line() {
         let mut origins = Origins::default();
         let a = origins.begin("a.csv", RowUnit::Line, 0);
         let b = origins.begin("b.db", RowUnit::TableRow, 7);

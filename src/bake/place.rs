@@ -1,4 +1,4 @@
-//! Renames a finished file to its final name, and removes the files that killed bakes left behind.
+//! Renames a finished file to its final path, and removes the files that killed bakes left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,16 +11,16 @@ use rustix::io::Errno;
 
 use super::cancel::Cancel;
 
-/// A file that is being written in the folder of its final path.
+/// A file that is being written, in the folder of its final path.
 ///
-/// If the file system supports it, the file has no name until it is complete, so that no file is left behind however
-/// the process ends. Otherwise the file has a hidden name, and is removed if the bake fails. A bake locks its file
-/// (`flock`), so an unlocked hidden file belongs to no running bake.
+/// If the file system supports unnamed files, the file has no name until it is complete, and the system removes it even
+/// if the process is killed. Otherwise, the file has a hidden name, and is removed if the bake fails. A bake locks its
+/// file (`flock`), so an unlocked hidden file belongs to no running bake.
 pub(super) struct NewFile {
     file: File,
     folder: File,
     path: PathBuf,
-    /// The hidden name, while the file has one.
+    /// The hidden name, as long as the file has one.
     hidden: Option<PathBuf>,
     cancel: Cancel,
 }
@@ -40,8 +40,8 @@ impl NewFile {
             _ => {}
         }
         let parent = folder_of(path);
-        sweep(parent);
-        // Opens the folder first, so that a folder that cannot be synced is an error before a file is created in it.
+        remove_files_of_killed_bakes(parent);
+        // Opens the folder first, so that no file is created in a folder that cannot be opened and synced.
         let folder = File::open(parent)?;
         match create_unnamed(parent) {
             Ok(file) => Ok(Self::new(file, folder, path, None, cancel)),
@@ -49,10 +49,10 @@ impl NewFile {
         }
     }
 
-    /// Creates a file that has a hidden name from the start.
+    /// Creates a file with a hidden name, for file systems that support no unnamed files.
     fn hidden(folder: File, path: &Path, cancel: &Cancel) -> io::Result<NewFile> {
         let mut names = cancel.names();
-        let (file, hidden) = under_free_name(path, create_locked)?;
+        let (file, hidden) = with_free_hidden_name(path, create_locked)?;
         names.add_hidden(&hidden);
         drop(names);
         Ok(Self::new(file, folder, path, Some(hidden), cancel))
@@ -66,8 +66,8 @@ impl NewFile {
         &self.file
     }
 
-    /// Syncs the file, renames it to its final path, and syncs the folder. After a power loss, the path has the old
-    /// file or this one; if this call has succeeded, it has this one.
+    /// Syncs the file, renames it to its final path, and syncs the folder. After a power loss, the path has either the
+    /// old file or the new file. After a power loss that follows a successful call, the path has the new file.
     pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
         self.rename_synced().map_err(PlaceError::Unplaced)?;
         self.folder.sync_all().map_err(PlaceError::FolderSync)
@@ -85,7 +85,7 @@ impl NewFile {
             None => {
                 let unnamed = proc_path(&self.file);
                 let link = |hidden: &Path| Ok(linkat(CWD, &unnamed, CWD, hidden, AtFlags::SYMLINK_FOLLOW)?);
-                let (_, hidden) = under_free_name(&self.path, link)?;
+                let (_, hidden) = with_free_hidden_name(&self.path, link)?;
                 names.add_hidden(&hidden);
                 hidden
             }
@@ -112,20 +112,20 @@ impl Drop for NewFile {
 /// The reason why [`NewFile::put_in_place`] failed.
 #[derive(Debug)]
 pub(super) enum PlaceError {
-    /// The path still has the old file, if there was one.
+    /// The file was not renamed: the path still has the old file, if there was one.
     Unplaced(io::Error),
-    /// The file is in place, but a power loss may bring the old file back.
+    /// The file has its final path, but a power loss may bring the old file back, because the folder was not synced.
     FolderSync(io::Error),
 }
 
-/// Returns the folder of a file.
+/// Returns the folder of a file: `.` if the path has only a name.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Calls `take` with the first unused hidden name beside `path`. A name in use may belong to a process that was killed
-/// or runs in another container, because process numbers repeat.
-fn under_free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+/// Calls `take` with the first unused hidden name in the folder of `path`. A name with this process's ID can be in use,
+/// because process IDs repeat: its owner was killed, or runs in another container.
+fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     const ATTEMPTS: usize = 1000;
     let mut attempt = 0;
     loop {
@@ -139,19 +139,19 @@ fn under_free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io:
     }
 }
 
-/// Creates a file without a name that can be named later.
+/// Creates a file without a name. A link can name it later.
 fn create_unnamed(folder: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder)?;
-    // The file is named through /proc, so /proc must be mounted.
+    // The later link goes through /proc, so /proc must be mounted.
     fs::metadata(proc_path(&file))?;
-    // On a file system without locks this fails, but other bakes cannot lock files either, so they remove none.
+    // Locking fails on a file system without locks. Other bakes cannot lock the file either, so they do not remove it.
     let _ = lock(&file);
     Ok(file)
 }
 
-/// Creates and locks a file. Returns `AlreadyExists` if the name is in use, or if another bake locks or removes the
-/// file first.
+/// Creates and locks a file with a hidden name. Returns `AlreadyExists` if the name is in use, or if another bake locks
+/// or removes the file first.
 fn create_locked(hidden: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(hidden)?;
     let is_locked_by_other = lock(&file) == Err(Errno::WOULDBLOCK);
@@ -169,8 +169,8 @@ fn lock(file: &File) -> Result<(), Errno> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Removes the hidden files of bakes that were killed. A file that cannot be removed does no harm.
-fn sweep(folder: &Path) {
+/// Removes the hidden files of killed bakes. Errors are ignored, because a leftover file does no harm.
+fn remove_files_of_killed_bakes(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(is_hidden_name) {
             let _ = remove_left_behind(&entry.path());
@@ -183,14 +183,14 @@ fn remove_left_behind(hidden: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(hidden)?;
     lock(&file)?;
     let (locked, named) = (file.metadata()?, fs::symlink_metadata(hidden)?);
-    // The file's bake may have renamed it before it was locked here, and another file may have the name now.
+    // The file's bake may have renamed it before it was locked here, and another file may have this name now.
     if locked.is_file() && (locked.dev(), locked.ino()) == (named.dev(), named.ino()) {
         fs::remove_file(hidden)?;
     }
     Ok(())
 }
 
-/// Returns whether `name` has the form of the names that [`under_free_name`] generates.
+/// Returns whether `name` has the form of the names that [`with_free_hidden_name`] generates.
 fn is_hidden_name(name: &str) -> bool {
     let numbers = name.strip_prefix(".baker.").and_then(|name| name.strip_suffix(".tmp"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hidden_files_of_dead_bakes_are_removed() {
+    fn only_hidden_files_of_killed_bakes_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("storage.db");
         let others = [".baker.1.tmp", ".baker.x.0.tmp", ".baker.1.0.tmp.old", "baker.1.0.tmp", ".baker.1.2.3.tmp"];
@@ -226,16 +226,16 @@ mod tests {
         }
         fs::create_dir(folder.path().join(".baker.2.0.tmp")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join(".baker.3.0.tmp")).unwrap();
-        let at_work = hidden(&path, &Cancel::default());
-        let hidden = at_work.hidden.clone().unwrap();
-        sweep(folder.path());
+        let running = hidden(&path, &Cancel::default());
+        let hidden = running.hidden.clone().unwrap();
+        remove_files_of_killed_bakes(folder.path());
         let hidden_name = hidden.file_name().unwrap().to_str().unwrap();
         let mut expected: Vec<&str> = [".baker.2.0.tmp", ".baker.3.0.tmp", hidden_name].into();
         expected.extend(others);
         expected.sort_unstable();
         assert_eq!(names(folder.path()), expected);
-        drop(at_work);
-        assert!(!hidden.exists(), "a bake that fails removes its own");
+        drop(running);
+        assert!(!hidden.exists(), "a failed bake removes its file");
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cancel = Cancel::default();
         NewFile::beside(&folder.path().join("storage.db"), &cancel).unwrap().put_in_place().unwrap();
-        assert!(!cancel.abandon(), "one is in place");
+        assert!(!cancel.abandon(), "the file is in place");
         assert_eq!(names(folder.path()), ["storage.db"]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub enum Stage {
     /// Reading and parsing the inputs, and sorting runs.
     Read,
-    /// Merging runs with each other, if there are too many.
+    /// Merging sorted runs into fewer runs, if there are too many for one merge.
     Merge,
     /// Writing the records.
     Write,
@@ -16,7 +16,7 @@ pub enum Stage {
     Index,
     /// Reading the new file back.
     Verify,
-    /// Waiting for the disk and renaming the file.
+    /// Waiting until the file is on disk, and renaming it.
     Settle,
 }
 
@@ -34,67 +34,68 @@ impl Stage {
     }
 }
 
-/// The duration and the amount of work of a stage.
+/// The duration of a stage, and the amount of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StageFacts {
     /// The stage.
     pub stage: Stage,
-    /// The stage's duration.
+    /// The time that the stage took.
     pub took: Duration,
-    /// The number of rows processed, if the stage processes rows.
+    /// The number of rows that the stage processed, if it processes rows.
     pub rows: Option<u64>,
-    /// The bytes that the stage read or wrote, if it does either.
+    /// The number of bytes that the stage read or wrote, if it does either.
     pub len_bytes: Option<u64>,
 }
 
-/// The progress of a bake. All numbers count from the start of the stage.
+/// The progress of a bake. All numbers count from the start of the current stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Reading the inputs. Runs are sorted meanwhile.
+    /// The bake reads the inputs, and sorts runs at the same time.
     Read {
-        /// Bytes read, before decompression.
+        /// The number of bytes read, before decompression.
         input_bytes: u64,
-        /// Rows found.
+        /// The number of rows found.
         rows: u64,
     },
-    /// Merging runs with each other.
+    /// The bake merges sorted runs into fewer runs.
     Merge {
-        /// Rows merged.
+        /// The number of rows merged.
         rows: u64,
-        /// All rows.
+        /// The number of rows to merge.
         rows_total: u64,
     },
-    /// Writing records.
+    /// The bake writes records.
     Write {
-        /// Rows written.
+        /// The number of rows written.
         rows: u64,
-        /// All rows, including those that will be dropped.
+        /// The maximum number of rows to write: some may be dropped as duplicates or deletions.
         rows_total: u64,
     },
-    /// Building the index.
+    /// The bake builds the index.
     Index {
-        /// Steps done.
+        /// The number of steps done.
         done: u64,
-        /// All steps.
+        /// The number of steps in total.
         total: u64,
     },
-    /// Reading the file back.
+    /// The bake reads the new file back.
     Verify {
-        /// Bytes read.
+        /// The number of bytes read.
         bytes: u64,
-        /// All bytes.
+        /// The length of the file.
         bytes_total: u64,
     },
-    /// Comparing every row with the sorted rows, with [`Verify::Full`](super::Verify::Full).
+    /// The bake compares the rows of the new file with the sorted rows, as [`Verify::Full`](super::Verify::Full)
+    /// requires.
     Compare {
-        /// Rows compared.
+        /// The number of rows compared.
         rows: u64,
-        /// All rows.
+        /// The number of rows in the file.
         rows_total: u64,
     },
-    /// Waiting until the file is on disk.
+    /// The bake waits until the file is on disk.
     Settle,
     /// A stage has ended.
     Ended(StageFacts),
@@ -111,7 +112,7 @@ impl StageClock {
         StageClock { stage_began: Instant::now(), stages: Vec::new() }
     }
 
-    /// Ends a stage, and begins the next.
+    /// Ends the current stage, reports its duration, and begins the next stage.
     pub(super) fn end(
         &mut self,
         stage: Stage,

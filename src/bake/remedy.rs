@@ -1,9 +1,9 @@
-//! The options that avoid a failure.
+//! The options that a caller can change to avoid a failure.
 
 /// An option of a bake that a caller can change to avoid a failure.
 ///
-/// Messages of errors name no option, because a field of [`Options`](super::Options), a command-line flag, and a keyword
-/// argument are written differently. Each program appends its own names for
+/// Error messages name no option, because the same option is a field of [`Options`](super::Options), a command-line
+/// flag, or a keyword argument in different programs. Each program appends its own names for
 /// [`BakeError::remedies`](super::BakeError::remedies).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -22,17 +22,17 @@ pub enum Remedy {
     ReadHeader,
     /// Set the byte between fields ([`Options::delimiter`](super::Options::delimiter)).
     SetDelimiter,
-    /// State what keys are: numbers or bytes ([`Options::keys`](super::Options::keys)).
+    /// Choose whether keys are numbers or bytes ([`Options::keys`](super::Options::keys)).
     ChooseKeyKind,
-    /// Take keys as bytes ([`Keys::Bytes`](super::Keys::Bytes)).
+    /// Read keys as bytes ([`Keys::Bytes`](super::Keys::Bytes)).
     TakeKeysAsBytes,
-    /// Take keys as the kind that the base's keys have ([`Keys::Auto`](super::Keys::Auto)).
+    /// Read keys as the kind that the base's keys have ([`Keys::Auto`](super::Keys::Auto)).
     TakeKeysAsBase,
     /// Keep one of the rows that have the same key ([`Options::duplicates`](super::Options::duplicates)).
     KeepOneDuplicate,
     /// Allow more bad rows ([`BadRows::Skip`](super::BadRows::Skip)).
     AllowMoreBadRows,
-    /// Use the file as the base ([`Options::base`](super::Options::base)).
+    /// Use the file as the base of the bake ([`Options::base`](super::Options::base)).
     UseAsBase,
     /// Bake one shard of the rows at a time ([`Options::shard`](super::Options::shard)).
     BakeShards,

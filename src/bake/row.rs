@@ -5,12 +5,12 @@ use super::row_fault::RowFault;
 
 /// A row of an input: its fields, before the key is parsed.
 pub(super) struct InputRow<'a> {
-    /// The line on which the row begins, or the row's number in formats without lines. Counted from 1.
+    /// The line on which the row begins, counted from 1. In formats without lines, the row's number, counted from 1.
     pub(super) line: u64,
     pub(super) key: &'a [u8],
-    /// Empty if the row may be a deletion and has no value.
+    /// The value. Empty if the row has no value, which is allowed only if the row removes its key.
     pub(super) value: &'a [u8],
-    /// The field in the delete column, if one was chosen and the field is not null.
+    /// The field in the delete column, if there is a delete column and the field is not null.
     pub(super) delete: Option<&'a [u8]>,
     /// The row's text, without its line end. Empty in formats that are not text.
     pub(super) text: &'a [u8],
@@ -20,7 +20,7 @@ pub(super) struct InputRow<'a> {
 pub(super) trait RowSink {
     fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError>;
 
-    /// Receives a malformed row; `text` as in [`InputRow`].
+    /// Receives a malformed row. `text` is the row's text without its line end, or empty in formats that are not text.
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delete_column_says_yes_or_no() {
+    fn a_delete_field_means_yes_or_no() {
         for yes in ["1", "true", "TRUE", "t", "Yes", "y"] {
             assert_eq!(parse_deletion(yes.as_bytes()), Some(true), "{yes}");
         }

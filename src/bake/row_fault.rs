@@ -19,9 +19,9 @@ pub enum RowFault {
         field_count_advice(*expected, *found, *columns_chosen)
     )]
     FieldCount {
-        /// The fields that a row must have.
+        /// The number of fields that a row must have.
         expected: usize,
-        /// The fields that the row has.
+        /// The number of fields that the row has.
         found: usize,
         /// Whether the options choose columns.
         columns_chosen: bool,
@@ -32,14 +32,14 @@ pub enum RowFault {
         key_advice(*has_spaces, *may_be_header)
     )]
     Key {
-        /// The key field, shortened.
+        /// The key field, shortened for the message.
         found: String,
         /// Whether spaces surround the key.
         has_spaces: bool,
-        /// Whether the row may be a header: the first row of an input without one.
+        /// Whether the row may be a header: it is the first row of an input that is read without a header.
         may_be_header: bool,
     },
-    /// The key has no bytes, or too many.
+    /// The key is empty or too long.
     #[error(
         "a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed: correct the row, or choose another key column"
     )]
@@ -47,23 +47,24 @@ pub enum RowFault {
         /// The key's length.
         len_bytes: usize,
     },
-    /// The delete column holds neither yes nor no.
+    /// The delete column contains neither yes nor no.
     #[error(
         "the delete column is {found:?}, where true or 1, or false, 0, or nothing was expected: correct the row, or choose another delete column"
     )]
     Deletion {
-        /// The field, shortened.
+        /// The field in the delete column, shortened for the message.
         found: String,
     },
     /// An earlier row has the same key.
     #[error("key {key} is already on {first}: remove one, or choose which row to keep")]
     Duplicate {
-        /// The key. A key of bytes is shortened and quoted.
+        /// The key. A key of bytes is quoted, and shortened for the message.
         key: String,
-        /// The place of the first row with this key.
+        /// The line or row number of the first row with this key, and its input if the two rows are in different
+        /// inputs.
         first: String,
     },
-    /// A quoted field is not closed.
+    /// The input ends inside a quoted field.
     #[error(
         "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two"
     )]
@@ -71,47 +72,47 @@ pub enum RowFault {
     /// Text follows a closing quote.
     #[error("text follows a closing quote: write a quote inside a quoted field as two")]
     TextAfterQuote,
-    /// A carriage return does not end a line.
+    /// A carriage return outside quotes is not followed by a line feed.
     #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one")]
     BareReturn,
     /// The row exceeds the maximum length of a row.
     #[error(
-        "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, up to {VALUE_LEN_MAX_BYTES} bytes, allow eight times its length as memory"
+        "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, if the row has at most {VALUE_LEN_MAX_BYTES} bytes, allow memory of eight times its length"
     )]
     Endless {
-        /// The greatest length of a row within the memory allowed.
+        /// The maximum length of a row that the memory limit allows.
         len_max_bytes: usize,
     },
     /// A line of JSON Lines is not JSON.
     #[error("invalid JSON at byte {at}: {fault}: one object was expected on each line")]
     Json {
-        /// The position in the line, counted from 1.
+        /// The position of the error in the line, counted from 1.
         at: usize,
-        /// The parser's message.
+        /// The JSON parser's message.
         fault: String,
     },
     /// A line of JSON Lines is JSON, but not an object.
     #[error("the line is {found}, where an object was expected: write one object a line")]
     NotObject {
-        /// The type found.
+        /// The JSON type found.
         found: &'static str,
     },
-    /// An object lacks a field.
+    /// An object lacks a chosen field.
     #[error("field {field:?} is missing: correct the row, or choose another key or value field")]
     MissingField {
-        /// The field.
+        /// The name of the missing field.
         field: String,
     },
-    /// An object has a field more than once.
+    /// An object has a chosen field more than once.
     #[error("field {field:?} occurs twice: remove one")]
     FieldTwice {
-        /// The field.
+        /// The name of the field.
         field: String,
     },
-    /// The key column holds a type that cannot be a key.
+    /// The key column has a value of a type that cannot be a key.
     #[error("the key {column:?} is {found}, where a string or a number was expected: choose another key column")]
     KeyType {
-        /// The field or column.
+        /// The name of the field or column.
         column: String,
         /// The type found.
         found: &'static str,
@@ -121,23 +122,23 @@ pub enum RowFault {
         "{column:?} is null: give every row a key and a value, or pack the column into the value, which may hold null"
     )]
     Null {
-        /// The field or column.
+        /// The name of the field or column.
         column: String,
     },
-    /// A column to pack into the value is not text.
+    /// A column to pack into the value is not valid UTF-8.
     #[error("{column:?} is not UTF-8 at byte {at}: convert it, or leave it out of the packed columns")]
     NotUtf8 {
-        /// The column.
+        /// The name of the column.
         column: String,
-        /// The position in the field, counted from 1.
+        /// The position of the first invalid byte in the field, counted from 1.
         at: usize,
     },
-    /// JSON cannot represent a value to be packed.
+    /// A value to pack is of a type that JSON cannot represent.
     #[error(
         "{column:?} is {found}, which JSON cannot represent: pack as MessagePack, or leave it out of the packed columns"
     )]
     NotInJson {
-        /// The column.
+        /// The name of the column.
         column: String,
         /// The type found.
         found: &'static str,
@@ -145,9 +146,9 @@ pub enum RowFault {
     /// A date or time is outside the calendar, or a decimal has too many digits.
     #[error("{column:?} is {found}: correct it, or choose another column")]
     OutOfRange {
-        /// The column.
+        /// The name of the column.
         column: String,
-        /// The value found.
+        /// A description of the value found.
         found: &'static str,
     },
     /// The value is too long.
@@ -175,7 +176,7 @@ fn key_advice(has_spaces: bool, may_be_header: bool) -> &'static str {
 }
 
 impl RowFault {
-    /// Returns the options that avoid the fault.
+    /// Returns the options whose change avoids the fault.
     pub fn remedies(&self) -> &'static [Remedy] {
         match self {
             RowFault::FieldCount { columns_chosen: true, .. } => &[],
@@ -208,10 +209,10 @@ impl RowFault {
         RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header }
     }
 
-    /// Returns the fault for an error in a part of a line. The part begins `part_at` bytes after the line's start.
+    /// Returns the fault for an error in JSON text that begins `part_at` bytes after the start of a line.
     pub(super) fn json(error: &serde_json::Error, part_at: usize) -> Self {
         let fault = error.to_string();
-        // The parser's message ends with the position in the part. This fault has the position in the line instead.
+        // The parser's message ends with a position in the text. This fault has the position in the line instead.
         let end = fault.rfind(" at line ").unwrap_or(fault.len());
         RowFault::Json { at: part_at + error.column(), fault: fault[..end].to_owned() }
     }
@@ -221,7 +222,7 @@ impl RowFault {
     }
 }
 
-/// Returns a key for a message: a number, or shortened text in quotes with control characters escaped.
+/// Formats a key for a message: a number as it is, and bytes shortened, in quotes, and with control characters escaped.
 pub(super) fn display_key(key: Key<'_>) -> String {
     match key {
         Key::U64(_) => key.to_string(),

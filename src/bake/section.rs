@@ -1,7 +1,7 @@
 //! Writes one section of a file front to back, and computes the checksums of its blocks.
 //!
-//! In: bytes, in pieces of any length. Out: the bytes in the file, and one checksum per block of the bytes that were
-//! passed in. A thread can compute and write while the next bytes are gathered.
+//! In: bytes, in pieces of any length. Out: the bytes in the file, and one checksum per block, computed from the bytes
+//! that were passed in. A thread can compute checksums and write while the caller produces the next bytes.
 
 use std::fs::File;
 use std::io;
@@ -15,16 +15,16 @@ use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
 
-/// The length of a write: whole blocks, few enough that they are still in the processor's cache when their checksums
-/// are computed.
+/// The length of a write, in whole blocks. The blocks of one write are still in the processor's cache when their
+/// checksums are computed.
 pub(super) const WRITE_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
-/// The number of full buffers that may wait for the thread.
+/// The maximum number of full buffers that wait for the writing thread.
 const WAITING_COUNT: usize = 2;
 
 /// Writes one section front to back.
 pub(super) struct SectionWriter {
     pending: Vec<u8>,
-    /// The number of bytes passed to the sink.
+    /// The number of bytes that were passed from `pending` to `sink`.
     passed_len_bytes: u64,
     sink: BlockSink,
 }
@@ -35,8 +35,8 @@ enum BlockSink {
 }
 
 impl SectionWriter {
-    /// Returns a writer that starts at an offset of the file. With more than one thread, another thread writes, if the
-    /// system can start one.
+    /// Returns a writer that starts at an offset of the file. If `threads` is greater than 1, a background thread
+    /// computes checksums and writes, unless the system cannot start a thread.
     pub(super) fn new(file: &File, offset_bytes: u64, threads: usize) -> io::Result<SectionWriter> {
         let blocks = || Ok::<_, io::Error>(BlockWriter { file: file.try_clone()?, offset_bytes, sums: Vec::new() });
         let thread = if threads > 1 { BlocksThread::start(blocks()?).ok() } else { None };
@@ -57,7 +57,7 @@ impl SectionWriter {
         (len_bytes <= WRITE_LEN_BYTES - self.pending.len()).then_some(&mut self.pending)
     }
 
-    /// Appends bytes. If the thread fails, a later call returns the error.
+    /// Appends bytes to the section. If the writing thread fails, a later call returns its error.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while bytes.len() > WRITE_LEN_BYTES - self.pending.len() {
             let (fits, rest) = bytes.split_at(WRITE_LEN_BYTES - self.pending.len());
@@ -69,7 +69,7 @@ impl SectionWriter {
         Ok(())
     }
 
-    /// Writes the rest, and returns the checksums of all blocks.
+    /// Writes the bytes that are still buffered, and returns the checksums of all blocks.
     pub(super) fn finish(mut self) -> io::Result<Vec<U64>> {
         self.pass_on()?;
         match self.sink {
@@ -107,9 +107,9 @@ impl BlockWriter {
 
 /// A thread that runs a [`BlockWriter`].
 struct BlocksThread {
-    /// `None` once there is nothing more to write.
+    /// Sends full buffers to the thread. `None` after the last buffer.
     full: Option<SyncSender<Vec<u8>>>,
-    /// Empty buffers for reuse.
+    /// Receives empty buffers from the thread, for reuse.
     empty: Receiver<Vec<u8>>,
     thread: Option<JoinHandle<io::Result<BlockWriter>>>,
 }
@@ -119,13 +119,13 @@ impl BlocksThread {
         let (full, to_write) = sync_channel::<Vec<u8>>(WAITING_COUNT);
         let (written, empty) = sync_channel(WAITING_COUNT + 1);
         for _ in 0..=WAITING_COUNT {
-            // The channel has room for all of them.
+            // The channel has room for all of these buffers.
             let _ = written.send(Vec::with_capacity(WRITE_LEN_BYTES));
         }
         let work = move || {
             for bytes in to_write {
                 blocks.write(&bytes)?;
-                // After the last write, no one receives the buffer.
+                // After the last write, the receiver may be closed.
                 let _ = written.send(bytes);
             }
             Ok(blocks)
@@ -134,29 +134,29 @@ impl BlocksThread {
         Ok(BlocksThread { full: Some(full), empty, thread: Some(thread) })
     }
 
-    /// Passes bytes to the thread and returns an empty buffer.
+    /// Passes a full buffer to the thread and returns an empty buffer.
     fn pass_on(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let sent = self.full.as_ref().is_some_and(|full| full.send(bytes).is_ok());
         match self.empty.recv() {
             Ok(buffer) if sent => Ok(buffer),
             // The thread ends early only with an error.
-            _ => Err(self.end().err().unwrap_or_else(|| io::Error::other("the file is no longer written"))),
+            _ => Err(self.end().err().unwrap_or_else(|| io::Error::other("the writing thread has ended"))),
         }
     }
 
-    /// Waits until everything is written.
+    /// Waits until the thread has written all buffers, and returns its writer.
     fn end(&mut self) -> io::Result<BlockWriter> {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(done)) => done,
             Some(Err(payload)) => panic::resume_unwind(payload),
-            None => Err(io::Error::other("writing the file has failed before")),
+            None => Err(io::Error::other("an earlier write has failed")),
         }
     }
 }
 
 impl Drop for BlocksThread {
-    /// Joins the thread, so that it does not write to an abandoned file.
+    /// Joins the thread, so that it does not write to the file after the bake has failed.
     fn drop(&mut self) {
         self.full = None;
         if let Some(thread) = self.thread.take() {

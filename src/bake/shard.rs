@@ -1,4 +1,4 @@
-//! Shards of a table.
+//! Divides the rows of a table into shards.
 
 use std::fmt;
 
@@ -6,12 +6,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::key::{Key, KeyKind};
 
-/// One shard of the rows.
+/// One of several shards into which rows are divided, by key hash or by key range.
 ///
-/// By default the hash of a key determines its shard: the XXH3-64, with seed 0, of the key's bytes or of the 8
-/// little-endian bytes of a number. Of `count` shards, counted from 1, a key belongs to shard `1 + ((hash * count) >>
-/// 64)`, computed with 128 bits. With ascending bounds, shard 1 has the keys below the first bound, shard 2 the keys
-/// from the first bound and below the second, and the last shard the keys from the last bound.
+/// If rows are divided by hash, the hash is the XXH3-64, with seed 0, of the key's bytes, or of the 8 little-endian
+/// bytes of a number. Shards are numbered from 1, and the row belongs to shard `1 + ((hash * count) >> 64)`, computed
+/// with 128 bits.
+///
+/// If rows are divided by range, the bounds ascend. Shard 1 has the keys below the first bound, shard 2 the keys from
+/// the first bound to just below the second bound, and the last shard the keys from the last bound on.
 ///
 /// # Example
 /// ```
@@ -25,7 +27,7 @@ use crate::format::key::{Key, KeyKind};
 pub struct Shard {
     number: u32,
     count: u32,
-    /// Empty if rows are divided by hash.
+    /// The lower bound of each shard except shard 1. Empty if rows are divided by hash.
     bounds: Vec<Bound>,
 }
 
@@ -60,7 +62,7 @@ pub enum ShardFault {
         /// The first bound that is not greater than the previous one, counted from 1.
         bound: usize,
     },
-    /// Some bounds are numbers, and some are bytes.
+    /// Some bounds are numbers, and other bounds are bytes.
     Kinds,
     /// The number of bounds is not one less than the number of shards.
     Count {
@@ -77,8 +79,10 @@ impl fmt::Display for ShardFault {
             ShardFault::Number { number, count } => {
                 write!(f, "shard {number} of {count}, where 1 to {} was expected", (*count).max(1))
             }
-            ShardFault::Order { bound } => write!(f, "bound {bound} is not above the one before: give them in order"),
-            ShardFault::Kinds => f.write_str("bounds of both kinds, where all must be numbers or all bytes"),
+            ShardFault::Order { bound } => {
+                write!(f, "bound {bound} is not greater than the previous bound: give bounds in ascending order")
+            }
+            ShardFault::Kinds => f.write_str("some bounds are numbers and others are bytes: give bounds of one kind"),
             ShardFault::Count { bounds, count } => {
                 write!(f, "{bounds} bounds for {count} shards, where {} were expected", count.saturating_sub(1))
             }
@@ -89,10 +93,7 @@ impl fmt::Display for ShardFault {
 impl std::error::Error for ShardFault {}
 
 impl Shard {
-    /// Returns shard `number` of `count` by hash, counted from 1.
-    ///
-    /// # Errors
-    /// [`ShardFault::Number`].
+    /// Returns shard `number` of `count` shards by key hash. Numbers start at 1.
     pub fn by_hash(number: u32, count: u32) -> Result<Shard, ShardFault> {
         if !(1..=count).contains(&number) {
             return Err(ShardFault::Number { number, count });
@@ -100,10 +101,8 @@ impl Shard {
         Ok(Shard { number, count, bounds: Vec::new() })
     }
 
-    /// Returns shard `number` of `count` by key range, counted from 1.
-    ///
-    /// # Errors
-    /// [`ShardFault`], if the number or the bounds are invalid.
+    /// Returns shard `number` of `count` shards by key range. Numbers start at 1. `bounds` has the lower bound of each
+    /// shard except shard 1.
     pub fn by_range(number: u32, count: u32, bounds: &[Key<'_>]) -> Result<Shard, ShardFault> {
         let shard = Shard::by_hash(number, count)?;
         if bounds.len() + 1 != count as usize {
@@ -161,9 +160,9 @@ mod tests {
         }
     }
 
-    /// The table in the document lets other programs check their implementation.
+    /// Checks the example keys in OPERATIONS.md, with which other programs test their own implementations.
     #[test]
-    fn keys_belong_to_the_shards_in_the_document() {
+    fn keys_belong_to_the_shards_that_the_document_lists() {
         let document = include_str!("../../docs/OPERATIONS.md");
         let keys = [
             ("the number 42", Key::U64(42)),

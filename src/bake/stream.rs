@@ -1,6 +1,6 @@
-//! Writes rows that arrive sorted to the file, without holding them in memory.
+//! Writes rows that arrive sorted to the file, without collecting them in memory.
 //!
-//! If a later row belongs before a row that is already written, the written rows become a sorted run, which is merged
+//! If a later row sorts before a row that is already written, the written rows become a sorted run, which is merged
 //! with the other runs into another file.
 
 use std::io;
@@ -22,7 +22,8 @@ use super::table::{RecordsWriter, WrittenRecords};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 
-/// The greatest number of origin jumps in memory.
+/// The number of entries in [`OriginJumps`] at which a stream accepts no more batches. This bounds the memory of the
+/// entries.
 const JUMPS_MAX: usize = 1 << 18;
 /// The maximum length of all records at the alignment [`ALIGN_BYTES`].
 const RECORDS_LEN_MAX_BYTES: u64 = (ALIGN_BYTES as u64) << 32;
@@ -36,21 +37,21 @@ pub(super) struct SortedStream<'b> {
     kind: KeyKind,
     duplicates: Duplicates,
     jumps: OriginJumps,
-    /// Rows that are not written yet, because the next batch may replace the last of them.
+    /// Rows that are not written yet, because the next batch may replace the last of these rows.
     pending: Option<Run>,
     first_key: Vec<u8>,
 }
 
-/// The result of offering a batch to the stream.
+/// The result of [`SortedStream::offer`].
 pub(super) enum Offered {
-    /// The stream has taken the batch. The batches returned are written and can be reused.
+    /// The stream has accepted the batch. The returned batches are written and can be reused.
     Accepted(Vec<Batch>),
-    /// The batch does not continue the stream: its rows must be sorted.
+    /// The batch does not continue the stream, so its rows must be sorted.
     Rejected(Batch),
 }
 
 impl<'b> SortedStream<'b> {
-    /// Begins a file for rows with keys of this kind.
+    /// Begins a stream into `file`, for rows with keys of this kind.
     pub(super) fn new(
         path: &Path,
         file: NewFile,
@@ -65,7 +66,8 @@ impl<'b> SortedStream<'b> {
         Ok(SortedStream { pool, path, file, writer, kind, duplicates, jumps, pending: None, first_key: Vec::new() })
     }
 
-    /// Takes a batch if its rows are sorted, follow all earlier rows, and remove no key.
+    /// Accepts a batch if its rows are sorted, follow all earlier rows, and remove no key, and if the records and the
+    /// stored origins stay within their limits.
     pub(super) fn offer(&mut self, batch: Batch, tally: &mut Tally) -> Result<Offered, BakeError> {
         if batch.len() == 0 {
             return Ok(Offered::Accepted(vec![batch]));
@@ -83,7 +85,7 @@ impl<'b> SortedStream<'b> {
         run.drop_duplicates(self.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
-            // All rows of the batch had the key of the last pending row, so the next batch must follow that row.
+            // All rows of the batch had the key of the last pending row, so the next batch must follow the pending row.
             return Ok(Offered::Accepted(run.into_batches()));
         }
         let done = self.flush()?;
@@ -91,7 +93,7 @@ impl<'b> SortedStream<'b> {
         Ok(Offered::Accepted(done))
     }
 
-    /// Drops one of two rows if the last pending row and the first row of `run` have the same key.
+    /// Drops a row if the last pending row and the first row of `run` have the same key.
     fn drop_boundary_duplicate(&mut self, run: &mut Run, tally: &mut Tally) {
         let Some(pending) = &mut self.pending else { return };
         let (Some((_, last)), Some((first, _))) = (pending.first_and_last_key(), run.first_and_last_key()) else {
@@ -127,12 +129,12 @@ impl<'b> SortedStream<'b> {
         Ok(run.into_batches())
     }
 
-    /// Returns whether no row was written.
+    /// Returns true if no row was written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.writer.row_count() == 0
     }
 
-    /// Waits until all rows are in the file.
+    /// Waits until all written rows are in the file.
     pub(super) fn finish(self) -> Result<Streamed, BakeError> {
         let path = self.path;
         let records = self.writer.finish().map_err(|error| BakeError::output(&path, error))?;
@@ -140,7 +142,7 @@ impl<'b> SortedStream<'b> {
     }
 }
 
-/// A stream that has ended.
+/// The rows of a finished stream, in their file.
 pub(super) struct Streamed {
     pub(super) file: NewFile,
     path: PathBuf,
@@ -150,7 +152,7 @@ pub(super) struct Streamed {
 }
 
 impl Streamed {
-    /// Returns the rows as a sorted run, to be merged with other runs.
+    /// Returns the rows as sorted records that can be merged with other runs.
     pub(super) fn into_table(self) -> io::Result<TableRecords> {
         let origins = RowOrigins::Jumps(Arc::new(self.jumps));
         let owner = ExtentOwner::Output(self.path.into());

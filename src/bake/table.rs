@@ -1,7 +1,7 @@
 //! Writes the records section.
 //!
-//! In: keys and values in key order. Out: the section, and what the index needs: the number of rows, their length, and
-//! the checksums of blocks. No row is borrowed beyond the call that passes it.
+//! In: keys and values in key order. Out: the section, and facts that the index needs, such as the number of rows and
+//! the checksums of blocks. A row is borrowed only while it is added.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -19,9 +19,9 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, record_align_bytes, record_len_bytes};
 use crate::protocol::native::ResponseHeader;
 
-/// The number of bits of a place, which locates a record.
+/// The number of bits of a place, which is the position of a record.
 pub(super) const PLACE_BITS: u32 = u32::BITS;
-/// The number of key bytes that are hashed together.
+/// The number of key bytes that are collected before they are hashed.
 const SEED_LEN_BYTES: usize = 16 << 10;
 
 /// Writes the records of a table into a file.
@@ -29,47 +29,48 @@ pub(super) struct RecordsWriter {
     section: SectionWriter,
     key_kind: KeyKind,
     align_bytes: usize,
-    /// The maximum length of all records: a place counts units of the alignment, and its bits can count no further.
+    /// The maximum length of all records. A place counts units of the alignment in `place_bits` bits, so a place cannot
+    /// locate a record beyond this length.
     len_max_bytes: u64,
     place_bits: u32,
     row_count: u64,
     values_len_bytes: u64,
     value_lens: LenCounts,
-    /// The length of the records at each smaller alignment.
+    /// Each alignment smaller than `align_bytes`, with the length that all records would have at this alignment.
     at_smaller: Vec<(usize, u64)>,
     seed: XxHash3_64,
-    /// Keys that are not hashed yet.
+    /// Keys that are collected and not hashed yet.
     seed_bytes: Vec<u8>,
     /// The first key and the latest key, if keys are bytes.
     ends: Option<(Vec<u8>, Vec<u8>)>,
-    /// The key and header of a record that does not fit into the section's buffer.
+    /// The key and header of a record that does not fit into the section's buffer, kept to reuse its memory.
     split_head: Vec<u8>,
 }
 
-/// The facts about a table's records.
+/// Facts about the records that a [`RecordsWriter`] has written.
 #[derive(Clone, Debug)]
 pub(super) struct WrittenRecords {
     pub(super) key_kind: KeyKind,
     pub(super) row_count: u64,
-    /// The length of all values.
+    /// The sum of the lengths of all values.
     pub(super) values_len_bytes: u64,
     pub(super) value_lens: ValueLens,
     pub(super) records_len_bytes: u64,
     /// The alignment of the records.
     pub(super) record_align_bytes: usize,
     /// The alignment that the format requires, at most `record_align_bytes`. If it is less, the records must be written
-    /// again.
+    /// again with this alignment.
     pub(super) wanted_align_bytes: usize,
     /// The length of the prefix that all keys share; 0 for numbers.
     pub(super) common_len_bytes: usize,
-    /// The hash of all keys, from which the hash seeds are derived.
+    /// The hash of all keys. The hash seeds are derived from it.
     pub(super) first_seed: u64,
-    /// The checksum of each block, computed before it was written.
+    /// The checksum of each block, computed before the block was written.
     pub(super) block_sums: Vec<U64>,
 }
 
 impl RecordsWriter {
-    /// Begins a table in a file, and truncates the file.
+    /// Begins the records section of a table in a file, and truncates the file.
     pub(super) fn new(file: &File, key_kind: KeyKind, record_align_bytes: usize, threads: usize) -> io::Result<Self> {
         assert!(record_align_bytes.is_power_of_two());
         assert!((ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes));
@@ -92,12 +93,12 @@ impl RecordsWriter {
         })
     }
 
-    /// Sets the number of bits of a place. Tests use fewer, because they cannot write 32 GiB.
+    /// Sets the number of bits of a place. Tests use fewer bits, because they cannot write 32 GiB.
     pub(super) fn with_place_bits(self, place_bits: u32) -> Self {
         RecordsWriter { len_max_bytes: (self.align_bytes as u64) << place_bits, place_bits, ..self }
     }
 
-    /// Returns the length of the records so far.
+    /// Returns the length of the records added so far.
     pub(super) fn len_bytes(&self) -> u64 {
         self.section.len_bytes()
     }
@@ -106,7 +107,7 @@ impl RecordsWriter {
         self.row_count
     }
 
-    /// Adds a row, whose key must be of the table's kind and greater than all keys before it.
+    /// Adds a row. Its key must be of the table's kind, and greater than all earlier keys.
     ///
     /// # Errors
     /// A write error of this row or an earlier row; `InvalidInput`, if the value is too long; an error that
@@ -143,7 +144,7 @@ impl RecordsWriter {
         Ok(())
     }
 
-    /// Waits until the records are in the file.
+    /// Waits until all records are in the file.
     pub(super) fn finish(mut self) -> io::Result<WrittenRecords> {
         let records_len_bytes = self.len_bytes();
         let wanted = record_align_bytes(|align_bytes| {
@@ -166,8 +167,8 @@ impl RecordsWriter {
         })
     }
 
-    /// Adds the key to the facts in [`WrittenRecords`]. A number is hashed as 8 bytes. A key of bytes is hashed after
-    /// its length, so that the hash depends on where each key ends.
+    /// Adds a key to the hash of all keys, and keeps it as the latest key. A number is hashed as 8 bytes. A key of
+    /// bytes is hashed after its length, so that the hash depends on where each key ends.
     #[inline]
     fn note(&mut self, key: Key<'_>) {
         match key {
@@ -197,7 +198,7 @@ fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: 
     bytes.resize(end, 0);
 }
 
-/// Returns whether the error means that the records are too long for places of 32 bits. A greater alignment, up to
+/// Returns whether the error means that the records are too long for the bits of a place. A greater alignment, up to
 /// [`RECORD_ALIGN_MAX_BYTES`], avoids the error.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
     error.get_ref().and_then(|error| error.downcast_ref()) == Some(&FormatError::RecordsTooLong)
@@ -259,16 +260,16 @@ mod tests {
     }
 
     #[test]
-    fn records_that_32_bits_cannot_count_to_are_told_from_other_errors() {
+    fn records_beyond_the_range_of_places_have_an_error_of_their_own() {
         let file = tempfile::tempfile().unwrap();
         for align_bytes in [8, 16] {
             let mut records = RecordsWriter::new(&file, KeyKind::U64, align_bytes, 1).unwrap();
-            // With a smaller limit, because a test cannot write 32 GiB.
+            // Lowers the limit, because a test cannot write 32 GiB.
             records.len_max_bytes = 24 * align_bytes as u64;
             let value = vec![0; 2 * align_bytes];
             let pushed = (0..100_u64).find_map(|key| records.push(Key::U64(key), &value).err()).unwrap();
             assert!(is_too_long(&pushed), "{pushed}");
-            // The end of the last record may be at the limit, so the records fill all units.
+            // The last record may end exactly at the limit.
             assert_eq!(records.len_bytes(), records.row_count() * (16 + 2 * align_bytes as u64));
             assert_eq!(records.row_count(), if align_bytes == 8 { 6 } else { 8 });
         }

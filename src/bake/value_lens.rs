@@ -4,7 +4,8 @@ use hdrhistogram::Histogram;
 
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 
-/// The distribution of value lengths in bytes. Percentiles are exact below 2048, and have three significant digits above.
+/// The distribution of value lengths in bytes. Percentiles are exact below 2048, and have three significant digits from
+/// there on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names say it")]
@@ -17,7 +18,7 @@ pub struct ValueLens {
     pub max: u64,
 }
 
-/// Lengths below this have one counter each.
+/// The number of short lengths, each of which has its own counter.
 const SHORT_LENS: usize = 2048;
 
 /// Counts values by length.
@@ -30,7 +31,8 @@ pub(super) struct LenCounts {
 
 impl LenCounts {
     pub(super) fn new() -> LenCounts {
-        let long = Histogram::new_with_bounds(1, VALUE_LEN_MAX_BYTES as u64, 3).expect("bounds that are apart");
+        let long = Histogram::new_with_bounds(1, VALUE_LEN_MAX_BYTES as u64, 3)
+            .expect("the upper bound is at least twice the lower bound");
         LenCounts { short: vec![0; SHORT_LENS].into(), long, long_max: 0, long_min: u64::MAX }
     }
 

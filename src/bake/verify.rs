@@ -1,8 +1,8 @@
-//! Reads a new file back before it is put in place.
+//! Reads a new file back before it replaces the output.
 //!
 //! In: the file and its expected layout. Out: success or an error. All threads verify the file, with the code that
-//! readers use. They process one window at a time, so that little of the file stays resident. If the index does not fit
-//! into memory, only a sample of the keys is looked up.
+//! opens tables. They process one window at a time, so that little of the file stays in memory. If the index does not
+//! fit into memory, only a sample of the keys is looked up.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::format::header::Layout;
 use crate::store::check::Plan;
 use crate::store::{Pace, Store, StoreError};
 
-/// The number of keys in a sample, evenly spread over the rows.
+/// The minimum number of keys in a sample. The keys are evenly spread over the rows.
 const SAMPLE_KEYS: u64 = 100_000;
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
@@ -48,7 +48,7 @@ pub(super) fn read_back(
     if found_rows != expected_rows {
         return Err(BakeError::ReadBack { expected_rows, found_rows });
     }
-    // The digest covers the checksums of all sections, so it proves that every byte is as it was written.
+    // The digest covers the checksums of all sections, so equal digests prove that every byte is as it was written.
     let (expected, found) = (layout.digest(), found.digest());
     if found != expected {
         let error = FormatError::Digest { expected, found };
@@ -124,7 +124,7 @@ mod tests {
         (file, layout)
     }
 
-    fn refusal(file: &File, layout: &Layout, budget: &Budget) -> FormatError {
+    fn rejection(file: &File, layout: &Layout, budget: &Budget) -> FormatError {
         match read_back(file, Path::new("test"), layout, budget, &Cancel::default(), &mut |_| ()) {
             Err(BakeError::Verify(StoreError::Format { error, .. })) => error,
             other => panic!("{other:?}"),
@@ -136,7 +136,7 @@ mod tests {
         for row_count in [0, 1, 17, 150_000] {
             let (file, layout) = baked(row_count);
             for threads in [1, 2, 5] {
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 let looked_up = read_back(
                     &file,
                     Path::new("test"),
@@ -144,11 +144,11 @@ mod tests {
                     &budget(1 << 30, threads),
                     &Cancel::default(),
                     &mut |rows| {
-                        told.push(rows);
+                        reported.push(rows);
                     },
                 );
                 assert_eq!(looked_up.unwrap(), row_count, "{threads} threads");
-                assert!(told.is_sorted() && told.iter().all(|rows| *rows <= row_count), "{told:?}");
+                assert!(reported.is_sorted() && reported.iter().all(|rows| *rows <= row_count), "{reported:?}");
             }
         }
         let (file, layout) = baked(250_000);
@@ -165,7 +165,7 @@ mod tests {
                     let mut byte = [0];
                     file.read_exact_at(&mut byte, at).unwrap();
                     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
-                    let found = refusal(&file, &layout, &budget(1 << 30, threads));
+                    let found = rejection(&file, &layout, &budget(1 << 30, threads));
                     let as_expected = match at < layout.fences.offset_bytes {
                         true => matches!(found, FormatError::BlockChecksum { .. }),
                         false => matches!(found, FormatError::SectionChecksum { .. }),
@@ -184,6 +184,6 @@ mod tests {
         assert!(matches!(found, Err(BakeError::ReadBack { expected_rows: 1001, found_rows: 1000 })), "{found:?}");
         let (_, mut other) = baked(1000);
         other.fences.checksum ^= 1;
-        assert!(matches!(refusal(&file, &other, &budget(1 << 30, 1)), FormatError::Digest { .. }));
+        assert!(matches!(rejection(&file, &other, &budget(1 << 30, 1)), FormatError::Digest { .. }));
     }
 }

@@ -18,7 +18,10 @@ fn options_that_do_not_go_together_end_with_code_2() {
         (&["--shard", "3/2"], "shard 3 of 2, where 1 to 2 was expected"),
         (&["--shard-bounds", "5"], "--shard"),
         (&["--shard", "1/2", "--shard-bounds", "5,6"], "2 bounds for 2 shards, where 1 were expected"),
-        (&["--shard", "1/3", "--shard-bounds", "6,5"], "bound 2 is not above the one before: give them in order"),
+        (
+            &["--shard", "1/3", "--shard-bounds", "6,5"],
+            "bound 2 is not greater than the previous bound: give bounds in ascending order",
+        ),
         (&["--shard", "1/2", "--shard-bounds", "k"], "--shard-bounds has \"k\", where an unsigned 64-bit decimal"),
         (&["--shard", "1/2", "--keys", "auto"], "with --shard, give --keys u64 or --keys bytes"),
         (&["--memory", "much"], "expected a size, such as 512MiB or 2GB"),

@@ -1,7 +1,8 @@
-//! Groups rows by parts of the table.
+//! Groups rows by the part of the index that their keys belong to.
 //!
-//! In: each row's hash and place, in any order. Out: the rows of each bucket, part by part. A bucket has the rows of a
-//! few adjacent parts. Rows that do not fit into memory are spilled to an unnamed temporary file.
+//! In: each row's hash and place, in any order. Out: the rows of each bucket, part by part. A part has the pilots and
+//! slots of about 32,768 keys, and a bucket has the rows of a few adjacent parts. Rows that do not fit into memory are
+//! spilled to an unnamed temporary file.
 
 use std::fs::File;
 use std::io;
@@ -16,22 +17,22 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// The maximum number of buckets, unless the memory requires smaller buckets. With this number, the cache lines being
-/// written fit into the processor's first-level cache.
+/// The maximum number of buckets, unless the memory requires smaller buckets. For this number of buckets, the cache
+/// lines that are being written fit into the processor's first-level cache.
 const BUCKET_COUNT: u64 = 512;
-/// The maximum number of rows in a chunk: few enough that one chunk per bucket needs little memory, and enough that
-/// reading single chunks back is fast.
+/// The maximum number of rows in a chunk, the unit in which a bucket's rows are stored. With this maximum, one chunk
+/// per bucket needs little memory, and reading single chunks back is fast.
 const CHUNK_ROWS_MAX: u64 = 4096;
 const CHUNK_ROWS_MIN: u64 = 16;
 
-/// The sizes of buckets and chunks.
+/// The sizes and numbers of buckets and chunks.
 #[derive(Clone, Debug)]
 struct Shape {
     /// The binary logarithm of the number of parts per bucket.
     bucket_parts_bits: u32,
     bucket_count: usize,
     chunk_rows: usize,
-    /// The number of chunks in memory; later chunks are in the temporary file.
+    /// The maximum number of chunks in memory. Later chunks are in the temporary file.
     memory_chunks: usize,
 }
 
@@ -41,8 +42,8 @@ impl Shape {
         let part_count = Parts::count(row_count);
         let mut bits = part_count.div_ceil(BUCKET_COUNT).next_power_of_two().trailing_zeros();
         // Each thread holds the rows of one bucket in memory.
-        let at_work_bytes = |bits: u32| ((budget.threads as u64) << bits) * PART_ROWS * entry_len_bytes;
-        while bits > 0 && at_work_bytes(bits) > budget.memory_bytes / 4 {
+        let working_bytes = |bits: u32| ((budget.threads as u64) << bits) * PART_ROWS * entry_len_bytes;
+        while bits > 0 && working_bytes(bits) > budget.memory_bytes / 4 {
             bits -= 1;
         }
         let bucket_count = part_count.div_ceil(1 << bits);
@@ -53,7 +54,7 @@ impl Shape {
             bucket_parts_bits: bits,
             bucket_count: bucket_count as usize,
             chunk_rows: chunk_rows as usize,
-            // Limited to the number of chunks that can exist.
+            // There are at most `row_count / chunk_rows` full chunks.
             memory_chunks: memory_chunks.min(row_count / chunk_rows) as usize,
         }
     }
@@ -67,12 +68,12 @@ pub(super) struct BucketsBuilder {
 /// All rows, grouped by bucket.
 pub(super) struct Buckets {
     shape: Shape,
-    /// The number of rows of each part.
+    /// The number of rows in each part.
     part_rows: Vec<u32>,
-    /// The last, incomplete chunk of each bucket.
+    /// The last, incomplete chunk of each bucket, one after another.
     open: Vec<Entry>,
     open_rows: Vec<u32>,
-    /// The numbers of the full chunks of each bucket.
+    /// The numbers of the full chunks of each bucket. Chunks are numbered in the order in which they became full.
     full: Vec<Vec<u32>>,
     full_count: usize,
     memory: Vec<Entry>,
@@ -113,7 +114,7 @@ impl BucketsBuilder {
         let open_rows = &mut buckets.open_rows[bucket];
         buckets.open[bucket * buckets.shape.chunk_rows + *open_rows as usize] = Entry::new(hash, place);
         *open_rows += 1;
-        if *open_rows as usize == buckets.shape.chunk_rows { buckets.put_away(bucket) } else { Ok(()) }
+        if *open_rows as usize == buckets.shape.chunk_rows { buckets.store_full_chunk(bucket) } else { Ok(()) }
     }
 
     pub(super) fn finish(self) -> Buckets {
@@ -122,9 +123,9 @@ impl BucketsBuilder {
 }
 
 impl Buckets {
-    /// Moves a full chunk into memory, or into the temporary file.
+    /// Copies a bucket's full chunk into `memory`, or into the temporary file if `memory` is full.
     #[cold]
-    fn put_away(&mut self, bucket: usize) -> Result<(), FinishError> {
+    fn store_full_chunk(&mut self, bucket: usize) -> Result<(), FinishError> {
         let chunk_rows = self.shape.chunk_rows;
         let chunk = &self.open[bucket * chunk_rows..][..chunk_rows];
         if self.full_count < self.shape.memory_chunks {
@@ -148,7 +149,7 @@ impl Buckets {
         self.shape.bucket_count
     }
 
-    /// Returns the number of rows of the largest part.
+    /// Returns the number of rows in the largest part.
     pub(super) fn part_rows_max(&self) -> u64 {
         self.part_rows.iter().copied().max().unwrap_or(0).into()
     }
@@ -157,7 +158,7 @@ impl Buckets {
         self.part_rows[part as usize] as usize
     }
 
-    /// Returns the parts of a bucket.
+    /// Returns the numbers of the parts in a bucket.
     pub(super) fn parts(&self, bucket: usize) -> Range<u64> {
         let (bucket, bits) = (bucket as u64, self.shape.bucket_parts_bits);
         bucket << bits..((bucket + 1) << bits).min(self.part_rows.len() as u64)
@@ -176,7 +177,7 @@ impl Buckets {
         reserve(rows, count)?;
         rows.resize(count, Entry::ZERO);
         let divided = Parts { count: self.part_rows.len() as u64, pilots: 1, slots: 1 };
-        let mut deal_out = |chunk: &[Entry]| {
+        let mut distribute = |chunk: &[Entry]| {
             for entry in chunk {
                 let next = &mut nexts[(entry.hash().part(&divided) - parts.start) as usize];
                 rows[*next] = *entry;
@@ -193,17 +194,17 @@ impl Buckets {
                     let at_bytes = (chunk * chunk_rows * size_of::<Entry>()) as u64;
                     let fault = |error| FinishError::Temp { folder: self.temp_dir.clone(), error };
                     temp.read_exact_at(from_temp.as_mut_bytes(), at_bytes).map_err(fault)?;
-                    deal_out(&from_temp);
+                    distribute(&from_temp);
                 }
-                _ => deal_out(&self.memory[chunk * chunk_rows..][..chunk_rows]),
+                _ => distribute(&self.memory[chunk * chunk_rows..][..chunk_rows]),
             }
         }
-        deal_out(&self.open[bucket * chunk_rows..][..self.open_rows[bucket] as usize]);
+        distribute(&self.open[bucket * chunk_rows..][..self.open_rows[bucket] as usize]);
         Ok(())
     }
 }
 
-/// Reserves room for `count` items, and returns an error if there is no memory.
+/// Reserves room for `count` items. Returns an error if there is not enough memory.
 fn reserve<T>(items: &mut Vec<T>, count: usize) -> io::Result<()> {
     items.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
@@ -217,13 +218,13 @@ mod tests {
         let row_count = 5 * PART_ROWS;
         let divided = Parts { count: 5, pilots: 1, slots: 1 };
         let rows = || (0..row_count).map(|key| (Hash::from_u64(key, 1), key as u32));
-        let mut waited_in_temp = Vec::new();
+        let mut used_temp = Vec::new();
         for memory_bytes in [0, 1 << 20, 1 << 30] {
             let budget = Budget { memory_bytes, threads: 2, temp_dir: std::env::temp_dir() };
             let mut builder = BucketsBuilder::new(row_count, &budget).unwrap();
             rows().for_each(|(hash, place)| builder.push(hash.part(&divided), hash, place).unwrap());
             let buckets = builder.finish();
-            waited_in_temp.push(buckets.temp.is_some());
+            used_temp.push(buckets.temp.is_some());
             let (mut found, mut all) = (Vec::new(), Vec::new());
             for bucket in 0..buckets.count() {
                 buckets.rows(bucket, &mut found).unwrap();
@@ -239,12 +240,12 @@ mod tests {
             expected.sort_unstable();
             assert!(all == expected, "{memory_bytes} bytes of memory");
         }
-        assert_eq!(waited_in_temp, [true, true, false]);
+        assert_eq!(used_temp, [true, true, false]);
     }
 
     /// Checks many memory sizes, and up to 2^32 rows.
     #[test]
-    fn chunks_in_memory_stay_within_their_share() {
+    fn chunks_in_memory_take_at_most_half_of_the_memory() {
         for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {
             for memory_bytes in [64 << 20, 256 << 20, 1 << 30, 1 << 36] {
                 for threads in [1, 2, 16] {
@@ -256,8 +257,8 @@ mod tests {
                     assert!(held_bytes <= share, "{shape:?} for {row_count} rows, {memory_bytes} bytes");
                     let parts = (shape.bucket_count as u64) << shape.bucket_parts_bits;
                     assert!(parts >= Parts::count(row_count), "{shape:?} for {row_count} rows");
-                    let at_work = (threads as u64) << shape.bucket_parts_bits;
-                    assert!(shape.bucket_parts_bits == 0 || at_work * PART_ROWS * 12 <= memory_bytes / 4);
+                    let working_parts = (threads as u64) << shape.bucket_parts_bits;
+                    assert!(shape.bucket_parts_bits == 0 || working_parts * PART_ROWS * 12 <= memory_bytes / 4);
                 }
             }
         }

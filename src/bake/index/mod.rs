@@ -1,9 +1,9 @@
 //! Writes the sections after the records (fences, pilots, places, and block sums) and the header.
 //!
-//! In: a file with its records, and the facts about them. Out: the complete file. The records are read back once, front
-//! to back, and each block is verified against its checksum, so that the index matches what the file contains. The
-//! hashes of keys are grouped by parts of the table, in memory or in a temporary file, and then each part chooses its
-//! pilots.
+//! In: a file with its records, and facts about the records. Out: the complete file. The records are read back once,
+//! front to back, and each block is verified against its checksum, so that the index matches what the file contains.
+//! The hashes of keys are grouped by parts of the index, in memory or in a temporary file, and then the pilots of each
+//! part are chosen.
 
 mod buckets;
 mod slots;
@@ -34,17 +34,17 @@ use buckets::{Buckets, BucketsBuilder};
 use slots::PilotChooser;
 use walk::Walk;
 
-/// The length of a read: whole blocks.
+/// The length of a read, in whole blocks.
 const READ_LEN_BYTES: usize = WRITE_LEN_BYTES;
-/// The number of pieces of the records that are read ahead.
+/// The maximum number of pieces of the records that are read ahead.
 const AHEAD_COUNT: usize = 2;
 
-/// The reason why a table cannot be completed.
+/// The reason why the index cannot be written.
 #[derive(Debug)]
 pub(super) enum FinishError {
     /// The table exceeds a limit of the format.
     Format(FormatError),
-    /// The contents of the file differ from what was written.
+    /// The records in the file differ from what was written.
     ReadBack(FormatError),
     /// The file cannot be read or written.
     Io(io::Error),
@@ -68,13 +68,13 @@ impl From<io::Error> for FinishError {
     }
 }
 
-/// Receives the number of steps done, and the number of all steps.
+/// A function that receives the number of steps done, and the total number of steps.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Writes the sections after the records, and the header.
+/// Writes the sections after the records, and the header. Returns the layout of the file.
 ///
-/// Half of the budget's memory holds hashes, 12 bytes per row; the rest of the hashes is spilled to a temporary file.
-/// At most a quarter of the memory holds the hashes that threads are working on.
+/// At most half of the budget's memory holds rows (hash and place, 12 bytes per row). All other rows are spilled to a
+/// temporary file. At most a quarter of the memory holds the rows that threads are working on.
 pub(super) fn build(
     file: &File,
     records: &WrittenRecords,
@@ -85,8 +85,8 @@ pub(super) fn build(
         let scanned = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
-        // Removes what an earlier seed without a solution has written. Padding between sections is never written, so
-        // this part of the file must be empty.
+        // Truncates what was written with an earlier seed that has no solution. Padding between sections is never
+        // written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
             continue;
@@ -98,7 +98,8 @@ pub(super) fn build(
         layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
         file.write_all_at(records.block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
         file.write_all_at(&layout.encode(), 0)?;
-        // If the last section is empty, the file ends with padding, which is never written.
+        // If the last section is empty, the file ends with padding, which is never written and needs the length to be
+        // set.
         file.set_len(layout.file_len_bytes())?;
         return Ok(layout);
     }
@@ -117,13 +118,13 @@ fn dimensions(records: &WrittenRecords, hash_seed: u64, parts: Parts) -> Dimensi
     }
 }
 
-/// The result of a scan of the records.
+/// The result of [`scan`]: all rows by bucket, and the checksums of the fences.
 struct Scanned {
     buckets: Buckets,
     fence_sums: Vec<U64>,
 }
 
-/// Scans the records, writes the fences, and groups the hashes.
+/// Reads the records, writes the fences, and groups the rows by bucket.
 fn scan(
     file: &File,
     records: &WrittenRecords,
@@ -132,7 +133,7 @@ fn scan(
     progress: &mut Progress<'_>,
 ) -> Result<Scanned, FinishError> {
     let row_count = records.row_count;
-    // The position of the fences does not depend on how pilots and slots are divided.
+    // The position of the fences does not depend on the numbers of pilots and slots per part, which are still unknown.
     let layout = Layout::new(dimensions(records, hash_seed, slots::parts(row_count, 1)))?;
     let parts = layout.dimensions.parts();
     let mut builder = BucketsBuilder::new(row_count, budget)?;
@@ -160,8 +161,8 @@ fn scan(
     Ok(Scanned { buckets: builder.finish(), fence_sums: fences.finish()? })
 }
 
-/// Reads the records piece by piece, and verifies each block against its checksum. With more than one thread, another
-/// thread reads ahead.
+/// Reads the records piece by piece, verifies each block against its checksum, and passes the pieces to `pass`. With
+/// more than one thread, another thread reads ahead.
 fn read_records(
     file: &File,
     records: &WrittenRecords,
@@ -231,9 +232,9 @@ fn read_piece(file: &File, records: &WrittenRecords, at_bytes: u64, piece: &mut 
 struct SlotSections {
     pilots: SectionWriter,
     places: SectionWriter,
-    /// The bucket to be written next.
+    /// The bucket whose pilots and places are written next.
     next_bucket: usize,
-    /// Whether a thread has failed; all other threads then end.
+    /// Whether a thread has failed. All other threads then end.
     has_failed: bool,
 }
 
@@ -241,16 +242,16 @@ struct SlotSections {
 struct SharedWork<'a> {
     buckets: &'a Buckets,
     parts: Parts,
-    /// The next bucket that a thread will take.
+    /// The next bucket that a thread takes.
     next_bucket: AtomicUsize,
     rows_done: AtomicU64,
     sections: Mutex<SlotSections>,
     turn: Condvar,
 }
 
-/// Chooses pilots part by part, and writes pilots and places. Returns the checksums of both sections, or `None` if the
-/// seed has no solution.
-#[expect(clippy::type_complexity, reason = "two lists of sums, if the seed serves")]
+/// Chooses the pilots of all parts, and writes pilots and places. Returns the checksums of both sections, or `None` if
+/// the hash seed has no solution.
+#[expect(clippy::type_complexity, reason = "two lists of checksums, or no solution")]
 fn write_slots(
     file: &File,
     layout: &Layout,
@@ -273,19 +274,19 @@ fn write_slots(
         turn: Condvar::new(),
     };
     let row_count = layout.dimensions.row_count;
-    let served = thread::scope(|scope| {
-        // If the system cannot start all threads, this thread does their work.
+    let solved = thread::scope(|scope| {
+        // If the system cannot start all threads, this thread also does their work.
         let helpers: Vec<_> = (1..budget.threads.min(buckets.count()))
             .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || shared.work(&mut |_| ())).ok())
             .collect();
-        let mut served = shared.work(&mut |rows| progress(row_count + rows, 2 * row_count));
+        let mut solved = shared.work(&mut |rows| progress(row_count + rows, 2 * row_count));
         for helper in helpers {
-            let helped = helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload));
-            served = served.and_then(|served| Ok(served && helped?));
+            let helper_solved = helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload));
+            solved = solved.and_then(|solved| Ok(solved && helper_solved?));
         }
-        served
+        solved
     })?;
-    if !served {
+    if !solved {
         return Ok(None);
     }
     let sections = shared.sections.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +294,7 @@ fn write_slots(
 }
 
 impl SharedWork<'_> {
-    /// Processes buckets until there are no more. Returns false if a bucket of this thread has no solution under the
+    /// Processes buckets until all are taken. Returns false if a bucket of this thread has no solution under the hash
     /// seed.
     fn work(&self, progress: &mut dyn FnMut(u64)) -> Result<bool, FinishError> {
         let mut guard = FailureGuard { shared: self, succeeded: false };
@@ -345,7 +346,7 @@ impl SharedWork<'_> {
     }
 }
 
-/// When a thread ends early, even by a panic, wakes the threads that wait for their turn.
+/// Marks the work as failed if a thread ends early, even by a panic, and wakes the threads that wait for their turn.
 struct FailureGuard<'a> {
     shared: &'a SharedWork<'a>,
     succeeded: bool,
@@ -373,7 +374,7 @@ mod tests {
         Budget { memory_bytes, threads, temp_dir: std::env::temp_dir() }
     }
 
-    /// Returns a file that has only these records.
+    /// Returns a file that contains only the records of these rows.
     fn written<'k>(rows: impl Iterator<Item = (Key<'k>, usize)>, align_bytes: usize) -> (File, WrittenRecords) {
         let file = tempfile::tempfile().unwrap();
         let mut rows = rows.peekable();
@@ -400,7 +401,7 @@ mod tests {
         for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
             build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()).unwrap();
             let expected = bytes_of(&file);
-            // These budgets hold no, some, or all rows in memory. The smallest budgets give each part its own bucket.
+            // The budgets hold no, some, or all rows in memory. The smallest budgets give each part its own bucket.
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
                 build(&file, &records, &budget(memory_bytes, threads), &mut |done, all| calls.push((done, all)))
@@ -411,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Greater alignments are for records of more than 32 GiB, which no test writes.
+    /// Files with more than 32 GiB of records need greater alignments than 8, but no test writes such files.
     #[test]
     fn a_file_with_any_record_alignment_is_read() {
         for align_bytes in [8, 16, 64, 4096] {

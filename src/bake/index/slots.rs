@@ -1,9 +1,9 @@
-//! Gives each key of a part its own slot.
+//! Gives each key of a part its own slot. A part has the pilots and slots of about 32,768 keys.
 //!
 //! In: the hashes of a part's keys, and the places of their records. Out: the part's pilots and places. Keys that share
-//! a pilot are a group. Large groups choose first: each takes the first pilot value that gives all its keys free slots.
-//! A group without such a value evicts other groups, preferably small ones, which then choose again (as in PtrHash, SEA
-//! 2025).
+//! a pilot are a group. Pilots are chosen for large groups first: each group gets the first pilot value that selects
+//! free slots for all its keys. If there is no such value, the group evicts other groups, preferably small ones, and
+//! the pilots of the evicted groups are chosen again (as in PtrHash, SEA 2025).
 
 use std::ops::Range;
 
@@ -14,15 +14,16 @@ use crate::format::index::{Hash, Parts, SEED_COUNT};
 
 /// The average number of keys in a group.
 const GROUP_KEYS: u64 = 3;
-/// A part has one spare slot per this many keys.
+/// The number of keys per spare slot of a part.
 const KEYS_PER_SPARE_SLOT: u64 = 16;
-/// The number of groups that evicted others last and must not be evicted, so that two groups do not evict each other
-/// forever.
+/// The number of groups that are protected from eviction, because they were the last to evict other groups. Without
+/// protection, two groups could evict each other forever.
 const SETTLED_COUNT: usize = 16;
-/// Marks a free slot.
+/// Marks a slot without an owner.
 const NONE: u32 = u32::MAX;
 
-/// A row in the index. Rows may be spilled to a temporary file.
+/// A row while the index is built: the hash of its key, and the place of its record. Entries can be written to a
+/// temporary file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Entry {
@@ -45,13 +46,14 @@ impl Entry {
     }
 }
 
-/// Returns the seeds to try, in order. The first seed is derived from the keys, so that nobody can choose keys that
-/// collide under a seed known in advance.
+/// Returns the hash seeds to try, in order. The first seed is derived from the keys, so that nobody can choose keys
+/// that collide under a seed known in advance.
 pub(super) fn seeds(first: u64) -> impl Iterator<Item = u64> {
     (0..SEED_COUNT).map(move |number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// Returns the division of a table whose largest part has `part_rows_max` rows.
+/// Returns the number of parts, and of pilots and slots per part, of a table whose largest part has `part_rows_max`
+/// rows.
 pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     Parts {
         count: Parts::count(row_count),
@@ -60,24 +62,26 @@ pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     }
 }
 
-/// Chooses the pilots of one part after another.
+/// Chooses pilots, one part after another. The memory is reused.
 pub(super) struct PilotChooser {
     parts: Parts,
-    /// The part's hashes in ascending order, which is also group by group. `places` has the places of their records.
+    /// The hashes of the part's keys in ascending order, in which the keys of a group are adjacent. `places` has the
+    /// places of their records.
     hashes: Vec<Hash>,
     places: Vec<U32>,
-    /// The position of each group's first key.
+    /// The position in `hashes` of each group's first key.
     starts: Vec<u32>,
     /// The group that owns each slot.
     owners: Vec<u32>,
-    /// One bit per slot, set if a group owns it: short enough for the processor's first-level cache.
+    /// One bit per slot, set if a group owns the slot. Unlike `owners`, these bits fit into the processor's first-level
+    /// cache.
     taken: Vec<u64>,
     by_size: Vec<u32>,
-    /// The groups that were evicted.
+    /// The groups whose pilots must be chosen next.
     evicted: Vec<u32>,
     eviction_count: usize,
     settled: [u32; SETTLED_COUNT],
-    /// The slots of the choosing group.
+    /// The slots of the group whose pilot is being chosen.
     slots: Vec<u32>,
 }
 
@@ -98,9 +102,9 @@ impl PilotChooser {
         }
     }
 
-    /// Chooses the pilots of a part with these rows, in any order, and writes the rows' places into its slots. Both
-    /// slices must be zeroed, and have the numbers of pilots and slots of a part. Returns `None` if there is no
-    /// solution.
+    /// Chooses the pilots of a part with these rows, and writes each row's place into the slot of its key. `rows` may
+    /// be in any order. `pilots` and `places` must be zeroed, and must have one entry per pilot and per slot of a part.
+    /// Returns `None` if there is no solution.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);
@@ -125,7 +129,7 @@ impl PilotChooser {
                 }
                 let pilot = match self.free_pilot(keys) {
                     Some(pilot) => pilot,
-                    None => self.take_slots(group, hashes, pilots)?,
+                    None => self.evict_for(group, hashes, pilots)?,
                 };
                 for hash in keys {
                     let slot = hash.slot_in_part(pilot, &self.parts) as usize;
@@ -138,7 +142,7 @@ impl PilotChooser {
         Some(())
     }
 
-    /// Sorts the rows by hash, and the groups by size.
+    /// Starts a part: sorts its rows by hash, and its groups by size.
     fn begin(&mut self, part: u64, rows: &[Entry]) {
         let first_pilot = (part * self.parts.pilots) as usize;
         let group_of = |row: &Entry| row.hash().pilot(&self.parts) - first_pilot;
@@ -156,7 +160,7 @@ impl PilotChooser {
         self.hashes.resize(rows.len(), Hash::from_number(0));
         self.places.clear();
         self.places.resize(rows.len(), U32::ZERO);
-        // Each group is filled from its end.
+        // Each group is filled from its end to its start.
         for row in rows {
             let start = &mut self.starts[group_of(row)];
             *start -= 1;
@@ -192,7 +196,7 @@ impl PilotChooser {
         (self.hashes[row], self.places[row].get())
     }
 
-    /// Sorts groups from large to small by counting. Groups of one size keep their order.
+    /// Sorts groups from large to small, with a counting sort. Groups of the same size keep their order.
     fn sort_groups(&mut self) {
         let group_count = self.parts.pilots as u32;
         let largest = (0..group_count).map(|group| self.keys(group).len()).max().unwrap_or(0);
@@ -216,7 +220,7 @@ impl PilotChooser {
         self.starts[group as usize] as usize..self.starts[group as usize + 1] as usize
     }
 
-    /// Returns the first pilot that gives these keys free slots.
+    /// Returns the first pilot that selects a free slot for each of these keys.
     fn free_pilot(&mut self, keys: &[Hash]) -> Option<u8> {
         (0..=u8::MAX).find(|pilot| {
             self.slots.clear();
@@ -230,10 +234,11 @@ impl PilotChooser {
         })
     }
 
-    /// Chooses the pilot whose evictions have the least cost, evicts those groups, and returns the pilot.
-    fn take_slots(&mut self, group: u32, hashes: &[Hash], pilots: &[u8]) -> Option<u8> {
+    /// Chooses the pilot whose evictions have the least cost, evicts the owners of its slots, and returns the pilot.
+    /// Returns `None` if no pilot is possible, or after too many evictions.
+    fn evict_for(&mut self, group: u32, hashes: &[Hash], pilots: &[u8]) -> Option<u8> {
         let keys = &hashes[self.keys(group)];
-        // Starts with another pilot each time, to avoid cycles.
+        // Starts with another pilot each time, to avoid cycles of evictions.
         let first = (self.eviction_count as u8).wrapping_mul(93);
         let all = (0..=u8::MAX).map(|pilot| pilot.wrapping_add(first));
         let (_, pilot) =
@@ -256,8 +261,7 @@ impl PilotChooser {
     }
 
     /// Returns the cost of the evictions that a pilot requires. Large groups cost more, because fewer pilots suit them.
-    /// Returns `None` if two keys of the choosing group collide, or if the pilot would evict a group that has evicted
-    /// others recently.
+    /// Returns `None` if two of the keys would share a slot, or if the pilot would evict a protected group.
     fn cost(&mut self, keys: &[Hash], pilot: u8) -> Option<usize> {
         let mut cost = 0;
         self.slots.clear();
@@ -280,7 +284,7 @@ impl PilotChooser {
 mod tests {
     use super::*;
 
-    /// A row of a table of numbers.
+    /// A row of a table whose keys are numbers.
     #[derive(Clone, Copy)]
     struct Row {
         key: u64,
@@ -295,10 +299,10 @@ mod tests {
     }
 
     fn assign(rows: &[Row]) -> AssignedSlots {
-        seeds(0xD1B5_4A32_D192_ED03).find_map(|seed| assign_with(rows, seed)).expect("a seed that serves")
+        seeds(0xD1B5_4A32_D192_ED03).find_map(|seed| assign_with(rows, seed)).expect("a seed with a solution")
     }
 
-    /// Chooses slots for a whole table under one seed, if there is a solution.
+    /// Chooses slots for a whole table under one hash seed, if there is a solution.
     fn assign_with(rows: &[Row], hash_seed: u64) -> Option<AssignedSlots> {
         let mut by_part = vec![Vec::new(); Parts::count(rows.len() as u64) as usize];
         let divided = parts(rows.len() as u64, 1);
@@ -317,14 +321,14 @@ mod tests {
         Some(AssignedSlots { hash_seed, parts, pilots, places })
     }
 
-    /// Asserts that each row's key leads to a slot with its place, and that no two rows share a slot.
-    fn assert_each_has_its_own(rows: &[Row], slots: &AssignedSlots) {
+    /// Asserts that each row's key leads to a slot with the row's place, and that no two rows share a slot.
+    fn assert_every_row_has_its_own_slot(rows: &[Row], slots: &AssignedSlots) {
         let mut taken = vec![false; slots.places.len()];
         for row in rows {
             let hash = Hash::from_u64(row.key, slots.hash_seed);
             let slot = hash.slot(slots.pilots[hash.pilot(&slots.parts)], &slots.parts);
             assert_eq!(slots.places[slot], row.place, "key {}", row.key);
-            assert!(!std::mem::replace(&mut taken[slot], true), "key {} has slot {slot} for itself", row.key);
+            assert!(!std::mem::replace(&mut taken[slot], true), "key {} shares slot {slot}", row.key);
         }
     }
 
@@ -343,9 +347,9 @@ mod tests {
             ];
             for rows in &spreads {
                 let slots = assign(rows);
-                assert_each_has_its_own(rows, &slots);
+                assert_every_row_has_its_own_slot(rows, &slots);
                 let spare = slots.places.len() - row_count;
-                assert!(spare <= 1 + row_count / 16 + row_count / 10, "{row_count} rows, {spare} slots to spare");
+                assert!(spare <= 1 + row_count / 16 + row_count / 10, "{row_count} rows, {spare} spare slots");
             }
         }
     }
@@ -380,6 +384,6 @@ mod tests {
         let rows = rows(colliding.chain((0..2800).map(|i| u64::MAX - i)));
         assert!(assign_with(&rows, 7).is_none());
         let slots = assign(&rows);
-        assert_each_has_its_own(&rows, &slots);
+        assert_every_row_has_its_own_slot(&rows, &slots);
     }
 }

@@ -1,8 +1,8 @@
 //! Walks over records that arrive in pieces.
 //!
 //! In: the bytes of a records section, in pieces of any length. Out: each row's key and the offset of its record. The
-//! walk checks that every record fits, that its key is greater than the previous key, and that its padding is zero.
-//! Values are skipped, so they need not fit into memory.
+//! walk checks that every record is complete, that its key is greater than the previous key, and that its padding is
+//! zero. Values are skipped, so they need not fit into memory.
 
 use super::FinishError;
 use crate::format::FormatError;
@@ -12,7 +12,7 @@ use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, VALUE_LEN_MAX_BYTES};
 
 /// A row that the walk has reached.
 pub(super) struct WalkedRow<'a> {
-    /// Counted from 0.
+    /// The row's number, counted from 0.
     pub(super) row: u64,
     pub(super) key: Key<'a>,
     /// The record's offset in the section.
@@ -29,13 +29,13 @@ pub(super) struct Walk {
     row: u64,
     /// The offset of the next record.
     next_bytes: u64,
-    /// The number of bytes of the last record's value that are in later pieces.
+    /// The number of bytes of the last record's value that are still to come.
     value_left_bytes: usize,
-    /// The number of padding bytes after the value.
+    /// The number of bytes of the last record's padding that are still to come.
     zeros_left_bytes: usize,
-    /// The start of a key and response header that continue in the next piece.
+    /// The start of a record's key and response header that continue in the next piece.
     head: Vec<u8>,
-    /// A copy of the last key in earlier pieces, encoded as in a record.
+    /// A copy of the last key of the earlier pieces, encoded as in a record.
     previous: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Walk {
         }
     }
 
-    /// Walks over the next bytes of the section, and calls `passed` for each row, until the bytes end or `passed`
+    /// Walks over the next bytes of the section, and calls `passed` for each row. Stops when the bytes end or `passed`
     /// returns an error.
     pub(super) fn pass(
         &mut self,
@@ -80,14 +80,14 @@ impl Walk {
                 continue;
             }
             let wanted = head_len_bytes(self.key_kind, &head) - head.len();
-            let (come, rest) = bytes.split_at(wanted.min(bytes.len()));
-            head.extend_from_slice(come);
+            let (added, rest) = bytes.split_at(wanted.min(bytes.len()));
+            head.extend_from_slice(added);
             bytes = rest;
             if head_len_bytes(self.key_kind, &head) > head.len() {
                 continue;
             }
             let Some((key, header_at)) = Key::from_record(self.key_kind, &head) else {
-                unreachable!("a head as long as its key asks for")
+                unreachable!("a complete head contains a key")
             };
             passed(self.pass_head(&head, key, header_at, previous).map_err(FinishError::ReadBack)?)?;
             stored.clear();
@@ -107,7 +107,7 @@ impl Walk {
         self.row
     }
 
-    /// Checks that the section ended with the last row.
+    /// Checks that the section ended exactly after the last row.
     pub(super) fn finish(self) -> Result<(), FinishError> {
         let is_whole = self.value_left_bytes == 0 && self.zeros_left_bytes == 0 && self.head.is_empty();
         match is_whole && self.row == self.row_count && self.next_bytes == self.records_len_bytes {
@@ -120,7 +120,7 @@ impl Walk {
         FormatError::Row { row: self.row, what }
     }
 
-    /// Skips the rest of a value and its padding.
+    /// Skips what is left of a value and its padding. Returns the bytes that follow.
     #[inline(always)]
     fn pass_value<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
         let (value, bytes) = bytes.split_at(self.value_left_bytes.min(bytes.len()));
@@ -177,8 +177,8 @@ impl Walk {
     }
 }
 
-/// Returns the length of a key and its response header. If `head` is too short to contain the key's length, returns a
-/// lower bound greater than the length of `head`.
+/// Returns the length of a key and its response header. If `head` is too short to contain the length of the key,
+/// returns a lower bound that is greater than the length of `head`.
 fn head_len_bytes(kind: KeyKind, head: &[u8]) -> usize {
     match (kind, head.first_chunk()) {
         (KeyKind::U64, _) => size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES,
@@ -258,9 +258,9 @@ mod tests {
     fn keys_that_do_not_ascend_are_rejected_in_pieces_of_any_length() {
         for keys in [[Key::U64(5), Key::U64(5)], [Key::from("b"), Key::from("a")]] {
             for piece in [1, 8, 16, 24, 100] {
-                let refused = walk(keys[0].kind(), 2, &records(&keys), piece);
+                let rejected = walk(keys[0].kind(), 2, &records(&keys), piece);
                 let what = "the key is not above the one before";
-                assert_eq!(refused, Err(FormatError::Row { row: 1, what }));
+                assert_eq!(rejected, Err(FormatError::Row { row: 1, what }));
             }
         }
         let what = "the key is empty";

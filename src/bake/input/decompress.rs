@@ -10,7 +10,7 @@ use zstd::stream::read::Decoder;
 
 use super::raw::RawInput;
 
-/// The number of first bytes by which the compression is detected.
+/// The number of bytes at the start of an input by which its compression is detected.
 const MAGIC_LEN_BYTES: usize = 4;
 
 /// The compression of an input.
@@ -36,7 +36,8 @@ impl fmt::Display for Compression {
 }
 
 impl Compression {
-    /// Detects the compression by the input's first bytes. A short input has fewer than [`MAGIC_LEN_BYTES`].
+    /// Detects the compression from the first bytes of an input. A short input has fewer bytes than
+    /// [`MAGIC_LEN_BYTES`].
     fn detect(head: &[u8]) -> Self {
         match head {
             // gzip has no compression method other than 8 (deflate).
@@ -80,7 +81,7 @@ impl<'a> Decompressor<'a> {
         }
     }
 
-    /// Returns the input's file, if it is not compressed and is read from its start.
+    /// Returns the input's file, if the file is not compressed and is read from its start.
     #[cfg(feature = "parquet")]
     pub(super) fn plain_file(&self) -> Option<io::Result<File>> {
         match self {

@@ -1,7 +1,7 @@
 //! Inputs: files, standard input, readers, and rows in memory.
 //!
-//! In: names, patterns, and readers. Out: the decompressed bytes of each input, and finally its length and digest. A
-//! file that changes while it is read is an error, because no one could know which rows were baked. This module does
+//! In: names, patterns, and readers. Out: the decompressed bytes of each input, and at the end its length and digest. A
+//! file that changes while it is read is an error, because nobody could know which rows were baked. This module does
 //! not know the formats of inputs.
 
 mod decompress;
@@ -32,7 +32,7 @@ const COPY_LEN_BYTES: usize = 256 << 10;
 
 /// An input of rows.
 ///
-/// Compression by gzip or Zstandard is detected by the input's first bytes.
+/// Compression by gzip or Zstandard is detected from the input's first bytes.
 pub struct Input<'a> {
     name: String,
     kind: InputKind<'a>,
@@ -45,40 +45,39 @@ enum InputKind<'a> {
     Rows(FillRows<'a>),
 }
 
-/// Adds rows to a piece.
+/// A function that adds rows to a piece.
 pub(super) type FillRows<'a> = Box<dyn FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a>;
 
 impl<'a> Input<'a> {
-    /// Reads the file at `path`, which must not change until it has been read.
+    /// Returns an input that reads the file at `path`. The file must not change until it has been read.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Input { name: path.display().to_string(), kind: InputKind::File(path) }
     }
 
-    /// Reads standard input.
+    /// Returns an input that reads standard input.
     pub fn stdin() -> Self {
         Input { name: "standard input".to_owned(), kind: InputKind::Stdin }
     }
 
-    /// Reads from a reader. Messages call it `name`.
+    /// Returns an input that reads from `reader`. Messages call the input `name`.
     pub fn reader(name: impl Into<String>, reader: impl Read + Send + 'a) -> Self {
         Input { name: name.into(), kind: InputKind::Reader(Box::new(reader)) }
     }
 
-    /// Takes rows from memory. Messages call them `name`. The baking thread calls `fill` with one empty piece after
-    /// another until `fill` adds no row. `fill` should stop adding rows when the piece is full.
+    /// Returns an input whose rows are in memory. Messages call the input `name`. The baking thread calls `fill` with
+    /// one empty piece after another, until `fill` adds no row. `fill` should stop adding rows when the piece is full.
     ///
-    /// Options about text formats have no effect on these rows. [`Options::keys`](super::Options::keys) applies to
-    /// them.
+    /// Options for text formats have no effect on these rows, but [`Options::keys`](super::Options::keys) does.
     pub fn rows(name: impl Into<String>, fill: impl FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a) -> Self {
         Input { name: name.into(), kind: InputKind::Rows(Box::new(fill)) }
     }
 
-    /// Returns the files that match `patterns`, in the order of the patterns. Files that match one pattern are sorted by
-    /// path.
+    /// Returns the files that match `patterns`, in the order of the patterns. Files that match the same pattern are
+    /// sorted by path.
     ///
-    /// In a pattern `*`, `?`, and `[…]` match characters of a name as in a shell, and
-    /// `**` matches folders. A path that exists is never a pattern. `-` is standard input.
+    /// In a pattern, `*`, `?`, and `[…]` match characters of a name as in a shell, and `**` matches folders. A path
+    /// that exists is never a pattern. `-` is standard input.
     ///
     /// # Errors
     /// [`BakeError::Input`] if a file does not exist, or no file matches a pattern.
@@ -86,12 +85,12 @@ impl<'a> Input<'a> {
         patterns::expand(patterns)
     }
 
-    /// Returns the name that messages use.
+    /// Returns the name that messages use for the input.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the path if the input is a file.
+    /// Returns the path of the input's file, or `None` if the input is not a file.
     pub fn path(&self) -> Option<&Path> {
         match &self.kind {
             InputKind::File(path) => Some(path),
@@ -136,13 +135,13 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
-/// An open input.
+/// An open input: bytes to parse, or rows in memory.
 pub(super) enum Opened<'a> {
     Bytes(Box<OpenInput<'a>>),
     Rows(FillRows<'a>),
 }
 
-/// The first decompressed bytes of an input, by which formats are detected.
+/// The first decompressed bytes of an input, by which its format is detected.
 struct Head {
     bytes: [u8; Head::LEN_BYTES],
     len_bytes: usize,
@@ -162,8 +161,8 @@ impl Head {
         }
     }
 
-    /// Returns the message that rejects an input in an unsupported container format. If such an input were read as
-    /// text, the error for its first row would not name the cause.
+    /// Returns an error message if the input is in an unsupported container format. If such an input were read as text,
+    /// the error for its first row would not name the cause.
     fn unsupported(&self) -> Option<&'static str> {
         match &self.bytes {
             b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
@@ -181,22 +180,22 @@ impl Head {
     }
 }
 
-/// The length and digest of an input.
+/// The facts about an input that was read, such as its length and digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InputFacts {
-    /// The name that messages use.
+    /// The name that messages use for the input.
     pub name: String,
     /// The input's length before decompression. For rows in memory, the length of all keys and values.
     pub len_bytes: u64,
-    /// The XXH3-128 of these bytes. For rows in memory, of the length (8 bytes, little-endian) and the bytes of each key
-    /// and value.
+    /// The XXH3-128 of the input's bytes before decompression. For rows in memory, the XXH3-128 of all keys and values,
+    /// each preceded by its length (8 bytes, little-endian).
     pub digest: u128,
-    /// The compression.
+    /// The compression of the input.
     pub compression: Compression,
 }
 
-/// An open input. Reading returns its decompressed bytes.
+/// An open input of bytes. Reading from it returns decompressed bytes.
 pub(super) struct OpenInput<'a> {
     name: String,
     head: Head,
@@ -243,9 +242,9 @@ impl OpenInput<'_> {
         }
     }
 
-    /// Reads the rest of the input, and returns its length and digest.
+    /// Reads the input to its end, and returns its length and digest.
     pub(super) fn finish(mut self) -> Result<InputFacts, BakeError> {
-        // The digest must not depend on where the format's reader stopped.
+        // Reads to the end, because the digest must not depend on where the format's reader stopped.
         let ended = io::copy(&mut self, &mut io::sink()).and_then(|_| self.decompressor.raw().check_unchanged());
         ended.map_err(|error| self.fault(error))?;
         let raw = self.decompressor.raw();

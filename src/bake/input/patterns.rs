@@ -8,7 +8,7 @@ use glob::MatchOptions;
 use super::Input;
 use crate::bake::error::BakeError;
 
-/// The rules of shells.
+/// The matching rules of shells.
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 

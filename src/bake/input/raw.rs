@@ -1,7 +1,7 @@
-//! Reads an input before decompression, and counts and digests its bytes.
+//! Reads an input before decompression, and computes the length and digest of its bytes.
 //!
 //! A regular file that changes while it is read is an error, so that an incomplete file is not mistaken for a complete
-//! one.
+//! file.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, Read, Seek};
@@ -10,13 +10,14 @@ use std::path::PathBuf;
 
 use twox_hash::XxHash3_128;
 
-/// The length of the read buffer: long enough that system calls are cheap, and short enough for the processor's cache.
+/// The length of the read buffer: large enough that system calls cost little, and small enough for the processor's
+/// cache.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 
 pub(super) struct RawInput<'a> {
     kind: RawKind<'a>,
     buffer: Box<[u8]>,
-    /// The range of the buffer that was read and not consumed.
+    /// `start..end` is the range of the buffer that was read and not consumed yet.
     start: usize,
     end: usize,
     read_bytes: u64,
@@ -31,13 +32,13 @@ enum RawKind<'a> {
     Stream(Box<dyn Read + Send + 'a>),
 }
 
-/// A regular file, and its metadata when it was opened.
+/// A regular file, with the metadata that it had when it was opened.
 struct Regular {
     file: File,
-    /// `None` for standard input.
+    /// The file's path. `None` for standard input.
     path: Option<PathBuf>,
     opened: Metadata,
-    /// The offset of the first byte; standard input may have been read before.
+    /// The offset at which reading starts. It can be greater than 0 for standard input.
     offset_bytes: u64,
 }
 
@@ -94,12 +95,12 @@ impl<'a> RawInput<'a> {
         self.read_bytes
     }
 
-    /// Returns the XXH3-128 of the bytes read.
+    /// Returns the XXH3-128 of the bytes read so far.
     pub(super) fn digest(&self) -> u128 {
         self.hasher.finish_128()
     }
 
-    /// Returns whether reading the input failed, as opposed to decompressing it.
+    /// Returns whether reading the input has failed. Returns false if only its decompression has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -112,7 +113,8 @@ impl<'a> RawInput<'a> {
         }
     }
 
-    /// Returns at least `len_bytes` of the first bytes, or the whole input if it is shorter. Nothing may have been read before.
+    /// Returns at least `len_bytes` of the input's first bytes, or the whole input if it is shorter. Must be called
+    /// before any other read.
     pub(super) fn head(&mut self, len_bytes: usize) -> io::Result<&[u8]> {
         while self.end < len_bytes && !self.has_ended {
             self.end += self.read_through(Target::Buffer { at: self.end })?;
@@ -179,8 +181,8 @@ impl RawKind<'_> {
         }
     }
 
-    /// Returns an error if the file has grown or shrunk. Without this check, a file that keeps growing would be read
-    /// forever, and a file that shrank would seem to end.
+    /// Returns an error if the file has grown or shrunk while it was read. Without this check, a file that keeps
+    /// growing would be read forever, and a file that shrank would seem complete.
     fn check_read(&self, read_bytes: u64, has_ended: bool) -> io::Result<()> {
         let RawKind::Regular(regular) = self else { return Ok(()) };
         let expected_bytes = regular.len_bytes();
@@ -202,7 +204,7 @@ impl Regular {
 
     fn check_unchanged(&self) -> io::Result<()> {
         let now = self.file.metadata()?;
-        // A shell's here-document has no link from the start, so it was not removed.
+        // A shell's here-document has no link even when it is opened, so a link count of 0 does not prove a removal.
         let mut is_removed = now.nlink() == 0 && self.opened.nlink() != 0;
         if let Some(path) = &self.path {
             match fs::metadata(path) {

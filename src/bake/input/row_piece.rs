@@ -4,11 +4,11 @@ use twox_hash::XxHash3_128;
 
 use crate::format::key::Key;
 
-/// Consecutive rows of [`Input::rows`](crate::bake::Input::rows).
+/// Receives consecutive rows from the caller of [`Input::rows`](crate::bake::Input::rows).
 pub struct RowPiece {
-    /// Keys and values, side by side.
+    /// The bytes of all keys and values, one after another.
     bytes: Vec<u8>,
-    /// The end of each key and each value.
+    /// The ends in `bytes` of each row's key and value.
     ends: Vec<(usize, usize)>,
     wanted_bytes: usize,
 }
@@ -19,7 +19,7 @@ impl RowPiece {
         RowPiece { bytes: buffer, ends: Vec::new(), wanted_bytes }
     }
 
-    /// Adds a row. A number is stored as its decimal. The bake checks keys and values later.
+    /// Adds a row. A key that is a number is stored as its decimal. The bake checks keys and values later.
     pub fn push<'k>(&mut self, key: impl Into<Key<'k>>, value: impl AsRef<[u8]>) {
         match key.into() {
             Key::U64(key) => self.bytes.extend_from_slice(itoa::Buffer::new().format(key).as_bytes()),
@@ -40,12 +40,13 @@ impl RowPiece {
         self.ends.is_empty()
     }
 
-    /// Returns whether the piece has the recommended size. A full piece still accepts rows, and uses more memory.
+    /// Returns whether the piece has reached the recommended size. A full piece still accepts rows, but takes more
+    /// memory.
     pub fn is_full(&self) -> bool {
         self.len_bytes() >= self.wanted_bytes
     }
 
-    /// Returns the approximate memory of the rows.
+    /// Returns the approximate memory that the rows take.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(&self.ends[..])
     }
@@ -63,7 +64,7 @@ impl RowPiece {
             .map(|(start, &(key_end, value_end))| (&self.bytes[start..key_end], &self.bytes[key_end..value_end]))
     }
 
-    /// Adds the rows to a digest. The length of each key and value is digested too, so that the digest depends on where
+    /// Adds the rows to a digest. The lengths of keys and values are part of the digest, so that it depends on where
     /// each of them ends.
     pub(in crate::bake) fn digest_into(&self, hasher: &mut XxHash3_128) {
         for (key, value) in self.iter() {

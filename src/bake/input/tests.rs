@@ -10,7 +10,7 @@ use twox_hash::XxHash3_128;
 
 use super::*;
 
-/// Returns rows that fill several buffers even when they are compressed.
+/// Returns rows that fill several read buffers even when they are compressed.
 fn rows() -> Vec<u8> {
     let rows = (0..30_000u64).map(|row| format!("{row},{:x}\n", row.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     rows.collect::<String>().into_bytes()
@@ -45,7 +45,7 @@ fn read(input: Input<'_>) -> Result<(Vec<u8>, InputFacts), String> {
     Ok((bytes, facts))
 }
 
-/// Returns one byte at a time, like a slow pipe.
+/// A reader that returns one byte at a time, like a slow pipe.
 struct Slow<'a>(&'a [u8]);
 
 impl Read for Slow<'_> {
@@ -106,7 +106,7 @@ fn the_bytes_read_so_far_are_counted_before_decompression() {
 }
 
 #[test]
-fn truncated_compressed_input_is_an_error_that_says_where() {
+fn the_error_for_a_truncated_compressed_input_names_its_length() {
     let rows = rows();
     for (raw, what, part) in [(gzip(&rows), "gzip", "member"), (zstd(&rows), "zstd", "frame")] {
         let magic_len_bytes = if what == "gzip" { 2 } else { 4 };
@@ -135,7 +135,7 @@ fn damaged_compressed_input_is_an_error() {
 }
 
 #[test]
-fn a_folder_and_a_missing_file_are_named() {
+fn errors_for_a_folder_and_a_missing_file_name_the_path() {
     let folder = tempdir().unwrap();
     let error = Input::file(folder.path()).open().err().unwrap().to_string();
     assert!(error.starts_with(&format!("{}: is a folder", folder.path().display())), "{error}");
@@ -144,8 +144,8 @@ fn a_folder_and_a_missing_file_are_named() {
     assert!(error.starts_with(&format!("{}: No such file", missing.display())), "{error}");
 }
 
-/// Reads a file that changes after half of it was read.
-fn after_half(change: impl Fn(&Path)) -> String {
+/// Returns the error of a file that `change` modifies after half of it was read.
+fn error_after(change: impl Fn(&Path)) -> String {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     let rows = rows();
@@ -162,19 +162,19 @@ fn after_half(change: impl Fn(&Path)) -> String {
 fn a_file_that_changes_while_it_is_read_is_an_error() {
     let len_bytes = rows().len();
     let open = |path: &Path| OpenOptions::new().write(true).open(path).unwrap();
-    let error = after_half(|path| open(path).set_len(100).unwrap());
+    let error = error_after(|path| open(path).set_len(100).unwrap());
     assert!(error.starts_with(&format!("shrank from {len_bytes} to 100 bytes while it was read: ")), "{error}");
-    let error = after_half(|path| open(path).set_len(10 * len_bytes as u64).unwrap());
+    let error = error_after(|path| open(path).set_len(10 * len_bytes as u64).unwrap());
     assert!(error.starts_with(&format!("grew from {len_bytes} to {} bytes ", 10 * len_bytes)), "{error}");
-    let error = after_half(|path| fs::remove_file(path).unwrap());
+    let error = error_after(|path| fs::remove_file(path).unwrap());
     assert!(error.starts_with("was removed while it was read: "), "{error}");
-    let error = after_half(|path| {
+    let error = error_after(|path| {
         let other = path.with_extension("new");
         fs::write(&other, rows()).unwrap();
         fs::rename(other, path).unwrap();
     });
     assert!(error.starts_with("was replaced by another file while it was read: "), "{error}");
-    let error = after_half(|path| open(path).set_modified(std::time::UNIX_EPOCH).unwrap());
+    let error = error_after(|path| open(path).set_modified(std::time::UNIX_EPOCH).unwrap());
     assert!(error.starts_with("was written to while it was read: "), "{error}");
 }
 
@@ -204,8 +204,12 @@ fn patterns_match_files_in_order() {
     let of = |names: &[&str]| names.iter().map(|name| folder.path().join(name)).collect::<Vec<_>>();
     assert_eq!(names(&of(&["[a-b].csv"])).unwrap(), ["a.csv", "b.csv"]);
     assert_eq!(names(&of(&["c.tsv", "?.csv"])).unwrap(), ["c.tsv", "a.csv", "b.csv"]);
-    assert_eq!(names(&of(&["what?.csv", "[1].csv"])).unwrap(), ["what?.csv", "[1].csv"], "names as written");
-    assert_eq!(names(&of(&["*"])).unwrap().len(), 5, "no hidden ones");
+    assert_eq!(
+        names(&of(&["what?.csv", "[1].csv"])).unwrap(),
+        ["what?.csv", "[1].csv"],
+        "existing files are not patterns"
+    );
+    assert_eq!(names(&of(&["*"])).unwrap().len(), 5, "hidden files do not match");
     assert_eq!(names(&["-".into()]).unwrap(), ["standard input"]);
     for (pattern, fault) in [
         ("*.json", "is not a file, and matches no file as a pattern"),

@@ -1,4 +1,4 @@
-//! Cuts text into pieces that end where a row ends, so that each piece can be parsed independently.
+//! Cuts text into pieces that end at the end of a row, so that each piece can be parsed independently.
 
 use std::io::{self, Read};
 
@@ -7,28 +7,28 @@ use crate::bake::row_fault::RowFault;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Whole rows of an input.
+/// Consecutive whole rows of a text input.
 pub(super) struct TextPiece {
     pub(super) bytes: Vec<u8>,
-    /// Counted from 1.
+    /// The number of the first line, counted from 1.
     pub(super) first_line: u64,
     pub(super) has_quotes: bool,
 }
 
-/// The reason why there is no next piece.
+/// The reason why the next piece cannot be returned.
 pub(super) enum CutError {
     Io(io::Error),
     Row { line: u64, fault: RowFault },
 }
 
-/// Cuts one input.
+/// Cuts one input into pieces.
 pub(super) struct Cutter<R> {
     input: R,
-    /// The byte between fields, if fields can be quoted.
+    /// The byte between fields, or `None` if the format has no quoted fields.
     delimiter: Option<u8>,
     piece_len_bytes: usize,
     row_len_max_bytes: usize,
-    /// Bytes that were read and are not in a piece yet: the start of a row.
+    /// Bytes that were read and are not in a piece yet. They begin with the start of a row.
     rest: Vec<u8>,
     next_line: u64,
     is_first: bool,
@@ -62,7 +62,7 @@ impl<R: Read> Cutter<R> {
         &self.input
     }
 
-    /// Returns the next piece, or `None` at the end. The piece reuses the memory of `bytes`.
+    /// Returns the next piece, or `None` at the end of the input. The piece reuses the memory of `bytes`.
     pub(super) fn next_piece(&mut self, mut bytes: Vec<u8>) -> Result<Option<TextPiece>, CutError> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -88,12 +88,12 @@ impl<R: Read> Cutter<R> {
                     Some(CutError::Row { line: 0, fault: RowFault::Endless { len_max_bytes: self.row_len_max_bytes } });
                 break;
             }
-            // For a long row the buffer doubles, and the old bytes are not scanned again.
+            // For a long row, the buffer doubles. Bytes that were scanned are not scanned again.
             wanted = (bytes.len() * 2).min(self.row_len_max_bytes + self.piece_len_bytes).max(before + 1);
         }
         if self.at_end && self.fault.is_none() {
             match rows.is_open {
-                // If an earlier quote is malformed, its fault explains the unclosed quote better.
+                // If an earlier quote is malformed, its fault is more helpful than the unclosed quote.
                 true => {
                     let delimiter = self.delimiter.unwrap_or_default();
                     let first = quote_faults(&bytes[rows.end..], delimiter).into_iter().next();
@@ -128,7 +128,7 @@ impl<R: Read> Cutter<R> {
     }
 }
 
-/// Returns the number of blank lines before a row.
+/// Returns the number of blank lines at the start of these bytes.
 fn blank_lines(bytes: &[u8]) -> u64 {
     bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).filter(|byte| **byte == b'\n').count() as u64
 }

@@ -1,7 +1,8 @@
 //! JSON Lines: one object per line.
 //!
-//! A field that is a string becomes its text; any other field becomes its JSON text, unchanged. The key must be a
-//! string or a number. Other fields must be valid JSON; they are skipped. Blank lines are skipped too.
+//! If the key or value is a string, its text is used. For any other type, the JSON text is used, unchanged. The key
+//! must be a string or a number. Fields that are not chosen must be valid JSON and are skipped. Blank lines are skipped
+//! too.
 
 use std::fmt;
 
@@ -46,15 +47,15 @@ pub(super) struct JsonLinesParser {
     fields: Vec<String>,
     /// The key's position in `fields`.
     key: usize,
-    /// The positions of the value's fields.
+    /// The positions in `fields` of the fields that become the value.
     values: Vec<usize>,
     delete: Option<usize>,
-    /// Packs the value, if several fields become the value.
+    /// Packs the value if several fields become the value.
     packer: Option<Packer>,
     texts: Texts,
 }
 
-/// The text of strings that contain escapes.
+/// Buffers for the text of strings that contain escapes.
 #[derive(Clone, Default)]
 struct Texts {
     key: String,
@@ -63,8 +64,8 @@ struct Texts {
 }
 
 impl JsonLinesParser {
-    /// Returns a parser for the fields that the spec names. If it names neither key nor value, the fields are called
-    /// `key` and `value`.
+    /// Returns a parser for the fields that the spec names. If it names neither key nor value, these fields are `key`
+    /// and `value`.
     pub(super) fn new(spec: &RowSpec) -> Result<Self, ColumnsFault> {
         let default = |name: &str| Column::Name(name.to_owned());
         let (key, values) = match (&spec.key, &spec.value) {
@@ -166,7 +167,7 @@ impl JsonLinesParser {
     }
 }
 
-/// Returns a field's name. Fields have no numbers, so a number is a name made of digits.
+/// Returns the name of a field. Fields of objects have no numbers, so a number is a name made of digits.
 fn field_name(column: &Column) -> String {
     match column {
         Column::Number(number) => number.to_string(),
@@ -174,7 +175,8 @@ fn field_name(column: &Column) -> String {
     }
 }
 
-/// Returns the text of a string, and the JSON text of any other type.
+/// Returns the unescaped text of a string, or the unchanged JSON text of any other type. `text` is a buffer for
+/// unescaped text.
 fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&'t [u8], RowFault> {
     let json = raw.get();
     match json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) {
@@ -207,7 +209,7 @@ fn kind(first: u8) -> &'static str {
     }
 }
 
-/// Deserializes the chosen fields of an object.
+/// Deserializes the chosen fields of an object into `found`. If a field occurs twice, its position is put into `twice`.
 struct Object<'f, 'de> {
     fields: &'f [String],
     found: &'f mut [Option<&'de RawValue>],
@@ -244,7 +246,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
     }
 }
 
-/// Deserializes a field's name into its position among the chosen fields.
+/// Deserializes the name of a field into its position among the chosen fields.
 struct Field<'f>(&'f [String]);
 
 impl<'de> DeserializeSeed<'de> for Field<'_> {
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn several_fields_are_packed_with_null_for_missing_ones() {
+    fn missing_fields_are_packed_as_null() {
         let columns = vec![name("v"), name("k"), name("none"), name("s")];
         let packed = RowSpec { value: ValueSpec::Packed(columns, Pack::Json), ..spec() };
         let line = r#"{"s":"a\u0062","k":1,"v":[ 1]}"#;
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn key_and_value_are_named_both_or_neither() {
+    fn key_and_value_fields_must_be_chosen_together() {
         let remedies = |spec: &RowSpec| match JsonLinesParser::new(spec).err().unwrap().in_input("input") {
             BakeError::Columns { remedies, .. } => remedies,
             other => panic!("{other:?}"),

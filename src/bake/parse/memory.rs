@@ -1,4 +1,4 @@
-//! Rows that the caller has in memory.
+//! Reads rows that the caller has in memory.
 //!
 //! Keys and values can be any bytes, because there are no delimiters or quotes to find. Rows are counted from 1.
 
@@ -14,7 +14,7 @@ use crate::bake::input::{Compression, FillRows, InputFacts};
 use crate::bake::origins::RowUnit;
 use crate::bake::row::{InputRow, RowSink};
 
-/// Takes rows from the caller, piece by piece.
+/// Gets rows from the caller, piece by piece.
 pub(super) struct MemoryReader<'i> {
     name: String,
     fill: FillRows<'i>,

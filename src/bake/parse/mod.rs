@@ -1,7 +1,8 @@
 //! Input formats.
 //!
-//! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces and parses pieces:
-//! see [`piece`]. To add a format, add a variant to [`Format`], a module here, and a line to [`open`].
+//! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces and parses the
+//! pieces: see [`piece`]. To add a format, add a variant to [`Format`], a module in this folder, and a line to
+//! [`open`].
 
 mod cut;
 mod delimited;

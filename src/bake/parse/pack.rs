@@ -13,7 +13,7 @@
 //! | boolean | boolean | bool |
 //! | null, or a field that a JSON object lacks | null | nil |
 //! | binary | a fault | bin |
-//! | a value in a JSON object | its text, unchanged | as above; other numbers float 64, lists array, objects map |
+//! | a field of a JSON object | its text, unchanged | as above; list: array; object: map; other numbers: float 64 |
 
 use std::fmt;
 use std::str;
@@ -33,14 +33,14 @@ pub(super) enum Cell<'a> {
     Uint(u64),
     F32(f32),
     F64(f64),
-    /// Must be UTF-8.
+    /// Text, which must be UTF-8.
     Text(&'a [u8]),
     Binary(&'a [u8]),
     /// Valid JSON text.
     Json(&'a str),
 }
 
-/// Packs one row after another.
+/// Packs the chosen columns of rows, one row after another.
 #[derive(Clone)]
 pub(super) struct Packer {
     pack: Pack,
@@ -51,7 +51,7 @@ pub(super) struct Packer {
 #[derive(Clone)]
 struct Name {
     name: String,
-    /// The bytes before the column's value.
+    /// The encoded bytes that precede the column's value.
     encoded: Vec<u8>,
 }
 
@@ -72,7 +72,7 @@ impl Packer {
         Packer { pack, names: names.into_iter().enumerate().map(encoded).collect(), buffer: Vec::new() }
     }
 
-    /// Returns the packed value of a row with these cells, one per name.
+    /// Returns the packed value of a row. `cells` has one cell for each column name.
     pub(super) fn pack<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> Result<&[u8], RowFault> {
         let buffer = &mut self.buffer;
         buffer.clear();
@@ -96,8 +96,8 @@ impl Packer {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the cell as an unpacked key or value: text and binary unchanged, other types as JSON text, and floats
-    /// that are not finite as `NaN`, `inf`, or `-inf`. Returns `None` for null.
+    /// Returns the bytes of a cell that is a whole key or value: text and binary unchanged, other types as JSON text,
+    /// and floats that are not finite as `NaN`, `inf`, or `-inf`. Returns `None` for null.
     #[cfg(feature = "parquet")]
     pub(super) fn content<'b: 'c, 'c>(self, buffer: &'b mut Vec<u8>) -> Option<&'c [u8]>
     where
@@ -142,7 +142,7 @@ impl<'a> Cell<'a> {
             Cell::Uint(value) => push_json(buffer, &value),
             Cell::F32(value) if value.is_finite() => push_json(buffer, &value),
             Cell::F64(value) if value.is_finite() => push_json(buffer, &value),
-            Cell::F32(_) | Cell::F64(_) => return not_in_json("no finite number"),
+            Cell::F32(_) | Cell::F64(_) => return not_in_json("not a finite number"),
             Cell::Text(text) => push_json(buffer, &utf8(text, column)?),
             Cell::Binary(_) => return not_in_json("binary"),
             Cell::Json(text) => buffer.extend_from_slice(text.as_bytes()),
@@ -183,7 +183,8 @@ fn utf8<'t>(text: &'t [u8], column: &str) -> Result<&'t str, RowFault> {
 }
 
 fn push_json(buffer: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
-    serde_json::to_writer(buffer, value).expect("strings and finite numbers are JSON, and a vector takes them");
+    serde_json::to_writer(buffer, value)
+        .expect("strings and finite numbers have JSON text, and writes to a vector do not fail");
 }
 
 fn push_str(buffer: &mut Vec<u8>, text: &str) {
@@ -199,14 +200,15 @@ fn push_uint(buffer: &mut Vec<u8>, value: u64) {
 }
 
 fn infallible<T, E: fmt::Debug>(written: Result<T, E>) {
-    written.expect("a vector takes what is written to it");
+    written.expect("writes to a vector do not fail");
 }
 
-/// Deserializes JSON directly into MessagePack.
+/// Converts JSON text directly to MessagePack, without building a tree.
 struct ToMessagePack<'b>(&'b mut Vec<u8>);
 
 impl ToMessagePack<'_> {
-    /// Inserts the header of a list or an object before its entries, which are already written and counted.
+    /// Inserts the header of a list or object at `at`, before its entries. The entries are written first, because the
+    /// header contains their number.
     fn put_header(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let end = self.0.len();
         write(self.0);
@@ -288,7 +290,7 @@ mod tests {
 
     fn packed(pack: Pack, cells: &[(&str, Cell<'_>)]) -> Result<Vec<u8>, RowFault> {
         let mut packer = Packer::new(cells.iter().map(|(name, _)| (*name).to_owned()), pack);
-        packer.pack([Cell::Text(b"of the row before")]).unwrap();
+        packer.pack([Cell::Text(b"of the previous row")]).unwrap();
         packer.pack(cells.iter().map(|(_, cell)| *cell)).map(<[u8]>::to_vec)
     }
 

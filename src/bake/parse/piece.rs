@@ -1,7 +1,7 @@
-//! The interface between input formats and the rest of a bake.
+//! The interface between input formats and the other stages of a bake.
 //!
-//! An input format is a [`PieceReader`], which cuts one input into pieces on the reading thread, and a [`ParsePiece`],
-//! which parses one piece on any thread.
+//! An input format implements [`PieceReader`], which cuts one input into pieces on the reading thread, and
+//! [`ParsePiece`], which parses one piece on any thread.
 
 use crate::bake::error::BakeError;
 use crate::bake::fill::Filler;
@@ -10,36 +10,36 @@ use crate::bake::origins::RowUnit;
 
 /// Reads one input piece by piece.
 pub(in crate::bake) trait PieceReader {
-    /// Returns the unit that this format counts rows in.
+    /// Returns the unit in which this format counts rows.
     fn row_unit(&self) -> RowUnit;
 
-    /// Returns the next piece, or `None` at the end. `buffer` is memory of an earlier piece for reuse. Must not be called
-    /// again after an error.
+    /// Returns the next piece, or `None` at the end of the input. `buffer` is the memory of an earlier piece, for
+    /// reuse. Must not be called again after an error.
     fn next_piece(&mut self, buffer: Vec<u8>) -> Result<Option<Piece>, BakeError>;
 
     /// Returns the number of bytes read so far, before decompression.
     fn read_bytes(&self) -> u64;
 
-    /// Reads the rest of the input, if there is any, and returns the input's length and digest.
+    /// Reads the input to its end, and returns its length and digest.
     fn finish(self: Box<Self>) -> Result<InputFacts, BakeError>;
 }
 
 /// Consecutive rows of an input.
 pub(in crate::bake) struct Piece {
-    /// The first line, or the first row in formats without lines.
+    /// The number of the first line, or of the first row in formats without lines.
     pub(in crate::bake) first_line: u64,
     /// An upper bound of the line numbers of the piece's rows.
     pub(in crate::bake) last_line_max: u64,
-    /// The approximate memory of the rows.
+    /// The approximate memory that the rows take before they are parsed.
     pub(in crate::bake) len_bytes: usize,
-    /// Whether the first row may be a header, although the options declare none.
+    /// Whether the first row may be a header, although the options declare no header.
     pub(in crate::bake) may_be_header: bool,
     pub(in crate::bake) rows: Box<dyn ParsePiece>,
 }
 
 /// Parses the rows of one piece.
 pub(in crate::bake) trait ParsePiece: Send {
-    /// Adds the rows to a batch.
+    /// Parses the rows and adds them to the filler's batch.
     fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError>;
 
     /// Returns the piece's memory for reuse, if another piece can use it.

@@ -1,6 +1,6 @@
-//! Quoting in delimited text (RFC 4180): the ends of rows, malformed quotes, and the records of text with quotes.
+//! Quoting in delimited text (RFC 4180): finds row ends, malformed quotes, and the records of text with quotes.
 //!
-//! A quote opens a field if the field begins with it. Inside an open field, two quotes are one quote of the text, and a
+//! A quote at the start of a field opens the field. In an open field, two quotes stand for one quote in the text, and a
 //! single quote closes the field.
 
 use std::io::{Chain, Read};
@@ -12,26 +12,26 @@ use csv::{ByteRecord, ReaderBuilder, Terminator};
 
 use crate::bake::row_fault::RowFault;
 
-/// Returns whether a quote at `at` opens a field.
+/// Returns whether a quote at the offset `at` opens a field.
 fn opens_field(bytes: &[u8], at: usize, delimiter: u8) -> bool {
     let before = at.checked_sub(1).map_or(b'\n', |before| bytes[before]);
     before == delimiter || before == b'\n'
 }
 
-/// Finds the last row end in bytes that start with a row. More bytes can be appended between two calls of
+/// Finds the last row end in bytes that begin with the start of a row. More bytes can be appended between two calls of
 /// [`RowEnds::scan`].
 #[derive(Default)]
 pub(super) struct RowEnds {
     scanned_bytes: usize,
-    /// The end of the last line end outside quotes.
+    /// The offset after the last line end that is not quoted.
     pub(super) end: usize,
-    /// Whether the bytes end inside quotes.
+    /// Whether the bytes end inside a quoted field.
     pub(super) is_open: bool,
     pub(super) has_quotes: bool,
 }
 
 impl RowEnds {
-    /// Scans the bytes that were appended. Without a delimiter, fields cannot be quoted.
+    /// Scans the bytes that were appended since the last call. Without a delimiter, no field is quoted.
     pub(super) fn scan(&mut self, bytes: &[u8], delimiter: Option<u8>, at_end: bool) {
         let Some(delimiter) = delimiter else {
             self.find_line_end(bytes, bytes.len());
@@ -51,7 +51,8 @@ impl RowEnds {
                 }
                 true => match bytes.get(quote + 1) {
                     Some(b'"') => at = quote + 2,
-                    // The next byte decides whether the quote closes the field, so the quote is scanned again.
+                    // The next byte decides whether this quote closes the field, so the next call scans the quote
+                    // again.
                     None if !at_end => {
                         self.scanned_bytes = quote;
                         return;
@@ -79,7 +80,7 @@ impl RowEnds {
     }
 }
 
-/// Returns the offsets and faults of malformed quotes and line ends, because the crate `csv` accepts them.
+/// Returns the offset and fault of each malformed quote and each bare carriage return. The crate `csv` accepts both.
 pub(super) fn quote_faults(bytes: &[u8], delimiter: u8) -> Vec<(usize, RowFault)> {
     let mut faults = Vec::new();
     let (mut is_open, mut skipped) = (false, None);
@@ -124,10 +125,10 @@ pub(super) struct QuotedRecord<'p> {
 
 impl<'p> QuotedRecords<'p> {
     pub(super) fn new(bytes: &'p [u8], first_line: u64, delimiter: u8) -> Self {
-        // The reader treats a carriage return like any other byte: alone it does not end a row, and `next` removes it
-        // from the last field if a line feed follows. The reader would also remove a byte order mark at the start of
-        // every piece, though only the start of an input can have one. The line end in front of the bytes prevents
-        // that, and is not a row.
+        // The reader treats a carriage return like any other byte: it does not end a row, and `next` removes it from
+        // the last field if a line feed follows. The reader would also remove a byte order mark at the start of every
+        // piece, although only the start of an input can have one. The line feed before the bytes prevents this
+        // removal, and is not a row.
         let reader = ReaderBuilder::new()
             .delimiter(delimiter)
             .terminator(Terminator::Any(b'\n'))
@@ -138,7 +139,7 @@ impl<'p> QuotedRecords<'p> {
         QuotedRecords { bytes, faults, reader, record: ByteRecord::new(), next_line: first_line, end: 0 }
     }
 
-    /// Returns the next record and puts the ranges of its fields in [`QuotedRecords::buffer`] into `ranges`.
+    /// Returns the next record, and replaces `ranges` with the ranges of its fields in [`QuotedRecords::buffer`].
     pub(super) fn next(&mut self, ranges: &mut Vec<Range<usize>>) -> Option<QuotedRecord<'p>> {
         // Reading from memory does not fail.
         while self.reader.read_byte_record(&mut self.record).unwrap_or(false) {
@@ -167,7 +168,7 @@ impl<'p> QuotedRecords<'p> {
         None
     }
 
-    /// Returns the unquoted fields of the last record.
+    /// Returns the unquoted fields of the last record, one after another.
     pub(super) fn buffer(&self) -> &[u8] {
         self.record.as_slice()
     }

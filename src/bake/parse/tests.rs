@@ -1,4 +1,4 @@
-//! A sink for the tests of the formats, and tests that cut text at random places.
+//! A sink for tests of the formats, and tests that cut text at random offsets.
 
 use super::cut::{CutError, Cutter};
 use super::delimited::{DelimitedParser, Fields, ValueFields};
@@ -9,8 +9,8 @@ use crate::bake::error::BakeError;
 use crate::bake::row::{InputRow, RowSink};
 use crate::bake::row_fault::RowFault;
 
-/// Collects rows as text: `line: key = value`, followed by `! delete` if there is a delete column, and bad rows as
-/// `line: fault [text]`.
+/// Collects rows as text: `line: key = value`, followed by `! delete` if there is a delete column. Bad rows are
+/// collected as `line: fault [text]`.
 #[derive(Default)]
 pub(super) struct Lines(pub(super) Vec<String>);
 
@@ -32,8 +32,8 @@ pub(super) fn name(name: &str) -> Column {
     Column::Name(name.to_owned())
 }
 
-/// Cuts a text into pieces and parses them. Returns the rows, the faults of bad rows, and the error that ends the text,
-/// if there is one.
+/// Cuts a text into pieces and parses them. Returns the rows, the faults of bad rows, and at the end the error, if
+/// there is one.
 fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<String> {
     let mut cutter = Cutter::new(text, delimiter, piece_len_bytes, 1 << 20);
     let mut lines = Lines::default();
@@ -59,7 +59,8 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
     }
 }
 
-/// Returns the rows of two fields that the crate `csv` finds, each with and without a carriage return at its end.
+/// Returns the rows with two fields that the crate `csv` finds. Each row is returned with and without a carriage return
+/// at its end.
 fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
@@ -77,7 +78,7 @@ fn rows_by_csv(text: &[u8]) -> Vec<[String; 2]> {
     rows
 }
 
-/// Returns random texts made of parts that are significant to a parser.
+/// Returns random texts made of these parts.
 fn texts(parts: &[&'static [u8]], count: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut seed = 0x5eed_u64;
     println!("seed {seed:#x}");

@@ -1,4 +1,4 @@
-//! Text formats, in which a row ends at the end of a line.
+//! Text formats, in which each row ends at the end of a line.
 
 use super::cut::{CutError, Cutter, TextPiece};
 use super::piece::{ParsePiece, Piece, PieceReader};
@@ -13,13 +13,14 @@ use crate::bake::row::RowSink;
 pub(super) trait TextFormat {
     type Parser: TextParser;
 
-    /// Returns the byte between fields, if fields can be quoted.
+    /// Returns the byte between fields, or `None` if the format has no quoted fields.
     fn delimiter(&self) -> Option<u8>;
 
-    /// Returns whether the first row may be a header, although the options declare none.
+    /// Returns whether the first row may be a header, although the options declare no header.
     fn may_have_header(&self) -> bool;
 
-    /// Returns the parser of an input, and removes the header from the first piece. Returns `None` if the piece has no row.
+    /// Returns the parser of an input, and removes the header from the first piece. Returns `None` if the piece has no
+    /// row.
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<Self::Parser>, BakeError>;
 }
 
@@ -33,7 +34,7 @@ pub(super) struct TextReader<'i, F: TextFormat> {
     name: String,
     cutter: Cutter<OpenInput<'i>>,
     format: F,
-    /// `None` until a piece has a row.
+    /// The parser. `None` until a piece has a row.
     parser: Option<F::Parser>,
 }
 
@@ -60,7 +61,7 @@ impl<F: TextFormat> PieceReader for TextReader<'_, F> {
                     return Err(BakeError::Row { input: self.name.clone(), line, fault });
                 }
             };
-            // Every line has at least one byte, so this is an upper bound.
+            // Every line has at least one byte, so this number is an upper bound.
             let last_line_max = text.first_line + text.bytes.len() as u64;
             let is_first = self.parser.is_none();
             if is_first {

@@ -16,19 +16,19 @@ const SMALL_LEN_BYTES: usize = 64 << 10;
 pub(in crate::bake) struct Arena {
     memory: Option<MmapMut>,
     len_bytes: usize,
-    /// The greatest `len_bytes` so far, up to which the system has allocated pages.
+    /// The greatest `len_bytes` so far. The system has allocated pages up to this length.
     most_bytes: usize,
 }
 
-/// The memory cannot be allocated.
+/// The system cannot allocate more memory.
 #[derive(Debug)]
-pub(in crate::bake) struct Full;
+pub(in crate::bake) struct AllocationFailed;
 
 impl Arena {
-    /// Empties the arena. The memory is kept, unless it is much larger than `wanted_bytes`.
+    /// Empties the arena. Keeps the memory, unless it is much larger than `wanted_bytes`.
     pub(in crate::bake) fn clear(&mut self, wanted_bytes: usize) {
-        const FAR_MORE: usize = 2;
-        if self.taken_bytes() > FAR_MORE * wanted_bytes + PAGE_LEN_BYTES {
+        const EXCESS_FACTOR: usize = 2;
+        if self.taken_bytes() > EXCESS_FACTOR * wanted_bytes + PAGE_LEN_BYTES {
             *self = Arena::default();
         }
         self.len_bytes = 0;
@@ -38,7 +38,7 @@ impl Arena {
         self.len_bytes
     }
 
-    /// Returns the memory that the system has allocated.
+    /// Returns the number of bytes that the system has allocated, in whole pages.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
         let page_len_bytes = if self.capacity_bytes() < PAGE_LEN_BYTES { 4096 } else { PAGE_LEN_BYTES };
         self.most_bytes.next_multiple_of(page_len_bytes)
@@ -52,15 +52,15 @@ impl Arena {
         self.memory.as_ref().map_or(0, |memory| memory.len())
     }
 
-    /// Reserves room for `wanted_bytes` in total. Memory that is never written costs nothing.
-    pub(in crate::bake) fn reserve(&mut self, wanted_bytes: usize) -> Result<(), Full> {
+    /// Reserves address space for `wanted_bytes` in total. The system allocates pages when they are first written.
+    pub(in crate::bake) fn reserve(&mut self, wanted_bytes: usize) -> Result<(), AllocationFailed> {
         if wanted_bytes <= self.capacity_bytes() {
             return Ok(());
         }
         let unit = if wanted_bytes < PAGE_LEN_BYTES { SMALL_LEN_BYTES } else { PAGE_LEN_BYTES };
-        let mut memory = MmapMut::map_anon(wanted_bytes.next_multiple_of(unit)).map_err(|_| Full)?;
+        let mut memory = MmapMut::map_anon(wanted_bytes.next_multiple_of(unit)).map_err(|_| AllocationFailed)?;
         if unit == PAGE_LEN_BYTES {
-            // A system without huge pages returns an error, and provides small pages.
+            // A system without huge pages returns an error and uses small pages.
             let _ = memory.advise(Advice::HugePage);
         }
         memory[..self.len_bytes].copy_from_slice(self.bytes());
@@ -71,14 +71,14 @@ impl Arena {
 
     /// Appends `len_bytes` bytes of unspecified content, and returns them for the caller to fill.
     #[inline]
-    pub(in crate::bake) fn append(&mut self, len_bytes: usize) -> Result<&mut [u8], Full> {
+    pub(in crate::bake) fn append(&mut self, len_bytes: usize) -> Result<&mut [u8], AllocationFailed> {
         let (start, end) = (self.len_bytes, self.len_bytes + len_bytes);
         if end > self.capacity_bytes() {
             self.reserve(end.max(2 * self.capacity_bytes()))?;
         }
         self.len_bytes = end;
         self.most_bytes = self.most_bytes.max(end);
-        self.memory.as_mut().and_then(|memory| memory.get_mut(start..end)).ok_or(Full)
+        self.memory.as_mut().and_then(|memory| memory.get_mut(start..end)).ok_or(AllocationFailed)
     }
 }
 
@@ -106,8 +106,12 @@ mod tests {
         let mut arena = Arena::default();
         arena.append(40 << 20).unwrap().fill(1);
         arena.clear(20 << 20);
-        assert_eq!((arena.len_bytes(), arena.taken_bytes()), (0, 40 << 20), "kept for more of the same");
+        assert_eq!(
+            (arena.len_bytes(), arena.taken_bytes()),
+            (0, 40 << 20),
+            "the memory is kept for a batch of similar length"
+        );
         arena.clear(1 << 20);
-        assert_eq!(arena.taken_bytes(), 0, "too much for what comes");
+        assert_eq!(arena.taken_bytes(), 0, "the memory is released for a much shorter batch");
     }
 }

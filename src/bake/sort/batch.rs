@@ -1,4 +1,4 @@
-//! The rows of one piece of the input, in their order.
+//! The parsed rows of one piece of an input.
 
 use super::arena::Arena;
 use super::held_row::HeldRow;
@@ -8,7 +8,7 @@ use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
 
-/// A malformed row, which the bake skips.
+/// A malformed row that the bake skips.
 pub(in crate::bake) struct BadRow {
     pub(in crate::bake) input: String,
     pub(in crate::bake) line: u64,
@@ -16,21 +16,23 @@ pub(in crate::bake) struct BadRow {
     pub(in crate::bake) text: Vec<u8>,
 }
 
-/// Rows of one input, and the bad rows among them.
+/// The parsed rows of one piece of an input, in their order, and the piece's malformed rows.
 pub(in crate::bake) struct Batch {
     kind: KeyKind,
     arena: Arena,
     /// The position of each row in the arena, in units of [`ALIGN_BYTES`].
     places: Vec<u32>,
-    /// The first line of the piece. `origin` is its origin, and the lines of rows are stored relative to it.
+    /// The number of the piece's first line. The lines of rows are stored relative to this line.
     first_line: u64,
+    /// The origin of the piece's first line, which identifies the input and the line.
     origin: u64,
+    /// The relative line of the last row.
     last_line: u32,
-    /// The line of the first key that is not a decimal without leading zeros.
+    /// The relative line of the first row whose key is not a decimal without leading zeros.
     first_text_line: Option<u32>,
-    /// Whether every key is at least as great as the previous key.
+    /// Whether no key is less than the key of the previous row.
     pub(in crate::bake) is_ascending: bool,
-    /// Whether a row removes its key.
+    /// Whether any row removes its key.
     pub(in crate::bake) has_deleted: bool,
     pub(in crate::bake) bad: Vec<BadRow>,
 }
@@ -51,10 +53,10 @@ impl Batch {
         }
     }
 
-    /// Empties the batch for a new piece, and reuses the memory. `text_len_bytes` is the length of the piece's text;
-    /// `first_line` and `origin` are the number and the origin of its first line.
+    /// Empties the batch for a new piece, and reuses its memory. `text_len_bytes` is the length of the piece's text.
+    /// `first_line` is the number of the piece's first line, and `origin` is the origin of this line.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, text_len_bytes: usize, first_line: u64, origin: u64) {
-        // An estimate, which only short rows exceed. If the memory cannot be reserved, `push` returns the error.
+        // This is an estimate that only short rows exceed. If the memory cannot be reserved, `push` returns the error.
         let wanted_bytes = text_len_bytes * 2;
         self.arena.clear(wanted_bytes);
         let _ = self.arena.reserve(wanted_bytes);
@@ -64,7 +66,7 @@ impl Batch {
         (self.first_text_line, self.is_ascending, self.has_deleted) = (None, true, false);
     }
 
-    /// Adds a row, whose line must not be before the first line.
+    /// Adds a row. Its line must not precede the first line of the piece.
     #[inline]
     pub(in crate::bake) fn push(
         &mut self,
@@ -106,22 +108,22 @@ impl Batch {
         self.places.first().map(|place| self.key_at(*place))
     }
 
-    /// Returns the position of each row.
+    /// Returns the position of each row in the arena, in units of [`ALIGN_BYTES`].
     pub(in crate::bake) fn places(&self) -> &[u32] {
         &self.places
     }
 
-    /// Returns the memory allocated for rows and positions.
+    /// Returns the number of bytes allocated for rows and positions.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
         self.arena.taken_bytes() + self.places.capacity() * size_of::<u32>()
     }
 
-    /// Returns the length of all rows.
+    /// Returns the length of all encoded rows.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
         self.arena.len_bytes()
     }
 
-    /// Returns the row at a position.
+    /// Returns the row at one of the positions that [`Batch::places`] returns.
     #[inline]
     pub(in crate::bake) fn at(&self, place: u32) -> HeldRow<'_> {
         let (row, _) =
@@ -129,7 +131,7 @@ impl Batch {
         row
     }
 
-    /// Returns the key of the row at a position, of the kind that the batch was begun with.
+    /// Returns the key of the row at a position, of the kind that was passed to [`Batch::begin`].
     #[inline]
     pub(in crate::bake) fn key_at(&self, place: u32) -> Key<'_> {
         let at = place as usize * ALIGN_BYTES;
@@ -144,17 +146,17 @@ impl Batch {
         crate::store::prefetch(self.arena.bytes(), at + 64);
     }
 
-    /// Returns the origin of the first row whose key is not a decimal without leading zeros.
+    /// Returns the origin (input and line) of the first row whose key is not a decimal without leading zeros.
     pub(in crate::bake) fn first_text_origin(&self) -> Option<u64> {
         self.first_text_line.map(|line| self.origin + u64::from(line))
     }
 
-    /// Returns the origin of the last row.
+    /// Returns the origin (input and line) of the last row.
     pub(in crate::bake) fn last_origin(&self) -> u64 {
         self.origin + u64::from(self.last_line)
     }
 
-    /// Returns the origin of the first line.
+    /// Returns the origin (input and line) of the piece's first line.
     pub(in crate::bake) fn origin(&self) -> u64 {
         self.origin
     }

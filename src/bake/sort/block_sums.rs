@@ -1,8 +1,8 @@
-//! The checksums of the blocks of an extent.
+//! The checksums of the blocks of an extent, which is a range of a file.
 //!
-//! The checksums of new records are in memory. The checksums of a table's records stay in the table, because the header
-//! of a damaged or forged table can declare any number of them. Memory holds the checksum of each page of this list (8
-//! bytes per 32 MiB of records) and one page for each reader.
+//! For records that this bake has written, the checksums are in memory. For the records of a table, the checksums stay
+//! in the table's file, because a damaged or forged header can declare any number of blocks. They are read in pages.
+//! Memory holds one checksum per page (8 bytes per 32 MiB of records), and one page for each reader.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,24 +18,24 @@ use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum};
 use crate::format::header::{Layout, Section, SectionKind};
 
-/// The number of checksums in a page. A page is a block of the section.
+/// The number of checksums in a page. A page is one block of the block sums section.
 const PAGE_SUMS: usize = BLOCK_LEN_BYTES / size_of::<U64>();
 
 /// The checksums of all blocks of an extent.
 #[derive(Clone)]
 pub(in crate::bake) enum BlockSums {
-    /// In memory.
+    /// The checksums are in memory.
     Memory(Arc<[U64]>),
-    /// In the table that has the blocks.
+    /// The checksums are in the file of the table that has the blocks.
     Table(Arc<TableSums>),
 }
 
-/// A table's section of block sums.
+/// The block sums section of a table.
 pub(in crate::bake) struct TableSums {
     file: Arc<File>,
     owner: ExtentOwner,
     section: Section,
-    /// The checksum of each page.
+    /// The verified checksum of each page.
     page_sums: Vec<U64>,
 }
 
@@ -50,7 +50,8 @@ impl BlockSums {
 }
 
 impl TableSums {
-    /// Verifies a table's section of block sums, and the checksum of the records, which covers them too.
+    /// Verifies the block sums of a table against two checksums in its header: the checksum of the block sums section,
+    /// and the checksum of the records, which is computed from the block sums.
     pub(in crate::bake) fn open(
         file: Arc<File>,
         layout: &Layout,
@@ -77,7 +78,7 @@ impl TableSums {
         self.section.len_bytes as usize / size_of::<U64>()
     }
 
-    /// Reads a page, which may have changed since it was verified.
+    /// Reads a page without verifying it.
     fn read(&self, number: usize, page: &mut Vec<U64>) -> Result<(), BakeError> {
         let start = number * PAGE_SUMS;
         page.resize(PAGE_SUMS.min(self.len() - start), U64::new_zeroed());
@@ -93,10 +94,10 @@ impl TableSums {
     }
 }
 
-/// Reads checksums in any order, and fastest in the order of the blocks.
+/// Returns the checksums of blocks in any order. Ascending order is fastest, because the reader buffers one page.
 pub(in crate::bake) struct BlockSumsReader {
     sums: BlockSums,
-    /// The page that was read last, and its number.
+    /// The page that was read last. `page_number` is its number.
     page: Vec<U64>,
     page_number: Option<usize>,
 }
@@ -116,7 +117,7 @@ impl BlockSumsReader {
         if self.page_number != Some(number) {
             self.page_number = None;
             table.read(number, &mut self.page)?;
-            // Somebody may have written to the table since it was opened.
+            // The table may have been overwritten since it was opened.
             let found = block_sum(self.page.as_bytes());
             table.check(SectionKind::BlockSums, table.page_sums[number].get(), found.get())?;
             self.page_number = Some(number);
@@ -134,7 +135,8 @@ mod tests {
     use crate::format::header::Dimensions;
     use crate::format::key::KeyKind;
 
-    /// Returns checksums of this number of blocks, and a file with them whose records are a hole.
+    /// Returns `block_count` checksums, a file with these checksums in its block sums section and a hole instead of
+    /// records, and the file's layout.
     fn table(block_count: usize) -> (Vec<U64>, Arc<File>, Layout) {
         let sums: Vec<U64> =
             (1..=block_count as u64).map(|number| U64::new(number.wrapping_mul(u64::MAX / 7))).collect();
@@ -187,7 +189,7 @@ mod tests {
             assert!(error.starts_with("base.db: ") && error.contains("block sums"), "{error}");
         }
         assert_eq!(reader.get(2 * PAGE_SUMS).unwrap(), sums[2 * PAGE_SUMS].get());
-        // A table that is opened now is rejected.
+        // Opening the table again fails.
         assert!(open(&file, &layout, &Cancel::default()).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! Reads blocks back, and verifies each against its checksum.
+//! Reads ranges of files block by block, and verifies each block against its checksum.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use crate::format::checksum::block_sum;
 use crate::store::StoreError;
 use rustix::fs::{Advice, fadvise};
 
-/// The file that an extent belongs to. Errors name this file.
+/// The file that contains an extent. Error messages name this file or its folder.
 #[derive(Clone, Debug)]
 pub(in crate::bake) enum ExtentOwner {
     /// An unnamed file in this folder.
@@ -57,14 +57,14 @@ impl ExtentOwner {
     }
 }
 
-/// A range of a file that was written in blocks.
+/// A range of a file that was written in blocks, with a checksum for each block.
 #[derive(Clone)]
 pub(in crate::bake) struct Extent {
     pub(in crate::bake) file: Arc<File>,
     pub(in crate::bake) offset_bytes: u64,
     pub(in crate::bake) len_bytes: u64,
     pub(in crate::bake) block_len_bytes: usize,
-    /// The checksum of each block. The last block may be shorter.
+    /// The checksum of each block. The last block may be shorter than `block_len_bytes`.
     pub(in crate::bake) sums: BlockSums,
     pub(in crate::bake) owner: ExtentOwner,
 }
@@ -96,7 +96,7 @@ impl BlockReader {
         Ok(reader)
     }
 
-    /// Returns the bytes that were read and not consumed.
+    /// Returns the bytes that were read and verified, but not consumed yet.
     #[inline]
     pub(in crate::bake) fn rest(&self) -> &[u8] {
         &self.buffer[self.at..]
@@ -107,8 +107,8 @@ impl BlockReader {
         self.at += len_bytes;
     }
 
-    /// Reads the next blocks into the buffer, after the bytes that are not consumed yet. Returns false at the end of
-    /// the extent.
+    /// Reads and verifies the next blocks. Appends them to the bytes that are not consumed yet. Returns false at the
+    /// end of the extent.
     pub(in crate::bake) fn fill(&mut self) -> Result<bool, BakeError> {
         let blocks = self.step_blocks.min(self.extent.sums.len().saturating_sub(self.next_block));
         if blocks == 0 {
@@ -126,7 +126,7 @@ impl BlockReader {
             .file
             .read_exact_at(&mut self.buffer[start..], offset_bytes)
             .map_err(|error| self.extent.owner.failed(error))?;
-        self.announce(to);
+        self.advise_next_blocks(to);
         let blocks_read = self.buffer[start..].chunks(block_len_bytes as usize);
         for (block, bytes) in (self.next_block..).zip(blocks_read) {
             let (expected, found) = (self.sums.get(block)?, block_sum(bytes).get());
@@ -145,11 +145,11 @@ impl BlockReader {
     }
 
     /// Asks the system to read the next blocks ahead.
-    fn announce(&self, from_bytes: u64) {
+    fn advise_next_blocks(&self, from_bytes: u64) {
         let len_bytes =
             (self.extent.len_bytes - from_bytes).min((self.step_blocks * self.extent.block_len_bytes) as u64);
         if let Some(len_bytes) = NonZeroU64::new(len_bytes) {
-            // This is a hint, so its errors do not matter.
+            // The advice is only a hint, so its errors are ignored.
             let _ =
                 fadvise(&*self.extent.file, self.extent.offset_bytes + from_bytes, Some(len_bytes), Advice::WillNeed);
         }

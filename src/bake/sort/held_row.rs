@@ -1,13 +1,14 @@
 //! Rows in memory and in temporary files, before they become records.
 //!
-//! A row is encoded like a record in the file, except for the status before the value. In the file the status is always
-//! 0, because every record has a value. Here the status holds the row's line, and whether the row removes its key.
+//! A row is encoded like a record in the file, except for the status in the response header. In the file, the status is
+//! always 0, because every record has a value. Here, the status contains the row's line, and whether the row removes
+//! its key.
 
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
-/// Lines are relative to the first line of a batch or run, and have 31 bits.
+/// The upper limit of a row's line, relative to the first line of its batch or run. A relative line has 31 bits.
 pub(in crate::bake) const LINES_MAX: u64 = 1 << 31;
 const DELETED: u32 = 1 << 31;
 
@@ -16,19 +17,20 @@ const DELETED: u32 = 1 << 31;
 pub(in crate::bake) struct HeldRow<'a> {
     pub(in crate::bake) key: Key<'a>,
     pub(in crate::bake) value: &'a [u8],
-    /// Relative to the first line of the batch or run. Less than [`LINES_MAX`].
+    /// The row's line, relative to the first line of its batch or run. Less than [`LINES_MAX`].
     pub(in crate::bake) line: u32,
     /// Whether the row has no value and removes its key.
     pub(in crate::bake) deleted: bool,
 }
 
 impl<'a> HeldRow<'a> {
-    /// Reads the row at an offset. Returns the row and its encoded length, or `None` if the row is incomplete.
+    /// Decodes the row at an offset of `bytes`. Returns the row and its encoded length, or `None` if the row is
+    /// incomplete.
     #[inline]
     pub(in crate::bake) fn at(kind: KeyKind, bytes: &'a [u8], at: usize) -> Option<(HeldRow<'a>, usize)> {
         let rest = bytes.get(at..)?;
-        let (key, answer_at) = Key::from_record(kind, rest)?;
-        let (header, values) = rest.get(answer_at..)?.split_first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?;
+        let (key, header_at) = Key::from_record(kind, rest)?;
+        let (header, values) = rest.get(header_at..)?.split_first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?;
         let header = u64::from_be_bytes(*header);
         let (status, len_bytes) = ((header >> 32) as u32, header as u32 as usize);
         let value = values.get(..len_bytes)?;
@@ -46,8 +48,8 @@ impl<'a> HeldRow<'a> {
     /// Encodes the row into exactly [`HeldRow::len_bytes`] bytes.
     #[inline]
     pub(in crate::bake) fn write_into(&self, bytes: &mut [u8]) {
-        let (key, answer) = bytes.split_at_mut(self.key.prefix_len_bytes());
-        let (header, rest) = answer.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
+        let (key, response) = bytes.split_at_mut(self.key.prefix_len_bytes());
+        let (header, rest) = response.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
         let (value, padding) = rest.split_at_mut(self.value.len());
         self.key.write_into(key);
         let status = self.line | if self.deleted { DELETED } else { 0 };
@@ -56,7 +58,7 @@ impl<'a> HeldRow<'a> {
         padding.fill(0);
     }
 
-    /// Appends the encoded row.
+    /// Appends the encoded row to `bytes`.
     #[inline]
     pub(in crate::bake) fn write_to(&self, bytes: &mut Vec<u8>) {
         let start = bytes.len();
@@ -81,7 +83,7 @@ mod tests {
         for row in rows {
             let (found, len_bytes) = HeldRow::at(KeyKind::U64, &bytes, at).unwrap();
             assert_eq!(format!("{found:?}"), format!("{row:?}"));
-            assert!(HeldRow::at(KeyKind::U64, &bytes[..at + len_bytes - 1], at).is_none(), "a row that is cut short");
+            assert!(HeldRow::at(KeyKind::U64, &bytes[..at + len_bytes - 1], at).is_none(), "a truncated row");
             at += len_bytes;
         }
         assert_eq!(at, bytes.len());

@@ -1,7 +1,8 @@
 //! Merges sorted sources into one sequence without duplicate keys.
 //!
-//! The merge is a tournament of losers (Knuth, The Art of Computer Programming 3, 5.4.1): the next row of each source
-//! plays against one other row on each level, and after a row is taken only its source plays again.
+//! The merge uses a tree of losers (Knuth, The Art of Computer Programming 3, 5.4.1), a tournament between the next
+//! rows of all sources. Each inner node stores the source that lost its match. After the winner's row is taken, only
+//! the matches between the winner's leaf and the root are repeated.
 
 use super::held_row::HeldRow;
 use super::sorted_rows::SortedRows;
@@ -9,36 +10,37 @@ use super::tally::{Duplicate, Tally};
 use crate::bake::error::BakeError;
 use crate::format::key::Key;
 
-/// Determines the source of the next row.
+/// A tree of losers, which determines the source of the next row.
 struct Tournament {
-    /// The source that lost at each inner node; nodes are counted from 1.
+    /// The source that lost the match at each inner node. Nodes are counted from 1.
     losers: Vec<u32>,
     winner: u32,
-    /// The winner before the current one.
-    won_last: u32,
-    /// The head of each source's next key, or `None` at its end.
+    /// The source whose row was taken last.
+    last_winner: u32,
+    /// The head of each source's next key (see [`Key::head`]), or `None` at the source's end.
     heads: Vec<Option<u64>>,
 }
 
-const NOBODY: u32 = u32::MAX;
+const NO_SOURCE: u32 = u32::MAX;
 
 impl Tournament {
     fn new(sources: &[SortedRows<'_>], heads: Vec<Option<u64>>) -> Tournament {
         let mut tournament =
-            Tournament { losers: vec![NOBODY; sources.len()], winner: NOBODY, won_last: NOBODY, heads };
+            Tournament { losers: vec![NO_SOURCE; sources.len()], winner: NO_SOURCE, last_winner: NO_SOURCE, heads };
         for source in 0..sources.len() {
             tournament.play(sources, source as u32);
         }
         tournament
     }
 
-    /// Plays a source from its leaf upward. While the tree fills, the source stops at the first empty node.
+    /// Repeats the matches of a source from its leaf to the root. While the tree is built, the source stops at the
+    /// first node without a loser.
     fn play(&mut self, sources: &[SortedRows<'_>], source: u32) {
         let mut winner = source;
         let mut node = (source as usize + sources.len()) / 2;
         while node > 0 {
             let loser = self.losers[node];
-            if loser == NOBODY {
+            if loser == NO_SOURCE {
                 self.losers[node] = winner;
                 return;
             }
@@ -58,8 +60,8 @@ impl Tournament {
         self.heads[self.winner as usize].map(|_| (self.winner, source))
     }
 
-    /// Returns the least head of all sources except the winner. The source that has it lost to the winner, so its node
-    /// is on the winner's path.
+    /// Returns the least head (see [`Key::head`]) of all sources except the winner. The source with this head lost its
+    /// match against the winner, so the node of this match is on the winner's path to the root.
     fn least_of_others(&self, winner: u32) -> Option<u64> {
         let mut node = (winner as usize + self.losers.len()) / 2;
         let mut least = None;
@@ -113,9 +115,9 @@ impl LastKept {
     }
 }
 
-/// Passes the rows of all sources to `take` in key order. Of rows with the same key, only the row of the source with
-/// the lowest rank is passed; the tally counts the others. No source may have a key twice, and all keys must share a
-/// prefix of `common_len_bytes`.
+/// Passes the rows of all sources to `take` in key order. If several sources have a row with the same key, only the row
+/// of the source with the lowest rank is passed, and `tally` counts the other rows. Within a source, keys must be
+/// unique. All keys must share a prefix of `common_len_bytes`.
 pub(in crate::bake) fn merge(
     sources: &mut [SortedRows<'_>],
     common_len_bytes: usize,
@@ -139,9 +141,9 @@ pub(in crate::bake) fn merge(
             tally.base_replaced += 1;
         }
         let mut head = source.advance(common_len_bytes)?;
-        // A large base has many rows between two new rows. Rows whose heads are less than those of all other sources
-        // win every match, so they are taken without a tournament.
-        if tournament.won_last == winner {
+        // A large base has many rows between two new rows. A row whose head is less than the heads of all other sources
+        // wins every match, so such rows are taken without a tournament.
+        if tournament.last_winner == winner {
             let others = tournament.least_of_others(winner);
             while let Some(own) = head
                 && others.is_none_or(|others| own < others)
@@ -151,7 +153,7 @@ pub(in crate::bake) fn merge(
                 head = source.advance(common_len_bytes)?;
             }
         }
-        tournament.won_last = winner;
+        tournament.last_winner = winner;
         tournament.heads[winner as usize] = head;
         tournament.play(sources, winner);
     }

@@ -1,11 +1,12 @@
-//! The origins of rows that arrive sorted.
+//! Stores the origins of rows that arrive sorted. An origin identifies a row's input and its line.
 
-/// The origins of consecutive rows. Most origins are one greater than the previous row's origin, so only the others are
-/// stored.
+/// The origins (inputs and lines) of consecutive rows. An origin that is one greater than the previous row's origin is
+/// not stored.
 #[derive(Debug, Default)]
 pub(in crate::bake) struct OriginJumps {
     rows: u64,
-    /// Rows, counted from 0, and their origins. From each of these rows up to the next, origins ascend by one.
+    /// Pairs of a row, counted from 0, and its origin. From the row of one pair to the row of the next pair, origins
+    /// ascend by one.
     jumps: Vec<(u64, u64)>,
 }
 
@@ -17,12 +18,12 @@ impl OriginJumps {
         self.rows += 1;
     }
 
-    /// Returns the number of stored jumps.
+    /// Returns the number of stored origins.
     pub(in crate::bake) fn len(&self) -> usize {
         self.jumps.len()
     }
 
-    /// Returns the origin of a row.
+    /// Returns the origin (input and line) of a row, which is counted from 0.
     pub(in crate::bake) fn origin(&self, row: u64) -> u64 {
         let jump = self.jumps.partition_point(|(first, _)| *first <= row) - 1;
         let (first, origin) = self.jumps[jump];

@@ -1,4 +1,4 @@
-//! Sorted rows in memory, without duplicate keys.
+//! Sorts rows in memory, and drops rows with duplicate keys.
 
 use rayon::ThreadPool;
 use rayon::iter::ParallelIterator;
@@ -11,35 +11,36 @@ use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};
 
-/// The largest group of rows with equal heads that is sorted by whole keys. Larger groups are sorted by the bytes after
-/// the head.
+/// The largest group of rows with equal heads (see [`Key::head`]) that is sorted by whole keys. In a larger group, rows
+/// are sorted by the next 8 bytes of their keys.
 const TIES_SMALL: usize = 32;
-/// The number of rows that one thread processes at once.
-const TIES_LARGE: usize = 1 << 14;
+/// The number of rows whose common prefix one thread computes at once.
+const CHUNK_ROWS: usize = 1 << 14;
 
-/// The head of a row's key, and the row's position. Batches and positions ascend in the order of the input, so rows
-/// with the same key are sorted in that order.
+/// The head of a row's key, and the row's position. Batches and positions ascend in the order of the input, so sorting
+/// keeps rows with the same key in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRef {
-    /// See [`Key::head`]. For keys of bytes, the head starts after the prefix that the key shares with its neighbors.
+    /// The head of the key: see [`Key::head`]. For keys of bytes, the head starts after the prefix that the key shares
+    /// with its neighbors.
     head: u64,
     batch: u32,
     place: u32,
 }
 
-/// The memory per row in addition to the row itself.
+/// The memory that sorting takes per row, in addition to the row itself.
 pub(in crate::bake) const REF_LEN_BYTES: usize = size_of::<RowRef>();
 
-/// A sorted run in memory.
+/// The rows of several batches in memory, in key order.
 pub(in crate::bake) struct Run {
-    /// The kind of the keys. Batches may hold numbers as decimal text.
+    /// The kind of the keys. If it is `U64`, batches may hold keys as decimal text.
     kind: KeyKind,
     batches: Vec<Batch>,
     refs: Vec<RowRef>,
 }
 
 impl Run {
-    /// Sorts the rows of some batches. If `kind` is `U64`, keys that batches hold as decimal text are sorted as
+    /// Sorts the rows of several batches. If `kind` is `U64`, keys that batches hold as decimal text are sorted as
     /// numbers.
     pub(in crate::bake) fn sorted(batches: Vec<Batch>, kind: KeyKind, pool: &ThreadPool) -> Run {
         let mut refs = Vec::with_capacity(batches.iter().map(Batch::len).sum());
@@ -61,16 +62,16 @@ impl Run {
         run
     }
 
-    /// Sorts rows by the 8 bytes after the prefix that all keys share, and then sorts each range of rows with equal 8
-    /// bytes in the same way. A list holds the ranges that are still to be sorted. Recursion could overflow the stack,
-    /// because its depth grows with the length of keys that are prefixes of each other.
+    /// Sorts rows by the 8 bytes after the prefix that all keys share. Then sorts each range of rows with equal 8 bytes
+    /// in the same way. A list holds the ranges to sort next, because recursion could overflow the stack: its depth
+    /// would grow with the length of keys that are prefixes of each other.
     fn sort_bytes(&self, refs: &mut [RowRef]) {
         let mut left = vec![(0..refs.len(), 0)];
         while let Some((range, known)) = left.pop() {
             let (start, refs) = (range.start, &mut refs[range]);
-            let common_len_bytes = self.common_of(refs, known);
-            // If the shared prefix has not grown, a key ends there, and heads cannot tell this key from keys that
-            // continue with zeros.
+            let common_len_bytes = self.common_prefix_len_bytes(refs, known);
+            // If the shared prefix has not grown, one key ends where the prefix ends. Heads cannot distinguish this key
+            // from keys that continue with zeros.
             if refs.len() <= TIES_SMALL || (known > 0 && common_len_bytes == known) {
                 refs.sort_unstable_by(|a, b| self.held_key(*a).cmp(&self.held_key(*b)).then(a.cmp(b)));
                 continue;
@@ -89,8 +90,9 @@ impl Run {
         }
     }
 
-    /// Returns the length of the prefix that all keys share. `least` is a lower bound that is already known.
-    fn common_of(&self, refs: &[RowRef], least: usize) -> usize {
+    /// Returns the length of the prefix that the keys of all rows share. `least` is a lower bound that is already
+    /// known.
+    fn common_prefix_len_bytes(&self, refs: &[RowRef], least: usize) -> usize {
         let Some((first, rest)) = refs.split_first() else { return least };
         let first = self.held_key(*first).as_bytes().unwrap_or_default();
         let common_with = |common: usize, row: &RowRef| {
@@ -101,10 +103,10 @@ impl Run {
             }
         };
         let common_in = |part: &[RowRef]| part.iter().fold(first.len(), common_with);
-        rest.par_chunks(TIES_LARGE).map(common_in).min().unwrap_or(first.len())
+        rest.par_chunks(CHUNK_ROWS).map(common_in).min().unwrap_or(first.len())
     }
 
-    /// Keeps one of the rows with the same key.
+    /// Keeps one row per key, selected by `duplicates`. `tally` counts the dropped rows.
     pub(in crate::bake) fn drop_duplicates(&mut self, duplicates: Duplicates, tally: &mut Tally) {
         let mut refs = std::mem::take(&mut self.refs);
         let rows_before = refs.len();
@@ -125,8 +127,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighbors have the same key. The sort has compared rows with equal keys up to the same byte,
-    /// so if the keys are equal, the heads are equal too.
+    /// Returns whether two neighboring rows have the same key. Rows with equal keys were compared up to the same byte
+    /// when they were sorted, so they also have equal heads.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }
@@ -154,22 +156,22 @@ impl Run {
         batch.origin() + u64::from(batch.at(row.place).line)
     }
 
-    /// Returns the first and the last key.
+    /// Returns the least and the greatest key.
     pub(in crate::bake) fn first_and_last_key(&self) -> Option<(Key<'_>, Key<'_>)> {
         Some((self.key(*self.refs.first()?), self.key(*self.refs.last()?)))
     }
 
-    /// Returns the length of all rows.
+    /// Returns the length of all rows in the run's batches.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
         self.batches.iter().map(Batch::len_bytes).sum()
     }
 
-    /// Drops the first row.
+    /// Drops the row with the least key.
     pub(in crate::bake) fn drop_first(&mut self) {
         self.refs.remove(0);
     }
 
-    /// Drops the last row.
+    /// Drops the row with the greatest key.
     pub(in crate::bake) fn drop_last(&mut self) {
         self.refs.pop();
     }
@@ -178,12 +180,12 @@ impl Run {
         self.refs.len()
     }
 
-    /// Returns a lower bound of the origins of all rows.
+    /// Returns a lower bound of the origins of all rows. An origin identifies a row's input and line.
     pub(in crate::bake) fn first_origin(&self) -> u64 {
         self.batches.first().map_or(0, Batch::origin)
     }
 
-    /// Returns the head of a row's key, or `None` after the last row.
+    /// Returns the head (see [`Key::head`]) of the key of the row at `index`, or `None` after the last row.
     #[inline]
     pub(in crate::bake) fn head(&self, index: usize, common_len_bytes: usize) -> Option<u64> {
         let row = self.refs.get(index)?;
@@ -200,7 +202,7 @@ impl Run {
         Some((first.as_bytes()?, first.common_len_bytes(&last)))
     }
 
-    /// Returns a row by its position in key order, and its origin. Prefetches later rows.
+    /// Returns the row at a position in key order, and its origin (input and line). Prefetches a later row.
     #[inline]
     pub(in crate::bake) fn row(&self, index: usize) -> (HeldRow<'_>, u64) {
         const AHEAD_ROWS: usize = 12;
@@ -214,7 +216,7 @@ impl Run {
         (HeldRow { key, ..held }, batch.origin() + u64::from(held.line))
     }
 
-    /// Returns the batches for reuse.
+    /// Returns the batches, for reuse.
     pub(in crate::bake) fn into_batches(self) -> Vec<Batch> {
         self.batches
     }
@@ -226,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// The stack is too small for one call per 8 bytes of key.
+    /// The sort must not recurse: the stack of this test is too small for one call per 8 bytes of the longest key.
     #[test]
     fn keys_that_are_prefixes_of_each_other_are_sorted_on_a_small_stack() {
         const LEN_MAX_BYTES: usize = 6000;
@@ -234,7 +236,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.begin(KeyKind::Bytes, 0, 0, 0);
         for line in 0..LEN_MAX_BYTES {
-            // Pushes every length once, and never two adjacent lengths in a row.
+            // Pushes every length once, and never a length and its neighbor one after the other.
             let len_bytes = (line * 1009) % LEN_MAX_BYTES + 1;
             batch.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
         }

@@ -22,9 +22,9 @@ use crate::format::record::ALIGN_BYTES;
 /// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {
     storage: Storage<'r>,
-    /// Of several sources with the same key, the source with the lowest rank comes first.
+    /// The rank among sources whose next rows have the same key. A merge keeps the row with the lowest rank.
     pub(in crate::bake) rank: u32,
-    /// Whether rows of the input replace these rows.
+    /// Whether these are rows of the base, which rows of the input replace.
     pub(in crate::bake) is_base: bool,
 }
 
@@ -41,46 +41,46 @@ struct BlockRows {
     left_bytes: u64,
     next: Option<Next>,
     origins: RowOrigins,
-    /// The number of rows read.
+    /// The number of rows read, including skipped rows.
     row: u64,
     align_bytes: usize,
-    /// Whether numbers are returned as the bytes of their decimals.
+    /// Whether number keys are returned as decimal text.
     as_text: bool,
     text: Vec<u8>,
-    /// The checks of a table that this bake has not written.
+    /// The checks for rows of a table that was baked before. `None` for rows that this bake has written.
     table: Option<TableChecks>,
 }
 
-/// The checks of a table that was baked before. Checksums prove that its blocks are unchanged, but not that a baker
-/// wrote them.
+/// The checks for rows of a table that was baked before. Checksums prove that the table's blocks are unchanged, but not
+/// that a baker wrote them.
 struct TableChecks {
-    /// `None` if reading starts in the middle.
+    /// The number of rows in the table. `None` if reading starts in the middle.
     row_count: Option<u64>,
     /// The prefix that all keys share.
     common: Vec<u8>,
     last_head: Option<u64>,
-    /// Skips rows of other shards.
+    /// The shard whose rows are returned. `None` returns all rows.
     shard: Option<Shard>,
 }
 
-/// The row at the start of the bytes that the reader has not consumed.
+/// The length and the origin of the next row, which is at the start of the reader's bytes.
 struct Next {
     len_bytes: usize,
     origin: u64,
 }
 
-/// The source of a row's origin.
+/// How the origin of a row, which identifies its input and line, is determined.
 #[derive(Clone)]
 pub(in crate::bake) enum RowOrigins {
-    /// The row holds its line, relative to this origin.
+    /// The row contains its line, relative to this origin.
     InRow(u64),
-    /// Row `n` has this origin plus `n`.
+    /// The origin of row `n` is this origin plus `n`.
     Counted(u64),
-    /// The origins are stored.
+    /// The origins of all rows are stored.
     Jumps(Arc<OriginJumps>),
 }
 
-/// A table's records, ready to be read.
+/// The records of a table in a file.
 #[derive(Clone)]
 pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) extent: Extent,
@@ -96,7 +96,7 @@ pub(in crate::bake) struct TableRecords {
 }
 
 impl TableRecords {
-    /// Returns the records in a file that has no other section yet.
+    /// Returns the records in a file whose other sections are not written yet.
     pub(in crate::bake) fn written(
         file: &File,
         records: &WrittenRecords,
@@ -131,8 +131,9 @@ impl<'r> SortedRows<'r> {
         SortedRows { storage: Storage::Memory { run, next: 0 }, rank, is_base: false }
     }
 
-    /// Reads the rows of a run on disk, with keys of this kind. A run of numbers becomes several sources of text keys:
-    /// in each of them all numbers have the same number of digits, so text order is number order.
+    /// Reads the rows of a run on disk, with keys of this kind. If `kind` is bytes, a run of numbers becomes several
+    /// sources of text keys. All numbers of a source have the same number of digits, so their text order is their
+    /// number order.
     pub(in crate::bake) fn spilled(
         run: &SpilledRun,
         kind: KeyKind,
@@ -169,7 +170,7 @@ impl<'r> SortedRows<'r> {
         SortedRows::table_from(table, 0, rank, is_base, buffer_len_bytes)
     }
 
-    /// Reads the rows of a table from an offset of its records.
+    /// Reads the rows of a table, starting at an offset of its records.
     pub(in crate::bake) fn table_from(
         table: &TableRecords,
         from_bytes: u64,
@@ -206,7 +207,7 @@ impl<'r> SortedRows<'r> {
         }
     }
 
-    /// Moves to the next row and returns the head of its key.
+    /// Moves to the next row and returns the head of its key: see [`Key::head`].
     #[inline]
     pub(in crate::bake) fn advance(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
         match &mut self.storage {
@@ -223,13 +224,13 @@ impl<'r> SortedRows<'r> {
         }
     }
 
-    /// Returns the next row's key. There must be a next row.
+    /// Returns the key of the next row, which must exist.
     #[inline]
     pub(in crate::bake) fn key(&self) -> Key<'_> {
         self.row().0.key
     }
 
-    /// Returns the next row and its origin. There must be a next row.
+    /// Returns the next row, which must exist, and its origin (input and line).
     #[inline]
     pub(in crate::bake) fn row(&self) -> (HeldRow<'_>, u64) {
         match &self.storage {
@@ -246,7 +247,7 @@ impl BlockRows {
         self.left_bytes -= len_bytes as u64;
     }
 
-    /// Moves to the next row that is not skipped, and returns the head of its key.
+    /// Moves to the next row of the shard, and returns the head of its key: see [`Key::head`].
     #[inline]
     fn read_next(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
         while self.left_bytes > 0 {
@@ -267,10 +268,10 @@ impl BlockRows {
             if let Some(expected) = &mut self.table {
                 expected.check(&row, self.row, head).map_err(|error| self.reader.owner().damaged(error))?;
             }
-            let (line, is_left_out) = (row.line, self.table.as_ref().is_some_and(|table| table.leaves_out(&row.key)));
+            let (line, is_skipped) = (row.line, self.table.as_ref().is_some_and(|table| table.skips(&row.key)));
             let origin = self.origins.origin_of(self.row, line);
             self.row += 1;
-            if is_left_out {
+            if is_skipped {
                 self.consume(len_bytes);
                 continue;
             }
@@ -292,14 +293,14 @@ impl BlockRows {
 
     #[inline]
     fn row(&self) -> (HeldRow<'_>, u64) {
-        let (row, _) = HeldRow::at(self.kind, self.reader.rest(), 0).expect("a row that read_next has seen");
+        let (row, _) = HeldRow::at(self.kind, self.reader.rest(), 0).expect("a row that read_next has decoded");
         let origin = self.next.as_ref().map_or(0, |next| next.origin);
         let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
         (HeldRow { key, ..row }, origin)
     }
 }
 
-/// Reads the row at the start of `rest`. Returns the row and its length with padding, or `None` if the row is
+/// Decodes the row at the start of `rest`. Returns the row and its length with padding, or `None` if the row is
 /// incomplete or longer than `left_bytes`.
 #[inline]
 fn whole_row(kind: KeyKind, rest: &[u8], align_bytes: usize, left_bytes: u64) -> Option<(HeldRow<'_>, usize)> {
@@ -320,8 +321,8 @@ impl RowOrigins {
 }
 
 impl TableChecks {
-    /// Checks a row's key and position. Keys of bytes with the same head are compared later, when the new records are
-    /// indexed.
+    /// Checks a row's key, value, and number. If two keys of bytes have the same head (see [`Key::head`]), the index
+    /// compares the keys later, when it reads the new records.
     #[inline]
     fn check(&mut self, row: &HeldRow<'_>, number: u64, head: u64) -> Result<(), FormatError> {
         let fault = |what| Err(FormatError::Row { row: number, what });
@@ -343,7 +344,7 @@ impl TableChecks {
     }
 
     #[inline]
-    fn leaves_out(&self, key: &Key<'_>) -> bool {
+    fn skips(&self, key: &Key<'_>) -> bool {
         self.shard.as_ref().is_some_and(|shard| !shard.has(key))
     }
 }

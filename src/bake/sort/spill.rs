@@ -1,4 +1,4 @@
-//! Spills runs to unnamed files. The system removes them however the process ends.
+//! Spills sorted runs to unnamed temporary files, which the system removes when the process ends, even if it is killed.
 
 use std::fs::File;
 use std::io;
@@ -16,22 +16,23 @@ use crate::format::key::{Key, KeyKind};
 
 /// The length of a block, which has one checksum.
 const BLOCK_LEN_BYTES: usize = 64 << 10;
-/// The length of a write: whole blocks.
+/// The length of a write, in whole blocks.
 const WRITE_LEN_BYTES: usize = 16 * BLOCK_LEN_BYTES;
 /// The number of digits of the longest decimal.
 const DIGITS_MAX: usize = 20;
 
-/// A run on disk.
+/// A sorted run on disk.
 pub(in crate::bake) struct SpilledRun {
     pub(in crate::bake) extent: Extent,
     pub(in crate::bake) kind: KeyKind,
     pub(in crate::bake) row_count: u64,
     /// The length of the longest row.
     pub(in crate::bake) row_len_max_bytes: usize,
-    /// The origin that the lines of rows are relative to. `last_origin` is the greatest origin of a row.
+    /// The origin (input and line) to which the lines of rows are relative.
     pub(in crate::bake) first_origin: u64,
+    /// The greatest origin (input and line) of a row.
     pub(in crate::bake) last_origin: u64,
-    /// The length of the prefix that all keys share with `first_key`.
+    /// The length of the prefix of `first_key` that all keys share.
     pub(in crate::bake) common_len_bytes: usize,
     pub(in crate::bake) first_key: Vec<u8>,
     /// In a run of numbers, element `n` is the offset of the first number with at least `n` digits.
@@ -39,8 +40,8 @@ pub(in crate::bake) struct SpilledRun {
 }
 
 impl SpilledRun {
-    /// Returns the ranges in which rows ascend as keys of this kind. For numbers as text, these are the ranges of
-    /// numbers with the same number of digits.
+    /// Returns the byte ranges in which rows ascend by keys of this kind. If numbers are read as text, each range has
+    /// the numbers with the same number of digits.
     pub(in crate::bake) fn ranges(&self, kind: KeyKind) -> impl Iterator<Item = (u64, u64)> {
         let begins = if self.kind == kind { &[0][..] } else { &self.digits_at[1..] };
         let ends = begins.iter().skip(1).chain([&self.extent.len_bytes]);
@@ -62,7 +63,7 @@ impl SpillFile {
         Ok(SpillFile { file: Arc::new(tempfile::tempfile_in(folder)?), owner, end_bytes: 0 })
     }
 
-    /// Begins a run of rows whose origins are at least `first_origin`.
+    /// Begins a run of rows whose origins (inputs and lines) are at least `first_origin`.
     pub(in crate::bake) fn begin(&mut self, kind: KeyKind, first_origin: u64) -> RunWriter<'_> {
         let written_to_bytes = self.end_bytes;
         RunWriter {
@@ -102,8 +103,8 @@ pub(in crate::bake) struct RunWriter<'s> {
 }
 
 impl RunWriter<'_> {
-    /// Adds a row, whose origin must be less than [`LINES_MAX`](super::held_row::LINES_MAX) after the run's first
-    /// origin.
+    /// Adds a row. Its origin (input and line) must be less than [`LINES_MAX`](super::held_row::LINES_MAX) after the
+    /// run's first origin.
     pub(in crate::bake) fn push(&mut self, row: &HeldRow<'_>, origin: u64) -> io::Result<()> {
         let at = self.written_to_bytes - self.spill.end_bytes + self.pending.len() as u64;
         match row.key {
@@ -120,7 +121,8 @@ impl RunWriter<'_> {
                 self.last_key.extend_from_slice(key);
             }
         }
-        let line = u32::try_from(origin - self.first_origin).expect("a run spans fewer lines");
+        let line =
+            u32::try_from(origin - self.first_origin).expect("a line relative to the first line of a run has 31 bits");
         HeldRow { line, ..*row }.write_to(&mut self.pending);
         self.row_count += 1;
         self.row_len_max_bytes = self.row_len_max_bytes.max(row.len_bytes());

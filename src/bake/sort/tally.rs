@@ -3,16 +3,17 @@
 use crate::bake::row_fault::display_key;
 use crate::format::key::Key;
 
-/// Counts dropped rows.
+/// The numbers of dropped rows, and the duplicate to report.
 #[derive(Debug, Default)]
 pub(in crate::bake) struct Tally {
-    /// Rows of the inputs and merged tables that were dropped because another row with the same key was kept.
+    /// The number of rows in the inputs and merged tables that were dropped because another row with the same key was
+    /// kept.
     pub(in crate::bake) duplicates_dropped: u64,
-    /// Rows of the base that the input replaces.
+    /// The number of rows in the base that rows of the input replaced.
     pub(in crate::bake) base_replaced: u64,
-    /// Rows of the base that the input removes.
+    /// The number of rows in the base that deletions in the input removed.
     pub(in crate::bake) base_removed: u64,
-    /// The duplicate that the error reports: of all duplicates, its later row comes first in the input.
+    /// The duplicate to report if duplicates are errors: the duplicate whose later row comes first in the input.
     pub(in crate::bake) duplicate: Option<Duplicate>,
 }
 
@@ -31,7 +32,7 @@ impl Duplicate {
 }
 
 impl Tally {
-    /// Adds the counts of another part of the bake.
+    /// Adds the counts of another tally, and keeps the earlier of the two duplicates.
     pub(in crate::bake) fn add(&mut self, other: Tally) {
         self.duplicates_dropped += other.duplicates_dropped;
         self.base_replaced += other.base_replaced;

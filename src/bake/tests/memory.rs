@@ -1,4 +1,4 @@
-//! Tests of rows in memory.
+//! Tests of bakes with rows in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use super::{Bench, numbers, open, options, sorted};
 use crate::bake::{BakeError, Duplicates, Input, Keys, Options, Report, RowFault, bake_within};
 use crate::format::key::{Key, KeyKind};
 
-/// Bakes rows, with a few rows per piece.
+/// Bakes rows from memory, with at most 50 rows per piece.
 fn bake<'r>(
     bench: &Bench,
     rows: impl IntoIterator<Item = (Key<'r>, &'r [u8]), IntoIter: Send>,
@@ -22,13 +22,13 @@ fn bake<'r>(
 }
 
 #[test]
-fn rows_in_memory_give_the_file_that_text_gives() {
+fn rows_in_memory_give_the_same_file_as_text() {
     for memory_bytes in [64 << 10, 1 << 30] {
         let bench = Bench::new(memory_bytes, 2);
         let rows = numbers(0..5000, "from memory");
         for kind in [KeyKind::U64, KeyKind::Bytes] {
             let expected = bench.expected(kind, &rows);
-            // Rows are given in the table's order, and in the reverse of the other kind's order.
+            // The rows are given in the table's order, or in the reverse of the order of the other kind of keys.
             for ordered_as in [KeyKind::U64, KeyKind::Bytes] {
                 let mut given = sorted(ordered_as, &rows);
                 if ordered_as != kind {
@@ -58,7 +58,7 @@ fn keys_and_values_in_memory_can_be_any_bytes() {
 }
 
 #[test]
-fn bad_rows_in_memory_are_named_by_their_number() {
+fn errors_name_bad_rows_in_memory_by_their_number() {
     let bench = Bench::tight(2);
     let text: Vec<String> = (0..200).map(|row| row.to_string()).collect();
     let rows = |at: usize, key: &'static str| {
@@ -84,21 +84,21 @@ fn bad_rows_in_memory_are_named_by_their_number() {
 }
 
 #[test]
-fn an_error_of_the_caller_puts_nothing_in_place() {
+fn an_error_of_the_caller_leaves_no_file() {
     let bench = Bench::tight(1);
     let mut pieces = 0;
     let input = Input::rows("rows", |piece| {
         pieces += 1;
         piece.push(pieces, "value");
-        if pieces < 3 { Ok(()) } else { Err(io::Error::other("the third piece is not to be had")) }
+        if pieces < 3 { Ok(()) } else { Err(io::Error::other("the third piece is not available")) }
     });
     let options = Options::default();
     let error = bake_within(bench.budget.clone(), vec![input], &bench.path("new.db"), &options, &mut |_| ());
-    assert_eq!(error.unwrap_err().to_string(), "rows: the third piece is not to be had");
+    assert_eq!(error.unwrap_err().to_string(), "rows: the third piece is not available");
     assert!(bench.names().is_empty());
 }
 
-/// Inputs whose bytes are divided differently into keys and values have different digests.
+/// The same bytes, divided differently into keys and values, must have different digests.
 #[test]
 fn the_digest_of_rows_depends_on_where_keys_and_values_end() {
     let bench = Bench::tight(1);

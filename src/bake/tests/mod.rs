@@ -1,5 +1,5 @@
-//! Tests of whole bakes with smaller budgets than options allow: a few thousand rows are spilled, merged in several
-//! passes, and interrupt a stream.
+//! Tests of whole bakes with less memory than options allow, so that a few thousand rows are spilled, are merged in
+//! several passes, and interrupt a stream.
 
 mod memory;
 mod model;
@@ -18,7 +18,7 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 use crate::replace::ReplaceRules;
 
-/// Keys as text, and values.
+/// Values by key. Keys are text.
 type Rows = BTreeMap<String, Vec<u8>>;
 
 /// Returns options for bakes that replace a table of any kind.
@@ -26,18 +26,18 @@ fn any_replacement() -> Options {
     Options { replace: ReplaceRules::any(), ..Options::default() }
 }
 
-/// A value that removes its key.
+/// The value that removes its row's key.
 const DELETED: &str = "-";
 
-/// A folder and a budget.
+/// A temporary folder, and a budget for the bakes in it.
 struct Bench {
     folder: TempDir,
     budget: Budget,
 }
 
 impl Bench {
-    /// Returns a bench with a budget so small that every piece of the input becomes a run, and two runs are merged at a
-    /// time.
+    /// Returns a bench with little memory: every piece of the input becomes a run, and at most two runs are merged at
+    /// once.
     fn tight(threads: usize) -> Bench {
         Bench::new(64 << 10, threads)
     }
@@ -67,7 +67,7 @@ impl Bench {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Writes a table directly, with this alignment of records.
+    /// Writes a table without a bake. `align_bytes` is the alignment of its records.
     fn write_table(&self, name: &str, kind: KeyKind, rows: &Rows, align_bytes: usize) {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(self.path(name)).unwrap();
         let mut writer = RecordsWriter::new(&file, kind, align_bytes, 1).unwrap();
@@ -114,7 +114,7 @@ fn options(keys: Keys) -> Options {
     Options { keys, delete_marker: Some(DELETED.into()), replace: ReplaceRules::any(), ..Options::default() }
 }
 
-/// Returns rows with numbers as keys, and values that name their origin.
+/// Returns rows whose keys are numbers. Each value consists of `from` and its key.
 fn numbers(keys: impl IntoIterator<Item = u64>, from: &str) -> Rows {
     keys.into_iter().map(|key| (key.to_string(), format!("{from} {key}").into_bytes())).collect()
 }
@@ -123,7 +123,7 @@ fn open(path: &Path) -> crate::Store {
     crate::Store::open(path).unwrap()
 }
 
-/// Options have other names in other programs, so messages leave them to [`Remedy`](super::Remedy).
+/// Programs have different names for the same option, so messages leave the names to [`Remedy`](super::Remedy).
 #[test]
 fn no_message_names_a_command_line_option() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bake")];

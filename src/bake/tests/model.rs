@@ -1,4 +1,4 @@
-//! Compares random bakes with a map.
+//! Compares the results of random bakes with a map.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,11 @@ use crate::format::record::ALIGN_BYTES;
 #[derive(Clone, Debug)]
 struct Case {
     keys: Keys,
-    /// Rows of all inputs.
+    /// The rows of all inputs, in order.
     rows: Vec<(String, String)>,
-    /// The share of the rows, from the start, that are sorted.
+    /// The share of the rows, counted from the first row, that is sorted.
     sorted_share: f64,
-    /// The ends of the inputs, as shares of the rows.
+    /// The ends of the inputs, each as a share of all rows.
     cuts: Vec<f64>,
     base: Option<Rows>,
     base_align_bytes: usize,
@@ -42,7 +42,7 @@ fn value(may_be_deleted: bool) -> impl Strategy<Value = String> {
     prop_oneof![u32::from(may_be_deleted) => Just(DELETED.to_owned()), 8 => "[a-z]{0,60}"]
 }
 
-/// Generates keys of one kind, or, with `Auto`, numbers and a few texts.
+/// Generates keys of one kind. With `Auto`, generates numbers and a few texts.
 fn key_text(keys: Keys) -> BoxedStrategy<String> {
     match keys {
         Keys::U64 => number().boxed(),
@@ -78,7 +78,7 @@ fn case() -> impl Strategy<Value = Case> {
                     let mut seen = BTreeSet::new();
                     rows.retain(|(key, _)| seen.insert(key.clone()));
                 }
-                // With Auto, the kind of the keys and therefore their shards are unknown.
+                // With `Auto`, the kind of the keys is unknown, and therefore the shard of each key.
                 let shard = shard.filter(|_| keys != Keys::Auto);
                 let base = base.filter(|_| keys != Keys::Auto);
                 Case {
@@ -98,7 +98,7 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// The expected result of a bake.
+/// The rows and counts that a bake must produce.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     rows: Rows,
@@ -135,7 +135,8 @@ impl Case {
         self.shard.map(|(number, count)| Shard::by_hash(number, count).unwrap())
     }
 
-    /// Returns the expected result, or the input and line of the first row whose key is a duplicate.
+    /// Returns the expected result. If the bake must fail, returns the input and the line of the first row whose key is
+    /// a duplicate.
     fn outcome(&self) -> Result<Outcome, (usize, u64)> {
         let (kind, shard) = (self.kind(), self.shard());
         let is_wanted = |text: &str| shard.as_ref().is_none_or(|shard| shard.has(&key(kind, text)));
@@ -174,31 +175,31 @@ impl Case {
     }
 }
 
-/// Counts the bakes in which each case occurred.
+/// Counts the bakes that covered each code path.
 #[derive(Default)]
-struct Seen {
+struct Coverage {
     baked: Cell<u32>,
-    refused: Cell<u32>,
+    rejected: Cell<u32>,
     spilled: Cell<u32>,
     passes: Cell<u32>,
     broken_streams: Cell<u32>,
     whole_streams: Cell<u32>,
     numbers_as_text: Cell<u32>,
-    of_base: Cell<u32>,
+    base_changes: Cell<u32>,
 }
 
 fn count(counter: &Cell<u32>, happened: bool) {
     counter.set(counter.get() + u32::from(happened));
 }
 
-fn check(case: &Case, seen: &Seen) {
+fn check(case: &Case, coverage: &Coverage) {
     let bench = Bench::new(case.memory_bytes, case.threads);
     let kind = case.kind();
     let inputs = case.inputs();
     let csv_of = |rows: &Vec<(String, String)>| csv(rows.iter().map(|(key, value)| (&key[..], &value[..])));
     let texts: Vec<String> = inputs.iter().map(csv_of).collect();
     let mut options = Options { duplicates: case.duplicates, shard: case.shard(), ..options(case.keys) };
-    // `Full` compares every row, and keeps the sorted rows until the end.
+    // `Full` compares every row, and therefore keeps the sorted rows until the end.
     options.verify = if case.threads == 4 { Verify::Full } else { Verify::Sample };
     if let Some(base) = &case.base {
         bench.write_table("base.db", kind, base, case.base_align_bytes);
@@ -207,26 +208,26 @@ fn check(case: &Case, seen: &Seen) {
     let baked = bench.bake(&texts, "new.db", &options);
     let outcome = match (case.outcome(), baked) {
         (Ok(outcome), Ok(report)) => {
-            count(&seen.baked, true);
-            count(&seen.spilled, report.runs > 1);
-            count(&seen.passes, report.merge_passes > 1);
-            count(&seen.broken_streams, 0 < report.rows_streamed && report.rows_streamed < report.rows_read);
-            count(&seen.whole_streams, 16 < report.rows_streamed && report.rows_streamed == report.rows_read);
-            count(&seen.numbers_as_text, case.keys == Keys::Auto && kind == KeyKind::Bytes && report.runs > 1);
-            count(&seen.of_base, report.base_replaced > 0 && report.base_removed > 0);
-            let told = Outcome {
+            count(&coverage.baked, true);
+            count(&coverage.spilled, report.runs > 1);
+            count(&coverage.passes, report.merge_passes > 1);
+            count(&coverage.broken_streams, 0 < report.rows_streamed && report.rows_streamed < report.rows_read);
+            count(&coverage.whole_streams, 16 < report.rows_streamed && report.rows_streamed == report.rows_read);
+            count(&coverage.numbers_as_text, case.keys == Keys::Auto && kind == KeyKind::Bytes && report.runs > 1);
+            count(&coverage.base_changes, report.base_replaced > 0 && report.base_removed > 0);
+            let reported = Outcome {
                 rows: outcome.rows.clone(),
                 duplicates_dropped: report.duplicates_dropped,
                 base_replaced: report.base_replaced,
                 base_removed: report.base_removed,
                 absent_removed: report.absent_removed,
             };
-            assert_eq!(told, outcome);
+            assert_eq!(reported, outcome);
             assert_eq!((report.key_kind, report.rows), (kind, outcome.rows.len() as u64));
             outcome
         }
         (Err((input, line)), Err(BakeError::Row { input: found, line: found_line, fault })) => {
-            count(&seen.refused, true);
+            count(&coverage.rejected, true);
             assert!(matches!(fault, RowFault::Duplicate { .. }), "{fault}");
             assert_eq!((found, found_line), (format!("{}.csv", char::from(b'a' + input as u8)), line));
             assert!(bench.names().iter().all(|name| name == "base.db"));
@@ -234,7 +235,10 @@ fn check(case: &Case, seen: &Seen) {
         }
         (expected, found) => panic!("{expected:?} was expected, {found:?} was found"),
     };
-    assert!(bench.bytes("new.db") == bench.expected(kind, &outcome.rows), "other bytes than those of a plain bake");
+    assert!(
+        bench.bytes("new.db") == bench.expected(kind, &outcome.rows),
+        "the bytes differ from those of a plain bake"
+    );
     assert!(bench.names().iter().all(|name| name.ends_with(".db")), "left behind: {:?}", bench.names());
 }
 
@@ -247,19 +251,20 @@ fn a_bake_gives_the_rows_of_the_model() {
         max_shrink_iters: 300,
         ..Config::default()
     };
-    let seen = Seen::default();
+    let coverage = Coverage::default();
     let done = TestRunner::new(config).run(&case(), |case| {
-        check(&case, &seen);
+        check(&case, &coverage);
         Ok(())
     });
     done.unwrap_or_else(|error| panic!("{error}"));
-    let Seen { baked, refused, spilled, passes, broken_streams, whole_streams, numbers_as_text, of_base } = seen;
-    let ways = [baked, refused, spilled, passes, broken_streams, whole_streams, numbers_as_text, of_base];
-    let ways = ways.map(Cell::into_inner);
-    assert!(ways.iter().all(|count| *count >= 3), "some way was hardly taken: {ways:?}");
+    let Coverage { baked, rejected, spilled, passes, broken_streams, whole_streams, numbers_as_text, base_changes } =
+        coverage;
+    let counts = [baked, rejected, spilled, passes, broken_streams, whole_streams, numbers_as_text, base_changes];
+    let counts = counts.map(Cell::into_inner);
+    assert!(counts.iter().all(|count| *count >= 3), "some path was hardly covered: {counts:?}");
 }
 
-/// Numbers of every length come first, so that runs of numbers must become text.
+/// The numbers come before the first text and have every length, so runs of numbers must be merged as text.
 #[test]
 fn runs_of_numbers_become_text_if_the_last_key_is_not_a_number() {
     for threads in [1, 3] {

@@ -1,10 +1,10 @@
-//! Tests of bases, merges, and shards.
+//! Tests of bases, merged tables, and shards.
 
 use std::fs;
 
 use super::{Bench, Rows, any_replacement, csv, numbers, open, options};
 use crate::bake::cancel::Cancel;
-use crate::bake::combine::{SortedParts, combine_counting, each_row};
+use crate::bake::combine::{SortedParts, combine_with_place_bits, each_row};
 use crate::bake::context::Context;
 use crate::bake::old_table::OldTable;
 use crate::bake::place::NewFile;
@@ -26,7 +26,7 @@ fn a_base_may_be_the_output() {
     let mut rows = numbers(0..5000, "old");
     bench.write_table("a.db", KeyKind::U64, &rows, ALIGN_BYTES);
     let base = Some(bench.path("a.db"));
-    // By default the base determines the kind of the keys.
+    // With `Auto`, the base determines the kind of the keys.
     let options = Options { base, ..options(Keys::Auto) };
     let report =
         bench.bake(&[csv([("3", "new"), ("7", "-"), ("9000", "new"), ("9001", "-")])], "a.db", &options).unwrap();
@@ -59,7 +59,7 @@ fn the_error_for_a_base_with_other_keys_names_both_kinds() {
     assert_eq!(bench.names(), ["numbers.db", "text.db"]);
 }
 
-/// The message names the damaged base, and the old file stays, whichever byte is damaged.
+/// Whichever byte of the base is damaged, the message names the base, and the old file stays.
 #[test]
 fn a_damaged_base_replaces_nothing() {
     let bench = Bench::tight(2);
@@ -88,7 +88,7 @@ fn a_damaged_base_replaces_nothing() {
             error => panic!("{error}"),
         }
     }
-    // Damages the header, the last fence, and the last block sum. Then truncates the file, and removes it.
+    // Damages the header, the last fence, and the last block sum. Then truncates the file, and finally removes it.
     for at in [20, 70, last_fence, whole.len() - 1] {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
@@ -104,7 +104,7 @@ fn a_damaged_base_replaces_nothing() {
     assert_eq!((bench.bytes("new.db"), bench.names()), (b"was there".to_vec(), vec!["new.db".to_owned()]));
 }
 
-/// Checksums can be correct although rows are not.
+/// A forged table can have correct checksums and invalid rows.
 #[test]
 fn a_base_with_invalid_rows_is_rejected() {
     let bench = Bench::tight(1);
@@ -115,8 +115,8 @@ fn a_base_with_invalid_rows_is_rejected() {
         let file = tempfile::tempfile().unwrap();
         let mut writer = RecordsWriter::new(&file, keys[0].kind(), ALIGN_BYTES, 1).unwrap();
         keys.iter().for_each(|key| writer.push(*key, b"value").unwrap());
-        let (records, home) = (writer.finish().unwrap(), ExtentOwner::Table(bench.path("base.db").into()));
-        let table = TableRecords::written(&file, &records, RowOrigins::Counted(0), Vec::new(), home).unwrap();
+        let (records, owner) = (writer.finish().unwrap(), ExtentOwner::Table(bench.path("base.db").into()));
+        let table = TableRecords::written(&file, &records, RowOrigins::Counted(0), Vec::new(), owner).unwrap();
         let table = TableRecords { row_count, common_len_bytes: 0, ..table };
         let parts = SortedParts { kind: table.kind, base: Some(table), tables: vec![], spilled: vec![], last: None };
         match each_row(&parts, &context, &mut Tally::default(), |_, _| Ok(())) {
@@ -204,8 +204,8 @@ fn all_shards_together_have_all_rows() {
                 let report = bench.bake(std::slice::from_ref(&text), &format!("{number}.db"), &options).unwrap();
                 rows_of_shards += report.rows;
                 assert!(report.rows > 0 && report.rows < 4000, "shard {number} has {} rows", report.rows);
-                // Splitting the whole table gives the shard that the bake of its rows gave, with the table as an input
-                // or as the base.
+                // A shard that is extracted from the whole table, as the input of a merge or as a base, must equal the
+                // shard that was baked from text.
                 bench.merge(&["whole.db"], "split.db", &options).unwrap();
                 assert!(bench.bytes("split.db") == bench.bytes(&format!("{number}.db")), "shard {number}");
                 let options = Options { base: Some(bench.path("whole.db")), ..options };
@@ -233,8 +233,8 @@ fn a_shard_without_a_known_kind_of_keys_is_rejected() {
     );
 }
 
-/// With ever fewer bits for places, the records first fit, then fit only at a greater alignment, and finally do not
-/// fit.
+/// With fewer and fewer bits for places, the records first fit, then fit only at a greater alignment, and finally do
+/// not fit.
 #[test]
 fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let bench = Bench::tight(1);
@@ -249,12 +249,12 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let combine = |place_bits| {
         let file = NewFile::beside(&output, &options.cancel).unwrap();
         let (mut tally, progress) = (Tally::default(), &mut |_| ());
-        let combined = combine_counting(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
+        let combined = combine_with_place_bits(place_bits, &parts, &file, &output, &context, &mut tally, progress)?;
         index::build(file.file(), &combined.records, &bench.budget, &mut |_, _| ()).unwrap();
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(combined.records.record_align_bytes)
     };
-    // A row takes 64 bytes, and 128 in the base. The first estimate for 13 bits is therefore too great: the right
+    // A row takes 64 bytes, but 128 bytes in the base. The first estimate for 13 bits is therefore too great: the right
     // alignment is 8.
     for (place_bits, align_bytes) in [(32, 8), (14, 8), (13, 8), (12, 16), (11, 32), (10, 64)] {
         let found = combine(place_bits).unwrap();
@@ -271,7 +271,7 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
 }
 
 #[test]
-fn a_batch_of_duplicates_keeps_the_last_key_of_a_stream() {
+fn a_batch_with_only_duplicates_does_not_move_the_end_of_a_stream() {
     let texts = |last: &str| ["1,one\n7,first\n", "7,middle\n", last].map(str::to_owned);
     for duplicates in [Duplicates::First, Duplicates::Last] {
         let bench = Bench::tight(2);
@@ -289,7 +289,7 @@ fn a_batch_of_duplicates_keeps_the_last_key_of_a_stream() {
 fn runs_of_long_rows_are_merged_a_few_at_a_time() {
     let bench = Bench::new(8 << 20, 2);
     let value = |key: usize| format!("{key:0>9500}").repeat(100);
-    // Each key is less than the key before, so that no row is streamed.
+    // Keys descend, so that no row is streamed.
     let text: String = (0..21).rev().map(|key| format!("{key},{}\n", value(key))).collect();
     let report = bench.bake(&[text], "new.db", &Options::default()).unwrap();
     assert!(report.runs > 4 && report.runs + 1 < bench.budget.fan_in(), "{} runs", report.runs);

@@ -23,7 +23,7 @@ fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut d
     println!("{what}: {} KiB at most", took.peak_bytes >> 10);
     let message = format!(
         "baker: {name}:{line}: a row of more than {ROW_LEN_MAX_BYTES} bytes begins here: close its quote, split the value, \
-         or, up to 1073741824 bytes, allow eight times its length as memory (--memory)\n"
+         or, if the row has at most 1073741824 bytes, allow memory of eight times its length (--memory)\n"
     );
     assert_eq!(took.last_words.replace(&name, "NAME"), message.replace(&name, "NAME"), "{what}");
     assert!(took.peak_bytes <= REFUSAL_MAX_BYTES, "{what}: {} KiB", took.peak_bytes >> 10);
@@ -62,7 +62,7 @@ fn the_error_for_a_line_of_a_gib_names_its_number() {
 fn an_input_without_end_is_rejected() {
     let scene = Scene::new();
     let message = "/dev/zero:1: a row of more than 2097152 bytes begins here: close its quote, split the value, \
-                   or, up to 1073741824 bytes, allow eight times its length as memory (--memory)";
+                   or, if the row has at most 1073741824 bytes, allow memory of eight times its length (--memory)";
     scene.refuses(&[&["/dev/zero"], &LEAST_MEMORY[..]].concat(), b"", message);
 }
 

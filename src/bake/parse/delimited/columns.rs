@@ -1,4 +1,4 @@
-//! Finds the chosen columns in the first record of an input.
+//! Finds the chosen columns in the first record of a delimited input.
 
 use super::{Fields, Record, ValueFields};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, Pack, ValueSpec};
@@ -8,7 +8,7 @@ use crate::bake::parse::pack::Packer;
 use crate::bake::remedy::Remedy;
 use crate::bake::row_fault::RowFault;
 
-/// Finds the columns by the first record, which is the header if there is one.
+/// Returns the positions of the chosen columns. `first` is the first record of the input: the header, if there is one.
 pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result<Fields, BakeError> {
     let finder = Finder { fields: first.fields().collect(), has_header: options.header };
     let count = finder.fields.len();
@@ -100,8 +100,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the fields to pack, with a packer that names each entry after its column. Without a header, a column's
-    /// number is its name.
+    /// Returns the fields to pack, and a packer that names each entry after its column. Without a header, a column's
+    /// name is its number.
     fn packed(&self, columns: &[Column], positions: Vec<usize>, pack: Pack) -> ValueFields {
         let name = |(column, position): (&Column, &usize)| match (column, self.has_header) {
             (Column::Name(name), _) => name.clone(),

@@ -15,7 +15,7 @@ use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink};
 use crate::bake::row_fault::RowFault;
 
-/// Delimited text with one delimiter.
+/// The format of delimited text with this delimiter.
 pub(super) struct DelimitedFormat<'o> {
     pub(super) delimiter: u8,
     pub(super) options: &'o Options,
@@ -50,14 +50,14 @@ impl TextFormat for DelimitedFormat<'_> {
     }
 }
 
-/// The positions of a row's parts, and the number of fields that every row must have.
+/// The positions of a row's key, value, and delete column, and the number of fields that every row must have.
 #[derive(Clone)]
 pub(super) struct Fields {
     pub(super) key: usize,
     pub(super) value: ValueFields,
     pub(super) delete: Option<usize>,
     pub(super) count: usize,
-    /// Whether the options choose columns, which changes the advice for a row with a wrong number of fields.
+    /// Whether the options choose columns. If so, the fault of a row with a wrong number of fields gives other advice.
     pub(super) columns_chosen: bool,
 }
 
@@ -111,7 +111,7 @@ impl TextParser for DelimitedParser {
     }
 }
 
-/// A record of a piece.
+/// A row of text and the ranges of its fields, before the key and value are selected.
 struct Record<'a> {
     line: u64,
     /// The record's text in the piece, without its line end.
@@ -134,14 +134,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Finds the records of pieces.
+/// Splits pieces into records and fields.
 #[derive(Clone)]
 struct Records {
     delimiter: u8,
     ranges: Vec<Range<usize>>,
 }
 
-/// The decision whether to continue with the next record, or an error.
+/// Whether to continue with the next record, or an error.
 type Flow = Result<ControlFlow<()>, BakeError>;
 
 impl Records {
@@ -209,9 +209,9 @@ impl Records {
 mod tests {
     use super::*;
 
-    struct Seen(Vec<String>);
+    struct CollectedRows(Vec<String>);
 
-    impl RowSink for Seen {
+    impl RowSink for CollectedRows {
         fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError> {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             self.0.push(format!("{} {}={}", row.line, text(row.key), text(row.value)));
@@ -224,10 +224,10 @@ mod tests {
         }
     }
 
-    fn seen(text: &str, has_quotes: bool) -> Vec<String> {
+    fn rows_of(text: &str, has_quotes: bool) -> Vec<String> {
         let piece = TextPiece { bytes: text.as_bytes().to_vec(), first_line: 10, has_quotes };
         let fields = Fields { key: 0, value: ValueFields::One(1), delete: None, count: 2, columns_chosen: false };
-        let mut sink = Seen(Vec::new());
+        let mut sink = CollectedRows(Vec::new());
         DelimitedParser::new(b',', fields).parse(&piece, &mut sink).unwrap();
         sink.0
     }
@@ -245,7 +245,7 @@ mod tests {
                 text += if seed >> 60 == 0 { "" } else { "\n" };
             }
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            assert_eq!(seen(&text, false), seen(&text, true), "{text:?}");
+            assert_eq!(rows_of(&text, false), rows_of(&text, true), "{text:?}");
         }
     }
 
@@ -253,8 +253,8 @@ mod tests {
     fn rows_with_quotes_are_parsed_or_reported() {
         let text = "\n\"a\",\"1\n2\"\r\nb,\"x\"\"y\"\nc,\"x\"y\nd,5\" pipe\n\"e\",f\rg\nh,i\n";
         let expected = ["11 a=1\n2", "13 b=x\"y", "14 TextAfterQuote c,\"x\"y", "15 d=5\" pipe"];
-        assert_eq!(seen(text, true)[..4], expected);
-        assert!(seen(text, true).iter().any(|row| row.contains("BareReturn")));
-        assert_eq!(seen(text, true).last().unwrap(), "17 h=i");
+        assert_eq!(rows_of(text, true)[..4], expected);
+        assert!(rows_of(text, true).iter().any(|row| row.contains("BareReturn")));
+        assert_eq!(rows_of(text, true).last().unwrap(), "17 h=i");
     }
 }

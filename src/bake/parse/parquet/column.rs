@@ -29,7 +29,7 @@ use crate::bake::row_fault::RowFault;
 
 const DECIMAL_DIGITS_MAX: i32 = 38;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// The number of the day 1970-01-01 in 96-bit timestamps.
+/// The Julian day number of 1970-01-01. A 96-bit timestamp contains the Julian day number of its day.
 const JULIAN_DAY_1970: i64 = 2_440_588;
 
 /// A column and its type.
@@ -38,7 +38,7 @@ pub(super) struct ColumnType {
     leaf: usize,
     name: String,
     value_type: ValueType,
-    /// The definition level of a value that is not null.
+    /// The definition level of values that are not null.
     max_def_level: i16,
 }
 
@@ -64,10 +64,10 @@ enum SubsecondUnit {
     Nanos,
 }
 
-/// The values of one column in a piece. Nulls are not stored.
+/// The values of one column in a piece, without nulls.
 pub(super) struct Cells {
     values: Values,
-    /// `None` if no value is null.
+    /// The definition level of each row. `None` if no row can be null.
     def_levels: Option<Vec<i16>>,
 }
 
@@ -83,10 +83,10 @@ enum Values {
 }
 
 impl ColumnType {
-    /// Returns a column with the type in its description.
+    /// Returns the column that `description` describes.
     ///
     /// # Errors
-    /// [`ColumnsFault`], if the type is not supported.
+    /// [`ColumnsFault`], if the type of the column is not supported.
     pub(super) fn new(leaf: usize, description: &ColumnDescriptor, role: ColumnRole) -> Result<Self, ColumnsFault> {
         let name = description.path().string();
         let value_type = ValueType::from_column(description).ok_or_else(|| {
@@ -102,7 +102,7 @@ impl ColumnType {
         Ok(ColumnType { leaf, name, value_type, max_def_level: description.max_def_level() })
     }
 
-    /// Returns the column's position among the file's leaves.
+    /// Returns the column's position among the leaf columns of the file.
     pub(super) fn leaf(&self) -> usize {
         self.leaf
     }
@@ -111,10 +111,10 @@ impl ColumnType {
         &self.name
     }
 
-    /// Checks that a column of this type can hold keys.
+    /// Checks that a column of this type can contain keys.
     ///
     /// # Errors
-    /// [`ColumnsFault`], if it cannot.
+    /// [`ColumnsFault`], if the type cannot be a key.
     pub(super) fn check_key(&self) -> Result<(), ColumnsFault> {
         match self.value_type {
             ValueType::Int | ValueType::Uint | ValueType::Text | ValueType::Binary | ValueType::Uuid => Ok(()),
@@ -132,7 +132,7 @@ impl ColumnType {
         }
     }
 
-    /// Decodes the next `rows` rows, which must exist.
+    /// Decodes the next `rows` rows of the row group, which must exist.
     pub(super) fn read(&self, reader: &mut ColumnReader, rows: usize) -> Result<Cells, ParquetError> {
         use ColumnReader as R;
         match reader {
@@ -206,7 +206,7 @@ impl ValueType {
             LogicalType::Timestamp(timestamp) => {
                 ValueType::Timestamp { unit: timestamp.unit.into(), is_utc: timestamp.is_adjusted_to_u_t_c }
             }
-            // The writer knew no type, because the column has only nulls.
+            // The writer knew no type, because all values of the column are null.
             LogicalType::Unknown => Self::from_converted(ConvertedType::NONE, column)?,
             _ => return None,
         })
@@ -286,15 +286,15 @@ impl SubsecondUnit {
     }
 }
 
-/// Reads the values of a column in a piece, row by row.
+/// Reads the values of a column in a piece, one row after another.
 pub(super) struct Cursor<'p> {
     column: &'p ColumnType,
     cells: &'p Cells,
     next_row: usize,
     next_value: usize,
-    /// The position of the row's value, or `None` if it is null.
+    /// The position of the row's value in `cells`, or `None` if the value is null.
     value: Option<usize>,
-    /// The row's value as text, if its type requires a conversion.
+    /// The row's value as text, if its type is converted to text.
     text: String,
 }
 
@@ -317,7 +317,7 @@ impl<'p> Cursor<'p> {
         let Some(value) = self.value else { return Ok(()) };
         if !self.write_text(value) {
             let found = match self.column.value_type {
-                ValueType::Decimal { .. } => "a decimal of too many digits",
+                ValueType::Decimal { .. } => "a decimal with too many digits",
                 _ => "outside the calendar",
             };
             return Err(RowFault::OutOfRange { column: self.column.name.clone(), found });
@@ -325,7 +325,7 @@ impl<'p> Cursor<'p> {
         Ok(())
     }
 
-    /// Returns the row's value.
+    /// Returns the value of the current row.
     pub(super) fn cell(&self) -> Cell<'_> {
         let Some(value) = self.value else { return Cell::Null };
         let integer = |value: i64, bits: u32| match self.column.value_type {
@@ -350,7 +350,8 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// Converts a value to text, if its type requires that. Returns false if the value has no text.
+    /// Converts a value to text, if its type requires a conversion. Returns false if the value is out of the range that
+    /// text can represent.
     fn write_text(&mut self, value: usize) -> bool {
         self.text.clear();
         let values = &self.cells.values;
@@ -422,7 +423,7 @@ impl Values {
     }
 }
 
-/// Parses a big-endian two's complement integer, if it fits.
+/// Parses a big-endian two's complement integer. Returns `None` if it does not fit into 128 bits, or has no bytes.
 pub(super) fn from_be_bytes(bytes: &[u8]) -> Option<i128> {
     let fill = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
     let (extra, kept) = bytes.split_at(bytes.len().saturating_sub(size_of::<i128>()));
@@ -447,7 +448,7 @@ fn write_uuid(text: &mut String, bytes: &[u8]) -> bool {
     })
 }
 
-/// Converts a 96-bit timestamp (nanoseconds of a day, and the day) to seconds and nanoseconds since 1970.
+/// Converts a 96-bit timestamp (nanoseconds in a day, and the day) to seconds and nanoseconds since 1970.
 fn split_96(timestamp: &Int96) -> (i64, u32) {
     let [low, high, day] = *timestamp.data() else { return (i64::MAX, 0) };
     let nanos = u64::from(high) << 32 | u64::from(low);

@@ -1,10 +1,10 @@
-//! Parquet.
+//! Apache Parquet.
 //!
-//! Only the chosen columns are read. A column is chosen by its number, counted from 1, or by its name; a column inside a
-//! group by its path, `group.name`. Lists and maps are rejected.
+//! Only the chosen columns are read. A column is chosen by its number, counted from 1, or by its name. A column in a
+//! group is chosen by its path, `group.name`. Lists and maps are rejected.
 //!
-//! The types in `column` apply to keys and values: integers become their decimals, dates and times their text. Keys must be
-//! integers, text, or binary.
+//! [`column`] lists the types and their conversions: in keys and values, integers become decimals, and dates and times
+//! become text. Keys must be integers, text, or binary.
 
 mod column;
 #[cfg(test)]
@@ -35,7 +35,7 @@ use crate::bake::row::{InputRow, RowSink, parse_deletion};
 use crate::bake::row_fault::RowFault;
 use column::{Cells, ColumnType, Cursor};
 
-/// The intended memory of a piece, estimated from the sizes in the file.
+/// The intended memory of a piece, estimated from sizes in the file's metadata.
 const PIECE_LEN_BYTES: u64 = 4 << 20;
 const PIECE_ROWS_MAX: u64 = 16 << 10;
 
@@ -85,7 +85,7 @@ struct Decoder {
     columns: Columns,
     next_group: usize,
     group: Option<Group>,
-    /// The number of rows decoded.
+    /// The number of rows decoded so far.
     rows: u64,
 }
 
@@ -95,14 +95,14 @@ struct Columns {
     columns: Vec<ColumnType>,
     /// The key's position in `columns`.
     key: usize,
-    /// The positions of the value's columns.
+    /// The positions in `columns` of the columns that become the value.
     values: Vec<usize>,
     delete: Option<usize>,
-    /// Packs the value, if several columns become the value.
+    /// Packs the value if several columns become the value.
     packer: Option<Packer>,
 }
 
-/// The current row group.
+/// The row group that is being decoded.
 struct Group {
     readers: Vec<ColumnReader>,
     rows_left: u64,
@@ -111,10 +111,10 @@ struct Group {
 
 /// Consecutive decoded rows.
 struct DecodedRows {
-    /// Counted from 1.
+    /// The number of the first row, counted from 1.
     first_row: u64,
     rows: usize,
-    /// In the order of [`Columns::columns`].
+    /// The values of each column, in the order of [`Columns::columns`].
     columns: Vec<Cells>,
 }
 
@@ -213,7 +213,7 @@ impl ParquetPiece {
     }
 }
 
-/// The text of cells that are not stored as text.
+/// Buffers for the text of cells that are not stored as text.
 #[derive(Default)]
 struct Texts {
     key: Vec<u8>,
@@ -278,7 +278,7 @@ impl Columns {
     }
 }
 
-/// Returns the key and value columns of a file with two columns, if the options choose at most one of them.
+/// Returns the key column and the value column of a file with two columns, if the options choose at most one of them.
 fn complete(
     schema: &SchemaDescriptor,
     key: Option<&Column>,
@@ -301,7 +301,7 @@ fn complete(
     }
 }
 
-/// Returns a column's leaf, which must hold one value per row.
+/// Returns the position and the description of a column. Rejects a column that can hold several values per row.
 fn leaf_of(
     schema: &SchemaDescriptor,
     column: &Column,
@@ -318,7 +318,7 @@ fn leaf_of(
     };
     match schema.columns().iter().position(|leaf| leaf.path().string() == name) {
         Some(leaf) if schema.column(leaf).max_rep_level() == 0 => Ok((leaf, schema.column(leaf))),
-        Some(_) => fault(&"is a list, of which a row may have many values: choose another column"),
+        Some(_) => fault(&"is a list, which can have several values per row: choose another column"),
         None if root.iter().any(|field| field.name() == name) => {
             let inside =
                 schema.columns().iter().find(|leaf| leaf.path().parts()[0] == name && leaf.max_rep_level() == 0);
@@ -327,7 +327,7 @@ fn leaf_of(
                     let example = leaf.path().string();
                     fault(&format_args!("is a group: choose a column inside, such as {example:?}"))
                 }
-                None => fault(&"is a list or a map, of which a row may have many values: choose another column"),
+                None => fault(&"is a list or a map, which can have several values per row: choose another column"),
             }
         }
         None => {
@@ -337,8 +337,8 @@ fn leaf_of(
     }
 }
 
-/// Turns a panic into an error: the crate `parquet` panics on some damaged files. Its reader must not be used after an error,
-/// so its inconsistent state is never observed.
+/// Turns a panic into an error, because the crate `parquet` panics on some damaged files. The crate's reader must not
+/// be used after an error, so its inconsistent state is never observed.
 fn catch_panic<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     panic::catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(ParquetError::General("it is damaged".to_owned())))

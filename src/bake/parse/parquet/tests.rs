@@ -18,7 +18,8 @@ use crate::bake::parse::tests::{Lines, name};
 
 type GroupWriter<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 
-/// Writes the next column of a row group. Definition levels say which values are present; by default all are.
+/// Writes the next column of a row group. `$levels` are definition levels: 1 for a value, and 0 for null. By default,
+/// no value is null.
 macro_rules! write_column {
     ($group:expr, $type:ty, $values:expr $(, $levels:expr)?) => {{
         let levels: Option<&[i16]> = None $(.or(Some($levels)))?;
@@ -28,7 +29,7 @@ macro_rules! write_column {
     }};
 }
 
-/// Returns a file of several row groups, each written by one call of `write`.
+/// Returns a file with several row groups. One call of `write` writes one row group.
 fn written(
     schema: &str,
     compression: Compression,
@@ -217,7 +218,7 @@ fn an_unsuitable_column_is_named() {
     let cases = [
         (spec("i8", "none"), "the value column \"none\" does not exist: rows have i8, u32, "),
         (spec("i8", "inner"), "the value column \"inner\" is a group: choose a column inside, such as \"inner.a\""),
-        (spec("i8", "list"), "the value column \"list\" is a list, of which a row may have many values"),
+        (spec("i8", "list"), "the value column \"list\" is a list, which can have several values per row"),
         (
             spec("interval", "i8"),
             "the key column \"interval\" is of type FIXED_LEN_BYTE_ARRAY (INTERVAL), which is not supported",
