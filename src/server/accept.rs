@@ -1,4 +1,4 @@
-//! Accepts connections, and gives each to a worker.
+//! Accepts connections, and assigns each to a worker.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, info, warn};
 
-use super::listener::Doorkeeper;
+use super::listener::PeerFilter;
 use super::log_limit::LogLimit;
 use super::state::ServerState;
 use super::worker::{Accepted, Worker};
@@ -17,7 +17,7 @@ use crate::setting::Setting;
 /// How long to wait after a failed accept.
 pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Accepts the connections of all listening sockets.
+/// Accepts the connections of the Unix socket and the TCP socket.
 pub(super) struct Acceptor {
     state: Arc<ServerState>,
     workers: Vec<Worker>,
@@ -29,17 +29,17 @@ impl Acceptor {
         Acceptor { state, workers, refusal_log: LogLimit::default() }
     }
 
-    /// Returns the workers, to be stopped.
+    /// Returns the workers, which the caller stops.
     pub(super) fn into_workers(self) -> Vec<Worker> {
         self.workers
     }
 
-    /// Accepts the connections of the Unix socket whose peers the doorkeeper admits. Never ends.
-    pub(super) async fn accept_unix(&self, listener: &UnixListener, doorkeeper: &Doorkeeper) {
+    /// Accepts connections of the Unix socket from peers that `peer_filter` admits. Never returns.
+    pub(super) async fn accept_unix(&self, listener: &UnixListener, peer_filter: &PeerFilter) {
         self.accept(async || {
             loop {
                 let (stream, _) = listener.accept().await?;
-                if doorkeeper.admits(&stream) {
+                if peer_filter.admits(&stream) {
                     return Accepted::unix(stream);
                 }
                 self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Acceptor {
         .await;
     }
 
-    /// Accepts the connections of the TCP socket, if there is one. Never ends.
+    /// Accepts connections of the TCP socket, if there is one. Never returns.
     pub(super) async fn accept_tcp(&self, listener: Option<&TcpListener>) {
         match listener {
             Some(listener) => self.accept(async || Accepted::tcp(listener.accept().await?)).await,
@@ -56,7 +56,7 @@ impl Acceptor {
         }
     }
 
-    /// Gives each connection to the worker that has the fewest.
+    /// Assigns each connection to the worker with the fewest connections.
     async fn accept(&self, next: impl AsyncFn() -> io::Result<Accepted>) {
         let (connections_max, mut is_failing) = (self.state.settings.connections_max as u64, false);
         loop {
@@ -66,7 +66,7 @@ impl Acceptor {
                     if std::mem::take(&mut is_failing) {
                         info!("connections are accepted again");
                     }
-                    worker.take(accepted);
+                    worker.add_connection(accepted);
                 }
                 (Ok(_), None) => {}
                 // The client has disconnected already.
@@ -86,13 +86,13 @@ impl Acceptor {
         self.workers.iter().map(Worker::connections).sum()
     }
 
-    /// Closes a connection without a response: the client's protocol is unknown yet, and an error in one protocol would
-    /// be a wrong response in the other.
+    /// Closes a connection without a response. The client's protocol is not known yet, and an error in one protocol
+    /// would be a wrong response in the other.
     fn refuse(&self, accepted: &Accepted) {
         self.state.statistics.totals.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.refusal_log.line() {
             let (peer, max) = (accepted.peer, self.state.settings.connections_max);
-            warn!(%peer, left_out, "refused: {max} connections are there already ({})", Setting::ConnectionsMax);
+            warn!(%peer, left_out, "refused: the server already has {max} connections ({})", Setting::ConnectionsMax);
         }
     }
 }

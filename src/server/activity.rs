@@ -1,8 +1,8 @@
 //! The state that a connection reports to other parts of the server.
 //!
-//! A connection writes its [`Activity`] with relaxed stores, mostly at the end of a turn. The registry of its worker
-//! reads it once a second, for the time-outs; the code for the limits on client memory and on retained generations
-//! reads it when a limit is exceeded.
+//! A connection writes its [`Activity`] with relaxed stores, mostly at the end of a turn. The registry of the
+//! connection's worker reads the activity once a second, to apply the time-outs. The code that limits client memory and
+//! retained generations reads the activity when a limit is exceeded.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use super::peer::Peer;
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// Its next turn.
+    /// Waits for the connection's next turn.
     Turn,
-    /// A request.
+    /// Waits for a request.
     Request,
-    /// The rest of a request of which this many bytes have arrived.
+    /// Waits for the rest of an incomplete request, of which this many bytes have arrived.
     Rest(usize),
-    /// Its client, to take this many bytes of responses.
+    /// Waits for the client to receive this many bytes of pending responses.
     Client(usize),
 }
 
@@ -45,22 +45,23 @@ impl Waits {
     }
 }
 
-/// Set in [`Activity::held_bytes`] once the connection is evicted. The recorded memory does not change after that.
+/// The flag in [`Activity::held_bytes`] that marks an evicted connection. The recorded memory of an evicted connection
+/// does not change.
 const EVICTED: u64 = 1 << 63;
 
-/// The state of one connection, as other parts of the server see it. Only its worker's thread writes it, but any worker
-/// may evict the connection.
+/// The state of one connection, as other parts of the server see it. Only the thread of the connection's worker writes
+/// the state, but any worker may evict the connection.
 pub(super) struct Activity {
-    /// Distinguishes it from the other connections of its worker.
+    /// The number of the connection, which no other connection of its worker has.
     pub(super) number: u64,
     pub(super) peer: Peer,
-    /// The registry's tick at which the connection last moved a byte.
+    /// The tick of the registry at which the connection last sent or received a byte.
     moved_tick: AtomicU32,
     waits: AtomicU64,
     sent_bytes: AtomicU64,
-    /// Number of the generation that the connection holds between turns; 0 for none.
+    /// The number of the generation that the connection holds between turns, or 0 if it holds none.
     generation: AtomicU64,
-    /// The memory that the connection holds, with the flag [`EVICTED`].
+    /// The number of bytes that the connection holds, combined with the flag [`EVICTED`].
     held_bytes: AtomicU64,
     /// Wakes the connection's task. Set when the connection first holds memory.
     waker: OnceLock<Waker>,
@@ -109,7 +110,7 @@ impl Activity {
         self.sent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Records the generation that the connection holds from this turn to the next; 0 for none.
+    /// Records the number of the generation that the connection holds until its next turn, or 0 if it holds none.
     #[inline]
     pub(super) fn set_generation(&self, number: u64) {
         self.generation.store(number, Ordering::Relaxed);
@@ -119,8 +120,8 @@ impl Activity {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Records the memory that the connection holds, unless it is evicted. Returns the recorded number of bytes and the
-    /// previous one.
+    /// Records the number of bytes that the connection holds, unless the connection is evicted. Returns the number that
+    /// is now recorded and the number that was recorded before.
     pub(super) fn replace_held_bytes(&self, held_bytes: u64) -> (u64, u64) {
         let replace = |before: u64| (before & EVICTED == 0).then_some(held_bytes);
         match self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace) {
@@ -139,7 +140,7 @@ impl Activity {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Makes the connection end in its next turn. Returns the memory that it holds.
+    /// Marks the connection as evicted, so that it ends in its next turn. Returns the number of bytes that it holds.
     pub(super) fn evict(&self) -> u64 {
         self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
     }
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_connection_waits_for_fits_into_one_number() {
+    fn every_wait_state_can_be_packed_into_one_number_and_unpacked() {
         for waits in [Waits::Turn, Waits::Request, Waits::Rest(1), Waits::Rest(4 << 20), Waits::Client(usize::MAX >> 2)]
         {
             assert_eq!(Waits::unpack(waits.pack()), waits);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evicted_connection_holds_what_it_held() {
+    fn the_recorded_memory_of_an_evicted_connection_does_not_change() {
         let activity = Activity::new(1, Peer::default(), 0);
         assert_eq!(activity.replace_held_bytes(7), (7, 0));
         assert_eq!((activity.evict(), activity.is_evicted()), (7, true));

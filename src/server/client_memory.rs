@@ -1,8 +1,8 @@
 //! The memory that all connections hold together, and its limit.
 //!
-//! In: the capacity of each connection's buffers, whenever that changes. Out: evictions of the connections that hold
-//! the most, once the sum exceeds the limit. A request that does not change the size of its connection's buffers costs
-//! nothing here.
+//! In: the capacity of each connection's buffers, whenever it changes. Out: evictions of the connections that hold the
+//! most memory, once the sum exceeds the limit. A request that does not change the size of its connection's buffers
+//! costs nothing here.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,8 @@ use super::registry::Registry;
 use super::statistics::Totals;
 use crate::setting::Setting;
 
-/// Evictions go on until this share of the limit is free, so that the search for victims is rare.
+/// Evictions continue until the limit divided by this number is free, so that the server rarely has to search for
+/// connections to evict.
 const FREED_SHARE: u64 = 8;
 
 /// The sum of the memory of all connections, and its limit.
@@ -27,7 +28,7 @@ pub(super) struct ClientMemory {
     evicted_bytes: AtomicU64,
     /// Locked while connections to evict are chosen.
     choosing: Mutex<()>,
-    logged: LogLimit,
+    eviction_log: LogLimit,
 }
 
 impl ClientMemory {
@@ -37,7 +38,7 @@ impl ClientMemory {
             held_bytes: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
             choosing: Mutex::default(),
-            logged: LogLimit::default(),
+            eviction_log: LogLimit::default(),
         }
     }
 
@@ -56,7 +57,8 @@ impl ClientMemory {
         }
     }
 
-    /// Subtracts the memory of a connection that ends. Its registry must have removed it already.
+    /// Subtracts the memory of a connection that ends from the sum. The connection's registry must have removed the
+    /// connection already.
     pub(super) fn release(&self, activity: &Activity) {
         let held_bytes = activity.held_bytes();
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
@@ -70,10 +72,11 @@ impl ClientMemory {
         self.held_bytes().saturating_sub(self.evicted_bytes.load(Ordering::Relaxed)) > self.max_bytes
     }
 
-    /// Evicts the connections that hold the most.
+    /// Evicts the connections that hold the most memory, until an eighth of the limit is free.
     #[cold]
     pub(super) fn evict_largest(&self, registries: &[Arc<Registry>], totals: &Totals) {
-        // One worker at a time, because two would choose the same connections.
+        // Only one worker at a time chooses connections to evict. Otherwise, two workers would choose the same
+        // connections.
         let Ok(_choosing) = self.choosing.try_lock() else { return };
         let holders_of = |registry: &Arc<Registry>| {
             let registry = Arc::clone(registry);
@@ -95,17 +98,17 @@ impl ClientMemory {
             }
             let evicted_bytes = registry.evict(activity, &self.evicted_bytes);
             count += u64::from(evicted_bytes.is_some());
-            // A connection that has ended meanwhile holds nothing.
+            // A connection that has ended in the meantime holds no memory.
             kept_bytes = kept_bytes.saturating_sub(evicted_bytes.unwrap_or(*held_bytes));
         }
         totals.cut_memory.fetch_add(count, Ordering::Relaxed);
         let largest = holders.first().map(|(held_bytes, activity, _)| (held_bytes, activity.peer));
-        if let (Some((largest_bytes, peer)), Some(left_out)) = (largest, self.logged.line()) {
+        if let (Some((largest_bytes, peer)), Some(left_out)) = (largest, self.eviction_log.line()) {
             warn!(
                 %peer,
                 left_out,
-                "disconnected: {count} connections that held the most memory, this one {largest_bytes} bytes: all \
-                 held {held_bytes} bytes, where {} are the maximum ({})",
+                "disconnected: the {count} connections that held the most memory, this one {largest_bytes} bytes: all \
+                 connections held {held_bytes} bytes, where at most {} were expected ({})",
                 self.max_bytes,
                 Setting::ClientMemoryMax
             );
@@ -121,8 +124,8 @@ mod tests {
     use crate::server::limits::Limits;
     use crate::server::peer::Peer;
 
-    /// Returns a registry with connections that hold these numbers of bytes, and their activities. `runtime` has their
-    /// tasks.
+    /// Returns a registry with one connection for each number of bytes in `held`, and the activities of these
+    /// connections. Their tasks belong to `runtime`.
     fn registry(
         runtime: &tokio::runtime::Runtime,
         memory: &ClientMemory,
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_hold_the_most_are_evicted_whatever_worker_they_belong_to() {
+    fn the_connections_that_hold_the_most_memory_are_evicted_on_every_worker() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (ClientMemory::new(1000), Totals::default());
         let (first, of_first) = registry(&runtime, &memory, &[10, 400, 0, 30]);
@@ -159,7 +162,8 @@ mod tests {
         memory.evict_largest(&registries, &totals);
         assert_eq!((evicted(&of_first), evicted(&of_second)), (vec![], vec![0]));
         assert!(!memory.is_over_limit());
-        // Until the evicted connection ends, its memory counts as held, and no other connection is evicted for it.
+        // The memory of an evicted connection counts as held until the connection ends. No other connection is evicted
+        // in its place.
         assert_eq!(memory.held_bytes(), 1001);
         memory.evict_largest(&registries, &totals);
         assert_eq!(totals.cut_memory.load(Ordering::Relaxed), 1);
@@ -170,19 +174,19 @@ mod tests {
         for activity in [&of_first[0], &of_first[2], &of_first[3]] {
             memory.record(activity, 300);
         }
-        // 1360 bytes, of which at most 875 are to stay.
+        // All connections hold 1360 bytes, and evictions continue until they hold at most 875.
         memory.evict_largest(&registries, &totals);
         assert_eq!(evicted(&of_first).len(), 2);
         assert!(of_first[1].is_evicted(), "it holds the most");
         assert!(!memory.is_over_limit());
     }
 
-    /// Ends a connection, as its task does, when another one is woken.
+    /// A waker of one connection that ends the connection `ends`, as the task of `ends` would.
     struct EndsOnWake {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,
         ends: Arc<Activity>,
-        /// The sum over the evicted connections right after this one has ended.
+        /// The memory of all evicted connections right after `ends` has ended.
         evicted_bytes: AtomicU64,
     }
 
@@ -198,9 +202,9 @@ mod tests {
         }
     }
 
-    /// Evicts among connections of 600, 500, and 400 bytes where 1000 are the maximum. When the first one is woken,
-    /// connection number `ends` ends at once. Returns which connections are evicted, the sum over the evicted
-    /// connections at that moment, and the sum over all connections afterwards.
+    /// Evicts connections that hold 600, 500, and 400 bytes where 1000 are the maximum. When the first connection is
+    /// woken, connection number `ends` ends at once. Returns which connections are evicted, the memory of the evicted
+    /// connections at that moment, and the memory of all connections afterward.
     fn evict_while_one_ends(ends: usize) -> (Vec<usize>, u64, u64) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (Arc::new(ClientMemory::new(1000)), Totals::default());
@@ -219,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_ends_as_soon_as_it_is_evicted_is_subtracted_after_it_was_added() {
+    fn the_memory_of_an_evicted_connection_is_added_before_the_connection_can_end() {
         assert_eq!(evict_while_one_ends(0), (vec![0, 1], 0, 900));
     }
 
     #[test]
-    fn nothing_is_evicted_for_a_connection_that_ends_meanwhile() {
+    fn no_connection_is_evicted_in_place_of_one_that_ends_by_itself() {
         assert_eq!(evict_while_one_ends(1), (vec![0], 600, 1000));
     }
 
     #[test]
-    fn an_evicted_connection_that_grew_meanwhile_leaves_nothing_behind() {
+    fn an_evicted_connection_that_allocated_more_before_its_end_leaves_no_memory_counted() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (ClientMemory::new(100), Totals::default());
         let (registry, activities) = registry(&runtime, &memory, &[101]);

@@ -16,66 +16,68 @@ use crate::store::{Memory, OpenOptions, Verify};
 /// The default time for which a worker polls, about as long as the kernel takes to wake a thread.
 pub const SPIN: Duration = Duration::from_micros(50);
 
-/// When the blocks of a file are verified against their checksums.
+/// When the server verifies the blocks of a file against their checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// Each block when a request first touches it.
+    /// Verifies each block when a request first reads it.
     #[default]
     Touch,
-    /// Each block when a request first touches it, and the others in the background while the file is served.
+    /// Verifies each block when a request first reads it, and all other blocks in the background while the file is
+    /// served.
     Background,
-    /// All blocks before the file is served.
+    /// Verifies all blocks before the file is served.
     Full,
 }
 
 /// The configuration of a server: the listening sockets, and how files are opened and checked.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where files are held in memory.
+    /// How files are held in memory: see [`Memory`].
     pub memory: Memory,
-    /// How files are opened. Its `verify` is ignored in favor of `check`.
+    /// The options for opening files. Their field `verify` is ignored: `check` decides when blocks are verified.
     pub open: OpenOptions,
-    /// When blocks are verified.
+    /// When blocks are verified against their checksums.
     pub check: Check,
-    /// A file of keys and digests of their expected values. A table is served only if lookups of these keys agree with
-    /// the file. Some rows of the table are looked up in any case.
+    /// The path of a file of canaries: keys and the digests of their expected values. A table is served only if all
+    /// canaries match. A sample of the table's rows is looked up even without canaries.
     pub canaries: Option<PathBuf>,
-    /// The rules that a file must satisfy to become the first generation or to replace the current one. They do not
-    /// apply to rollbacks.
+    /// The rules that a file must satisfy to become the first generation or to replace the current generation.
+    /// Rollbacks ignore the rules.
     pub replace: ReplaceRules,
-    /// Returns the program's option that allows a table that the rules reject. Messages about the table name it.
+    /// A function that returns the program's option that permits a table despite the given error. Messages about a
+    /// rejected table name this option. `None`: the messages name no option.
     pub replace_option: Option<fn(&ReplaceError) -> &'static str>,
-    /// Whether to lease files where the system allows it, so that they need no fstat after every batch. Leases need the
-    /// process's SIGIO, for which the server installs a handler.
+    /// Whether to take kernel leases on files, where the system allows it. A leased file needs no fstat after every
+    /// batch. Leases use the process's SIGIO, for which the server installs a handler.
     pub lease: bool,
-    /// Whether to serve a new file as soon as it appears at the path, without a request.
+    /// Whether to serve a new file as soon as it appears at the path, without a reload request.
     pub watch: bool,
-    /// Whether clients on this machine may map the file and look keys up without the server: see
-    /// [`Direct`](crate::client::Direct). Does not apply to `Memory::Copy`.
+    /// Whether clients on this machine may map the file and look keys up in their own processes: see
+    /// [`Direct`](crate::client::Direct). Has no effect with `Memory::Copy`.
     pub direct: bool,
     /// The Unix socket: a path, or with `abstract_socket` an `@` and an abstract name.
     pub socket: PathBuf,
     /// Whether `socket` is an abstract name. An abstract socket has no mode and no owner: every process of the machine,
     /// or of the network namespace, may connect.
     pub abstract_socket: bool,
-    /// Who may connect to `socket`. Does not apply to `tcp`.
+    /// The access control of `socket`. Does not apply to `tcp`.
     pub access: SocketAccess,
-    /// Listening sockets that replace `socket` and `tcp`.
+    /// Inherited listening sockets, which replace `socket` and `tcp`.
     pub inherited: Inherited,
-    /// The TCP address, for clients that cannot use Unix sockets. Port 0 chooses a free port.
+    /// The TCP address to listen on, for clients that cannot use Unix sockets. Port 0 selects a free port.
     pub tcp: Option<SocketAddr>,
     /// Whether `tcp` may be reachable from other machines. There is no password: everyone who can connect can read the
     /// table.
     pub tcp_exposed: bool,
-    /// The number of worker threads. `None`: one for every two processors, because clients need the others.
+    /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,
-    /// How long a worker polls after a response before it sleeps. Zero: it sleeps at once. `None`: [`SPIN`], or zero on
-    /// one processor.
+    /// How long a worker polls after a response before it sleeps. Zero: the worker does not poll. `None`: [`SPIN`], or
+    /// zero if the machine has one processor.
     pub spin: Option<Duration>,
     /// The limits on what clients may use.
     pub limits: Limits,
-    /// Whether to notify the service manager (systemd, by NOTIFY_SOCKET) that this process is ready, reloads, stops, and
-    /// is alive (WATCHDOG_USEC). For programs that only run this server.
+    /// Whether to notify the service manager (systemd, through NOTIFY_SOCKET) that this process is ready, reloads,
+    /// stops, and is alive (WATCHDOG_USEC). Intended for programs that run only this server.
     pub notify: bool,
 }
 
@@ -96,13 +98,14 @@ impl Config {
         Source { path: db.to_path_buf(), plan, watch: self.watch, direct: self.direct }
     }
 
-    /// Returns the number of workers. By default one for every two processors: clients run on this machine too, and
-    /// spend about as much time on a request as the server.
+    /// Returns the number of workers. The default is one for every two processors, because clients usually run on the
+    /// same machine and spend about as much time on a request as the server.
     pub(super) fn worker_count(&self) -> usize {
         self.workers.map_or_else(|| processors().div_ceil(2), NonZeroUsize::get)
     }
 
-    /// Returns how long a worker polls. On one processor, polling would keep the client from running.
+    /// Returns how long a worker polls. The default is zero on one processor, where polling would keep the client from
+    /// running.
     pub(super) fn spin_time(&self) -> Duration {
         self.spin.unwrap_or(if processors() > 1 { SPIN } else { Duration::ZERO })
     }

@@ -1,20 +1,20 @@
 //! The counters of a worker.
 //!
-//! In: the results of each pass. Out: numbers that are added up on request. Each worker writes only its own counters,
-//! with plain loads and stores, so counting costs a few nanoseconds per pass and nothing per request. Does not format
-//! the numbers.
+//! In: the results of each pass. Out: counts, which are added up over all workers on request. Each worker writes only
+//! its own counters, with plain loads and stores, so counting costs a few nanoseconds per pass and nothing per request.
+//! This module does not format the counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::protocol::native::{Op, OpKind, Status};
 
-/// One pass in this many is timed.
+/// One of this many passes is timed.
 const TIMED_EVERY: u64 = 64;
 
-/// Index of the counters of commands of the Redis protocol. The counters of native requests precede it, by op code.
+/// The index of the counters of Redis commands. The indexes below it are the op codes of native requests.
 pub(super) const REDIS: usize = Op::ALL.len();
-/// Index of the counters of native requests with an unknown op.
+/// The index of the counters of native requests with an unknown op code.
 pub(super) const UNKNOWN_OP: usize = REDIS + 1;
 
 /// The names of the request counters in Info.
@@ -29,7 +29,7 @@ pub(super) const REQUESTS_NAMES: [&str; UNKNOWN_OP + 1] = {
     names
 };
 
-/// The names of the statuses, by code.
+/// The names of the statuses, in the order of their codes.
 pub(super) const STATUS_NAMES: [&str; 3] = ["ok", "not_found", "error"];
 
 /// The number of requests by op and status.
@@ -40,7 +40,7 @@ pub(super) type Requests<N> = [[N; STATUS_NAMES.len()]; REQUESTS_NAMES.len()];
 pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the number. Only one thread may call this.
+    /// Adds to the number. Only one thread may call this method.
     #[inline]
     pub(super) fn add(&self, count: u64) {
         self.0.store(self.get() + count, Ordering::Relaxed);
@@ -52,18 +52,18 @@ impl Counter {
     }
 }
 
-/// The native requests of one pass.
+/// The number of native requests of one pass, by op and status.
 #[derive(Default)]
 pub(super) struct Tally(Requests<u32>);
 
 impl Tally {
-    /// Counts a request. `op` is `None` if it is unknown.
+    /// Counts a request. `op` is `None` if the request's op is unknown.
     #[inline(always)]
     pub(super) fn count(&mut self, op: Option<Op>, status: Status) {
         self.0[op.map_or(UNKNOWN_OP, |op| op as usize)][status as usize] += 1;
     }
 
-    /// Counts Gets that found a value: all requests that were not counted one by one.
+    /// Counts Gets that found a value. These requests are not counted individually.
     #[inline(always)]
     pub(super) fn count_values(&mut self, count: usize) {
         self.0[Op::Get as usize][Status::Ok as usize] += count as u32;
@@ -74,14 +74,14 @@ impl Tally {
         self.0.as_flattened().iter().sum::<u32>() as usize
     }
 
-    /// Returns the number of requests about the server.
+    /// Returns the number of requests about the server, such as Info and Reload.
     pub(super) fn about_server(&self) -> usize {
         let ops = Op::ALL.into_iter().filter(|op| op.kind() == OpKind::Server);
         ops.map(|op| self.0[op as usize].iter().sum::<u32>() as usize).sum()
     }
 
-    /// Returns whether a request had an effect, so that it must not be carried out again. Such a request has a pass for
-    /// itself.
+    /// Returns whether the pass executed a Reload or a Rollback, which must not be executed again. Such a request is
+    /// the only one of its pass.
     pub(super) fn has_effects(&self) -> bool {
         [Op::Reload, Op::Rollback].into_iter().any(|op| self.0[op as usize][Status::Ok as usize] > 0)
     }
@@ -91,7 +91,7 @@ impl Tally {
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
-    /// Connections that the worker received. Written by the thread that accepts connections.
+    /// Connections that were assigned to the worker. Written by the thread that accepts connections.
     accepted: Counter,
     /// Accepted connections that have ended.
     closed: Counter,
@@ -101,11 +101,12 @@ pub(super) struct Counters {
     redis_misses: Counter,
     read_len_bytes: Counter,
     written_len_bytes: Counter,
-    /// Passes that answered requests.
+    /// Passes that answered at least one request.
     batches: Counter,
-    /// The number of requests of each pass.
+    /// The histogram of the number of requests per pass.
     batch_requests: Histogram,
-    /// The duration of timed passes, until their responses were sent or had to wait.
+    /// The histogram of the durations of timed passes, from their start until their responses were sent or became
+    /// pending.
     service_ns: Histogram,
 }
 
@@ -161,7 +162,7 @@ impl Counters {
         self.written_len_bytes.add(len_bytes as u64);
     }
 
-    /// Returns the time, if the pass that begins is to be timed.
+    /// Returns the current time if the pass that begins is to be timed, and `None` otherwise.
     #[inline]
     pub(super) fn start(&self) -> Option<Instant> {
         self.batches.get().is_multiple_of(TIMED_EVERY).then(Instant::now)
@@ -218,7 +219,7 @@ impl Sums {
         self.keys(Status::NotFound) + self.redis_misses
     }
 
-    /// Returns the number of native requests for one key that had this status.
+    /// Returns the number of Get and Exists requests with the given status.
     fn keys(&self, status: Status) -> u64 {
         [Op::Get, Op::Exists].iter().map(|op| self.requests[*op as usize][status as usize]).sum()
     }
@@ -229,12 +230,13 @@ impl Sums {
     }
 }
 
-/// Each range from one power of two to the next has 2 to this power of buckets.
+/// The binary logarithm of the number of buckets from one power of two to the next.
 const PARTS_BITS: u32 = 2;
-/// The number of buckets. Numbers above 2⁴⁰, which is 18 minutes in nanoseconds, count as 2⁴⁰.
+/// The number of buckets. Numbers above 2⁴⁰ (18 minutes in nanoseconds) are counted as 2⁴⁰.
 const BUCKETS: usize = bucket_of(1 << 40) + 1;
 
-/// A histogram. The largest number of each bucket exceeds the smallest one by at most a quarter.
+/// A histogram of numbers. The largest number of each bucket exceeds the smallest number of the bucket by at most a
+/// quarter.
 struct Histogram {
     buckets: [Counter; BUCKETS],
     sum: Counter,
@@ -308,20 +310,20 @@ impl Distribution {
         self.buckets.iter().sum()
     }
 
-    /// Returns how many recorded numbers are at most 2 to this power.
+    /// Returns how many recorded numbers are at most 2 to the power of `power`.
     #[cfg(feature = "metrics")]
     pub(super) fn up_to_power(&self, power: u32) -> u64 {
         self.buckets[..=bucket_of(1 << power)].iter().sum()
     }
 
-    /// Returns the largest number and the count of each bucket that is not empty.
+    /// Returns the largest number and the count of each nonempty bucket.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(bucket, count)| (bucket_end(bucket), *count))
     }
 
-    /// Returns the quantile: the smallest recorded number that at least this share of the numbers does not exceed,
-    /// rounded up by at most a quarter. Returns 0 if nothing was recorded.
+    /// Returns a quantile: the smallest recorded number for which at least the fraction `share` of all recorded numbers
+    /// is less than or equal to it. The result is rounded up by at most a quarter, and is 0 if nothing was recorded.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let rank = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_lies_in_the_bucket_that_it_is_counted_in() {
+    fn the_bounds_of_each_bucket_are_counted_in_it() {
         let mut before = None;
         for bucket in 0..BUCKETS {
             let (first, last) = (before.map_or(1, |before| before + 1), bucket_end(bucket));
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_at_most_a_quarter_too_large_and_never_above_the_greatest() {
+    fn quantiles_are_at_most_a_quarter_too_large_and_never_above_the_maximum() {
         let histogram = Histogram::default();
         for number in 1..=1000 {
             histogram.record(number * 1000);
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_op_has_the_counter_of_its_code() {
+    fn each_op_code_is_the_index_of_the_counter_named_after_the_op() {
         for (code, op) in Op::ALL.into_iter().enumerate() {
             assert_eq!(op as usize, code);
             assert_eq!(REQUESTS_NAMES[code], format!("requests_{}", format!("{op:?}").to_lowercase()));

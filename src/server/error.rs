@@ -1,4 +1,4 @@
-//! Why a server cannot start, or had to stop.
+//! The error of a server that cannot start or had to stop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::generations::OpenError;
 
-/// Why a server cannot start, or had to stop.
+/// The error of a server that cannot start or had to stop.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -35,9 +35,9 @@ pub enum ServerError {
     #[error("{0}")]
     Limits(String),
     /// A thread or a runtime cannot be started.
-    #[error("starting a worker: {0}")]
+    #[error("a thread or its runtime cannot be started: {0}")]
     Worker(io::Error),
     /// The handler of SIGBUS cannot be installed.
-    #[error("handling SIGBUS: {0}")]
+    #[error("the handler of SIGBUS cannot be installed: {0}")]
     Signal(io::Error),
 }

@@ -1,6 +1,7 @@
 //! The facts that a server reports about itself: their names, and how they are computed from a snapshot.
 //!
-//! In: a snapshot. Out: Info, the facts of Redis's INFO, and the metrics for Prometheus. A fact is one row of [`FACTS`].
+//! In: a snapshot. Out: the response to Info, the facts of Redis's INFO, and the metrics for Prometheus. A fact is one
+//! row of [`FACTS`].
 
 use std::ops::RangeInclusive;
 
@@ -8,33 +9,33 @@ use super::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, UNKNOWN_OP};
 use super::snapshot::{Snapshot, VERSION, digest_text};
 use crate::protocol::native::{Op, OpKind, Status};
 
-/// Upper bounds of the buckets of batches, as powers of two: 1 to 2,048 requests.
+/// The upper bounds of the buckets for batch sizes, as exponents of two: 1 to 2,048 requests.
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
-/// Upper bounds of the buckets of service times, as powers of two: 1 µs to 1.07 s, in nanoseconds.
+/// The upper bounds of the buckets for service times, as exponents of two, in nanoseconds: 1 µs to 1.07 s.
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
 
-/// A fact, as Info, Redis's INFO, and the metrics report it.
+/// A fact about the server, and how Info, Redis's INFO, and the metrics report it.
 pub(super) struct Fact {
     text: Text,
-    /// Its name in Redis's INFO. Empty if it is the name in Info.
+    /// The fact's name in Redis's INFO. Empty if the name is the same as in Info.
     redis: &'static str,
     #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
     pub(super) metric: Option<Metric>,
 }
 
-/// A fact in Info.
+/// How Info reports a fact.
 enum Text {
-    /// Info does not have it.
+    /// Info does not report the fact.
     None,
-    /// A name, and the text after it.
+    /// The fact's name, and the function that returns its text.
     One(&'static str, fn(&Snapshot) -> String),
-    /// A name, and the number after it.
+    /// The fact's name, and the function that returns its number.
     Number(&'static str, fn(&Snapshot) -> u64),
-    /// Several names, and the numbers after them.
+    /// The function that returns several names, each with its number.
     Numbers(fn(&Snapshot) -> Vec<(&'static str, u64)>),
 }
 
-/// A metric for Prometheus. `docs/OPERATIONS.md` lists all of them in the order of [`FACTS`].
+/// A metric for Prometheus. `docs/OPERATIONS.md` lists all metrics in the order of [`FACTS`].
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics read this"))]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -51,16 +52,17 @@ pub(super) enum Value {
     Gauges(fn(&Snapshot) -> Vec<Series>),
     /// A counter with several series.
     Counters(fn(&Snapshot) -> Vec<Series>),
-    /// A histogram with these upper bounds, as powers of two. Its numbers are multiplied by the unit.
+    /// A histogram, the upper bounds of its buckets as exponents of two, and the factor that converts its numbers to
+    /// the metric's unit.
     Histogram(fn(&Snapshot) -> &Distribution, RangeInclusive<u32>, f64),
 }
 
-/// Labels and a number.
+/// The labels and the number of one series.
 pub(super) type Series = (Vec<(&'static str, String)>, u64);
 
 use Value::{Counter, Counters, Gauge, Gauges, Histogram};
 
-/// All facts, in the order of Info and of the metrics.
+/// All facts, in the order in which Info and the metrics report them.
 pub(super) const FACTS: &[Fact] = &[
     metric("zero_kv_info", "The server and its file, as labels. Always 1.", Gauges(info_labels)),
     text("version", |_| VERSION.to_owned()),
@@ -77,17 +79,19 @@ pub(super) const FACTS: &[Fact] = &[
         .redis("generation_number"),
     text("digest", |s| digest_text(s.digest)).redis("generation"),
     text("keys", |s| s.key_kind().to_owned()).redis("key_kind"),
-    gauge("rows", "zero_kv_rows", "Rows of the table.", |s| s.rows),
-    gauge("file_len_bytes", "zero_kv_file_bytes", "Length of the file.", |s| s.file_len_bytes),
+    gauge("rows", "zero_kv_rows", "Rows in the table.", |s| s.rows),
+    gauge("file_len_bytes", "zero_kv_file_bytes", "Length of the served file.", |s| s.file_len_bytes),
     gauge(
         "resident_len_bytes",
         "zero_kv_resident_bytes",
         "Bytes of the file that are in memory, measured every few seconds.",
         |s| s.resident_len_bytes,
     ),
-    gauge("blocks", "zero_kv_blocks", "Blocks of the file's records.", |s| s.blocks.0 as u64),
-    gauge("blocks_verified", "zero_kv_blocks_verified", "Verified blocks.", |s| s.blocks.1 as u64),
-    gauge("blocks_damaged", "zero_kv_blocks_damaged", "Damaged blocks that were found, at most 64.", |s| {
+    gauge("blocks", "zero_kv_blocks", "Blocks in the records section of the file.", |s| s.blocks.0 as u64),
+    gauge("blocks_verified", "zero_kv_blocks_verified", "Blocks that were verified and are intact.", |s| {
+        s.blocks.1 as u64
+    }),
+    gauge("blocks_damaged", "zero_kv_blocks_damaged", "Blocks that were found damaged, at most 64.", |s| {
         s.damaged_blocks as u64
     }),
     text("state", |s| s.state().to_owned()).metric(
@@ -100,8 +104,8 @@ pub(super) const FACTS: &[Fact] = &[
     metric("zero_kv_connections_cut_total", "Disconnected connections, by reason.", Counters(disconnected)),
     number("connections_cut_idle", |s| s.cut_idle),
     number("connections_cut_stalled", |s| s.cut_stalled),
-    counter("connections_refused", "zero_kv_connections_refused_total", "Refused connections.", |s| s.refused),
-    counter("panics", "zero_kv_panics_total", "Connections that ended because of a fault of the server.", |s| s.panics),
+    counter("connections_refused", "zero_kv_connections_refused_total", "Rejected connections.", |s| s.refused),
+    counter("panics", "zero_kv_panics_total", "Connections that ended because of a bug in the server.", |s| s.panics),
     Fact { text: Text::Numbers(requests_by_op), redis: "", metric: None }.metric(
         "zero_kv_requests_total",
         "Requests, by op and status.",
@@ -113,24 +117,20 @@ pub(super) const FACTS: &[Fact] = &[
     counter("read_len_bytes", "zero_kv_read_bytes_total", "Bytes of requests.", |s| s.sums.read_len_bytes),
     counter("written_len_bytes", "zero_kv_written_bytes_total", "Bytes of responses.", |s| s.sums.written_len_bytes),
     number("batches", |s| s.sums.batches),
-    metric(
-        "zero_kv_batch_requests",
-        "Requests that were answered together.",
-        Histogram(|s| &s.sums.batch_requests, BATCH_POWERS, 1.0),
-    ),
+    metric("zero_kv_batch_requests", "Requests per batch.", Histogram(|s| &s.sums.batch_requests, BATCH_POWERS, 1.0)),
     number("batch_requests_p50", |s| s.sums.batch_requests.quantile(0.5)),
     number("batch_requests_p99", |s| s.sums.batch_requests.quantile(0.99)),
     number("batch_requests_max", |s| s.sums.batch_requests.max),
     metric(
         "zero_kv_service_seconds",
-        "Time to answer a batch, measured for every 64th.",
+        "Time to answer a batch, measured for every 64th batch.",
         Histogram(|s| &s.sums.service_ns, SERVICE_POWERS, 1e-9),
     ),
     text("service_us_p50", |s| service_us(s, 0.5)),
     text("service_us_p99", |s| service_us(s, 0.99)),
     text("service_us_p99.9", |s| service_us(s, 0.999)),
-    counter("swaps", "zero_kv_swaps_total", "Generations that replaced another one.", |s| s.swaps),
-    counter("rollbacks", "zero_kv_rollbacks_total", "Swaps that returned to the previous generation.", |s| s.rollbacks),
+    counter("swaps", "zero_kv_swaps_total", "Swaps to another generation, including rollbacks.", |s| s.swaps),
+    counter("rollbacks", "zero_kv_rollbacks_total", "Rollbacks to the previous generation.", |s| s.rollbacks),
     counter("refused_files", "zero_kv_refused_files_total", "Files that were rejected.", |s| s.refused_files),
     counter("faults", "zero_kv_faults_total", "Times that the served file was found changed or unreadable.", |s| {
         s.faults
@@ -140,7 +140,7 @@ pub(super) const FACTS: &[Fact] = &[
     text("reload_last", |s| s.reload_last.clone()),
     text("writers_detected", |s| s.writers_unknown.map_or("yes".to_owned(), |reason| format!("no: {reason}"))).metric(
         "zero_kv_writers_detected",
-        "1 if every process that writes to the file is detected before it does, otherwise 0.",
+        "1 if every process that writes to the file is detected before it writes, otherwise 0.",
         Gauge(|s| s.writers_unknown.is_none().into()),
     ),
     number("connections_cut_http", |s| s.cut_http),
@@ -157,9 +157,12 @@ pub(super) const FACTS: &[Fact] = &[
     gauge("client_memory_bytes", "zero_kv_client_memory_bytes", "Memory that all connections hold together.", |s| {
         s.client_memory_bytes
     }),
-    gauge("client_memory_max_bytes", "zero_kv_client_memory_max_bytes", "Limit on that memory.", |s| {
-        s.client_memory_max_bytes
-    }),
+    gauge(
+        "client_memory_max_bytes",
+        "zero_kv_client_memory_max_bytes",
+        "Limit on the memory that all connections hold together.",
+        |s| s.client_memory_max_bytes,
+    ),
     text("file_refused", |s| s.file_refused.clone()).metric(
         "zero_kv_file_refused",
         "1 if the file at the path was rejected and an older one is served, otherwise 0.",
@@ -177,27 +180,27 @@ pub(super) const FACTS: &[Fact] = &[
     ),
 ];
 
-/// Returns a fact that is no metric.
+/// Returns a fact that is a text and not a metric.
 const fn text(name: &'static str, text: fn(&Snapshot) -> String) -> Fact {
     Fact { text: Text::One(name, text), redis: "", metric: None }
 }
 
-/// Returns a fact that is a number and no metric.
+/// Returns a fact that is a number and not a metric.
 const fn number(name: &'static str, number: fn(&Snapshot) -> u64) -> Fact {
     Fact { text: Text::Number(name, number), redis: "", metric: None }
 }
 
-/// Returns a fact that only metrics have.
+/// Returns a fact that only the metrics report.
 const fn metric(name: &'static str, help: &'static str, value: Value) -> Fact {
     Fact { text: Text::None, redis: "", metric: Some(Metric { name, help, value }) }
 }
 
-/// Returns a number that is also a gauge.
+/// Returns a fact that is a number in Info and a gauge in the metrics.
 const fn gauge(name: &'static str, metric: &'static str, help: &'static str, of: fn(&Snapshot) -> u64) -> Fact {
     number(name, of).metric(metric, help, Gauge(of))
 }
 
-/// Returns a number that is also a counter.
+/// Returns a fact that is a number in Info and a counter in the metrics.
 const fn counter(name: &'static str, metric: &'static str, help: &'static str, of: fn(&Snapshot) -> u64) -> Fact {
     number(name, of).metric(metric, help, Counter(of))
 }
@@ -213,7 +216,7 @@ impl Fact {
         self
     }
 
-    /// Appends the fact's names and texts.
+    /// Appends the names and texts that Info reports for the fact.
     fn push_texts(&self, snapshot: &Snapshot, texts: &mut Vec<(&'static str, String)>) {
         match self.text {
             Text::None => {}
@@ -226,7 +229,7 @@ impl Fact {
     }
 }
 
-/// Returns the facts of Info.
+/// Returns the names and texts of all facts that Info reports.
 fn texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let mut texts = Vec::new();
     FACTS.iter().for_each(|fact| fact.push_texts(snapshot, &mut texts));
@@ -235,7 +238,7 @@ fn texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts
 }
 
-/// Returns the facts of Info, under their names in Redis's INFO.
+/// Returns the facts that Info reports, with their names in Redis's INFO.
 pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let redis_name = |name| {
         let renamed = FACTS.iter().find(|fact| match fact.text {
@@ -247,8 +250,8 @@ pub(super) fn redis_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     texts(snapshot).into_iter().map(|(name, text)| (redis_name(name), text)).collect()
 }
 
-/// Formats the response to Info: the facts and the histograms. From two responses, a client can compute the quantiles of
-/// the time between them.
+/// Formats the response to Info: the facts and the histograms. From two responses, a client can compute quantiles over
+/// the time between the two.
 pub(super) fn info(snapshot: &Snapshot) -> String {
     let buckets = |seen: &Distribution| {
         let buckets: Vec<_> = seen.buckets().map(|(end, count)| format!("{end}:{count}")).collect();
@@ -306,7 +309,7 @@ fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
     for (kind, (name, by_status)) in REQUESTS_NAMES.iter().zip(&snapshot.sums.requests).enumerate() {
         let op = name.strip_prefix("requests_").unwrap_or(name);
         for (status, (status_name, count)) in STATUS_NAMES.iter().zip(by_status).enumerate() {
-            if can_be(kind, status) {
+            if can_have_status(kind, status) {
                 requests.push((vec![("op", op.to_owned()), ("status", (*status_name).to_owned())], *count));
             }
         }
@@ -315,7 +318,7 @@ fn requests_by_op_and_status(snapshot: &Snapshot) -> Vec<Series> {
 }
 
 /// Returns whether a request of this kind can have this status.
-fn can_be(kind: usize, status: usize) -> bool {
+fn can_have_status(kind: usize, status: usize) -> bool {
     const NOT_FOUND: usize = Status::NotFound as usize;
     match (Op::ALL.get(kind).map(|op| op.kind()), status) {
         (Some(OpKind::Point | OpKind::Neighbor), _) => true,

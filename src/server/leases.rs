@@ -1,7 +1,7 @@
 //! The thread that renews and releases the leases on served files.
 //!
-//! In: the time, and SIGIO, which the kernel sends when a writer waits for a lease. Out: leases that are released or
-//! renewed. A file whose lease is renewed in time needs no examination after every batch.
+//! In: the time, and SIGIO, which the kernel sends when a writer waits for a lease. Out: renewed and released leases. A
+//! file whose lease is renewed in time needs no fstat after every batch.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -15,17 +15,18 @@ use tracing::warn;
 use super::liveness::{LEASES, beat_every};
 use crate::store::{RENEW_LEASES_EVERY, renew_leases, take_leases};
 
-/// Takes leases on served files from now on, for as long as the process runs.
-pub(super) fn take() {
-    static ANSWERING: OnceLock<()> = OnceLock::new();
-    ANSWERING.get_or_init(|| {
-        if let Err(error) = answer() {
-            warn!("files cannot be leased: {error}: they are examined after every batch");
+/// Starts the thread that renews leases, and enables leases on served files for as long as the process runs. Later
+/// calls have no effect.
+pub(super) fn start() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        if let Err(error) = start_thread() {
+            warn!("files cannot be leased: {error}: the server calls fstat after every batch instead");
         }
     });
 }
 
-fn answer() -> io::Result<()> {
+fn start_thread() -> io::Result<()> {
     let (mut signals, sender) = UnixStream::pair()?;
     pipe::register(SIGIO, sender)?;
     signals.set_read_timeout(Some(RENEW_LEASES_EVERY.min(beat_every(sd_notify::watchdog_enabled()))))?;
@@ -33,7 +34,8 @@ fn answer() -> io::Result<()> {
         LEASES.started();
         loop {
             LEASES.beat();
-            // Waits for a signal, or until leases must be renewed. One call handles all signals that have arrived.
+            // Waits for a signal, or until leases must be renewed. One call of `renew_leases` handles all signals that
+            // have arrived.
             let _ = signals.read(&mut [0; 64]);
             let _ = LEASES.catch(renew_leases);
         }

@@ -9,61 +9,64 @@ use crate::machine_memory;
 use crate::protocol::resp::COMMAND_LEN_MAX_BYTES;
 use crate::setting::Setting;
 
-/// Descriptors that are kept for other purposes than connections: new files, metrics, and the process itself.
+/// The number of descriptors that are reserved for purposes other than connections: new files, metrics, and the process
+/// itself.
 const DESCRIPTORS_KEPT: u64 = 64;
-/// Descriptors that a worker needs besides its connections.
+/// The number of descriptors that a worker needs besides its connections.
 const DESCRIPTORS_OF_WORKER: u64 = 4;
-/// By default, all connections together may hold the machine's memory divided by this number.
+/// The default limit on client memory is the machine's memory divided by this number.
 const CLIENT_MEMORY_SHARE: u64 = 8;
-/// The limit on client memory is at least this many command buffers. One command alone can take two, because a buffer
-/// that grows doubles its capacity.
+/// The limit on client memory must be at least this many times the maximum length of a command. A single command can
+/// take twice its length, because a buffer that grows doubles its capacity.
 const CLIENT_MEMORY_MIN_BUFFERS: u64 = 4;
 
 /// The limits on what clients may use. The server closes a connection that exceeds a limit, and logs the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum number of connections, of all protocols and sockets. A connection beyond it is closed as soon as it
-    /// is accepted. `None`: as many as the limit on descriptors allows, at most [`Limits::CONNECTIONS_MAX`].
+    /// The maximum number of connections, over all protocols and sockets. A connection beyond the maximum is closed as
+    /// soon as it is accepted. `None`: as many as the limit on descriptors allows, but at most
+    /// [`Limits::CONNECTIONS_MAX`].
     pub connections_max: Option<NonZeroUsize>,
     /// The maximum length of an incomplete command of the Redis protocol, from [`Limits::BUFFER_MIN_BYTES`] to
-    /// [`Limits::BUFFER_MAX_BYTES`]. All native requests are shorter.
+    /// [`Limits::BUFFER_MAX_BYTES`]. Native requests are always shorter.
     pub buffer_max_bytes: usize,
-    /// How long a client may send no request. Zero: forever.
+    /// The time without a request after which a client is disconnected. Zero: never.
     pub idle_timeout: Duration,
-    /// How long a client may receive no byte of pending responses, or send no byte of an incomplete request. Zero:
-    /// forever.
+    /// The time after which a client is disconnected if it receives no byte of pending responses, or sends no byte of
+    /// an incomplete request. Zero: never.
     pub stall_timeout: Duration,
     /// The minimum rate at which a client receives pending responses, averaged over [`Limits::drain_window`]. Zero: no
     /// minimum.
     pub drain_rate_min_bytes_per_s: u64,
-    /// The maximum number of replaced generations that pending responses of connections may hold. Beyond it, the
-    /// connections that hold the oldest ones are disconnected. Direct clients have their own descriptors and do not
-    /// count.
+    /// The maximum number of replaced generations that connections may hold for their pending responses. Beyond the
+    /// maximum, the connections that hold the oldest generations are disconnected. Direct clients do not count, because
+    /// they have their own descriptors.
     pub generations_max: usize,
-    /// The maximum memory that all connections hold together: unfinished commands, copied responses
-    /// that are pending, and sessions of the Redis protocol. Beyond it, the connections that hold
-    /// the most are disconnected. At least four times `buffer_max_bytes`. `None`: an eighth of the
-    /// machine's memory, or of the smallest limit of the process's control groups.
+    /// The maximum memory that all connections hold together: unfinished commands, copied pending responses, and
+    /// sessions of the Redis protocol. Beyond the maximum, the connections that hold the most memory are disconnected.
+    /// Must be at least four times `buffer_max_bytes`. `None`: an eighth of the machine's memory, or of the smallest
+    /// memory limit of the process's control groups, but at least four times `buffer_max_bytes`.
     pub client_memory_max_bytes: Option<u64>,
 }
 
 impl Limits {
     /// The default maximum number of connections, if the limit on descriptors allows it.
     pub const CONNECTIONS_MAX: usize = 16_384;
-    /// The smallest buffer: the longest native request and one read fit into it.
+    /// The minimum of `buffer_max_bytes`. A buffer of this length holds the longest native request and one read.
     pub const BUFFER_MIN_BYTES: usize = 256 << 10;
-    /// The largest buffer: the longest command of the Redis protocol fits into it.
+    /// The maximum of `buffer_max_bytes`. A buffer of this length holds the longest command of the Redis protocol.
     pub const BUFFER_MAX_BYTES: usize = COMMAND_LEN_MAX_BYTES;
-    /// The default time-out of clients that stall.
+    /// The default stall time-out.
     pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
     /// The default minimum drain rate: a seventh of the rate of a 56 kbit/s modem.
     pub const DRAIN_RATE_MIN_BYTES_PER_S: u64 = 1 << 10;
-    /// The default limit on replaced generations that are held. Beyond it, the clients of the oldest generation have
-    /// not received their responses during several swaps, and each generation may take the memory of a whole table.
+    /// The default maximum number of replaced generations that connections may hold. If there are more, some clients
+    /// have not received their responses during several swaps, and each generation may take the memory of a whole
+    /// table.
     pub const GENERATIONS_MAX: usize = 4;
 
-    /// Returns the time over which a drain rate is averaged: two stall time-outs, so that a single pause never makes a
-    /// client slow. Without a stall time-out, 60 s.
+    /// Returns the time over which a drain rate is averaged: twice the stall time-out, so that a single pause shorter
+    /// than the time-out does not make a client too slow. Without a stall time-out, the time is 60 s.
     pub fn drain_window(&self) -> Duration {
         let pause = if self.stall_timeout.is_zero() { Self::STALL_TIMEOUT } else { self.stall_timeout };
         pause.saturating_mul(2)

@@ -1,7 +1,7 @@
 //! Liveness of the server's threads and long-running tasks.
 //!
-//! In: beats, panics, and ends. Out: what is wrong with which thread, for Info, the metrics, and the service manager's
-//! watchdog. A panic ends one turn of a thread's work, not the thread.
+//! In: beats, panics, and ends of threads. Out: descriptions of the threads that have a problem, for Info, the metrics,
+//! and the service manager's watchdog. A panic ends one unit of a thread's work, not the thread.
 
 use std::fmt::Write;
 use std::future::Future;
@@ -15,13 +15,14 @@ use super::log_limit::LogLimit;
 use super::panics;
 use super::service::Notifier;
 
-/// How often a thread beats, unless the watchdog requires more.
+/// The time between two beats of a thread, unless the watchdog requires more frequent beats.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// The number of beats within the watchdog's time-out.
 const BEATS_PER_WATCHDOG: u32 = 8;
-/// Seconds without a beat after which a thread is reported as stuck. Longer than a unit of work takes on a slow disk.
+/// The number of seconds without a beat after which a thread is reported as stuck. This is longer than any unit of work
+/// takes on a slow disk.
 const STUCK_AFTER_S: u32 = 30;
-/// Panics after which a thread is reported as failing. Each minute without a panic subtracts one.
+/// The number of panics after which a thread is reported as failing. Each minute without a panic subtracts one panic.
 const PANICS_MAX: u32 = 3;
 const PANIC_FORGIVEN_AFTER_S: u32 = 60;
 /// How long a task that panicked waits before it runs again.
@@ -30,16 +31,17 @@ const RESTART_AFTER: Duration = Duration::from_millis(100);
 /// The thread that renews and releases leases. It belongs to the process and not to one server.
 pub(super) static LEASES: LazyLock<Arc<Thread>> = LazyLock::new(|| Arc::new(Thread::new("leases", true)));
 
-/// Returns how often a thread beats, given the time after which the watchdog considers the server hung.
+/// Returns the time between two beats of a thread. `watchdog` is the time-out after which the service manager considers
+/// the server hung.
 pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
     let timeout = watchdog.filter(|timeout| !timeout.is_zero());
     timeout.map_or(BEAT_EVERY, |timeout| BEAT_EVERY.min(timeout / BEATS_PER_WATCHDOG))
 }
 
-/// One thread, or one task that runs as long as the server does.
+/// The liveness of one thread, or of one task that runs as long as the server.
 pub(super) struct Thread {
     name: String,
-    /// Whether the thread must beat. A task need not, because the thread of its runtime beats.
+    /// Whether the thread must beat. A task does not have to, because the thread of its runtime beats.
     beats_expected: bool,
     is_running: AtomicBool,
     has_ended: AtomicBool,
@@ -92,7 +94,7 @@ impl Thread {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Beats regularly, as long as the runtime polls its tasks. Never ends.
+    /// Beats regularly as long as the runtime polls its tasks. Never returns.
     pub(super) async fn keep_beating(&self, beat_every: Duration) {
         loop {
             self.beat();
@@ -100,15 +102,15 @@ impl Thread {
         }
     }
 
-    /// Runs one turn of the thread's work.
+    /// Runs one unit of the thread's work.
     ///
     /// # Errors
-    /// The place and the message of a panic, which is logged and counted.
-    pub(super) fn catch<T>(&self, turn: impl FnOnce() -> T) -> Result<T, String> {
-        panics::catch(turn).inspect_err(|panic| self.panicked(panic))
+    /// The location and the message of a panic, which is logged and counted.
+    pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
+        panics::catch(work).inspect_err(|panic| self.panicked(panic))
     }
 
-    /// Runs a task, and runs it again after each panic.
+    /// Runs a task, and restarts it after each panic.
     pub(super) async fn keep<T, F: Future<Output = T>>(&self, task: impl Fn() -> F) -> T {
         loop {
             match self.catch_in(task()).await {
@@ -118,10 +120,10 @@ impl Thread {
         }
     }
 
-    /// Polls a future until it is done.
+    /// Polls a future until it is ready or panics.
     ///
     /// # Errors
-    /// The place and the message of a panic: see [`Thread::catch`].
+    /// The location and the message of a panic: see [`Thread::catch`].
     pub(super) async fn catch_in<T>(&self, future: impl Future<Output = T>) -> Result<T, String> {
         panics::catch_in(future).await.inspect_err(|panic| self.panicked(panic))
     }
@@ -141,8 +143,8 @@ impl Thread {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Records that a second has passed. Seconds are counted instead of measured: when a process that was stopped as a
-    /// whole resumes, none of its threads is stuck.
+    /// Records that a second has passed. Seconds are counted and not measured, so that no thread is reported as stuck
+    /// after the whole process was suspended.
     fn second_passed(&self) {
         let beats = self.beats.load(Ordering::Relaxed);
         let is_silent = self.beats_observed.swap(beats, Ordering::Relaxed) == beats;
@@ -155,7 +157,7 @@ impl Thread {
         }
     }
 
-    /// Describes what is wrong with the thread. `None` if nothing is.
+    /// Returns a description of the thread's problem, or `None` if it has none.
     pub(super) fn problem(&self) -> Option<String> {
         let (name, silent_s) = (&self.name, self.silent_s.load(Ordering::Relaxed));
         let mut problem = if self.has_ended.load(Ordering::Relaxed) {
@@ -190,7 +192,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// Creates the liveness of a server. The watchdog is ignored unless the server `notifies` the service manager.
+    /// Creates the state of a server's threads. The watchdog is ignored unless the server `notifies` the service
+    /// manager.
     pub(super) fn new(workers: usize, notifies: bool) -> Liveness {
         let thread = |name, beats_expected| Arc::new(Thread::new(name, beats_expected));
         Liveness {
@@ -218,17 +221,17 @@ impl Liveness {
         beat_every(self.watchdog)
     }
 
-    /// Describes what is wrong with the server's threads.
+    /// Returns a description of each problem of the server's threads.
     pub(super) fn problems(&self) -> Vec<String> {
         self.threads().filter_map(|thread| thread.problem()).collect()
     }
 
-    /// Records for the main thread that a second has passed. Another thread must call this once a second.
+    /// Records for the main thread that a second has passed. Another thread must call this method once a second.
     pub(super) fn second_passed_for_main(&self) {
         self.main.second_passed();
     }
 
-    /// Records for all other threads each second that passes. Never ends.
+    /// Records each passing second for all threads except the main thread. Never returns.
     pub(super) async fn count_seconds(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -238,8 +241,8 @@ impl Liveness {
     }
 
     /// Notifies the service manager twice within the watchdog's time-out that the server is alive, unless a thread has
-    /// made no progress in between. Never ends.
-    pub(super) async fn keep_watchdog_quiet(&self, notifier: &Notifier) {
+    /// made no progress since the last check. Never returns.
+    pub(super) async fn notify_watchdog(&self, notifier: &Notifier) {
         let Some(timeout) = self.watchdog else { return std::future::pending().await };
         let mut beats_seen = vec![0; self.threads().count()];
         loop {
@@ -254,8 +257,8 @@ impl Liveness {
         }
     }
 
-    /// Returns a thread that has not beaten since the last call. `beats_seen` has the number of beats of each thread at
-    /// that call.
+    /// Returns a thread that has recorded no beat since the last call, if there is one. `beats_seen` holds the number
+    /// of beats of each thread from one call to the next.
     fn silent_since(&self, beats_seen: &mut [u64]) -> Option<&Thread> {
         let mut silent = None;
         for (thread, seen) in self.threads().zip(beats_seen) {
@@ -274,30 +277,30 @@ impl Liveness {
 mod tests {
     use super::*;
 
-    fn seconds(thread: &Thread, count: u32) {
+    fn pass_seconds(thread: &Thread, count: u32) {
         (0..count).for_each(|_| thread.second_passed());
     }
 
     #[test]
     fn a_thread_without_a_beat_is_stuck_until_it_beats_again() {
         let thread = Thread::new("t", true);
-        seconds(&thread, STUCK_AFTER_S);
+        pass_seconds(&thread, STUCK_AFTER_S);
         assert_eq!(thread.problem(), None, "it was not started");
         thread.started();
         thread.beat();
-        seconds(&thread, STUCK_AFTER_S);
+        pass_seconds(&thread, STUCK_AFTER_S);
         assert_eq!(thread.problem(), None);
-        seconds(&thread, 1);
+        pass_seconds(&thread, 1);
         let problem = thread.problem().unwrap();
         assert_eq!(problem, format!("the t thread has made no progress for {STUCK_AFTER_S} s"));
         thread.beat();
-        seconds(&thread, 1);
+        pass_seconds(&thread, 1);
         assert_eq!(thread.problem(), None);
     }
 
     #[test]
-    fn repeated_panics_are_a_problem_until_they_have_been_rare_for_minutes() {
-        panics::take_over();
+    fn repeated_panics_are_a_problem_until_a_minute_without_one_has_passed() {
+        panics::install_hook();
         let thread = Thread::new("t", false);
         thread.started();
         for count in 1..=PANICS_MAX {
@@ -307,9 +310,9 @@ mod tests {
         }
         let problem = thread.problem().unwrap();
         assert!(problem.starts_with("the t thread has panicked 3 times, most recently at src/"), "{problem}");
-        seconds(&thread, PANIC_FORGIVEN_AFTER_S - 1);
+        pass_seconds(&thread, PANIC_FORGIVEN_AFTER_S - 1);
         assert!(thread.problem().is_some());
-        seconds(&thread, 1);
+        pass_seconds(&thread, 1);
         assert_eq!((thread.problem(), thread.panics()), (None, u64::from(PANICS_MAX)));
     }
 
@@ -325,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_runs_again() {
-        panics::take_over();
+        panics::install_hook();
         let (thread, runs) = (Thread::new("t", false), AtomicU32::default());
         let task = || async {
             tokio::task::yield_now().await;
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_not_told_of_life_while_a_thread_is_silent_or_gone() {
+    fn the_watchdog_is_not_notified_while_a_thread_is_silent_or_has_ended() {
         let liveness = Liveness::new(1, false);
         let beating = [&liveness.main, &liveness.supervisor, liveness.worker(0)];
         beating.iter().for_each(|thread| thread.started());

@@ -1,11 +1,11 @@
-//! Limits log lines that clients can cause to one per second.
+//! Limits each kind of log line that clients can cause to one line per second.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The limit of one kind of line.
+/// Limits one kind of log line to one line per second.
 #[derive(Default)]
 pub(super) struct LogLimit(Mutex<LogState>);
 
@@ -16,7 +16,8 @@ struct LogState {
 }
 
 impl LogLimit {
-    /// Returns `Some` if a line may be logged now, with the number of lines that were omitted since the last one.
+    /// Returns the number of lines that were omitted since the last logged line, if a line may be logged now. Otherwise
+    /// counts an omitted line and returns `None`.
     pub(super) fn line(&self) -> Option<u64> {
         self.line_at(Instant::now())
     }
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_a_second_tells_how_many_were_left_out() {
+    fn one_line_per_second_is_logged_with_the_number_of_omitted_lines() {
         let (limit, start) = (LogLimit::default(), Instant::now());
         assert_eq!(limit.line_at(start), Some(0));
         assert_eq!(limit.line_at(start + PAUSE / 4), None);

@@ -1,17 +1,17 @@
 //! The socket server.
 //!
-//! In: the path of a file and a configuration. Out: responses, until the server is stopped.
+//! In: the path of a table's file, and a configuration. Out: responses to clients, until the server is stopped.
 //!
-//! The main thread accepts connections and gives each to a worker, which serves it until it ends. A worker is one
-//! thread with a single-threaded runtime, so lookups take no lock that workers share.
+//! The main thread accepts connections and assigns each to a worker, which serves the connection until it ends. A
+//! worker is one thread with a single-threaded runtime, so lookups take no lock that workers share.
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
 //! 1. `limits`, `log_limit`, `panics`, `peer`, `spin`, `stream`, `pass`, `steps`, `turn`: basics of all other modules
-//! 2. `counters`, `statistics`: counts of each worker, and of the whole server
+//! 2. `counters`, `statistics`: counters of each worker, and of the whole server
 //! 3. `service`, `liveness`, `leases`: the service manager, the health of threads, the leases of files
-//! 4. `generations`: opens and checks files, and replaces the one that is served
-//! 5. `activity`, `timeouts`, `registry`, `client_memory`: what connections use, and rules that disconnect them
+//! 4. `generations`: opens and checks files, and replaces the served generation
+//! 5. `activity`, `timeouts`, `registry`, `client_memory`: the state of connections, and the rules that disconnect them
 //! 6. `residency`, `settings`, `state`, `worker_state`: the state that threads share
 //! 7. `sending`, `pending`, `responses`, `snapshot`, `facts`: responses, and what the server reports about itself
 //! 8. `native`, `redis`: the two protocols
@@ -76,8 +76,8 @@ pub use error::ServerError;
 pub use generations::{CanaryError, Control, OpenError, value_digest};
 use generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 pub use limits::Limits;
-use listener::{Doorkeeper, Listener};
 pub use listener::{Inherited, SocketAccess};
+use listener::{Listener, PeerFilter};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
 pub use native::answer_requests;
@@ -88,8 +88,8 @@ use state::ServerState;
 use statistics::Statistics;
 use worker::Worker;
 
-/// A file that was opened and checked. [`Opened::new`] and [`Opened::bind`] are the two halves of [`Server::bind`]. The
-/// first half may take long.
+/// A table's file that was opened and checked, and can be served. [`Opened::new`] and [`Opened::bind`] do in two steps
+/// what [`Server::bind`] does in one. [`Opened::new`] can take long if the file is large.
 pub struct Opened {
     source: Source,
     generation: Generation,
@@ -101,20 +101,20 @@ impl Opened {
     /// # Errors
     /// [`ServerError::Open`], [`ServerError::Signal`].
     pub fn new(db: impl AsRef<Path>, config: &Config) -> Result<Opened, ServerError> {
-        panics::take_over();
+        panics::install_hook();
         survive_bus_errors().map_err(ServerError::Signal)?;
         if config.lease {
-            leases::take();
+            leases::start();
         }
         let source = config.source(db.as_ref());
         let generation = source.open()?;
         Ok(Opened { source, generation })
     }
 
-    /// Listens on the sockets. Clients can connect from now on, and get responses once the server runs.
+    /// Listens on the sockets. Clients can connect after this call, and get responses once [`Server::run`] is called.
     ///
     /// # Errors
-    /// [`ServerError::Socket`], [`ServerError::Tcp`].
+    /// [`ServerError::Limits`], [`ServerError::Socket`], [`ServerError::Tcp`].
     pub fn bind(self, config: &Config) -> Result<Server, ServerError> {
         let Opened { source, generation } = self;
         config.limits.check().map_err(ServerError::Limits)?;
@@ -131,7 +131,7 @@ impl Opened {
             notify: config.notify,
             sockets: Sockets {
                 listener,
-                doorkeeper: Doorkeeper::new(&config.access),
+                peer_filter: PeerFilter::new(&config.access),
                 tcp,
                 #[cfg(feature = "metrics")]
                 metrics: None,
@@ -140,7 +140,7 @@ impl Opened {
     }
 }
 
-/// A server that is ready to run.
+/// A server that listens on its sockets and is ready to [`run`](Server::run).
 pub struct Server {
     source: Source,
     generation: Generation,
@@ -153,10 +153,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens and checks the file, and listens on the sockets. Clients can connect from now on, and get responses once the
-    /// server runs.
+    /// Opens and checks the file, and listens on the sockets. Clients can connect after this call, and get responses
+    /// once [`Server::run`] is called.
     ///
-    /// From now on, the process survives a file that is truncated or cannot be read: see [`survive_bus_errors`].
+    /// After this call, the process survives SIGBUS from a mapped file that is truncated or cannot be read: see
+    /// [`survive_bus_errors`].
     ///
     /// # Errors
     /// [`ServerError::Open`], [`ServerError::Signal`], [`ServerError::Limits`], [`ServerError::Socket`],
@@ -193,8 +194,8 @@ impl Server {
         self.control.control.clone()
     }
 
-    /// Serves `/metrics` for Prometheus, `/healthz`, and `/readyz` over HTTP. `exposed` allows an address that other
-    /// machines can reach.
+    /// Listens on an address, on which the running server serves `/metrics` for Prometheus, `/healthz`, and `/readyz`
+    /// over HTTP. Rejects an address that other machines can reach, unless `exposed` is true.
     ///
     /// # Errors
     /// [`ServerError::Socket`], [`ServerError::Tcp`].
@@ -204,15 +205,16 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the address of the TCP socket, if there is one.
+    /// Returns the address of the TCP socket, or `None` if the server does not listen on TCP.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.sockets.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// Serves requests until `stop` is ready. Then removes the socket, accepts no more connections, reads no more
-    /// requests, and sends the responses to the requests that were read, for at most half a second.
+    /// Serves requests until the future `stop` is ready. The server then removes the socket's file, accepts no more
+    /// connections, and reads no more requests. It sends the responses to the requests that it has read, for at most
+    /// half a second.
     ///
-    /// Blocks the thread. Must not be called inside a runtime.
+    /// Blocks the calling thread. Must not be called inside a tokio runtime.
     ///
     /// # Errors
     /// [`ServerError::Worker`] if a thread or a runtime cannot be started.
@@ -233,7 +235,8 @@ impl Server {
         let (wanted, available) = (state.settings.connections_max, limits::connections_available(workers));
         if wanted > available {
             warn!(
-                "{wanted} connections need more descriptors than the limit leaves, {available}: raise the limit (ulimit -n)"
+                "{wanted} connections need more descriptors than the limit leaves for connections ({available}): raise \
+                 the limit (ulimit -n)"
             );
         }
         state.liveness.main.started();
@@ -244,22 +247,22 @@ impl Server {
             .map_err(ServerError::Worker)?;
         let supervisor = Supervisor::start(supervised(&state), control).map_err(ServerError::Worker)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Worker)?;
-        // A panic is counted, and the measurement is repeated soon.
+        // A panic is ignored here: `catch` has counted it, and a task repeats the measurement soon.
         let _ = state.liveness.residency.catch(|| residency::measure(&state.table, &state.residency));
         state.liveness.residency.started();
         let acceptor = Acceptor::new(Arc::clone(&state), workers);
         let served = runtime.block_on(sockets.serve(&state, &acceptor, stop));
-        // This does not wait for a measurement in progress.
+        // Unlike dropping the runtime, this call does not wait for a residency measurement in progress.
         runtime.shutdown_background();
         supervisor.cancel();
         served.map_err(ServerError::Worker)?;
         info!("stopping");
         state.notifier.stopping();
         drop(sockets);
-        // Stops all workers before it waits for one of them.
+        // All workers are told to stop before the first one is joined, so that they finish at the same time.
         let stopping: Vec<_> = acceptor.into_workers().into_iter().map(Worker::stop).collect();
         for worker in stopping {
-            // A panic of the worker was logged.
+            // If the worker panicked, the panic was already logged.
             let _ = worker.join();
         }
         supervisor.join();
@@ -270,14 +273,14 @@ impl Server {
 /// The listening sockets of a server.
 struct Sockets {
     listener: Listener,
-    doorkeeper: Doorkeeper,
+    peer_filter: PeerFilter,
     tcp: Option<StdTcpListener>,
     #[cfg(feature = "metrics")]
     metrics: Option<metrics::Endpoint>,
 }
 
 impl Sockets {
-    /// Accepts connections until `stop` is ready, and runs the tasks of the main thread meanwhile.
+    /// Accepts connections until `stop` is ready, and runs the other tasks of the main thread at the same time.
     async fn serve(
         &mut self,
         state: &Arc<ServerState>,
@@ -300,11 +303,11 @@ impl Sockets {
         }
         report_ready(state);
         tokio::select! {
-            () = main.keep(|| acceptor.accept_unix(&unix, &self.doorkeeper)) => {}
+            () = main.keep(|| acceptor.accept_unix(&unix, &self.peer_filter)) => {}
             () = main.keep(|| acceptor.accept_tcp(tcp.as_ref())) => {}
             () = main.keep(|| main.keep_beating(liveness.beat_every())) => {}
             () = main.keep(|| liveness.count_seconds()) => {}
-            () = main.keep(|| liveness.keep_watchdog_quiet(&state.notifier)) => {}
+            () = main.keep(|| liveness.notify_watchdog(&state.notifier)) => {}
             () = stop => {}
         }
         Ok(())
@@ -337,7 +340,7 @@ fn supervised(state: &ServerState) -> Supervised {
     }
 }
 
-/// Shows direct clients that the server runs. Never ends.
+/// Increments the heartbeat on the shared page, by which direct clients see that the server runs. Never returns.
 async fn beat(board: &Board) {
     loop {
         board.beat();

@@ -1,7 +1,7 @@
-//! Catches panics, so that each ends only one connection or one turn of a thread.
+//! Catches panics, so that a panic ends only one connection or one unit of a thread's work.
 //!
-//! In: a function or a future to run. Out: its result, or the place and the message of its panic. The caller discards
-//! what the panic left incomplete.
+//! In: a function or a future to run. Out: its result, or the location and the message of its panic. The caller
+//! discards the data that the panic left incomplete.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -12,25 +12,26 @@ use std::sync::Once;
 use std::task::Poll;
 
 thread_local! {
-    /// Whether panics of this thread are caught now.
+    /// Whether this thread runs inside [`catch`].
     static CATCHES: Cell<bool> = const { Cell::new(false) };
-    /// The place and the message of the last caught panic.
+    /// The location and the message of the last panic that was caught.
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Installs a panic hook: from now on, panics that [`catch`] catches are reported only to its caller, which logs them
-/// in one line. With RUST_BACKTRACE, they are also printed. Other panics go to the previous hook.
-pub(super) fn take_over() {
+/// Installs a panic hook. After this call, a panic inside [`catch`] is reported only to the caller of [`catch`], which
+/// logs it in one line. With RUST_BACKTRACE, the previous hook prints it, too. All other panics go to the previous
+/// hook.
+pub(super) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let others = panic::take_hook();
+        let previous = panic::take_hook();
         let prints = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
         panic::set_hook(Box::new(move |info| {
             if CATCHES.get() {
                 CAUGHT.set(Some(describe(info)));
             }
             if !CATCHES.get() || prints {
-                others(info);
+                previous(info);
             }
         }));
     });
@@ -39,7 +40,7 @@ pub(super) fn take_over() {
 /// Runs a function and catches its panic.
 ///
 /// # Errors
-/// The place and the message of the panic. The place is only known after [`take_over`].
+/// The location and the message of the panic. The location is known only after [`install_hook`] was called.
 #[inline]
 pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let caught_outside = CATCHES.replace(true);
@@ -51,7 +52,7 @@ pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 /// Polls a future until it is ready or panics, and then drops it.
 ///
 /// # Errors
-/// The place and the message of the panic: see [`catch`].
+/// The location and the message of the panic: see [`catch`].
 pub(super) async fn catch_in<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {
@@ -72,7 +73,7 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
 
 fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("for a reason that is no text")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a payload that is not text")
 }
 
 #[cfg(test)]
@@ -80,16 +81,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_panics_is_told_with_its_place() {
-        take_over();
+    fn a_caught_panic_is_returned_with_its_location_and_message() {
+        install_hook();
         assert_eq!(catch(|| 7), Ok(7));
         let (line, number) = (line!() + 1, 7);
-        let told = catch(|| assert!(number > 7, "{number} is not enough")).unwrap_err();
+        let caught = catch(|| assert!(number > 7, "{number} is not enough")).unwrap_err();
         assert_eq!(
-            told.split_once(&format!("panics.rs:{line}:")).unwrap().1.split_once(": ").unwrap().1,
+            caught.split_once(&format!("panics.rs:{line}:")).unwrap().1.split_once(": ").unwrap().1,
             "7 is not enough"
         );
-        let told = catch(|| panic::panic_any(7)).unwrap_err();
-        assert!(told.ends_with("for a reason that is no text"), "{told}");
+        let caught = catch(|| panic::panic_any(7)).unwrap_err();
+        assert!(caught.ends_with("a payload that is not text"), "{caught}");
     }
 }

@@ -1,35 +1,35 @@
-//! What a protocol reports to its connection after a pass.
+//! The result of a pass, which a protocol returns to its connection.
 
 use crate::protocol::native::REQUEST_LEN_BYTES;
 
 /// The maximum number of 16-byte requests in a pass.
 pub(super) const PASS_REQUESTS_MAX: usize = 1024;
 
-/// The length of one read. Longer than a common batch of 256 requests, because a read that does not fill its buffer shows
-/// that the socket is empty.
+/// The length of the buffer of one read. The buffer is longer than a common batch of 256 requests, because a read that
+/// does not fill its buffer shows that the socket is empty.
 pub(super) const READ_LEN_BYTES: usize = PASS_REQUESTS_MAX * REQUEST_LEN_BYTES;
 
-/// The result of a pass over a client's pending requests.
+/// The result of a pass over a client's unanswered requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// The number of input bytes that are done: their requests are answered, or need no response.
+    /// The number of input bytes that the pass consumed: their requests are answered, or need no response.
     pub(super) taken_bytes: usize,
-    /// What follows once the responses are sent.
+    /// What the connection does after the responses are sent.
     pub(super) then: Then,
 }
 
-/// What follows a pass.
+/// What a connection does after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// A read, because the rest of the input is not a complete request.
+    /// Reads more input, because the remaining input is not a complete request.
     Read,
-    /// Another pass over the rest of the input.
+    /// Runs another pass over the remaining input.
     Answer,
-    /// Another pass over the rest of the input, after other connections had their turn.
+    /// Lets other connections have their turn, and then runs another pass over the remaining input.
     Yield,
-    /// A wait for more input, or for a state of the table that differs from this one. The rest of the input is an Open
-    /// that waits for another state.
+    /// Waits for more input, or until the state of the table differs from the given state. The remaining input is an
+    /// Open that waits for another state.
     Wait(u64),
-    /// The end of the connection.
+    /// Closes the connection.
     Close,
 }

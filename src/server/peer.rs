@@ -16,21 +16,21 @@ pub(super) enum Peer {
     Unix(Option<Process>),
 }
 
-/// A process at the time when it connected.
+/// A client's process and its user, at the time of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
-    /// 0 if the process is not visible, such as a process in another container.
+    /// The process ID, or 0 if the process is not visible, for example because it is in another container.
     pid: i32,
     uid: u32,
 }
 
 impl Peer {
     pub(super) fn from_stream(stream: &UnixStream) -> Peer {
-        let process = |of: tokio::net::unix::UCred| Process { pid: of.pid().unwrap_or_default(), uid: of.uid() };
+        let process = |cred: tokio::net::unix::UCred| Process { pid: cred.pid().unwrap_or_default(), uid: cred.uid() };
         Peer::Unix(stream.peer_cred().ok().map(process))
     }
 
-    /// Returns the address of a TCP client.
+    /// Returns the address of a TCP client, or `None` for a client of the Unix socket.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match self {
             Peer::Tcp(address) => Some(*address),
@@ -38,13 +38,13 @@ impl Peer {
         }
     }
 
-    /// Returns whether the client is on this machine, so that it can receive descriptors.
+    /// Returns whether the client uses the Unix socket, over which it can receive descriptors.
     pub(super) fn is_unix(&self) -> bool {
         matches!(self, Peer::Unix(_))
     }
 
-    /// Returns whether the client may change which generation is served: it must be root or the user that the server
-    /// runs as. A number that several users share does not count.
+    /// Returns whether the client may change which generation is served: its user must be root or the user that the
+    /// server runs as. A user ID that several users share does not count.
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))

@@ -1,14 +1,14 @@
-//! Responses that wait until their client receives them.
+//! Responses that wait until the socket takes them.
 
 use std::io::{self, IoSlice};
 
 use super::sending::{Piece, Sending, Stage};
 use crate::store::Store;
 
-/// The maximum memory that a connection keeps for later responses once its client has received these.
+/// The maximum memory that a connection keeps for later responses after the pending responses are sent.
 const KEPT_MAX_BYTES: usize = 16 << 10;
 
-/// Responses that wait until their client receives them.
+/// Responses that wait until the socket takes them.
 #[derive(Default)]
 pub(super) struct PendingResponses {
     copied: Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) struct PendingResponses {
 }
 
 impl PendingResponses {
-    /// Adds the responses of a pass, of which the first `sent_bytes` were sent.
+    /// Stores the responses of a pass. The first `sent_bytes` bytes of them are already sent.
     pub(super) fn keep(&mut self, copied: &[u8], pieces: &[Piece], sent_bytes: usize, passes_descriptors: bool) {
         self.copied.extend_from_slice(copied);
         self.pieces.extend_from_slice(pieces);
@@ -42,18 +42,18 @@ impl PendingResponses {
         self.passes_descriptors
     }
 
-    /// Returns whether sending the rest needs the generation of the lookups: for bytes that are borrowed from its file,
-    /// or to pass its descriptors.
+    /// Returns whether the unsent responses need the generation that they were read from, because they borrow bytes
+    /// from its file or pass its descriptors.
     pub(super) fn needs_generation(&self) -> bool {
         !self.is_empty() && (!self.pieces.is_empty() || self.passes_descriptors)
     }
 
-    /// Returns the memory that the pending responses have allocated.
+    /// Returns the number of bytes that are allocated for the pending responses.
     pub(super) fn capacity_bytes(&self) -> usize {
         size_of::<PendingResponses>() + self.copied.capacity() + self.pieces.capacity() * size_of::<Piece>()
     }
 
-    /// Discards all responses. Keeps some memory, so that a client that often receives late does not cause an
+    /// Discards all responses. Keeps some of the memory, so that a client that often receives slowly does not cause an
     /// allocation each time.
     pub(super) fn clear(&mut self) {
         self.copied.clear();
@@ -61,19 +61,19 @@ impl PendingResponses {
         self.pieces.clear();
     }
 
-    /// Replaces the only response, which passes descriptors, with another one.
+    /// Replaces the only response, which was to pass descriptors, with a response that passes none.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.keep(response, &[], 0, false);
     }
 
-    /// Records that the next `len_bytes` are sent.
+    /// Records that the next `len_bytes` bytes were sent.
     pub(super) fn advance(&mut self, len_bytes: usize) {
         self.sent_bytes += len_bytes;
         self.passes_descriptors = false;
     }
 
-    /// Calls `send` with the unsent bytes, or with the beginning of them.
+    /// Calls `send` with the unsent bytes, or with the first of them: see [`Sending::with`].
     ///
     /// # Errors
     /// If the file was changed since the lookup.

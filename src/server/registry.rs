@@ -1,8 +1,9 @@
-//! The connections of one worker, and the decision which of them to disconnect.
+//! The connections of one worker, and the decision which connections to disconnect.
 //!
-//! In: connections as they begin and end, and the activity that each reports. Out: disconnections, logged and counted,
-//! of connections that break a rule of [`Timeouts`], hold a generation that is too old, or hold too much memory. One
-//! task per worker checks the connections once a second while there are any. Knows no protocol and no socket.
+//! In: connections as they begin and end, and the activity that each connection reports. Out: disconnections, logged
+//! and counted, of connections that break a rule of [`Timeouts`], hold a generation that is too old, or hold too much
+//! memory. One task per worker checks the connections once a second while there are any. Does not depend on a protocol
+//! or a socket.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,16 +20,17 @@ use super::peer::Peer;
 use super::statistics::Totals;
 use super::timeouts::{Observed, Reason, TICK, Timeouts};
 
-/// The maximum number of connections per check that are logged individually. One more line counts the others.
+/// The maximum number of disconnections that are logged individually per check. One more line reports the number of the
+/// others.
 const LINES_MAX: usize = 5;
 
-/// The connections of one worker. Other threads only evict connections and request that generations be released.
+/// The connections of one worker. Other threads only evict connections and request that old generations be released.
 pub(super) struct Registry {
     timeouts: Timeouts,
     now_tick: AtomicU32,
     last_number: AtomicU64,
     connections: Mutex<BTreeMap<u64, Registered>>,
-    came: Notify,
+    connection_added: Notify,
     /// The oldest generation that connections may hold between turns.
     oldest_generation: AtomicU64,
     generations_exceeded: Notify,
@@ -36,8 +38,8 @@ pub(super) struct Registry {
 
 struct Registered {
     activity: Arc<Activity>,
-    /// Aborts the connection's task. Taken when the connection is disconnected; the connection ends when its task runs
-    /// next.
+    /// Aborts the connection's task. `None` after the connection was disconnected. The connection then ends when its
+    /// task runs next.
     abort: Option<AbortHandle>,
     observed: Observed,
 }
@@ -56,7 +58,7 @@ impl Registry {
             now_tick: AtomicU32::default(),
             last_number: AtomicU64::default(),
             connections: Mutex::default(),
-            came: Notify::new(),
+            connection_added: Notify::new(),
             oldest_generation: AtomicU64::default(),
             generations_exceeded: Notify::new(),
         }
@@ -79,7 +81,7 @@ impl Registry {
         let registered =
             Registered { activity: Arc::clone(&activity), abort: Some(abort), observed: Observed::default() };
         self.connections().insert(activity.number, registered);
-        self.came.notify_one();
+        self.connection_added.notify_one();
     }
 
     /// Removes a connection that has ended.
@@ -95,10 +97,11 @@ impl Registry {
         holders.map(|(held_bytes, activity)| (held_bytes, Arc::clone(activity))).collect()
     }
 
-    /// Evicts a connection, and adds the memory that it holds to `evicted_bytes`. Returns that memory, or `None` if the
-    /// connection has ended.
+    /// Evicts a connection, and adds the number of bytes that it holds to `evicted_bytes`. Returns this number, or
+    /// `None` if the connection has ended.
     pub(super) fn evict(&self, activity: &Activity, evicted_bytes: &AtomicU64) -> Option<u64> {
-        // A connection that ends takes the lock before it subtracts its memory, so the sum is never less than zero.
+        // A connection that ends takes this lock before it subtracts its memory from `evicted_bytes`, so that the sum
+        // is never less than zero.
         let connections = self.connections();
         if !connections.contains_key(&activity.number) {
             return None;
@@ -110,7 +113,7 @@ impl Registry {
         Some(held_bytes)
     }
 
-    /// Disconnects the connections that hold a generation older than this one between turns, without waiting for the
+    /// Disconnects the connections that hold a generation older than `number` between turns, without waiting for the
     /// next tick.
     pub(super) fn disconnect_generations_before(&self, number: u64) {
         if self.oldest_generation.fetch_max(number, Ordering::Relaxed) < number {
@@ -123,11 +126,12 @@ impl Registry {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Disconnects the connections that are due, and calls `on_tick` every [`TICK`] while there are connections. Never ends.
+    /// Disconnects connections that break a rule, and calls `on_tick` every [`TICK`] while there are connections. Never
+    /// returns.
     pub(super) async fn run(&self, totals: &Totals, on_tick: impl Fn()) {
         loop {
             while self.connections().is_empty() {
-                self.came.notified().await;
+                self.connection_added.notified().await;
             }
             let tick = Instant::now() + TICK;
             loop {
@@ -159,7 +163,8 @@ impl Registry {
     }
 
     fn disconnect(&self, totals: &Totals, mut reason: impl FnMut(&mut Registered) -> Option<Reason>) {
-        // A connection that ends removes itself, so none may end while the map is locked.
+        // A connection that ends locks the map to remove itself, so no connection may end while this code holds the
+        // lock.
         let due: Vec<Due> =
             self.connections().values_mut().filter_map(|registered| due(registered, &mut reason)).collect();
         // All connections are aborted and counted before the first log line, because a panic could interrupt the
@@ -176,7 +181,7 @@ impl Registry {
             }
         }
         if let Some(more @ 1..) = due.len().checked_sub(LINES_MAX) {
-            warn!("disconnected: {more} more connections, for these reasons");
+            warn!("disconnected: {more} more connections, which are not logged individually");
         }
     }
 }
@@ -192,16 +197,16 @@ mod tests {
     use super::*;
     use crate::server::activity::Waits;
 
-    /// Connections whose tasks wait forever, and the runtime of these tasks.
-    struct Scene {
+    /// A registry with connections whose tasks wait forever, and the runtime of the tasks.
+    struct TestRegistry {
         runtime: tokio::runtime::Runtime,
         registry: Registry,
         totals: Totals,
         connections: Vec<(tokio::task::JoinHandle<()>, Arc<Activity>)>,
     }
 
-    impl Scene {
-        fn new(limits: &Limits, connections: usize) -> Scene {
+    impl TestRegistry {
+        fn new(limits: &Limits, connections: usize) -> TestRegistry {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let registry = Registry::new(limits);
             let connections = (0..connections).map(|_| {
@@ -211,10 +216,10 @@ mod tests {
                 (task, activity)
             });
             let connections = connections.collect();
-            Scene { runtime, registry, totals: Totals::default(), connections }
+            TestRegistry { runtime, registry, totals: Totals::default(), connections }
         }
 
-        /// Returns which connections have ended.
+        /// Returns the positions of the connections that have ended.
         fn ended(&self) -> Vec<usize> {
             self.runtime.block_on(tokio::task::yield_now());
             let ended = self.connections.iter().enumerate().filter(|(_, (task, _))| task.is_finished());
@@ -223,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn those_that_stall_are_disconnected_and_counted() {
-        let scene = Scene::new(&Limits { stall_timeout: TICK, ..Limits::default() }, 3);
+    fn stalled_connections_are_disconnected_and_counted() {
+        let scene = TestRegistry::new(&Limits { stall_timeout: TICK, ..Limits::default() }, 3);
         scene.connections[1].1.set_waits(Waits::Client(9));
         scene.registry.tick(&scene.totals);
         assert!(scene.ended().is_empty());
@@ -235,8 +240,8 @@ mod tests {
 
     #[test]
     fn holders_of_generations_beyond_the_limit_are_disconnected() {
-        let scene = Scene::new(&Limits::default(), 5);
-        // The first one holds no generation.
+        let scene = TestRegistry::new(&Limits::default(), 5);
+        // The first connection gets number 0, which stands for no generation.
         for (generation, (_, activity)) in scene.connections.iter().enumerate() {
             activity.set_waits(Waits::Client(1));
             activity.set_generation(generation as u64);
@@ -252,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_has_ended_is_not_evicted() {
-        let scene = Scene::new(&Limits::default(), 2);
+        let scene = TestRegistry::new(&Limits::default(), 2);
         for (_, activity) in &scene.connections {
             activity.replace_held_bytes(100);
         }

@@ -1,7 +1,7 @@
-//! How much of the served file is in memory.
+//! Measures how much of the served file is in memory.
 //!
-//! In: the served table. Out: a number that is some seconds old. The system needs milliseconds per gigabyte for a
-//! measurement, so workers only read the last result.
+//! In: the served table. Out: the number of resident bytes, which may be some seconds old. A measurement takes
+//! milliseconds per gigabyte, so other threads only read the last result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use super::generations::ServedTable;
 use super::liveness::Thread;
 
-/// How often to check whether another generation is served, which is then measured at once.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often to measure.
+/// How often to check whether another generation is served. A new generation is measured at once.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// The minimum time between two measurements of one generation.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
-/// The pause after a measurement is at least this many times as long as the measurement.
-const SHARE_OF_TIME: u32 = 200;
+/// The pause after a measurement takes at least this many times as long as the measurement.
+const PAUSE_PER_MEASUREMENT: u32 = 200;
 
-/// The resident bytes of the file at the last measurement.
+/// The number of resident bytes of the file at the last measurement.
 #[derive(Default)]
 pub(super) struct Residency(AtomicU64);
 
@@ -35,7 +35,7 @@ pub(super) fn measure(table: &ServedTable, residency: &Residency) -> (u64, Durat
     (generation.number, started.elapsed())
 }
 
-/// Repeats the measurement until the runtime ends.
+/// Measures the current generation repeatedly, until the runtime ends.
 pub(super) async fn watch(table: Arc<ServedTable>, residency: Arc<Residency>, thread: Arc<Thread>) {
     loop {
         let (measured, residency, thread) = (Arc::clone(&table), Arc::clone(&residency), Arc::clone(&thread));
@@ -43,9 +43,9 @@ pub(super) async fn watch(table: Arc<ServedTable>, residency: Arc<Residency>, th
         let Ok(measured) = tokio::task::spawn_blocking(measure).await else { return };
         // After a panic, the last result stays until the next measurement.
         let (number, took) = measured.unwrap_or_else(|_| (table.current().number, Duration::ZERO));
-        let until = Instant::now() + MEASURE_EVERY.max(took * SHARE_OF_TIME);
+        let until = Instant::now() + MEASURE_EVERY.max(took * PAUSE_PER_MEASUREMENT);
         while Instant::now() < until && table.current().number == number {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 }

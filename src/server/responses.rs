@@ -1,7 +1,7 @@
 //! The responses of one pass, until they are sent.
 //!
-//! In: bytes to copy, and ranges of the file to borrow. Out: pieces of memory in the order in which they are sent. Knows
-//! no protocol and no socket.
+//! In: bytes to copy, and ranges of the file to borrow. Out: pieces of memory in the order in which they are sent. Does
+//! not depend on a protocol or a socket.
 
 use std::io::{self, IoSlice};
 
@@ -10,32 +10,32 @@ use super::sending::{BORROWED_MAX, Piece, Sending, Stage};
 use super::steps::Steps;
 use crate::store::Store;
 
-/// Stored bytes up to this length are copied, longer ones are borrowed.
+/// The maximum length of stored bytes that are copied. Longer byte strings are borrowed from the file's mapping.
 pub(super) const COPY_MAX_BYTES: usize = 4096;
-/// The room that is kept for the frame that a protocol writes around stored bytes.
+/// The maximum length of the frame that a protocol writes around stored bytes.
 const FRAME_LEN_MAX_BYTES: usize = 32;
 /// The maximum length of the copied bytes of one pass. Only the last response may exceed it.
 const COPIED_MAX_BYTES: usize = 64 << 10;
-/// Stored bytes up to this length are copied as two halves that may overlap.
+/// The maximum length of stored bytes that are copied as two halves, which may overlap.
 const SHORT_MAX_BYTES: usize = 64;
 
 /// The responses of one pass, as they are sent.
 ///
-/// Belongs to a worker, and is used by one connection at a time. Public for servers that serve the native protocol over
-/// something other than this server's sockets, and for benches.
+/// Each worker has one value of this type, which one connection at a time uses. The type is public for benches, and for
+/// servers that serve the native protocol over something other than this server's sockets.
 pub struct Responses {
-    /// At least as long as the copied bytes of a pass.
+    /// The copied bytes, followed by free room.
     buffer: Vec<u8>,
     copied_len_bytes: usize,
     borrowed: Borrowed,
     stage: Stage,
-    /// Whether descriptors are passed with the first byte. Then there is one response, and it is short.
+    /// Whether descriptors are passed with the first byte. If they are, there is only one response, and it is short.
     passes_descriptors: bool,
-    /// The work of making the responses.
+    /// The steps that were used to produce the responses.
     pub(super) steps: Steps,
 }
 
-/// The ranges that are sent from the file.
+/// The ranges that are sent directly from the file.
 struct Borrowed {
     pieces: [Piece; BORROWED_MAX],
     count: usize,
@@ -85,8 +85,8 @@ impl Responses {
         self.copied_len_bytes
     }
 
-    /// Returns whether the responses should be sent before more are added. Otherwise there is room for a response of any
-    /// length with its frame.
+    /// Returns whether the responses should be sent before more are added. If not, there is room for one more response
+    /// of any length, with its frame.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.copied_len_bytes + COPY_MAX_BYTES + FRAME_LEN_MAX_BYTES > COPIED_MAX_BYTES
@@ -119,8 +119,8 @@ impl Responses {
         self.copied_len_bytes = end;
     }
 
-    /// Appends bytes that are stored at an offset of the records section. Copies them if they are short, or if no more
-    /// can be borrowed.
+    /// Appends bytes that are stored at an offset of the records section. Copies the bytes if they are short, or if the
+    /// maximum number of ranges is already borrowed.
     #[inline]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) {
         if bytes.len() > COPY_MAX_BYTES && self.borrow(bytes.len(), offset_bytes as usize).is_some() {
@@ -129,24 +129,25 @@ impl Responses {
         self.push(bytes);
     }
 
-    /// Returns the room for copied bytes, for [`Responses::advance`].
+    /// Returns the free room of the buffer. The caller writes into it, and then calls [`Responses::advance`].
     #[inline(always)]
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.buffer.get_mut(self.copied_len_bytes..).unwrap_or_default()
     }
 
-    /// Appends the first `len_bytes` of [`Responses::room`].
+    /// Appends the first `len_bytes` bytes that the caller has written into [`Responses::room`].
     #[inline(always)]
     pub(super) fn advance(&mut self, len_bytes: usize) {
         self.copied_len_bytes += len_bytes;
     }
 
-    /// Appends a range of the records section without copying it. Returns `None` if no more can be borrowed.
+    /// Appends a range of the records section without copying it. Returns `None` if the maximum number of ranges is
+    /// already borrowed.
     pub(super) fn borrow(&mut self, len_bytes: usize, offset_bytes: usize) -> Option<()> {
         self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.copied_len_bytes })
     }
 
-    /// Returns an appender, for a loop that appends responses, and the steps of the pass.
+    /// Returns an appender for a loop that appends responses, and the steps of the pass.
     #[inline(always)]
     pub(super) fn appender(&mut self) -> (Appender<'_>, &Steps) {
         let Responses { buffer, copied_len_bytes, borrowed, steps, .. } = self;
@@ -159,7 +160,7 @@ impl Responses {
         self.copied_len_bytes = end_bytes;
     }
 
-    /// Passes descriptors with the first byte of the responses.
+    /// Marks the responses, so that descriptors are passed with their first byte.
     pub(super) fn pass_descriptors(&mut self) {
         self.passes_descriptors = true;
     }
@@ -170,14 +171,15 @@ impl Responses {
         self.passes_descriptors && sent_bytes == 0
     }
 
-    /// Calls `send` with the bytes after the first `sent_bytes`, or with the beginning of these bytes. `send` gets
-    /// several pieces if some of them are borrowed from `store`, which must be the store of the lookups.
+    /// Calls `send` with the unsent bytes, or with the first of them. The first `sent_bytes` bytes are already sent.
+    /// `send` gets several pieces if some of the bytes are borrowed from `store`, which must be the store of the
+    /// lookups.
     ///
     /// # Errors
-    /// If the store's file was changed since the lookups. Then borrowed bytes cannot be sent.
+    /// If the store's file was changed since the lookups, so that borrowed bytes cannot be sent.
     ///
     /// # Panics
-    /// If `sent_bytes` exceeds the length of the responses, or the store is a different one.
+    /// If `sent_bytes` exceeds the length of the responses, or if `store` is not the store of the lookups.
     pub fn with_unsent<T>(
         &mut self,
         store: &Store,
@@ -192,8 +194,9 @@ impl Responses {
         unsent.with(store, &mut self.stage, send)
     }
 
-    /// Copies the beginning of the responses if they borrow from a shared mapping. The requests can then still be
-    /// answered with errors if the file was changed. Returns whether the file is unchanged.
+    /// Copies the beginning of the responses into the stage, if they borrow from a shared mapping. As no byte is sent
+    /// yet, the requests can still be answered with errors if the file was changed. Returns false if the file was
+    /// changed.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
         if self.borrowed.count == 0 || store.is_private() {
@@ -205,18 +208,18 @@ impl Responses {
         self.stage.holds_beginning
     }
 
-    /// Returns the buffer for bytes that are copied just before they are sent.
+    /// Returns the stage, which holds bytes that are copied just before they are sent.
     pub(super) fn stage(&mut self) -> &mut Stage {
         &mut self.stage
     }
 
-    /// Replaces the only response, which passes descriptors, with another one.
+    /// Replaces the only response, which was to pass descriptors, with a response that passes none.
     pub(super) fn replace(&mut self, response: &[u8]) {
         self.clear();
         self.push(response);
     }
 
-    /// Keeps the bytes after the first `sent_bytes` until the client receives them.
+    /// Stores the unsent responses in `pending`. The first `sent_bytes` bytes of the responses are already sent.
     pub(super) fn keep_unsent(&self, sent_bytes: usize, pending: &mut PendingResponses) {
         let copied = &self.buffer[..self.copied_len_bytes];
         pending.keep(copied, self.borrowed.pieces(), sent_bytes, self.passes_descriptors(sent_bytes));
@@ -249,8 +252,8 @@ impl Borrowed {
     }
 }
 
-/// Appends responses in a loop that keeps the end of the copied bytes in a register. Pass that end to
-/// [`Responses::finish`] after the loop.
+/// Appends responses in a loop that keeps the end of the copied bytes in a register. After the loop, the caller passes
+/// [`Appender::end_bytes`] to [`Responses::finish`].
 pub(super) struct Appender<'a> {
     buffer: &'a mut [u8],
     end_bytes: usize,
@@ -263,8 +266,8 @@ impl Appender<'_> {
         self.end_bytes
     }
 
-    /// Appends bytes that are stored at an offset of the records section. Copies them if they are short. Returns `None` if
-    /// there is no room.
+    /// Appends bytes that are stored at an offset of the records section. Copies the bytes if they are short, and
+    /// borrows them otherwise. Returns `None` if there is no room.
     #[inline(always)]
     pub(super) fn push_stored(&mut self, bytes: &[u8], offset_bytes: u64) -> Option<()> {
         if bytes.len() <= COPY_MAX_BYTES {
@@ -276,20 +279,20 @@ impl Appender<'_> {
         self.borrowed.push(Piece { offset_bytes, len_bytes, after_copied_bytes: self.end_bytes })
     }
 
-    /// Returns the room for copied bytes, for [`Appender::advance`].
+    /// Returns the free room of the buffer. The caller writes into it, and then calls [`Appender::advance`].
     #[inline(always)]
     pub(super) fn room(&mut self) -> Option<&mut [u8]> {
         self.buffer.get_mut(self.end_bytes..)
     }
 
-    /// Appends the first `len_bytes` of [`Appender::room`].
+    /// Appends the first `len_bytes` bytes that the caller has written into [`Appender::room`].
     #[inline(always)]
     pub(super) fn advance(&mut self, len_bytes: usize) {
         self.end_bytes += len_bytes;
     }
 }
 
-/// Copies bytes to the front of a buffer. Returns `None` if there is no room.
+/// Copies bytes to the beginning of a buffer. Returns `None` if there is no room.
 #[inline(always)]
 fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
     if let Some(to) = to.first_chunk_mut::<SHORT_MAX_BYTES>()
@@ -302,11 +305,11 @@ fn copy(bytes: &[u8], to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Copies `N` to `2 * N` bytes as their first and last `N`, which may overlap, so that there is no loop and no byte beyond
-/// the end is written. Returns false for other lengths.
+/// Copies `N` to `2 * N` bytes as their first `N` and their last `N` bytes, which may overlap. This takes no loop, and
+/// writes no byte beyond the end. Returns false if `from` has another length.
 ///
 /// # Panics
-/// If there is less room than bytes.
+/// If `to` is shorter than `from`.
 #[inline(always)]
 pub(super) fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };

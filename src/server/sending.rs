@@ -1,24 +1,24 @@
-//! Responses as the pieces of memory that are sent on a socket.
+//! Assembles the pieces of memory that responses are sent from.
 //!
 //! In: copied bytes, and ranges of the records section that are sent between them. Out: slices in the order in which
-//! they are sent. Knows no protocol and no socket.
+//! they are sent. Does not depend on a protocol or a socket.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
 use crate::store::Store;
 
-/// The maximum number of borrowed ranges in the responses of one pass.
+/// The maximum number of ranges that the responses of one pass borrow from the file.
 pub(super) const BORROWED_MAX: usize = 31;
-/// The number of bytes that are copied from a shared mapping at a time, just before they are sent.
+/// The maximum number of bytes that are copied at a time from a shared mapping, just before they are sent.
 const STAGE_LEN_BYTES: usize = 64 << 10;
 
-/// A range of the records section that is sent from the file.
+/// A range of the records section that is sent directly from the file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Piece {
     pub(super) offset_bytes: usize,
     pub(super) len_bytes: usize,
-    /// The copied bytes that are sent before it.
+    /// The number of copied bytes that are sent before this piece.
     pub(super) after_copied_bytes: usize,
 }
 
@@ -32,11 +32,11 @@ impl Piece {
 #[derive(Default)]
 pub(super) struct Stage {
     pub(super) bytes: Vec<u8>,
-    /// Whether `bytes` are the beginning of the responses.
+    /// Whether `bytes` starts with the first byte of the responses.
     pub(super) holds_beginning: bool,
 }
 
-/// Responses of which the first `sent_bytes` are sent.
+/// Responses to send. The first `sent_bytes` bytes are already sent.
 pub(super) struct Sending<'a> {
     pub(super) copied: &'a [u8],
     pub(super) pieces: &'a [Piece],
@@ -61,7 +61,8 @@ impl<'a> Sending<'a> {
         before.chain([Part::Copied(rest)])
     }
 
-    /// Calls `send` with the unsent bytes, or with the first of them if they must be copied from a shared mapping.
+    /// Calls `send` with all unsent bytes. If bytes must be copied from a shared mapping, calls `send` with as many of
+    /// the first unsent bytes as a stage holds.
     ///
     /// # Errors
     /// If the file was changed since the lookup.
@@ -92,7 +93,7 @@ impl<'a> Sending<'a> {
         Ok(send(unsent))
     }
 
-    /// Copies the next bytes to send, as many as the stage holds, and verifies them.
+    /// Copies the next unsent bytes, as many as the stage holds, and verifies them.
     pub(super) fn copy_to(&self, store: &Store, stage: &mut Stage) -> io::Result<()> {
         stage.holds_beginning = false;
         let stage = &mut stage.bytes;

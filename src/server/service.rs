@@ -1,7 +1,7 @@
 //! Notifications to the service manager (systemd): ready, reloading, stopping, alive.
 //!
-//! In: events. Out: datagrams to NOTIFY_SOCKET, if it is set and the configuration asks for them. A failure does not
-//! stop the server.
+//! In: events. Out: datagrams to NOTIFY_SOCKET, if this variable is set and the configuration enables notifications. A
+//! failure to notify does not stop the server.
 
 use sd_notify::NotifyState;
 use tracing::warn;
@@ -24,34 +24,34 @@ impl Notifier {
         self.wanted
     }
 
-    /// Reports that requests are answered. Users of the service manager see `status`.
+    /// Reports that the server answers requests. The service manager shows `status` to its users.
     pub(super) fn ready(&self, status: &str) {
-        self.tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+        self.send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// Changes the status that users of the service manager see.
+    /// Changes the status that the service manager shows to its users.
     pub(super) fn status(&self, status: &str) {
-        self.tell(&[NotifyState::Status(status)]);
+        self.send(&[NotifyState::Status(status)]);
     }
 
-    /// Reports that another file is being checked, until the next [`Notifier::ready`].
+    /// Reports that the server checks another file. The next call of [`Notifier::ready`] ends this state.
     pub(super) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
-            Err(_) => self.tell(&[NotifyState::Reloading]),
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
+            Err(_) => self.send(&[NotifyState::Reloading]),
         }
     }
 
     pub(super) fn stopping(&self) {
-        self.tell(&[NotifyState::Stopping]);
+        self.send(&[NotifyState::Stopping]);
     }
 
     /// Reports that the server's threads make progress.
     pub(super) fn alive(&self) {
-        self.tell(&[NotifyState::Watchdog]);
+        self.send(&[NotifyState::Watchdog]);
     }
 
-    fn tell(&self, states: &[NotifyState<'_>]) {
+    fn send(&self, states: &[NotifyState<'_>]) {
         if self.wanted
             && let Err(error) = sd_notify::notify(states)
             && let Some(left_out) = self.log_limit.line()

@@ -8,7 +8,7 @@ use super::limits::Limits;
 
 /// The resolved configuration of a running server.
 pub(super) struct Settings {
-    /// The file that is served, and the checks that a new one must pass.
+    /// The path of the served file, and the checks that a new file must pass.
     pub(super) source: Source,
     /// The path or abstract name of the Unix socket.
     pub(super) socket: PathBuf,

@@ -1,6 +1,6 @@
 //! The facts that a server reports about itself, at one moment.
 //!
-//! In: the state and the counters of the server. Out: their values, which `facts` names.
+//! In: the state and the counters of the server. Out: the value of each fact. The module `facts` names the facts.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(super) fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The steps of taking and formatting a snapshot of a small table.
+/// The number of steps that taking and formatting a snapshot of a small table costs.
 const SNAPSHOT_STEPS: usize = 1000;
 
 /// The facts that a server reports about itself, at one moment.
@@ -29,9 +29,9 @@ pub(super) struct Snapshot {
     pub(super) uptime: Duration,
     pub(super) workers: usize,
     pub(super) socket: String,
-    /// Empty without a TCP socket.
+    /// The address of the TCP socket. Empty if there is none.
     pub(super) tcp: String,
-    /// The path of the file.
+    /// The path of the served file.
     pub(super) file: String,
     pub(super) memory: &'static str,
     pub(super) verify: &'static str,
@@ -64,22 +64,25 @@ pub(super) struct Snapshot {
     pub(super) reload_requested: u64,
     pub(super) reload_done: u64,
     pub(super) reload_last: String,
-    /// Connections that were disconnected because of their drain rate, because of an old generation (`cut_generation`),
-    /// and because of the memory that they held (`cut_memory`).
+    /// The number of connections that were disconnected because of their drain rate.
     pub(super) cut_slow: u64,
+    /// The number of connections that were disconnected because they held an old generation.
     pub(super) cut_generation: u64,
+    /// The number of connections that were disconnected because of the memory that they held.
     pub(super) cut_memory: u64,
-    /// Replaced generations that connections hold, and the limit on them.
+    /// The number of replaced generations that connections still hold.
     pub(super) generations_retained: u64,
+    /// The limit on `generations_retained`.
     pub(super) generations_max: usize,
-    /// Memory that connections hold, and the limit on it.
+    /// The number of bytes that all connections hold together.
     pub(super) client_memory_bytes: u64,
+    /// The limit on `client_memory_bytes`.
     pub(super) client_memory_max_bytes: u64,
     /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: String,
-    /// Panics of each thread, except those that ended a connection.
+    /// The number of panics of each thread, without panics that ended a connection.
     pub(super) thread_panics: Vec<(String, u64)>,
-    /// The problems of threads, a sentence for each.
+    /// The problems of threads, one sentence each.
     pub(super) thread_problems: Vec<String>,
     /// Why the server cannot detect processes that write to the file. `None` if it can.
     pub(super) writers_unknown: Option<WritersUnknown>,
@@ -152,17 +155,18 @@ impl Snapshot {
         }
     }
 
-    /// Returns the steps of taking and formatting a snapshot, which counts the verified blocks.
+    /// Returns the number of steps that taking and formatting a snapshot costs. It grows with the table, because a
+    /// snapshot counts the verified blocks.
     pub(super) fn steps(server: &ServerState) -> usize {
         SNAPSHOT_STEPS + server.table.current().store.records().len() / BLOCK_LEN_BYTES / STEP_LEN_BYTES
     }
 
-    /// Returns whether the file is served, as one word.
+    /// Returns one word for the state of the served file: `serving`, or `changed` if the file was changed in place.
     pub(super) fn state(&self) -> &'static str {
         if self.is_changed { "changed" } else { "serving" }
     }
 
-    /// Returns the kind of the keys, as one word.
+    /// Returns one word for the kind of the table's keys.
     pub(super) fn key_kind(&self) -> &'static str {
         match self.key_kind {
             KeyKind::U64 => "u64",

@@ -1,4 +1,4 @@
-//! Polling before sleeping.
+//! Keeps a worker polling for a short time before it sleeps.
 //!
 //! The system needs tens of microseconds to wake a sleeping worker, which is most of the latency of a client that sends
 //! one request at a time. A task that yields whenever it is polled keeps the runtime awake: the runtime checks for
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-/// Keeps one worker awake for some time after each response. Only that worker's thread uses it.
+/// Keeps one worker awake for some time after each response. Only the worker's own thread uses it.
 pub(super) struct Spin {
     time: Duration,
-    /// Whether responses were made since the last check.
+    /// Whether responses were produced since the polling task last checked.
     answered: AtomicBool,
-    /// Whether the task waits for `wake`.
+    /// Whether the polling task waits for `wake`.
     asleep: AtomicBool,
     wake: Notify,
 }
@@ -26,7 +26,7 @@ impl Spin {
         Spin { time, answered: AtomicBool::new(false), asleep: AtomicBool::new(false), wake: Notify::new() }
     }
 
-    /// Records that responses were made.
+    /// Records that responses were produced, and wakes the polling task.
     pub(super) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
         if self.asleep.load(Ordering::Relaxed) {
@@ -35,7 +35,7 @@ impl Spin {
         }
     }
 
-    /// Polls after each response. Never ends.
+    /// Polls for `time` after each response, and sleeps until the next response. Never returns.
     pub(super) async fn run(&self) {
         loop {
             self.asleep.store(true, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl Spin {
             let mut since = Instant::now();
             while since.elapsed() < self.time {
                 yield_now().await;
-                // Lets clients and other workers that wait for this processor run.
+                // Yields the processor to clients and other workers that wait for it.
                 thread::yield_now();
                 if self.answered.swap(false, Ordering::Relaxed) {
                     since = Instant::now();

@@ -1,6 +1,6 @@
 //! The state that all threads of a server share.
 //!
-//! The parts do not depend on one another. A thread that needs only some of them gets only those, not the whole state.
+//! The parts of the state do not depend on one another. A thread that needs only some of the parts gets only these.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct ServerState {
     pub(super) statistics: Arc<Statistics>,
     /// Requests reloads and rollbacks.
     pub(super) control: Control,
-    /// How much of the file is in memory.
+    /// The number of bytes of the file that are in memory.
     pub(super) residency: Arc<Residency>,
     /// The connections of each worker.
     pub(super) registries: Arc<[Arc<Registry>]>,
@@ -35,7 +35,7 @@ pub(super) struct ServerState {
 }
 
 impl ServerState {
-    /// Combines the parts, for as many workers as `statistics` has.
+    /// Creates the state of a server with as many workers as `statistics` has.
     pub(super) fn new(
         settings: Settings,
         table: ServedTable,

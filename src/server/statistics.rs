@@ -1,6 +1,6 @@
-//! The counts of one server.
+//! The counters of one server.
 //!
-//! In: the counters of each worker, and totals for events that are rare. Out: sums over all workers.
+//! In: the counters of each worker, and counters of rare events. Out: sums over all workers.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -51,35 +51,39 @@ impl Statistics {
 /// Counters of rare events, which any thread may write.
 #[derive(Default)]
 pub(super) struct Totals {
-    /// Generations that replaced another one.
+    /// Swaps: replacements of the served generation.
     pub(super) swaps: AtomicU64,
-    /// Swaps that returned to an older generation.
+    /// Swaps that were rollbacks to an older generation.
     pub(super) rollbacks: AtomicU64,
     /// Files that were rejected.
     pub(super) refused_files: AtomicU64,
-    /// Times that the served file was found changed or unreadable.
+    /// The number of times that the served file was found changed or unreadable.
     pub(super) faults: AtomicU64,
-    /// The number of the last reload or rollback that was requested. Both are numbered together.
+    /// The number of the last reload or rollback that was requested. Reloads and rollbacks share one sequence of
+    /// numbers.
     pub(super) reload_requested: AtomicU64,
     /// The number of the last reload or rollback that is complete.
     pub(super) reload_done: AtomicU64,
     /// The outcome of the last reload or rollback.
     pub(super) reload_last: Mutex<String>,
-    /// Why the file at the path is not served. Empty if it is served, or if there is no file.
+    /// Why the file at the path is not served. Empty if the file is served, or if there is no file.
     pub(super) file_refused: Mutex<String>,
     /// Connections that were disconnected because they sent no request.
     pub(super) cut_idle: AtomicU64,
-    /// Connections that were disconnected because they neither sent nor received.
+    /// Connections that were disconnected because of the stall time-out: the client did not send the rest of a request,
+    /// or did not receive pending responses.
     pub(super) cut_stalled: AtomicU64,
     /// Connections that were disconnected because they sent HTTP.
     pub(super) cut_http: AtomicU64,
     /// Connections that were disconnected because their clients received pending responses too slowly.
     pub(super) cut_slow: AtomicU64,
-    /// Connections that were disconnected because they held a generation beyond the limit on retained ones.
+    /// Connections that were disconnected because they held an old generation when there were more retained generations
+    /// than the limit allows.
     pub(super) cut_generation: AtomicU64,
-    /// Connections that were disconnected because they held the most memory when the limit was exceeded.
+    /// Connections that were disconnected because they held the most memory when the limit on client memory was
+    /// exceeded.
     pub(super) cut_memory: AtomicU64,
-    /// Replaced generations that are still held.
+    /// Replaced generations that are still in use.
     pub(super) generations_retained: AtomicU64,
     /// Connections that were rejected.
     pub(super) refused: AtomicU64,

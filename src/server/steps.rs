@@ -1,25 +1,28 @@
-//! The work of a pass.
+//! Counts the work of a pass.
 //!
-//! In: work that was done. Out: whether other connections should have their turn. Work is counted in steps instead of
-//! timed, so counting it costs next to nothing and tests can assert it. A step is work of at most about 100 ns: a
-//! lookup, a visited row, or 64 bytes that were read or written.
+//! In: work that was done. Out: whether other connections should get their turn. Work is counted in steps and not
+//! timed, so that counting costs next to nothing and tests can check the counts. A step is work of at most about 100
+//! ns: a lookup, a visited row, or 64 bytes that were read or written.
 
 use std::ops::ControlFlow;
 
 use crate::store::verification_work_on_thread;
 
-/// Steps after which a pass ends: about 1 ms.
+/// The number of steps after which a pass ends: about 1 ms of work.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
-/// Steps after which a connection's turn ends. Its last pass may exceed this by the steps of a pass.
+/// The number of steps after which a connection's turn ends. The last pass of a turn may exceed this number by the
+/// steps of one pass.
 pub(super) const TURN_STEPS_MAX: usize = 2 * PASS_STEPS_MAX;
-/// Bytes that take one step to read, hash, compare, or copy.
+/// The number of bytes that are read, hashed, compared, or copied in one step.
 pub(super) const STEP_LEN_BYTES: usize = 64;
-/// Verification work of one step: reading this many tags of blocks.
+/// The number of block tags that verification reads in one step.
 const STEP_WORK: usize = 64;
-/// Verification work after which a request is interrupted and repeated in the next turn.
+/// The number of block tags that a pass may read before verification is interrupted. An interrupted request is repeated
+/// in the next turn.
 pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
 
-// Verification is interrupted only after more steps than a pass may take, so the pass ends.
+// A request is interrupted only after it has used more steps than a pass may take, so an interruption always ends the
+// pass.
 const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 
 /// The steps of one pass.
@@ -29,7 +32,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Begins a pass, with no steps.
+    /// Starts to count the steps of a new pass.
     #[inline]
     pub(super) fn begin() -> Steps {
         Steps { counted: 0, verification_work_before: verification_work_on_thread() }
@@ -40,26 +43,26 @@ impl Steps {
         self.counted += steps;
     }
 
-    /// Adds the steps for bytes that were read or written.
+    /// Adds the steps of reading or writing bytes.
     #[inline]
     pub(super) fn add_bytes(&mut self, len_bytes: usize) {
         self.counted += len_bytes / STEP_LEN_BYTES;
     }
 
-    /// Returns the steps so far, including the verification of blocks.
+    /// Returns the number of steps so far, including the verification of blocks.
     #[inline]
     pub(super) fn total(&self) -> usize {
         self.counted + verification_work_on_thread().wrapping_sub(self.verification_work_before) / STEP_WORK
     }
 
-    /// Returns `Break` if a run of lookups should end after the first `count`, because the pass has used up its steps.
-    /// That happens if lookups had to verify blocks.
+    /// Returns `Break` if a run of lookups should end after `count` lookups, because the pass has used up its steps on
+    /// verifying blocks.
     ///
-    /// The check costs more than a lookup, so it is made only after every 16th.
+    /// This check costs more than a lookup, so it is skipped except after every 16th lookup.
     #[inline]
-    pub(super) fn goes_on_after(&self, count: usize) -> ControlFlow<()> {
+    pub(super) fn continue_after(&self, count: usize) -> ControlFlow<()> {
         const EVERY_LOOKUPS: usize = 16;
-        match count.is_multiple_of(EVERY_LOOKUPS) && self.are_enough() {
+        match count.is_multiple_of(EVERY_LOOKUPS) && self.is_pass_over() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -67,13 +70,13 @@ impl Steps {
 
     /// Returns whether the pass should end.
     #[inline]
-    pub(super) fn are_enough(&self) -> bool {
+    pub(super) fn is_pass_over(&self) -> bool {
         self.total() > PASS_STEPS_MAX
     }
 }
 
 #[cfg(test)]
 thread_local! {
-    /// The steps of all turns on this thread.
+    /// The number of steps of all turns that ran on this thread.
     pub(super) static USED_ON_THREAD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

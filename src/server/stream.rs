@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Files whose descriptors are sent with one response: the table, and the page with its state.
+/// The files whose descriptors are passed with one response: the table, and the shared page with the table's state.
 pub(super) type Descriptors = [File; 2];
 
 /// The socket of a connection.
@@ -28,7 +28,7 @@ impl ClientStream for UnixStream {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut rights = SendAncillaryBuffer::new(&mut space);
             let fits = rights.push(SendAncillaryMessage::ScmRights(&descriptors));
-            debug_assert!(fits, "there is space for as many");
+            debug_assert!(fits, "the buffer has space for two descriptors");
             Ok(sendmsg(self, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL)?)
         };
         loop {
@@ -53,7 +53,8 @@ pub(super) fn is_too_many(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// Sends pieces of memory one after another, and passes descriptors, if there are any, with the first byte.
+/// Sends pieces of memory in order, and returns the number of bytes that the socket took. Passes the descriptors, if
+/// there are any, with the first byte.
 pub(super) fn poll_send<S: ClientStream>(
     mut stream: Pin<&mut S>,
     cx: &mut Context<'_>,

@@ -12,22 +12,22 @@ use super::limits::Limits;
 use super::statistics::Totals;
 use crate::setting::Setting;
 
-/// How often connections are checked, and the unit of time in this file. Ticks are counted instead of timed, so that a
-/// server that was suspended (SIGSTOP) disconnects no client for that time.
+/// The time between two checks of the connections, and the unit of time in this file. Ticks are counted and not timed,
+/// so that no client is disconnected because the server was suspended (SIGSTOP).
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Why a connection is disconnected.
+/// The reason to disconnect a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The client sent no request for `ticks`.
+    /// The client sent no request for `ticks` ticks.
     Idle { ticks: u32 },
-    /// No byte of an unfinished request arrived for `ticks`.
+    /// No byte of an unfinished request arrived for `ticks` ticks.
     StalledRequest { arrived_bytes: usize, ticks: u32 },
-    /// The client received no byte of pending responses for `ticks`.
+    /// The client received no byte of pending responses for `ticks` ticks.
     StalledResponse { pending_bytes: usize, ticks: u32 },
     /// The client received pending responses more slowly than the minimum drain rate.
     Slow { taken_bytes: u64, min_bytes: u64, ticks: u32 },
-    /// The connection holds a generation beyond the limit on retained ones.
+    /// The connection holds an old generation, and there are more retained generations than the limit allows.
     Generation { number: u64 },
 }
 
@@ -50,12 +50,12 @@ impl fmt::Display for Reason {
                 write!(f, "stalled: {arrived_bytes} bytes of a request arrived, and no more for {ticks} s")
             }
             Reason::StalledResponse { pending_bytes, ticks } => {
-                write!(f, "stalled: took none of {pending_bytes} pending bytes of responses for {ticks} s")
+                write!(f, "stalled: received none of {pending_bytes} bytes of pending responses for {ticks} s")
             }
             Reason::Slow { taken_bytes, min_bytes, ticks } => write!(
                 f,
-                "slow: took {taken_bytes} bytes of pending responses in {ticks} s, where {min_bytes} are the minimum \
-                 ({})",
+                "slow: received {taken_bytes} bytes of pending responses in {ticks} s, where at least {min_bytes} were \
+                 expected ({})",
                 Setting::DrainRateMin
             ),
             Reason::Generation { number } => write!(
@@ -67,11 +67,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the rules remember about a connection from one tick to the next. It is small, because every connection has one.
+/// The data that the rules keep about a connection from one tick to the next. It is small, because each connection has
+/// its own.
 #[derive(Default)]
 pub(super) struct Observed {
-    /// The low half of the number of bytes that were sent by the last tick. The rules check only whether it has
-    /// changed.
+    /// The low 32 bits of the number of bytes that had been sent at the last tick. The rules check only whether this
+    /// number has changed.
     sent_bytes_low: u32,
     /// The tick at which the window of the drain rate began. `None`: no responses are pending.
     window_since_tick: Option<NonZeroU32>,
@@ -81,11 +82,13 @@ pub(super) struct Observed {
 
 /// The time-outs, in ticks.
 pub(super) struct Timeouts {
-    /// 0: no time-out.
+    /// The idle time-out. 0: no time-out.
     idle_ticks: u32,
+    /// The stall time-out. 0: no time-out.
     stall_ticks: u32,
-    /// 0: no minimum.
+    /// The minimum drain rate. 0: no minimum.
     drain_min_bytes_per_tick: u64,
+    /// The length of the window over which the drain rate is averaged.
     window_ticks: u32,
 }
 
@@ -124,16 +127,18 @@ impl Timeouts {
                 (self.stall_ticks, Reason::StalledResponse { pending_bytes, ticks: self.stall_ticks })
             }
         };
-        // The first of these ticks may have been almost over when the connection last sent or received a byte.
+        // The connection may have sent or received its last byte just before a tick, so the time-out has certainly
+        // passed only one tick later.
         let waited_ticks = now_tick.wrapping_sub(activity.moved_tick());
         (ticks > 0 && waited_ticks > ticks).then_some(reason)
     }
 
-    /// Checks the drain rate over consecutive windows, for as long as responses are pending.
+    /// Returns the reason to disconnect a connection whose drain rate over a whole window was too low. While responses
+    /// are pending, each window begins at the end of the window before it.
     fn slow(&self, now_tick: u32, waits: Waits, sent_bytes: u64, observed: &mut Observed) -> Option<Reason> {
         match waits {
             Waits::Client(_) if self.drain_min_bytes_per_tick > 0 => {}
-            // The connection waits for its turn, in which it makes more responses, so the window continues.
+            // The connection waits for its next turn, in which it produces more responses, so the window continues.
             Waits::Turn => return None,
             _ => {
                 observed.window_since_tick = None;
@@ -166,7 +171,7 @@ mod tests {
         Timeouts::new(&Limits { idle_timeout, stall_timeout, drain_rate_min_bytes_per_s, ..Limits::default() })
     }
 
-    /// Returns the tick at which a connection that never moves a byte is disconnected.
+    /// Returns the tick at which a connection that sends and receives nothing is disconnected.
     fn due_tick(timeouts: &Timeouts, waits: Waits) -> Option<u32> {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         activity.set_waits(waits);
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_disconnected_after_the_time_out_of_what_it_waits_for() {
+    fn each_wait_state_has_its_own_time_out() {
         let kinds = [Waits::Turn, Waits::Request, Waits::Rest(7), Waits::Client(9)];
         let due = |idle_s, stall_s| kinds.map(|waits| due_tick(&timeouts(idle_s, stall_s, 0), waits));
         assert_eq!(due(5, 2), [None, Some(6), Some(3), Some(3)]);
@@ -183,9 +188,9 @@ mod tests {
         assert_eq!(due(0, 0), [None; 4]);
     }
 
-    /// Simulates a client with pending responses that takes `taken_bytes(tick)` before each tick. Returns when and why
-    /// it is disconnected.
-    fn drained(timeouts: &Timeouts, ticks: u32, taken_bytes: impl Fn(u32) -> usize) -> Option<(u32, Reason)> {
+    /// Simulates a client with pending responses that receives `taken_bytes(tick)` bytes before each tick. Returns the
+    /// tick and the reason of its disconnection, if it is disconnected.
+    fn simulate_client(timeouts: &Timeouts, ticks: u32, taken_bytes: impl Fn(u32) -> usize) -> Option<(u32, Reason)> {
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         activity.set_waits(Waits::Client(1 << 20));
         (1..=ticks).find_map(|tick| {
@@ -195,33 +200,38 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_a_byte_a_second_is_disconnected() {
-        let found = drained(&timeouts(0, 30, 1024), 1000, |_| 1);
+    fn a_client_that_receives_one_byte_per_second_is_disconnected() {
+        let found = simulate_client(&timeouts(0, 30, 1024), 1000, |_| 1);
         assert_eq!(found, Some((61, Reason::Slow { taken_bytes: 60, min_bytes: 61_440, ticks: 60 })));
         // Without a stall time-out, the window has its default length.
-        assert_eq!(drained(&timeouts(0, 0, 1024), 1000, |_| 1), found);
-        assert_eq!(drained(&timeouts(0, 30, 0), 1000, |_| 1), None);
+        assert_eq!(simulate_client(&timeouts(0, 0, 1024), 1000, |_| 1), found);
+        assert_eq!(simulate_client(&timeouts(0, 30, 0), 1000, |_| 1), None);
     }
 
     #[test]
-    fn a_client_that_pauses_for_less_than_the_stall_time_out_is_kept() {
+    fn a_client_that_pauses_for_less_than_the_stall_time_out_is_not_disconnected() {
         for stall_s in [2, 30, 300] {
             let pause_ticks = stall_s as u32;
             let found =
-                drained(&timeouts(0, stall_s, 1024), 5000, |tick| if tick % pause_ticks == 0 { 128 << 10 } else { 0 });
+                simulate_client(
+                    &timeouts(0, stall_s, 1024),
+                    5000,
+                    |tick| if tick % pause_ticks == 0 { 128 << 10 } else { 0 },
+                );
             // At 300 s this client is slow: 437 bytes/s.
             assert_eq!(found.is_some(), stall_s == 300, "{stall_s}: {found:?}");
         }
-        let found = drained(&timeouts(0, 300, 1024), 5000, |tick| if tick % 300 == 0 { 400 << 10 } else { 0 });
+        let found = simulate_client(&timeouts(0, 300, 1024), 5000, |tick| if tick % 300 == 0 { 400 << 10 } else { 0 });
         assert_eq!(found, None);
     }
 
     #[test]
-    fn the_window_begins_anew_when_a_client_has_taken_all() {
+    fn the_window_ends_when_a_client_has_received_all_responses() {
         let timeouts = timeouts(0, 30, 1024);
         let (activity, mut observed) = (Activity::new(0, Peer::default(), 0), Observed::default());
         for tick in 1..1000 {
-            // One byte of responses, which the client takes after 20 seconds, and a pause before the next request.
+            // Each request has one byte of responses, which the client receives after 20 seconds. The next request
+            // follows 20 seconds later.
             if tick % 40 == 0 {
                 activity.set_moved_tick(tick);
             }

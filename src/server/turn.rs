@@ -1,15 +1,15 @@
-//! The limits on what one connection may do before other connections get their turn.
+//! The limits on the work of one connection before other connections get their turn.
 
 use super::pass::READ_LEN_BYTES;
 use super::steps::TURN_STEPS_MAX;
 
-/// The maximum length of requests that are answered in a turn.
+/// The maximum number of request bytes that are answered in a turn.
 const BYTES_MAX: usize = 4 * READ_LEN_BYTES;
 const PASSES_MAX: usize = 16;
-/// The maximum length of responses that are sent in a turn.
+/// The maximum number of response bytes that are sent in a turn.
 const SENT_BYTES_MAX: usize = 2 << 20;
 
-/// The work that a connection may still do in its turn.
+/// The remaining budget of a connection's turn.
 pub(super) struct Turn {
     bytes: usize,
     passes: usize,

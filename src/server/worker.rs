@@ -1,4 +1,4 @@
-//! Worker threads: each has a runtime, its connections, and its buffers.
+//! Worker threads. Each has its own runtime, connections, and buffers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ use super::worker_state::WorkerState;
 /// How long a stopping worker waits for clients to receive their responses.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// After this time without traffic, the kernel probes whether a TCP client still exists. It sends `KEEP_ALIVE_PROBES`
-/// probes, `KEEP_ALIVE_PAUSE` apart.
+/// The time without traffic after which the kernel probes whether a TCP client still exists. The kernel sends
+/// `KEEP_ALIVE_PROBES` probes, `KEEP_ALIVE_PAUSE` apart, before it closes the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 const KEEP_ALIVE_PROBES: u32 = 3;
 const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(20);
 
-/// A connection that was accepted and is not registered with a runtime yet.
+/// An accepted connection that is not registered with a worker's runtime yet.
 pub(super) struct Accepted {
     stream: AcceptedStream,
     pub(super) peer: Peer,
@@ -94,14 +94,15 @@ impl Worker {
         self.state.counters().connections()
     }
 
-    /// Sends a connection to the worker.
-    pub(super) fn take(&self, stream: Accepted) {
+    /// Passes an accepted connection to the worker's thread.
+    pub(super) fn add_connection(&self, stream: Accepted) {
         self.state.counters().connection_opened();
-        // A worker that has ended is reported by `Liveness`.
+        // Fails only if the worker has ended, which `Liveness` reports.
         let _ = self.streams.send(stream);
     }
 
-    /// Tells the worker to read no more requests and to send its pending responses. Returns the worker's thread.
+    /// Tells the worker to read no more requests, to send its pending responses, and to end. Returns the handle of the
+    /// worker's thread.
     pub(super) fn stop(self) -> JoinHandle<()> {
         drop(self.streams);
         self.thread
@@ -109,8 +110,8 @@ impl Worker {
 }
 
 impl Connections {
-    /// Serves connections until the server stops accepting them. Runs the worker's other tasks meanwhile, and restarts
-    /// them after each panic.
+    /// Serves connections until the server stops. Also runs the worker's background tasks, and restarts a task that
+    /// panics.
     async fn serve(self, mut streams: UnboundedReceiver<Accepted>, thread: &Arc<Thread>) {
         if let Some(spin) = self.worker.spin.clone() {
             let spinning = Arc::clone(thread);
@@ -127,7 +128,7 @@ impl Connections {
                 warn!("cannot serve a connection: {error}");
             }
         }
-        // Clients that have not received their responses by then are disconnected.
+        // Clients that have not received their responses after `DRAIN` are disconnected.
         let _ = tokio::time::timeout(DRAIN, self.worker.stop()).await;
     }
 
@@ -136,7 +137,7 @@ impl Connections {
             AcceptedStream::Unix(stream) => self.open(UnixStream::from_std(stream)?, peer).spawn(),
             AcceptedStream::Tcp(stream) => {
                 if let Err(error) = set_options(&stream) {
-                    debug!(%peer, "the options of a connection cannot be set: {error}");
+                    debug!(%peer, "the TCP options of a connection cannot be set: {error}");
                 }
                 self.open(TcpStream::from_std(stream)?, peer).spawn();
             }
@@ -152,7 +153,8 @@ fn set_options(stream: &StdTcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_PAUSE)?;
     sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    // While sent bytes are unacknowledged, the kernel does not probe, so the same limit applies to them.
+    // The kernel sends no probes while sent bytes are unacknowledged. This time-out closes the connection after the
+    // time that unanswered probes would take.
     let gone_after = KEEP_ALIVE + KEEP_ALIVE_PAUSE * KEEP_ALIVE_PROBES;
     Ok(sockopt::set_tcp_user_timeout(stream, gone_after.as_millis() as u32)?)
 }

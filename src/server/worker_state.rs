@@ -30,7 +30,7 @@ pub(super) struct WorkerState {
     nothing_pending: Notify,
     /// The connections of the worker.
     pub(super) registry: Arc<Registry>,
-    /// Polls before the worker sleeps. `None` if the worker sleeps at once.
+    /// Keeps the worker polling for some time after a response. `None` if the worker sleeps at once.
     pub(super) spin: Option<Arc<Spin>>,
 }
 
@@ -56,13 +56,13 @@ impl WorkerState {
         self.table.pin(self.number)
     }
 
-    /// Returns whether connections must read no more requests.
+    /// Returns whether the server is stopping. Connections then read no more requests.
     #[inline]
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Tells the worker to poll for a while before it sleeps, because responses were made.
+    /// Records that responses were produced, so that the worker polls for a while before it sleeps.
     #[inline]
     pub(super) fn answered(&self) {
         if let Some(spin) = &self.spin {
@@ -88,7 +88,7 @@ impl WorkerState {
         }
     }
 
-    /// Tells connections to read no more requests, and waits until no response is pending.
+    /// Makes connections read no more requests, and waits until no connection has pending responses.
     pub(super) async fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         while self.pending_connections.load(Ordering::Relaxed) > 0 {
@@ -97,17 +97,18 @@ impl WorkerState {
     }
 }
 
-/// The peer and the worker of a connection, as protocols see them.
+/// The peer and the worker of a connection. The protocols use them to answer requests.
 pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
     pub(super) worker: Arc<WorkerState>,
 }
 
 impl ConnectionContext {
-    /// Opens the descriptors that a response passes. Returns `None` unless it `passes` any.
+    /// Opens the files whose descriptors are passed with a response. Returns `None` if `passes` is false, or if the
+    /// generation is not available to direct clients.
     ///
     /// # Errors
-    /// If the system cannot open them.
+    /// If the system cannot open the files.
     #[inline]
     pub(super) fn descriptors(&self, generation: &Generation, passes: bool) -> io::Result<Option<Descriptors>> {
         if !passes {
@@ -116,15 +117,15 @@ impl ConnectionContext {
         self.worker.table.open_descriptors(generation)
     }
 
-    /// Logs why a direct client got no descriptors. Returns the response that it gets instead.
+    /// Logs why no descriptors are passed to a direct client. Returns the response that the client gets instead.
     pub(super) fn refuse_descriptors(&self, error: &io::Error) -> &'static [u8] {
         if let Some(left_out) = self.worker.server.descriptor_log.line() {
             warn!(
                 peer = %self.peer,
                 left_out,
-                "the table was not passed to a client: {error}: this server has as many files open, or descriptors in \
-                 flight that clients have not received, as the limit allows: raise the limit (ulimit -n), or disconnect \
-                 these clients"
+                "the table's file was not passed to a direct client: {error}: the server has reached its limit on open \
+                 files, or on descriptors that clients have not received yet: raise the limit (ulimit -n), or \
+                 disconnect clients that do not read their responses"
             );
         }
         const { &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0] }

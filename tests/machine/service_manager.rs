@@ -93,7 +93,7 @@ pub(crate) fn a_reload_begins_and_ends_with_a_word_whether_the_file_is_served_or
     };
     assert!(reload().contains("already served by generation 1"));
     fs::remove_file(table.db()).unwrap();
-    assert!(reload().contains("generation 1 serves on"));
+    assert!(reload().contains("generation 1 is still served"));
     bake(&table.model, &table.db());
     // If it was noticed before it was asked for, it serves already.
     assert!(reload().contains("generation 2"));

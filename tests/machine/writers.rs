@@ -53,7 +53,7 @@ pub(crate) fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() -> 
         let log = scene.path("waiting.log");
         let mut child = scene.command(&[]).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let logged = || std::fs::read_to_string(&log).unwrap();
-        eventually("the server waits", || logged().contains("waiting 2 s for the processes"));
+        eventually("the server waits", || logged().contains("waiting up to 2 s until"));
         drop(mapping);
         eventually("the server has started or ended", || {
             logged().contains("ready on") || child.try_wait().unwrap().is_some()

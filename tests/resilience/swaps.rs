@@ -238,7 +238,7 @@ fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
         let served = generations.scene.serve(&["--memory", memory]);
         let mut client = served.client();
         let attempt = client.rollback().unwrap();
-        assert!(served.outcome_of(attempt).contains("there is no generation before"));
+        assert!(served.outcome_of(attempt).contains("no earlier generation"));
         generations.assert_served(&served, 1);
 
         generations.put(2);
@@ -346,7 +346,7 @@ fn a_bad_file_is_refused_with_its_reason_and_the_old_one_serves_on() {
         served.wait_for("refused_files", refused);
         let log = served.log();
         let line = log.lines().rfind(|line| line.contains("refused: ")).unwrap();
-        assert!(line.contains(reason) && line.contains("generation 1 serves on"), "{what}: {line}");
+        assert!(line.contains(reason) && line.contains("generation 1 is still served"), "{what}: {line}");
         load.wait_for_pipelines(10);
         // It is not tried again by itself.
         assert_eq!(served.number("refused_files"), refused, "{what}");

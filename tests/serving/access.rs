@@ -116,7 +116,7 @@ fn owner_and_group_that_cannot_be_set_are_named() {
             command.uid(OTHER).gid(OTHER);
         }
         let message = complaint(command, 1);
-        assert!(message.contains("cannot be given to") && message.contains(says), "{message}");
+        assert!(message.contains("cannot be assigned to") && message.contains(says), "{message}");
         assert!(!table.socket().exists(), "nothing is left behind");
     }
 }
@@ -174,7 +174,7 @@ fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
 
     std::os::unix::fs::symlink(&target, &lock).unwrap();
     let message = complaint(kv_store(&table.db(), &table.socket()), 1);
-    assert!(message.contains("is a symbolic link") && message.contains("remove it"), "{message}");
+    assert!(message.contains("is a symbolic link") && message.contains("remove the file"), "{message}");
     assert!(!target.exists(), "the link's target was created");
     fs::remove_file(&lock).unwrap();
 

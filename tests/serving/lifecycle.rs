@@ -86,7 +86,7 @@ fn usage_errors_exit_with_2() {
 fn the_socket_of_a_living_server_is_left_alone() {
     let table = Table::of_rows(10);
     let mut server = table.serve();
-    assert!(refused(&table.db(), &table.socket()).contains("another server answers on it"));
+    assert!(refused(&table.db(), &table.socket()).contains("another server listens on it"));
     let mut stream = server.connect();
     stream.write_all(&gets([3])).unwrap();
     expect(&mut stream, &answer_to_get(&table.model, 3));
@@ -99,7 +99,7 @@ fn the_socket_of_a_server_too_busy_to_accept_is_left_alone() {
     let listener = UnixListener::bind(table.socket()).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let _fills_the_queue = UnixStream::connect(table.socket()).unwrap();
-    assert!(refused(&table.db(), &table.socket()).contains("another server answers on it"));
+    assert!(refused(&table.db(), &table.socket()).contains("another server listens on it"));
 }
 
 #[test]

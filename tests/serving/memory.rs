@@ -79,7 +79,7 @@ fn a_copy_in_fewer_huge_pages_is_warned_of_and_served() {
     let mut server = start(&table, &["--memory", "copy"]);
     let warning = server.wait_for_log("copied into memory: ");
     assert!(warning.contains("WARN") && warning.contains(" 0 in huge pages"), "{warning}");
-    assert!(warning.contains("fewer huge pages than asked for"), "{warning}");
+    assert!(warning.contains("fewer huge pages than requested"), "{warning}");
     server.wait_for_log("ready");
     expect_all_answers(&table, &server);
 }

@@ -223,7 +223,7 @@ fn connections_are_accepted_after_a_panic_of_the_thread_that_accepts_them() {
     let scene = Scene::serve(Limits { connections_max, ..Limits::default() });
     let mut only = scene.client();
     only.ping().unwrap();
-    inject(1, "connections are there already");
+    inject(1, "refused: the server already has");
     let mut rejected = UnixStream::connect(scene.path("s.sock")).unwrap();
     assert_eq!(rejected.read(&mut [0]).unwrap(), 0);
     drop(only);

@@ -18,9 +18,10 @@ use crate::server::steps::TURN_STEPS_MAX;
 
 /// The length of a value whose verification takes about 100,000 steps.
 const LONG_LEN_BYTES: usize = 32 << 20;
-/// The maximum number of steps of a turn that verifies. The turn ends after the pass that exceeds `TURN_STEPS_MAX`.
+/// The maximum number of steps of a turn that verifies blocks. The turn ends after the pass that exceeds
+/// `TURN_STEPS_MAX`.
 const STEPS_MAX: usize = 3 * TURN_STEPS_MAX;
-/// The minimum number of turns: fewer cannot verify the value within `STEPS_MAX` each.
+/// The minimum number of turns with work. One turn of at most `STEPS_MAX` steps cannot verify the whole value.
 const TURNS_MIN: usize = 2;
 
 /// A baked table.
@@ -29,8 +30,8 @@ struct Table {
 }
 
 impl Table {
-    /// Bakes a table whose row 16, with the key 40, has the long value. A lookup of a row between this one and the next
-    /// fence reads this row first.
+    /// Bakes a table whose row 16, with the key 40, has the long value. A lookup of any row from row 16 to the next
+    /// fence reads row 16 first.
     fn with_long_value(keys: Keys) -> Table {
         let short = |key| (key, 1);
         Table::bake(keys, (10..26).map(short).chain([(40, LONG_LEN_BYTES)]).chain((41..56).chain([90]).map(short)))
@@ -50,10 +51,10 @@ impl Table {
         self.folder.path().join("storage.db")
     }
 
-    /// Opens the table, with no block verified.
+    /// Opens the table. None of its blocks is verified.
     fn open(&self) -> Connections {
         let connections = connections_over(&self.db());
-        // Some rows were looked up before the table was served.
+        // The checks before serving looked some rows up, which verified blocks.
         connections.worker.pin().store.forget_verified_blocks();
         connections
     }
@@ -63,11 +64,11 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn number(op: Op, key: u64) -> Vec<u8> {
+fn short_request(op: Op, key: u64) -> Vec<u8> {
     Request::new(op, key).as_bytes().to_vec()
 }
 
-fn long(op: Op, body: &[&[u8]]) -> Vec<u8> {
+fn long_request(op: Op, body: &[&[u8]]) -> Vec<u8> {
     let mut request = Vec::new();
     push_long(op, body, &mut request);
     request
@@ -75,7 +76,7 @@ fn long(op: Op, body: &[&[u8]]) -> Vec<u8> {
 
 /// Returns a request for the range of all rows.
 fn all_rows(op: Op, flags: u32) -> Vec<u8> {
-    long(op, &[&[flags.to_be_bytes(), [0; 4], [0; 4], [0; 4]].concat()])
+    long_request(op, &[&[flags.to_be_bytes(), [0; 4], [0; 4], [0; 4]].concat()])
 }
 
 fn value_header() -> Vec<u8> {
@@ -86,12 +87,12 @@ fn bare(status: Status) -> Vec<u8> {
     ResponseHeader::bare(status).as_bytes().to_vec()
 }
 
-fn is_bounded(used: &Used, case: &str) {
+fn assert_bounded(used: &Used, case: &str) {
     assert!(used.turn_steps_max <= STEPS_MAX, "{} steps in a turn: {case}", used.turn_steps_max);
     assert!(used.turns_between_max <= TURNS_BETWEEN_MAX, "{} turns: {case}", used.turns_between_max);
 }
 
-/// Commands that read the long value, the beginnings of their replies, and the numbers of keys that they count as
+/// Commands that read the long value, the beginning of each reply, and the number of keys that each command counts as
 /// found.
 const COMMANDS: [(&str, &str, u64); 19] = [
     ("GET 40", "$33554432\r\nvvvv", 1),
@@ -126,8 +127,8 @@ fn commands_verify_a_long_value_in_several_turns() {
             serve(&runtime, &connections, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);
         assert!(response.begins_with(begin.as_bytes()), "{command}: {}", response.begin.escape_ascii());
         assert!(used.busy_turns >= TURNS_MIN, "{command}: {} turns", used.busy_turns);
-        is_bounded(&used, command);
-        // A command that is repeated is counted once.
+        assert_bounded(&used, command);
+        // A command that is repeated in the next turn is counted once.
         let sums = connections.worker.server.statistics.sums();
         assert_eq!((sums.redis_hits, sums.requests[REDIS][Status::Error as usize]), (hits, 0), "{command}");
     }
@@ -143,17 +144,21 @@ fn native_requests_verify_a_long_value_in_several_turns() {
     let both = [ok.clone(), value_header()].concat();
     let page = vec![0, 0, 0, 0];
     let cases = [
-        (&numbers, number(Op::Get, 40), value_header()),
-        (&numbers, number(Op::Exists, 40), ok.clone()),
-        (&numbers, number(Op::Floor, 40), page.clone()),
-        (&numbers, number(Op::Ceiling, 40), page.clone()),
-        (&numbers, [number(Op::Exists, 41), number(Op::Get, 40), number(Op::Exists, 9)].concat(), both.clone()),
+        (&numbers, short_request(Op::Get, 40), value_header()),
+        (&numbers, short_request(Op::Exists, 40), ok.clone()),
+        (&numbers, short_request(Op::Floor, 40), page.clone()),
+        (&numbers, short_request(Op::Ceiling, 40), page.clone()),
+        (
+            &numbers,
+            [short_request(Op::Exists, 41), short_request(Op::Get, 40), short_request(Op::Exists, 9)].concat(),
+            both.clone(),
+        ),
         (&numbers, all_rows(Op::Range, 0), page.clone()),
-        (&bytes, long(Op::Get, &[b"40"]), value_header()),
-        (&bytes, long(Op::Exists, &[b"40"]), ok.clone()),
-        (&bytes, long(Op::Floor, &[b"40"]), page.clone()),
-        (&bytes, long(Op::Ceiling, &[b"40"]), page.clone()),
-        (&bytes, [long(Op::Exists, &[b"41"]), long(Op::Get, &[b"40"])].concat(), both),
+        (&bytes, long_request(Op::Get, &[b"40"]), value_header()),
+        (&bytes, long_request(Op::Exists, &[b"40"]), ok.clone()),
+        (&bytes, long_request(Op::Floor, &[b"40"]), page.clone()),
+        (&bytes, long_request(Op::Ceiling, &[b"40"]), page.clone()),
+        (&bytes, [long_request(Op::Exists, &[b"41"]), long_request(Op::Get, &[b"40"])].concat(), both),
         (&bytes, all_rows(Op::Range, range_flags::BACKWARD), page),
     ];
     for (table, request, begin) in cases {
@@ -162,7 +167,7 @@ fn native_requests_verify_a_long_value_in_several_turns() {
         let (used, response) = serve(&runtime, &connections, request, usize::MAX);
         assert!(response.begins_with(&begin), "{case}: {}", response.begin.escape_ascii());
         assert!(used.busy_turns >= TURNS_MIN, "{case}: {} turns", used.busy_turns);
-        is_bounded(&used, &case);
+        assert_bounded(&used, &case);
         let errors: u64 = connections
             .worker
             .server
@@ -179,11 +184,11 @@ fn native_requests_verify_a_long_value_in_several_turns() {
     assert!(response.begins_with(&count_of_all));
 }
 
-/// The verification of the value is interrupted, and the file changes before the next turn.
+/// The verification of a value is interrupted, and the file changes before the next turn.
 #[test]
 fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     let runtime = runtime();
-    for (request, error) in [(b"GET 40\r\n".to_vec(), &b"-"[..]), (number(Op::Get, 40), &bare(Status::Error))] {
+    for (request, error) in [(b"GET 40\r\n".to_vec(), &b"-"[..]), (short_request(Op::Get, 40), &bare(Status::Error))] {
         let table = Table::with_long_value(Keys::U64);
         let connections = table.open();
         let file = std::fs::File::options().write(true).open(table.db()).unwrap();
@@ -202,7 +207,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
     }
 }
 
-/// A lookup of a verified value reads the tags of its blocks, or one tag for a whole group of blocks.
+/// A lookup of a verified value reads the tags of the value's blocks, or one tag for a whole group of blocks.
 #[test]
 fn lookups_of_verified_long_values_are_counted_by_their_tags() {
     // The second value has some 200 blocks before its first whole group.
@@ -214,7 +219,7 @@ fn lookups_of_verified_long_values_are_counted_by_their_tags() {
         (request.repeat(count), count)
     };
     for (requests, count) in [
-        pipeline(number(Op::Exists, 2)),
+        pipeline(short_request(Op::Exists, 2)),
         pipeline(command("EXISTS")),
         pipeline(command("STRLEN")),
         pipeline(command("TYPE")),
@@ -223,7 +228,7 @@ fn lookups_of_verified_long_values_are_counted_by_their_tags() {
         let case = requests[..40].escape_ascii().to_string();
         let connections = table.open();
         let (used, _) = serve(&runtime, &connections, requests, usize::MAX);
-        is_bounded(&used, &case);
+        assert_bounded(&used, &case);
         assert!(used.steps >= 4 * count, "{} steps of {count} lookups: {case}", used.steps);
     }
 }

@@ -1,4 +1,4 @@
-//! The memory that a connection holds between turns, and its end when all connections hold too much.
+//! The memory that a connection holds between turns, and the end of a connection that is evicted.
 
 use std::pin::Pin;
 use std::task::Context;
@@ -13,7 +13,7 @@ use crate::server::stream::ClientStream;
 use crate::setting::Setting;
 
 impl<S: ClientStream> Connection<S> {
-    /// Reports the memory that the connection holds, if that has changed since the last turn.
+    /// Records the memory that the connection holds, if it has changed since the last turn.
     #[inline]
     pub(super) fn report_held(&self, cx: &Context<'_>) {
         let held_bytes = self.held_bytes();
@@ -23,8 +23,8 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Returns the capacity of what the connection has allocated: unanswered requests, pending responses, and the
-    /// session of the Redis protocol.
+    /// Returns the number of bytes that the connection has allocated for unanswered requests, pending responses, and
+    /// the session of the Redis protocol.
     fn held_bytes(&self) -> u64 {
         let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
         let session_bytes = match &self.protocol {
@@ -37,7 +37,7 @@ impl<S: ClientStream> Connection<S> {
     #[cold]
     fn report_changed(&self, held_bytes: u64, has_grown: bool, cx: &Context<'_>) {
         let server = &self.context.worker.server;
-        // A connection that holds memory may be evicted.
+        // A connection that holds memory may be evicted. The eviction wakes the connection's task.
         self.activity.set_waker(cx.waker());
         server.client_memory.record(&self.activity, held_bytes);
         if has_grown {
@@ -46,9 +46,9 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Answers the unfinished request of an evicted connection with an error, if the socket takes the error at once.
-    /// Sends no error after a part of a response, because the client would take the error for the rest of that
+    /// Sends no error after a part of a response, because the client would mistake the error for the rest of the
     /// response.
-    pub(super) fn refuse_rest(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn refuse_unfinished(&mut self, cx: &mut Context<'_>) {
         let is_pending = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());
         if self.unanswered.is_empty() || is_pending || self.then != Then::Read {
             return;

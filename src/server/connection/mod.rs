@@ -1,8 +1,8 @@
 //! The connection of one client: reads requests, answers them, and sends the responses, in turns.
 //!
-//! A connection shares the buffers of its worker. It keeps only what must wait: requests that are incomplete or not
-//! answered yet, and responses that the client has not received. It reads no more requests before these responses are
-//! sent.
+//! All connections of a worker share its buffers. Between turns, a connection keeps only requests that are incomplete
+//! or not answered yet, and responses that the client has not received. It reads no more requests before these
+//! responses are sent.
 
 mod memory;
 mod protocol;
@@ -46,8 +46,8 @@ use crate::direct::Waiter;
 use protocol::Protocol;
 use unsent::{Unsent, UnsentOfEarlierPass, UnsentOfPass};
 
-/// The number of consecutive reads that fill their buffer after which the next requests may be answered from another
-/// generation. Otherwise a client that never stops sending would hold its generation forever.
+/// The number of consecutive full reads after which the next requests may be answered from another generation. Without
+/// this limit, a client that never stops sending would hold its generation forever.
 const FULL_READS_MAX: usize = 64;
 
 thread_local! {
@@ -66,7 +66,7 @@ impl Scratch {
     }
 }
 
-/// The state that the connections of one worker share.
+/// The state that a worker needs to serve connections.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) worker: Arc<WorkerState>,
@@ -100,13 +100,14 @@ pub(super) struct Connection<S> {
     context: ConnectionContext,
     redis_clients: Arc<redis::Clients>,
     protocol: Protocol,
-    /// The generation that pending requests and responses belong to. Kept from one turn to the next only for these.
+    /// The generation that the next turn continues with, because unanswered requests or pending responses need it.
+    /// `None` if the next turn can use the current generation.
     generation: Option<PinnedGeneration>,
     /// The number of consecutive reads that filled their buffer.
     full_reads: usize,
-    /// Bytes that were read and are not answered yet.
+    /// Bytes that were read and that are not answered yet.
     unanswered: Vec<u8>,
-    /// What follows the last pass.
+    /// What the connection does after its last pass.
     then: Then,
     /// Allocated when the client first waits for another state of the table.
     waiter: Option<Waiter>,
@@ -127,10 +128,11 @@ enum End {
 }
 
 impl<S: ClientStream> Connection<S> {
-    /// Runs one turn. Requests that were sent together are answered from one generation, in as many turns as that takes.
+    /// Runs one turn. Requests that were sent together are answered from one generation, even if that takes several
+    /// turns.
     fn poll_turn(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<io::Result<()>> {
         if self.activity.is_evicted() {
-            self.refuse_rest(cx);
+            self.refuse_unfinished(cx);
             return Poll::Ready(Ok(()));
         }
         let mut turn = Turn::begin();
@@ -155,14 +157,14 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Returns whether the next turn needs the generation of this one.
+    /// Returns whether the next turn needs the same generation as this turn.
     fn keeps_generation(&self) -> bool {
         let sends = self.pending.as_ref().is_some_and(|pending| pending.needs_generation());
-        sends || matches!(self.then, Then::Answer | Then::Yield) || self.reads_on()
+        sends || matches!(self.then, Then::Answer | Then::Yield) || self.expects_more()
     }
 
-    /// Returns whether the next bytes were probably sent together with the bytes before them.
-    fn reads_on(&self) -> bool {
+    /// Returns whether the client probably sent the next bytes together with the bytes that were already read.
+    fn expects_more(&self) -> bool {
         (1..FULL_READS_MAX).contains(&self.full_reads)
     }
 
@@ -211,9 +213,9 @@ impl<S: ClientStream> Connection<S> {
             if self.context.worker.is_stopping() {
                 return Poll::Ready(Ok(End::Connection));
             }
-            // Otherwise a client that always sends its next batch before it has received the last would hold its generation
-            // forever.
-            if is_kept && !self.reads_on() {
+            // Without this check, a client that always sends its next batch before it has received the responses to the
+            // previous batch would hold its generation forever.
+            if is_kept && !self.expects_more() {
                 return Poll::Ready(Ok(End::KeptGeneration));
             }
             let mut buffer = ReadBuf::new(input);
@@ -248,7 +250,8 @@ impl<S: ClientStream> Connection<S> {
         let mut unanswered = std::mem::take(&mut self.unanswered);
         let (taken_bytes, polled) = self.poll_answer(cx, generation, &unanswered, responses, turn);
         unanswered.drain(..taken_bytes);
-        // Keeps a buffer of the usual length, so that a client that often sends in pieces causes no allocation each time.
+        // Keeps a buffer of the usual length, so that a client that often sends requests in pieces does not cause an
+        // allocation each time.
         if unanswered.is_empty() && unanswered.capacity() > 2 * READ_LEN_BYTES {
             unanswered = Vec::new();
         }
@@ -256,8 +259,8 @@ impl<S: ClientStream> Connection<S> {
         polled
     }
 
-    /// Answers requests until no complete one is left, the socket is full, or the turn is over. Returns how many bytes
-    /// of the input are answered.
+    /// Answers requests until no complete one is left, the socket is full, or the turn is over. Returns the number of
+    /// input bytes that are answered.
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -299,7 +302,8 @@ impl<S: ClientStream> Connection<S> {
         Poll::Pending
     }
 
-    /// Sends responses. Keeps those that the socket does not take, and those beyond the limit of the turn.
+    /// Sends the responses of a pass. Stores the responses that the socket does not take, and the responses beyond the
+    /// limit of the turn, as pending responses.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -384,7 +388,7 @@ impl<S: ClientStream> Connection<S> {
 }
 
 impl<S> Connection<S> {
-    fn has_panicked(&self, panic: &str) {
+    fn report_panic(&self, panic: &str) {
         let server = &self.context.worker.server;
         server.statistics.totals.panics.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = server.panic_log.line() {
@@ -415,7 +419,7 @@ impl<S: ClientStream> Future for Connection<S> {
         let polled = caught.unwrap_or_else(|panic| {
             // The panic may have left the buffers half changed.
             SCRATCH.replace(Scratch::new());
-            self.has_panicked(&panic);
+            self.report_panic(&panic);
             Poll::Ready(Ok(()))
         });
         if let Err(error) = ready!(polled) {

@@ -1,4 +1,4 @@
-//! A panic ends one connection, wherever it happens, and nothing else.
+//! Tests that a panic ends one connection, wherever it happens, and nothing else.
 
 use std::io::IoSlice;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::protocol::native::{Op, Request};
 use crate::server::stream::Descriptors;
 
 /// A stream that panics after `calls_left` calls, and sends at most 5000 bytes per call.
-struct Panics {
+struct PanickingStream {
     stream: UnixStream,
     calls_left: usize,
 }
 
-impl Panics {
+impl PanickingStream {
     fn call(&mut self) -> Pin<&mut UnixStream> {
         self.calls_left = self.calls_left.checked_sub(1).expect("no more calls");
         Pin::new(&mut self.stream)
     }
 }
 
-impl AsyncRead for Panics {
+impl AsyncRead for PanickingStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.call().poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Panics {
+impl AsyncWrite for PanickingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.call().poll_write(cx, &bytes[..bytes.len().min(5000)])
     }
@@ -55,9 +55,9 @@ impl AsyncWrite for Panics {
     }
 }
 
-impl ClientStream for Panics {
+impl ClientStream for PanickingStream {
     fn poll_send_with(&self, _: &mut Context<'_>, _: &[u8], _: &Descriptors) -> Poll<io::Result<usize>> {
-        unreachable!("nothing is handed over here")
+        unreachable!("no descriptors are passed in this test")
     }
 }
 
@@ -69,7 +69,7 @@ fn pipelines() -> [Vec<u8>; 2] {
     [native, redis]
 }
 
-async fn ask(client: &mut UnixStream, key: u64, value: &str) {
+async fn get_and_check(client: &mut UnixStream, key: u64, value: &str) {
     client.write_all(Request::new(Op::Get, key).as_bytes()).await.unwrap();
     let mut answer = vec![0; 8 + value.len()];
     client.read_exact(&mut answer).await.unwrap();
@@ -86,12 +86,12 @@ fn a_panic_ends_its_connection_and_no_other() {
     bake_csv(csv.as_bytes(), &db, &Options::default(), &mut |_| ()).unwrap();
     let connections = connections_over(&db);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    panics::take_over();
+    panics::install_hook();
     runtime.block_on(async {
         let connect = |calls_left: usize| {
             let (client, stream) = UnixStream::pair().unwrap();
             connections.worker.counters().connection_opened();
-            connections.open(Panics { stream, calls_left }, Peer::default()).spawn();
+            connections.open(PanickingStream { stream, calls_left }, Peer::default()).spawn();
             client
         };
         let mut other = connect(usize::MAX);
@@ -112,14 +112,14 @@ fn a_panic_ends_its_connection_and_no_other() {
                 panics,
                 "{calls_left}"
             );
-            ask(&mut other, 9, &value(9)).await;
-            ask(&mut other, 3, &value(3)).await;
+            get_and_check(&mut other, 9, &value(9)).await;
+            get_and_check(&mut other, 3, &value(3)).await;
             assert_eq!(
                 (connections.worker.counters().connections(), connections.redis_clients.count(), pinned()),
                 (1, 0, 2),
                 "{calls_left}"
             );
         }
-        timeout(PATIENCE, connections.worker.stop()).await.expect("nothing is owed");
+        timeout(PATIENCE, connections.worker.stop()).await.expect("no responses are pending");
     });
 }

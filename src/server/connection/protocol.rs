@@ -1,4 +1,4 @@
-//! The protocol that a client speaks.
+//! The protocol that a client uses.
 
 use crate::server::counters::Tally;
 use crate::server::generations::Generation;
@@ -10,7 +10,7 @@ use crate::server::worker_state::ConnectionContext;
 use crate::server::{native, redis::Session};
 use crate::store::VerificationLimit;
 
-/// The protocol that a client speaks. The first byte decides: native requests begin with a zero byte, and commands of the
+/// The protocol that a client uses. The first byte decides: native requests begin with a zero byte, and commands of the
 /// Redis protocol never do.
 pub(super) enum Protocol {
     /// No byte has arrived.
@@ -20,9 +20,9 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Answers requests, all of them from one state of one generation. If the file changes meanwhile, discards the
-    /// responses and answers again, unless a request had an effect. A request that needs too much verification is not
-    /// taken: the next pass repeats it.
+    /// Answers requests, all from one state of one generation. If the file changes during the pass, discards the
+    /// responses and repeats the pass, unless a request had an effect. A request that needs too much verification stays
+    /// in the input, and the next pass repeats it.
     pub(super) fn answer(
         &mut self,
         context: &ConnectionContext,

@@ -1,4 +1,4 @@
-//! Responses that are received late, passes that are repeated, and turns of other connections.
+//! Tests of clients that receive slowly, passes that are repeated, and turns of other connections.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ pub(super) fn connections_over(db: &Path) -> Connections {
 /// With the smallest send buffer that the system allows, nearly every write is partial. Writes end within headers,
 /// within values, and between them.
 #[test]
-fn answers_are_whole_however_little_the_socket_takes() {
+fn responses_are_complete_even_if_the_socket_takes_few_bytes_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let value = |key: u64| "v".repeat([0, 1, 26, 56, 57, 300, 4088, 4089, 9000][key as usize % 9] + key as usize % 5);
     let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
@@ -75,7 +75,7 @@ fn answers_are_whole_however_little_the_socket_takes() {
 
 /// One thread runs both connections and their clients, so the order is deterministic.
 #[test]
-fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
+fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
     let folder = tempfile::tempdir().unwrap();
     let csv: String = (0..100_000).map(|key| format!("{key},v\n")).collect();
     let db = folder.path().join("storage.db");
@@ -95,7 +95,7 @@ fn a_connection_that_yields_lets_the_runtime_look_for_others_input() {
         quick.write_all(b"PING\r\n").await.unwrap();
         let mut reply = [0; 16];
         assert_eq!(quick.read(&mut reply).await.unwrap(), b"+PONG\r\n".len());
-        assert!(busy.try_read(&mut reply).is_err(), "others waited until all rows were looked at");
+        assert!(busy.try_read(&mut reply).is_err(), "the other connection waited until all rows were visited");
         assert_eq!(busy.read(&mut reply).await.unwrap(), b"*0\r\n".len());
     });
 }

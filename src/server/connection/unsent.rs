@@ -1,4 +1,4 @@
-//! Responses that are not sent yet: of this pass, and of an earlier one.
+//! Responses that are not sent yet, from the current pass or from an earlier one.
 
 use std::io::{self, IoSlice};
 
@@ -24,11 +24,11 @@ pub(super) trait Unsent {
     /// Replaces a response that passes descriptors.
     fn replace(&mut self, response: &[u8]);
 
-    /// Records that the next `len_bytes` are sent.
+    /// Records that the next `len_bytes` bytes were sent.
     fn advance(&mut self, len_bytes: usize);
 }
 
-/// The responses of this pass, of which the first `sent_bytes` are sent.
+/// The responses of the current pass, of which the first `sent_bytes` bytes are sent.
 pub(super) struct UnsentOfPass<'a> {
     pub(super) responses: &'a mut Responses,
     pub(super) sent_bytes: usize,

@@ -1,7 +1,8 @@
 //! Canaries: keys that are looked up in a new file before it is served.
 //!
-//! In: lines `key,digest`. Out: whether a table contains these values. The digest is the XXH3-128 of the key's value,
-//! as 32 hexadecimal digits, or `absent`. It detects mistakes, not forged values.
+//! In: lines `key,digest`. Out: whether a table has the expected values. The digest is the XXH3-128 of the key's value,
+//! as 32 hexadecimal digits, or `absent` if the table must not have the key. It detects mistakes, but not values that
+//! were forged to match.
 
 use std::fmt;
 use std::io;
@@ -13,29 +14,29 @@ use twox_hash::XxHash3_128;
 use crate::format::key::{Key, KeyKind};
 use crate::store::{LookupError, Pace, Store, open_regular};
 
-/// The number of sampled rows of the table that are looked up besides the canaries.
+/// The number of rows that are sampled from the table and looked up, in addition to the canaries.
 const SAMPLE_ROWS: usize = 1000;
 const ABSENT: &str = "absent";
 
-/// Why a table failed its canaries.
+/// The reason why a table failed its canaries.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CanaryError {
     /// The file of canaries cannot be read.
     #[error("canaries in {}: {error}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file of canaries.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
     },
     /// A line of the file is malformed.
     #[error(
-        "canaries in {}, line {line}: {found:?} where `key,digest` was wanted, the digest in 32 hexadecimal digits \
-         or `absent`: write the file with `zkv canary`", path.display()
+        "canaries in {}, line {line}: found {found:?}, expected `key,digest`, where the digest is 32 hexadecimal \
+         digits or `absent`: write the file with `zkv canary`", path.display()
     )]
     Line {
-        /// The file.
+        /// The path of the file of canaries.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
@@ -43,7 +44,7 @@ pub enum CanaryError {
         found: String,
     },
     /// A key of the file is not of the table's kind.
-    #[error("canary {key}: keys of this table are {held}")]
+    #[error("canary {key}: not a key of this table, whose keys are {held}")]
     Kind {
         /// The key.
         key: String,
@@ -51,7 +52,7 @@ pub enum CanaryError {
         held: KeyKind,
     },
     /// A key does not have the expected value.
-    #[error("canary {key}: {found} where {wanted} was wanted")]
+    #[error("canary {key}: found {found}, expected {wanted}")]
     Value {
         /// The key.
         key: String,
@@ -63,20 +64,20 @@ pub enum CanaryError {
     /// A row of the table cannot be found by its key, or cannot be read.
     #[error("row {row}: {problem}")]
     Row {
-        /// The row.
+        /// The number of the row, counted from 0.
         row: usize,
-        /// The problem.
+        /// What is wrong with the row.
         problem: &'static str,
     },
 }
 
-/// Keys with the digests of their expected values.
+/// The canaries: keys with the digests of their expected values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Canaries {
     lines: Vec<(String, Wanted)>,
 }
 
-/// The digest of the expected value. `None` if the table must not have the key.
+/// The digest of an expected value, or `None` if the table must not have the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted(Option<u128>);
 
@@ -89,7 +90,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Returns the digest of a value for the file of canaries: its XXH3-128.
+/// Returns the digest that a file of canaries contains for a value: its XXH3-128.
 pub fn value_digest(value: &[u8]) -> u128 {
     XxHash3_128::oneshot(value)
 }
@@ -157,7 +158,7 @@ fn parse(digest: &str) -> Option<Wanted> {
 /// Checks that the index finds a row by its key.
 fn find_row(store: &Store, row: usize) -> Result<(), &'static str> {
     let damaged = |_: LookupError| "it is damaged";
-    let (key, value) = store.row(row).map_err(damaged)?.ok_or("it is not there")?;
+    let (key, value) = store.row(row).map_err(damaged)?.ok_or("it does not exist")?;
     match store.get(key).map_err(damaged)? {
         Some(found) if found.as_ptr() == value.as_ptr() && found.len() == value.len() => Ok(()),
         _ => Err("the index does not lead to it"),
@@ -177,7 +178,7 @@ mod tests {
         (folder, store)
     }
 
-    fn sung(lines: &str, store: &Store) -> Result<(), String> {
+    fn check_canaries(lines: &str, store: &Store) -> Result<(), String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), lines).unwrap();
         let canaries = Canaries::read(file.path()).map_err(|error| error.to_string())?;
@@ -185,20 +186,26 @@ mod tests {
     }
 
     #[test]
-    fn a_table_passes_if_it_says_what_the_lines_say() {
+    fn a_table_passes_if_its_values_match_its_canaries() {
         let (_folder, numbers) = table("7,seven\n8,\n", Keys::U64);
         let (_folder, bytes) = table("\"a,b\",seven\n", Keys::Bytes);
         let (seven, empty) = (format!("{:032x}", value_digest(b"seven")), format!("{:032x}", value_digest(b"")));
-        sung("", &numbers).unwrap();
-        sung(&format!("7,{seven}\n\n8,{empty}\n9,absent\n"), &numbers).unwrap();
-        sung(&format!("a,b,{seven}\nx,absent"), &bytes).unwrap();
+        check_canaries("", &numbers).unwrap();
+        check_canaries(&format!("7,{seven}\n\n8,{empty}\n9,absent\n"), &numbers).unwrap();
+        check_canaries(&format!("a,b,{seven}\nx,absent"), &bytes).unwrap();
 
-        assert_eq!(sung("7,absent", &numbers).unwrap_err(), format!("canary 7: {seven} where absent was wanted"));
-        let wrong = sung(&format!("9,{seven}"), &numbers).unwrap_err();
-        assert_eq!(wrong, format!("canary 9: absent where {seven} was wanted"));
-        assert_eq!(sung("x,absent", &numbers).unwrap_err(), "canary x: keys of this table are unsigned 64-bit numbers");
+        assert_eq!(
+            check_canaries("7,absent", &numbers).unwrap_err(),
+            format!("canary 7: found {seven}, expected absent")
+        );
+        let wrong = check_canaries(&format!("9,{seven}"), &numbers).unwrap_err();
+        assert_eq!(wrong, format!("canary 9: found absent, expected {seven}"));
+        assert_eq!(
+            check_canaries("x,absent", &numbers).unwrap_err(),
+            "canary x: not a key of this table, whose keys are unsigned 64-bit numbers"
+        );
         for line in ["7", "7,", "7,12", &format!("7,{}", "g".repeat(32)), &format!("7,+{}", "1".repeat(31))] {
-            let error = sung(&format!("7,{seven}\n{line}\n"), &numbers).unwrap_err();
+            let error = check_canaries(&format!("7,{seven}\n{line}\n"), &numbers).unwrap_err();
             assert!(error.contains("line 2: ") && error.contains("zkv canary"), "{error}");
         }
         assert!(Canaries::read(Path::new("no/such")).unwrap_err().to_string().contains("no/such: No such file"));

@@ -1,6 +1,7 @@
 //! The checks that a file must pass before it is served.
 //!
-//! In: a file. Out: a table that was checked and read into memory, or the reason why it was rejected.
+//! In: a file. Out: a table that was checked and brought into memory as configured, or the reason why the file was
+//! rejected.
 
 use std::fs::File;
 use std::io;
@@ -20,28 +21,28 @@ use crate::store::{
     Memory, OpenOptions, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of,
 };
 
-/// How long a process that puts a file in place may take to close it.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+/// How long to wait for a process that put a file in place to close it.
+const CLOSE_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Why a file is rejected.
+/// The reason why a file is rejected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The file cannot be opened, is damaged, or has a format version that this server cannot read.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The check of the file panicked, which is a fault of the server.
+    /// The check of the file panicked, which is a bug in the server.
     #[error("{}: checking it panicked at {panic}: please report this, with the file if you can", path.display())]
     Panic {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The place and the message of the panic.
+        /// The location and the message of the panic.
         panic: String,
     },
-    /// The rules do not allow the file's table to replace the current one.
+    /// The rules do not allow the file's table to replace the current table.
     #[error("{}: {error}{}", path.display(), option.map_or(String::new(), |option| format!(" ({option})")))]
     Replace {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The rule that the table breaks.
         error: ReplaceError,
@@ -52,21 +53,21 @@ pub enum OpenError {
     /// A process has the file open for writing or has a writable mapping of it, and the file would be served from a
     /// mapping.
     #[error(
-        "{}: a process has it open for writing, and can change what would be served: close it there, put a finished copy \
-         in its place by rename, or serve a private copy ({} copy or sealed)",
+        "{}: a process has it open for writing, and could change it while it is served: close it in that process, \
+         replace it with a finished copy by rename, or serve a private copy ({} copy or sealed)",
         path.display(),
         Setting::Memory
     )]
     Writer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The file's table failed its canaries.
     #[error("{}: {error}", path.display())]
     Canary {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The mismatch.
+        /// Why the table failed its canaries.
         error: CanaryError,
     },
 }
@@ -77,9 +78,9 @@ impl OpenError {
         matches!(self, OpenError::Store(StoreError::Canceled { .. }))
     }
 
-    /// Returns whether the file may pass later without being changed: once its writers have closed it, or once the
-    /// system has the resources that are missing now.
-    pub(super) fn is_for_want(&self) -> bool {
+    /// Returns whether the file may pass a later check without being changed: once its writers have closed it, or once
+    /// the system has resources that are missing now.
+    pub(super) fn may_pass_later(&self) -> bool {
         if let OpenError::Writer { .. } = self {
             return true;
         }
@@ -97,15 +98,15 @@ impl OpenError {
 pub(in crate::server) struct Plan {
     pub(in crate::server) memory: Memory,
     pub(in crate::server) options: OpenOptions,
-    /// Whether blocks that no lookup has touched are verified in the background.
+    /// Whether the blocks that no lookup has read are verified in the background.
     pub(in crate::server) background: bool,
-    /// The file of canaries, which is read for each check.
+    /// The path of the file of canaries. The file is read for each check.
     pub(in crate::server) canaries: Option<PathBuf>,
     pub(in crate::server) replace: ReplaceRules,
     pub(in crate::server) replace_option: Option<fn(&ReplaceError) -> &'static str>,
 }
 
-/// The table that a candidate is to replace.
+/// The table that a candidate would replace.
 #[derive(Clone, Copy)]
 pub(super) enum Replaces {
     Nothing,
@@ -129,7 +130,7 @@ impl Plan {
         self.open_file(open_file(path)?, path, replaces)
     }
 
-    /// Checks an open file. Error messages call it `path`.
+    /// Checks an open file, which error messages call `path`.
     pub(super) fn open_file(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         panics::catch(|| self.check(file, path, replaces))
             .unwrap_or_else(|panic| Err(OpenError::Panic { path: path.to_path_buf(), panic }))
@@ -137,7 +138,7 @@ impl Plan {
 
     fn check(&self, file: File, path: &Path, replaces: Replaces) -> Result<Candidate, OpenError> {
         let io = |error| StoreError::Io { path: path.to_path_buf(), error };
-        // Other code of the process may have replaced the signal handler since the last file.
+        // Other code in the process may have replaced the handler of SIGBUS since the last check.
         survive_bus_errors().map_err(io)?;
         let identity = Identity::from_file(&file).map_err(io)?;
         let mut unsettled = identity.unsettled();
@@ -148,11 +149,11 @@ impl Plan {
             thread::sleep(left.min(SETTLE));
             unsettled = left.checked_sub(SETTLE);
         }
-        // The identity is read before the check for writers. A process that opens the file after that check changes the
-        // file's time or length when it writes.
+        // The identity is read before the check for writers. If a process opens the file after this check and writes to
+        // it, the identity changes.
         let identity = Identity::from_file(&file).map_err(io)?;
         self.wait_for_writers(&file, path)?;
-        let store = Store::from_file(&file, path, self.memory, &self.options, &mut tell)?;
+        let store = Store::from_file(&file, path, self.memory, &self.options, &mut log_step)?;
         let checked = match replaces {
             Replaces::Nothing => self.replace.check(summary(&store), None),
             Replaces::Table(old) => self.replace.check(summary(&store), Some(old)),
@@ -179,8 +180,8 @@ impl Plan {
         Ok(Candidate { store, file, identity, writers })
     }
 
-    /// Waits a moment until no process has the file open for writing, because the process that put it in place may
-    /// close it only after that.
+    /// Waits up to [`CLOSE_WAIT_MAX`] until no process has the file open for writing, because a process may rename a
+    /// file to the path before it closes the file.
     fn wait_for_writers(&self, file: &File, path: &Path) -> Result<(), OpenError> {
         if self.memory != Memory::Map {
             return Ok(());
@@ -190,21 +191,21 @@ impl Plan {
             if !self.options.pace.goes_on() {
                 return Err(StoreError::Canceled { path: path.to_path_buf() }.into());
             }
-            if started.elapsed() >= CLOSE_PATIENCE {
+            if started.elapsed() >= CLOSE_WAIT_MAX {
                 return Err(OpenError::Writer { path: path.to_path_buf() });
             }
-            thread::sleep(CLOSE_PATIENCE / 20);
+            thread::sleep(CLOSE_WAIT_MAX / 20);
         }
         Ok(())
     }
 
     /// Checks that no process opened the file for writing during the check. The lease must have been held since the
-    /// file was mapped, because an examination of the file does not show writes through a mapping on tmpfs.
+    /// file was mapped, because fstat does not show writes through a mapping on tmpfs.
     fn check_writers(&self, store: &Store, path: &Path) -> Result<Writers, OpenError> {
         match store.writers() {
             Writers::Some => Err(OpenError::Writer { path: path.to_path_buf() }),
-            // The lease was refused when the file was mapped, or was lost since: a process had the file open for writing,
-            // or a system call failed.
+            // The lease was refused when the file was mapped, or was lost since then: a process had the file open for
+            // writing, or a system call failed.
             Writers::None if !store.is_lease_held() => Err(match store.system_error() {
                 Some(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     StoreError::Io { path: path.to_path_buf(), error }.into()
@@ -231,10 +232,10 @@ pub(super) fn summary(store: &Store) -> TableSummary {
     TableSummary { rows: store.len() as u64, key_kind: store.key_kind() }
 }
 
-fn tell(step: &Step) {
+fn log_step(step: &Step) {
     match step.lacks_huge_pages() {
         true => warn!(
-            "{step}: fewer huge pages than asked for: memory is fragmented, or \
+            "{step}: fewer huge pages than requested: memory is fragmented, or \
              /sys/kernel/mm/transparent_hugepage/enabled says `never`"
         ),
         false => info!("{step}"),
@@ -255,8 +256,8 @@ mod tests {
 
     const VALUE: &[u8] = b"the value of key 7";
 
-    /// Checks a table, and changes a byte of a value when the check calls its pace for the `change_at`-th time. Returns
-    /// the result and the number of these calls.
+    /// Checks a table, and changes a byte of a value at the `change_at`-th call of the check's pace. Returns the result
+    /// of the check and the number of calls.
     fn check_and_change(change_at: usize) -> (Result<Candidate, OpenError>, usize) {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
@@ -268,8 +269,8 @@ mod tests {
         // Otherwise the change may fall into the same tick of the file system's clock.
         file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
         drop(file);
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (counted, changed) = (Arc::clone(&asked), db.clone());
+        let call_count = Arc::new(AtomicUsize::new(0));
+        let (counted, changed) = (Arc::clone(&call_count), db.clone());
         let pace = Pace::new(move || {
             if counted.fetch_add(1, Ordering::Relaxed) + 1 == change_at {
                 let file = File::options().write(true).open(&changed).unwrap();
@@ -282,19 +283,19 @@ mod tests {
         let mut config = Config { check: Check::Full, canaries: Some(canaries), ..Config::default() };
         config.open.pace = pace;
         let checked = config.source(&db).plan.open(&db, Replaces::Nothing);
-        let asked = asked.load(Ordering::Relaxed);
-        (checked, asked)
+        let call_count = call_count.load(Ordering::Relaxed);
+        (checked, call_count)
     }
 
     #[test]
     fn a_file_that_changes_at_any_moment_of_its_check_is_not_served() {
-        let (unchanged, asked) = check_and_change(usize::MAX);
+        let (unchanged, call_count) = check_and_change(usize::MAX);
         assert!(unchanged.is_ok());
         // At least one call for each canary, after the whole file was verified.
-        assert!(asked > 2, "{asked}");
-        for change_at in 1..=asked {
+        assert!(call_count > 2, "{call_count}");
+        for change_at in 1..=call_count {
             let (changed, _) = check_and_change(change_at);
-            assert!(changed.is_err(), "changed at moment {change_at} of {asked}");
+            assert!(changed.is_err(), "changed at call {change_at} of {call_count}");
         }
     }
 }

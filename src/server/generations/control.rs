@@ -1,6 +1,7 @@
 //! Requests to the supervisor.
 //!
-//! In: requests of clients, of signals, and of workers that notice a change. Out: messages to the supervisor's thread.
+//! In: requests from clients, from signals, and from workers that notice a change. Out: messages to the supervisor's
+//! thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,13 +11,13 @@ use crate::server::statistics::Statistics;
 
 /// A message to the supervisor.
 pub(super) enum Message {
-    /// Check whether there is another file at the path.
-    Look,
-    /// Check whether the file that is served was changed in place.
+    /// Check whether there is a new file at the path.
+    CheckPath,
+    /// Check whether the served file was changed in place.
     Changed,
-    /// Serve the file at the path, whether or not it was rejected before. The number counts the attempts.
+    /// Serve the file at the path, even if it was rejected before. Contains the number of the attempt.
     Reload(u64),
-    /// Serve the previous generation.
+    /// Serve the previous generation. Contains the number of the attempt.
     Rollback(u64),
     Stop,
 }
@@ -29,39 +30,40 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens, checks, and serves the file at the server's path, on the server's own thread. Returns the number of the
-    /// attempt, whose outcome Info reports.
+    /// Requests a reload: the server opens, checks, and serves the file at its path. Returns the number of this attempt
+    /// without waiting for its end. Info reports the outcome.
     pub fn reload(&self) -> u64 {
         self.request(Message::Reload)
     }
 
-    /// Checks and serves the previous generation again. Returns the number of the attempt.
+    /// Requests a rollback: the server checks and serves the previous generation again. Returns the number of this
+    /// attempt without waiting for its end. Info reports the outcome.
     pub fn rollback(&self) -> u64 {
         self.request(Message::Rollback)
     }
 
     fn request(&self, message: impl FnOnce(u64) -> Message) -> u64 {
         let number = 1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::AcqRel);
-        // A server that has ended serves nothing.
+        // Fails only if the server has ended.
         let _ = self.sender.send(message(number));
         number
     }
 
-    /// Reports that the file was changed in place.
+    /// Tells the supervisor that the served file was changed in place.
     #[cold]
     pub(in crate::server) fn file_has_changed(&self) {
         let _ = self.sender.send(Message::Changed);
     }
 }
 
-/// Both ends of the channel to the supervisor, until it runs.
+/// Both ends of the channel to the supervisor. The supervisor takes the receiver when it starts.
 pub(in crate::server) struct ControlChannel {
     pub(in crate::server) control: Control,
     pub(super) receiver: Receiver<Message>,
 }
 
 impl ControlChannel {
-    /// Opens a channel. `statistics` counts the requests.
+    /// Opens a channel. The requests are counted in `statistics`.
     pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
         let (sender, receiver) = channel();
         ControlChannel { control: Control { sender, statistics }, receiver }

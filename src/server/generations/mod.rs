@@ -1,8 +1,9 @@
 //! The generations of a table: the current one, the previous one, and the next.
 //!
 //! In: a path, and requests to check it. Out: the generation that each worker reads. The supervisor thread opens a new
-//! file, checks it, reads it into memory, looks canaries up in it, and only then replaces the current generation. A file
-//! that fails a check is rejected, and the current generation stays. This folder knows no connection.
+//! file, checks it, brings it into memory as configured, looks canaries up in it, and only then replaces the current
+//! generation. If a file fails a check, it is rejected, and the current generation stays. This folder does not depend
+//! on connections.
 
 mod canary;
 mod candidate;
@@ -29,10 +30,11 @@ use watch::Identity;
 
 /// A version of the table: one immutable file that is or was served.
 pub(super) struct Generation {
-    /// Counts from 1 since the server started. A rollback to an earlier file gets a new number.
+    /// The number of the generation, counted from 1 since the server started. A rollback to an earlier file gets a new
+    /// number.
     pub(super) number: u64,
     pub(super) store: Store,
-    /// The file that direct clients map. `None` if they may not.
+    /// The file that direct clients map. `None` if they may not map it.
     pub(super) shared: Option<File>,
     /// Kept open for a rollback, even if the table was copied into memory.
     file: File,

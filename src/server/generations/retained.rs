@@ -1,18 +1,20 @@
-//! Replaced generations that are still held.
+//! Replaced generations that are still in use.
 //!
-//! In: generations that were replaced. Out: their release once nothing else refers to them, on the supervisor's thread,
-//! because unmapping gigabytes takes time; and the oldest generation that connections may still hold when there are
-//! more than the limit.
+//! In: generations that were replaced. Out: the oldest generation that connections may still hold, if there are more
+//! replaced generations than the limit. A generation is closed once nothing else refers to it. The supervisor's thread
+//! does this, because unmapping gigabytes takes time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Generation;
 
-/// The shortest and the longest time between two checks whether a generation is still held.
+/// The minimum time between two checks whether replaced generations are still in use.
 const RELEASE_AFTER: Duration = Duration::from_millis(2);
+/// The maximum time between two checks whether replaced generations are still in use.
 const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
+/// The replaced generations that are still in use.
 pub(super) struct Retained {
     max: usize,
     /// The generations, oldest first, each with the time at which it was replaced.
@@ -20,7 +22,7 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Creates an empty list. Connections must release the oldest generations if there are more than `max`.
+    /// Creates an empty list. If it has more than `max` generations, connections must release the oldest ones.
     pub(super) fn new(max: usize) -> Retained {
         Retained { max, generations: Vec::new() }
     }
@@ -30,7 +32,7 @@ impl Retained {
         self.generations.push((generation, Instant::now()));
     }
 
-    /// Closes the generations that nobody else holds. Returns how many are left.
+    /// Closes the generations that nothing else refers to. Returns the number of generations that are left.
     pub(super) fn release(&mut self) -> usize {
         self.generations.retain(|(generation, since)| {
             let is_held = Arc::strong_count(generation) > 1;
@@ -47,7 +49,7 @@ impl Retained {
     }
 
     /// Returns the number of the oldest generation that connections may still hold, if there are more replaced
-    /// generations than the limit. With a limit of 0, that is the generation after the newest replaced one.
+    /// generations than the limit. If the limit is 0, this is the number after the newest replaced generation.
     pub(super) fn oldest_allowed(&self) -> Option<u64> {
         let exceeding = self.generations.len().checked_sub(self.max).filter(|exceeding| *exceeding > 0)?;
         let (newest_exceeding, _) = &self.generations[exceeding - 1];
@@ -55,7 +57,7 @@ impl Retained {
     }
 
     /// Returns how long to wait before the next call of [`Retained::release`]. `None` if there is nothing to release.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn release_after(&self) -> Option<Duration> {
         let (_, since) = self.generations.last()?;
         Some(since.elapsed().clamp(RELEASE_AFTER, RELEASE_EVERY))
     }

@@ -1,4 +1,5 @@
-//! The table that the server serves: its current generation, and the page that announces the table's state.
+//! The table that the server serves: its current generation, and the page that announces the table's state to direct
+//! clients.
 //!
 //! In: generations, from the supervisor. Out: for each worker the generation that its next pass reads, and for direct
 //! clients a page with the state of the table.
@@ -18,7 +19,7 @@ use crate::store::reopened;
 
 /// A reference to a generation, which keeps the generation open.
 ///
-/// Each worker has a separate reference count, because workers that shared one would wait for its cache line.
+/// Each worker has a separate reference count, because workers that shared one count would wait for its cache line.
 #[derive(Clone)]
 #[expect(clippy::redundant_allocation, reason = "the outer count belongs to one worker")]
 pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
@@ -28,7 +29,7 @@ impl PinnedGeneration {
         PinnedGeneration(Arc::new(Arc::clone(generation)))
     }
 
-    /// Returns how many references of this worker there are.
+    /// Returns the number of references that this worker has.
     #[cfg(test)]
     pub(in crate::server) fn count(&self) -> usize {
         Arc::strong_count(&self.0)
@@ -83,12 +84,13 @@ impl ServedTable {
         unpoisoned(&self.slots[worker]).clone()
     }
 
-    /// Makes a generation the current one: every pass that begins after this call reads it. Returns the old one.
+    /// Makes a generation the current one, which every pass that begins after this call reads. Returns the generation
+    /// that was replaced.
     pub(super) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
         for slot in &self.slots {
             let new = PinnedGeneration::new(generation);
             let old = std::mem::replace(&mut *unpoisoned(slot), new);
-            // The old generation is dropped after the slot is unlocked, because this may unmap a file.
+            // The old generation is dropped after the slot is unlocked, because dropping it may unmap a file.
             drop(old);
         }
         if let Some(board) = &self.board {
@@ -102,7 +104,7 @@ impl ServedTable {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// Records whether the current file was changed in place. Returns whether this differs from the last record.
+    /// Records whether the current file was changed in place. Returns whether the record has changed.
     pub(super) fn set_changed(&self, is_changed: bool) -> bool {
         if let Some(board) = &self.board {
             board.set_changed(is_changed);
@@ -120,18 +122,18 @@ impl ServedTable {
         self.board.as_ref()
     }
 
-    /// Returns whether the state that a direct client knows is current. If it is, `waker` is woken when the state
-    /// changes, as long as `waiter` exists.
+    /// Returns whether the state that a direct client knows is the current one. If it is, `waker` is woken when the
+    /// state changes, as long as `waiter` exists.
     pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
         let Some(board) = &self.board else { return false };
         waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
     }
 
     /// Opens the files that a direct client gets with a generation. Each client gets new open file descriptions,
-    /// because the file position, the locks (`flock`), and the read-ahead advice belong to these.
+    /// because file position, locks (`flock`), and read-ahead advice belong to the open file description.
     ///
     /// # Errors
-    /// If the system cannot open them.
+    /// If the system cannot open the files.
     #[cold]
     pub(in crate::server) fn open_descriptors(&self, generation: &Generation) -> io::Result<Option<Descriptors>> {
         let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };

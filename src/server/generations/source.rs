@@ -13,10 +13,10 @@ use crate::server::liveness::Thread;
 use crate::setting::Setting;
 use crate::store::Pace;
 
-/// How long a server that starts waits for processes that have its file open for writing.
-const WRITERS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a server that starts waits for other processes to close a file that they have open for writing.
+const WRITERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The file to serve, and how to find and check new ones.
+/// The file to serve, and how to find and check new files.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Source {
     /// The path at which new files appear.
@@ -37,11 +37,11 @@ impl Source {
         let (started, mut is_waiting) = (Instant::now(), false);
         let candidate = loop {
             match self.plan.open(&self.path, Replaces::Nothing) {
-                Err(OpenError::Writer { path }) if started.elapsed() < WRITERS_PATIENCE => {
+                Err(OpenError::Writer { path }) if started.elapsed() < WRITERS_WAIT_MAX => {
                     if !std::mem::replace(&mut is_waiting, true) {
-                        let patience_s = WRITERS_PATIENCE.as_secs();
+                        let wait_max_s = WRITERS_WAIT_MAX.as_secs();
                         info!(
-                            "{}: waiting {patience_s} s for the processes that have it open for writing",
+                            "{}: waiting up to {wait_max_s} s until no process has it open for writing",
                             path.display()
                         );
                     }
@@ -59,7 +59,7 @@ impl Source {
         Ok(self.generation_of(candidate, 1))
     }
 
-    /// Makes the checks of a file beat for `thread` once for each window of work, and cancels them when the server
+    /// Returns a source whose checks record a beat of `thread` for each window of work, and end early when the server
     /// stops.
     pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
         let configured = std::mem::take(&mut self.plan.options.pace);
@@ -70,7 +70,7 @@ impl Source {
         self
     }
 
-    /// Turns a file that passed the checks into a generation.
+    /// Creates a generation from a file that passed the checks.
     pub(super) fn generation_of(&self, candidate: Candidate, number: u64) -> Generation {
         let Candidate { store, file, identity, writers } = candidate;
         let shared = if self.direct { store.share() } else { Ok(None) };

@@ -1,7 +1,7 @@
 //! The thread that decides which generation is served.
 //!
 //! In: requests, and notifications that a folder or a file has changed. Out: replacements of the current generation,
-//! and a log of them and of rejected files.
+//! and log lines about replacements and rejected files.
 
 use std::fs::File;
 use std::io;
@@ -17,15 +17,16 @@ use super::candidate::{Candidate, Replaces, summary};
 use super::control::{Control, ControlChannel, Message};
 use super::retained::Retained;
 use super::served_table::ServedTable;
-use super::watch::{FolderWatch, Identity, Tried};
+use super::watch::{FileVersion, FolderWatch, Identity};
 use super::{Generation, OpenError, Source};
 use crate::server::liveness::{Liveness, Thread};
 use crate::server::service::Notifier;
 use crate::server::statistics::Statistics;
 use crate::store::{Mistrust, SETTLE, Writers, reopened};
 
-/// How often to check the path without a notification: notifications can be lost, and some file systems send none.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two checks of the path without a notification. Notifications can be lost, and some file systems
+/// send none.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The running supervisor thread.
 pub(in crate::server) struct Supervisor {
@@ -49,15 +50,15 @@ impl Supervisor {
             source,
             server: supervised,
             thread: Arc::clone(&thread),
-            looked: Instant::now(),
+            path_checked: Instant::now(),
             main_observed: Instant::now(),
-            before: None,
+            previous: None,
             refused: None,
             standing_refusal: None,
-            left: None,
-            wants: false,
+            left_by_rollback: None,
+            retries: false,
             retained,
-            is_asked_to_look: Arc::default(),
+            is_check_requested: Arc::default(),
             unsettled: None,
             unverified: None,
         };
@@ -73,7 +74,7 @@ impl Supervisor {
         Ok(Supervisor { control, is_stopping, thread })
     }
 
-    /// Cancels the check of a file that is in progress, and ends the thread. Does not wait for it.
+    /// Cancels the check of a file that is in progress, and tells the thread to end. Does not wait for the thread.
     pub(in crate::server) fn cancel(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         let _ = self.control.sender.send(Message::Stop);
@@ -81,7 +82,7 @@ impl Supervisor {
 
     /// Waits for the end of the thread.
     pub(in crate::server) fn join(self) {
-        // Its panics were logged.
+        // If the thread panicked, the panic was already logged.
         let _ = self.thread.join();
     }
 }
@@ -95,36 +96,37 @@ pub(in crate::server) struct Supervised {
     pub(in crate::server) statistics: Arc<Statistics>,
     pub(in crate::server) notifier: Arc<Notifier>,
     pub(in crate::server) liveness: Arc<Liveness>,
-    /// Disconnects connections that hold a generation older than this one between turns.
+    /// Disconnects connections that hold a generation older than the given number between turns.
     pub(in crate::server) disconnect_before: Box<dyn Fn(u64) + Send>,
 }
 
-/// What the supervisor remembers from one turn to the next.
+/// The state of the supervisor's thread.
 struct Supervision {
     source: Source,
     server: Supervised,
     thread: Arc<Thread>,
-    looked: Instant,
+    /// When the path was last checked.
+    path_checked: Instant,
     /// When the beats of the main thread were last checked.
     main_observed: Instant,
-    /// The file of the previous generation, which may be unlinked, and its digest.
-    before: Option<(File, u128)>,
-    /// Files at the path that are not retried without a request: the one that was rejected, and the one that a rollback
-    /// replaced.
-    refused: Option<Tried>,
-    left: Option<Identity>,
-    /// The file at the path whose rejection is reported.
-    standing_refusal: Option<Tried>,
-    /// Whether the last file was rejected for a reason that can pass without a change of the file, and is therefore
-    /// retried: see [`OpenError::is_for_want`].
-    wants: bool,
+    /// The file of the previous generation, which may be unlinked, and the digest of its table.
+    previous: Option<(File, u128)>,
+    /// The file at the path that was rejected. It is not tried again without a request.
+    refused: Option<FileVersion>,
+    /// The file at the path that a rollback replaced. It is not served again without a request.
+    left_by_rollback: Option<Identity>,
+    /// The file at the path whose rejection Info and the metrics report.
+    standing_refusal: Option<FileVersion>,
+    /// Whether the last file was rejected for a reason that may pass without a change of the file, so that the file is
+    /// retried: see [`OpenError::may_pass_later`].
+    retries: bool,
     retained: Retained,
-    /// Whether a check of the path is requested and has not begun.
-    is_asked_to_look: Arc<AtomicBool>,
-    /// The time from the last check of the path to the next one, if the file there was written to a moment ago.
+    /// Whether a check of the path was requested and has not begun.
+    is_check_requested: Arc<AtomicBool>,
+    /// The time until the next check of the path, if the file at the path was written to a moment ago.
     unsettled: Option<Duration>,
     /// The next block of the current generation to verify in the background. `None` if all blocks are verified, or if
-    /// blocks are not verified in the background.
+    /// no blocks are verified in the background.
     unverified: Option<usize>,
 }
 
@@ -132,13 +134,13 @@ impl Supervision {
     fn run(mut self, receiver: &Receiver<Message>) {
         let thread = Arc::clone(&self.thread);
         loop {
-            let asked = receiver.recv_timeout(self.patience());
+            let received = receiver.recv_timeout(self.wait_max());
             thread.beat();
-            if matches!(asked, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected)) {
+            if matches!(received, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected)) {
                 return;
             }
-            // A panic ends this turn. The current generation stays.
-            let _ = thread.catch(|| self.turn(asked.ok()));
+            // A panic ends only this iteration. The current generation stays.
+            let _ = thread.catch(|| self.run_once(received.ok()));
         }
     }
 
@@ -146,17 +148,17 @@ impl Supervision {
         self.server.table.current()
     }
 
-    fn turn(&mut self, asked: Option<Message>) {
-        if self.main_observed.elapsed() >= LOOK_EVERY {
+    fn run_once(&mut self, message: Option<Message>) {
+        if self.main_observed.elapsed() >= CHECK_EVERY {
             self.main_observed = Instant::now();
             self.server.liveness.second_passed_for_main();
         }
-        match asked {
+        match message {
             Some(Message::Reload(number)) => self.attempt(number, Supervision::reload),
             Some(Message::Rollback(number)) => self.attempt(number, Supervision::rollback),
-            Some(Message::Look | Message::Changed) => self.look(),
+            Some(Message::CheckPath | Message::Changed) => self.check_path(),
             Some(Message::Stop) => {}
-            None if self.looked.elapsed() >= self.look_after() => self.look(),
+            None if self.path_checked.elapsed() >= self.check_after() => self.check_path(),
             None => {}
         }
         self.verify_some();
@@ -164,30 +166,30 @@ impl Supervision {
     }
 
     /// Returns how long to wait for messages.
-    fn patience(&self) -> Duration {
-        let until_look = self.look_after().saturating_sub(self.looked.elapsed());
-        let until_look = until_look.min(self.server.liveness.beat_every());
-        match self.retained.patience() {
+    fn wait_max(&self) -> Duration {
+        let until_check = self.check_after().saturating_sub(self.path_checked.elapsed());
+        let until_check = until_check.min(self.server.liveness.beat_every());
+        match self.retained.release_after() {
             _ if self.unverified.is_some() => Duration::ZERO,
-            Some(patience) => until_look.min(patience),
-            None => until_look,
+            Some(release_after) => until_check.min(release_after),
+            None => until_check,
         }
     }
 
-    fn look_after(&self) -> Duration {
-        self.unsettled.unwrap_or(LOOK_EVERY)
+    fn check_after(&self) -> Duration {
+        self.unsettled.unwrap_or(CHECK_EVERY)
     }
 
     fn watch(&self, sender: Sender<Message>) -> Option<FolderWatch> {
         let path = &self.source.path;
-        let is_asked = Arc::clone(&self.is_asked_to_look);
+        let is_requested = Arc::clone(&self.is_check_requested);
         let thread = Arc::clone(&self.server.liveness.folder_watch);
         let end = EndReport(Arc::clone(&thread));
         let call = move || {
-            // One check at a time is requested, however many events there are in the folder.
-            if !is_asked.swap(true, Ordering::AcqRel) {
+            // At most one check is requested at a time, however many events there are in the folder.
+            if !is_requested.swap(true, Ordering::AcqRel) {
                 // Fails only if the supervisor has ended.
-                let _ = sender.send(Message::Look);
+                let _ = sender.send(Message::CheckPath);
             }
         };
         let watch = FolderWatch::new(path, move || {
@@ -199,17 +201,17 @@ impl Supervision {
                 warn!(
                     "{}: cannot be watched: {error}: it is checked every {} s instead",
                     path.display(),
-                    LOOK_EVERY.as_secs()
+                    CHECK_EVERY.as_secs()
                 );
             })
             .ok()
     }
 
-    /// Serves the file at the path if it is a new one, and checks the current file again if it was changed in place.
-    fn look(&mut self) {
+    /// Serves the file at the path if it is new. Checks the current file again if it was changed in place.
+    fn check_path(&mut self) {
         // Set first, so that a check that panics is not repeated too early.
-        self.looked = Instant::now();
-        self.is_asked_to_look.store(false, Ordering::Release);
+        self.path_checked = Instant::now();
+        self.is_check_requested.store(false, Ordering::Release);
         self.unsettled = None;
         let current = self.current();
         let is_trusted = current.store.is_trusted();
@@ -226,32 +228,32 @@ impl Supervision {
         } else {
             self.report_change();
         }
-        if self.standing_refusal.is_some() && self.standing_refusal != Tried::at(&self.source.path).ok() {
+        if self.standing_refusal.is_some() && self.standing_refusal != FileVersion::at(&self.source.path).ok() {
             self.report_standing_refusal(None, String::new());
         }
         if (self.source.watch || !is_trusted) && self.has_new_file() {
-            let wants = self.wants;
+            let retried = self.retries;
             let outcome = self.reload();
-            // A file that is retried until the reason of its rejection has passed is reported once.
-            if !(wants && self.wants) {
-                let text = self.tell(outcome);
+            // A file that is retried is reported once, and not again until the reason of its rejection has passed.
+            if !(retried && self.retries) {
+                let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
             }
         }
         if !self.current().store.is_trusted() {
-            self.look_again();
+            self.recheck_current();
         }
-        self.looked = Instant::now();
+        self.path_checked = Instant::now();
     }
 
-    /// Returns whether there is a file at the path that was not tried yet and that no process is writing to.
+    /// Returns whether there is a file at the path that was not tried yet, and that no process is writing to.
     fn has_new_file(&mut self) -> bool {
-        // While a file is replaced, there may be none for a moment.
+        // While a file is being replaced, the path may not exist for a moment.
         let Ok(identity) = Identity::at(&self.source.path) else { return false };
-        let is_refused = || self.refused.is_some() && self.refused == Tried::at(&self.source.path).ok();
-        let is_new = identity != self.current().identity && Some(identity) != self.left && !is_refused();
+        let is_refused = || self.refused.is_some() && self.refused == FileVersion::at(&self.source.path).ok();
+        let is_new = identity != self.current().identity && Some(identity) != self.left_by_rollback && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
-        // The process that writes to the file in place may not be finished.
+        // The process that writes to the served file in place may not be finished.
         if is_new && identity.is_same_file(&self.current().identity) && self.current().store.writers() == Writers::Some
         {
             self.unsettled = Some(SETTLE);
@@ -264,16 +266,16 @@ impl Supervision {
             self.server.statistics.totals.faults.fetch_add(1, Ordering::Relaxed);
             error!(
                 generation = self.current().number,
-                "{}: was changed in place, or a process opened it for writing: every request gets an error until the file \
-                 was checked again; put new files in place by rename",
+                "{}: was changed in place, or a process opened it for writing: every request fails until the file has \
+                 been checked again: put new files in place by rename",
                 self.source.path.display()
             );
         }
     }
 
-    /// Checks a file that was changed in place, and trusts it again if its index is intact. Otherwise serves the file
-    /// at the path as a new generation, if it passes the checks.
-    fn look_again(&mut self) {
+    /// Checks the current file after a change in place, and trusts it again if its index is intact. Otherwise serves
+    /// the file at the path as a new generation, if it passes the checks.
+    fn recheck_current(&mut self) {
         // Reports the change before the lease is taken again, because direct clients would otherwise trust the new
         // lease.
         self.report_change();
@@ -288,74 +290,78 @@ impl Supervision {
                 self.server.table.set_changed(false);
                 warn!(
                     generation = self.current().number,
-                    "{}: serving again: each block is verified again",
+                    "{}: serving again: each block is verified again on first access",
                     self.source.path.display()
                 );
             }
             // The system does not report the end of a write in progress.
             Ok(()) | Err(Mistrust::Changing) => self.unsettled = Some(SETTLE),
             Err(Mistrust::Canceled) => {}
-            Err(_) if self.may_try_again() => {
+            Err(_) if self.may_reopen_current() => {
                 let outcome = self.reload();
-                let text = self.tell(outcome);
+                let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
             }
             Err(_) => {}
         }
     }
 
-    /// Returns whether the file at the path is the one that is served, and was not rejected since it last changed.
-    fn may_try_again(&self) -> bool {
+    /// Returns whether the file at the path is the served file, and was not rejected since its last change.
+    fn may_reopen_current(&self) -> bool {
         let path = &self.source.path;
         Identity::at(path).is_ok_and(|identity| identity.is_same_file(&self.current().identity))
-            && (self.refused.is_none() || self.refused != Tried::at(path).ok())
+            && (self.refused.is_none() || self.refused != FileVersion::at(path).ok())
     }
 
-    /// Performs a requested replacement, and reports the outcome to the clients that requested it.
+    /// Performs a requested reload or rollback, and reports the outcome to the clients that requested it.
     fn attempt(&mut self, number: u64, how: impl FnOnce(&mut Supervision) -> Result<String, String>) {
         self.server.notifier.reloading();
         let thread = Arc::clone(&self.thread);
         let outcome = thread.catch(|| how(self)).unwrap_or_else(|panic| Err(format!("a panic at {panic}")));
-        let text = self.tell(outcome);
+        let text = self.log_outcome(outcome);
         self.server.notifier.ready(&text);
         let totals = &self.server.statistics.totals;
         *totals.reload_last.lock().unwrap_or_else(PoisonError::into_inner) = text;
-        // Two requests that are sent at the same time may arrive in the other order.
+        // Two requests that are sent at the same time may arrive in the opposite order.
         totals.reload_done.fetch_max(number, Ordering::Release);
     }
 
-    fn tell(&self, outcome: Result<String, String>) -> String {
+    fn log_outcome(&self, outcome: Result<String, String>) -> String {
         match outcome {
             Ok(text) => text,
             Err(problem) => {
                 self.server.statistics.totals.refused_files.fetch_add(1, Ordering::Relaxed);
-                let problem = format!("refused: {problem}: generation {} serves on", self.current().number);
+                let problem = format!("refused: {problem}: generation {} is still served", self.current().number);
                 error!(generation = self.current().number, "{problem}");
                 problem
             }
         }
     }
 
-    /// Reports why the file at the path is not served, until there is another file. `None` ends the report.
-    fn report_standing_refusal(&mut self, refused: Option<Tried>, reason: String) {
+    /// Publishes why the file at the path is not served, until there is another file. `refused` is `None` if there is
+    /// nothing to report.
+    fn report_standing_refusal(&mut self, refused: Option<FileVersion>, reason: String) {
         self.standing_refusal = refused;
         *self.server.statistics.totals.file_refused.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Serves the file at the path. Returns a description of the outcome.
+    ///
+    /// # Errors
+    /// The reason why the file was rejected.
     fn reload(&mut self) -> Result<String, String> {
         let path = self.source.path.clone();
         let started = Instant::now();
-        let there = Identity::at(&path).ok();
-        if there == Some(self.current().identity) && self.current().store.is_trusted() {
+        let found = Identity::at(&path).ok();
+        if found == Some(self.current().identity) && self.current().store.is_trusted() {
             return Ok(format!("{}: already served by generation {}", path.display(), self.current().number));
         }
         // Set first: if the check panics, the file is not retried without a request.
-        let tried = Tried::at(&path).ok();
+        let tried = FileVersion::at(&path).ok();
         self.refused = tried;
         match self.source.plan.open(&path, Replaces::Table(summary(&self.current().store))) {
             Ok(candidate) => {
-                (self.refused, self.left, self.wants) = (None, None, false);
+                (self.refused, self.left_by_rollback, self.retries) = (None, None, false);
                 Ok(self.swap(candidate, started))
             }
             Err(error) if error.is_canceled() => {
@@ -366,11 +372,11 @@ impl Supervision {
                 if let OpenError::Panic { panic, .. } = &error {
                     self.thread.panicked(panic);
                 }
-                self.wants = error.is_for_want();
-                if self.wants {
+                self.retries = error.may_pass_later();
+                if self.retries {
                     self.refused = None;
                 }
-                // A missing file is not a rejected one.
+                // A missing file does not count as rejected.
                 let reason = tried.map(|_| format!("refused: {error}")).unwrap_or_default();
                 self.report_standing_refusal(tried, reason);
                 Err(error.to_string())
@@ -378,13 +384,16 @@ impl Supervision {
         }
     }
 
-    /// Serves the previous generation.
+    /// Serves the previous generation. Returns a description of the outcome.
+    ///
+    /// # Errors
+    /// The reason why the previous generation cannot be served.
     fn rollback(&mut self) -> Result<String, String> {
         let started = Instant::now();
         let path = self.source.path.clone();
-        let Some((file, digest)) = &self.before else {
-            // This is not counted as a rejected file.
-            return Ok("refused: there is no generation before this one since the server was started".to_owned());
+        let Some((file, digest)) = &self.previous else {
+            // This case is not counted as a rejected file.
+            return Ok("refused: the server has served no earlier generation since it started".to_owned());
         };
         // The file is opened again, because a lease belongs to an open file description, and a generation that ends
         // releases its lease.
@@ -398,15 +407,15 @@ impl Supervision {
             return Err("the file of the previous generation was overwritten in place: bake its table again".to_owned());
         }
         // If the current file is still at the path, it must not be served again without a request. Otherwise the file
-        // there is new.
+        // at the path is a new one.
         if Identity::at(&path).ok() == Some(self.current().identity) {
-            self.left = Some(self.current().identity);
+            self.left_by_rollback = Some(self.current().identity);
         }
         self.server.statistics.totals.rollbacks.fetch_add(1, Ordering::Relaxed);
         Ok(self.swap(candidate, started))
     }
 
-    /// Replaces the current generation.
+    /// Replaces the current generation with a candidate. Returns a description of the outcome.
     fn swap(&mut self, candidate: Candidate, started: Instant) -> String {
         let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1));
         // The rejection of an older file is cleared first, so that no client sees it together with the new generation.
@@ -415,7 +424,7 @@ impl Supervision {
         self.server.table.set_changed(false);
         self.server.statistics.totals.swaps.fetch_add(1, Ordering::Relaxed);
         self.unverified = self.first_unverified();
-        self.before = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
+        self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest()));
         self.retained.add(old);
         let Generation { number, store, .. } = &*new;
         info!(
@@ -428,8 +437,8 @@ impl Supervision {
         format!("generation {number} serves")
     }
 
-    /// Closes replaced generations that nothing refers to, and disconnects connections that hold generations beyond the
-    /// limit.
+    /// Closes replaced generations that nothing refers to, and disconnects the connections that hold the oldest
+    /// generations if there are more than the limit.
     fn release(&mut self) {
         let retained = self.retained.release();
         self.server.statistics.totals.generations_retained.store(retained as u64, Ordering::Relaxed);
@@ -442,7 +451,7 @@ impl Supervision {
         self.source.plan.background.then_some(0)
     }
 
-    /// Verifies the next blocks, if all blocks are to be verified in the background.
+    /// Verifies the next blocks, if blocks are verified in the background.
     fn verify_some(&mut self) {
         const BLOCKS: usize = 256;
         let Some(first) = self.unverified else { return };
@@ -454,13 +463,13 @@ impl Supervision {
             return;
         }
         self.unverified = None;
-        let (blocks, sound) = current.store.block_counts();
-        info!(generation = current.number, "{sound} of {blocks} blocks are intact");
-        self.look();
+        let (blocks, intact) = current.store.block_counts();
+        info!(generation = current.number, "{intact} of {blocks} blocks are intact");
+        self.check_path();
     }
 }
 
-/// Reports the end of the thread that owns it.
+/// Records the end of a thread when the thread drops this value.
 struct EndReport(Arc<Thread>);
 
 impl Drop for EndReport {
@@ -472,6 +481,6 @@ impl Drop for EndReport {
 /// Lowers the priority of this thread below the workers'.
 fn lower_priority() {
     const NICE: i32 = 10;
-    // On Linux, this sets the priority of one thread. If it fails, the priority stays.
+    // On Linux, this call sets the priority of one thread. If it fails, the priority stays the same.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }

@@ -1,7 +1,7 @@
 //! Detects a new file at a path.
 //!
-//! In: a path. Out: the identity of the file there, and a call whenever something changes in its folder. A lost event
-//! does no harm, because the path is also checked periodically.
+//! In: a path. Out: the identity of the file at the path, and a call whenever something changes in the folder of the
+//! path. A lost event does no harm, because the path is also checked periodically.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,7 +13,7 @@ use notify::{EventKind, RecursiveMode, Watcher};
 
 use crate::store::unsettled_for;
 
-/// The file and the state of its contents: a file that is replaced or changed gets another identity.
+/// The identity of a file and of its contents. A file that is replaced or changed gets another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -38,34 +38,37 @@ impl Identity {
         Ok(Identity { device, inode, len_bytes, modified: metadata.modified()? })
     }
 
-    /// Returns whether this is the same file, with any contents.
+    /// Returns whether both identities belong to the same file, with any contents.
     pub(super) fn is_same_file(&self, other: &Identity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Returns how long to wait until each change of the file changes its identity, and a process that writes to it has
-    /// probably finished.
+    /// Returns how long to wait until every further change of the file changes its identity, and a process that writes
+    /// to the file has probably finished. Returns `None` if no wait is needed.
     pub(super) fn unsettled(&self) -> Option<Duration> {
         unsettled_for(self.modified, SystemTime::now())
     }
 }
 
-/// A file at a path, and when its contents, its permissions, or its names last changed: a file that was rejected
-/// because of its permissions may be readable after that.
+/// The identity of a file at a path, and the time when its contents, permissions, or names last changed. A file that
+/// was rejected because of its permissions is tried again after they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tried {
+pub(super) struct FileVersion {
     identity: Identity,
     changed: (i64, i64),
 }
 
-impl Tried {
-    pub(super) fn at(path: &Path) -> io::Result<Tried> {
+impl FileVersion {
+    pub(super) fn at(path: &Path) -> io::Result<FileVersion> {
         let metadata = std::fs::metadata(path)?;
-        Ok(Tried { identity: Identity::from_metadata(&metadata)?, changed: (metadata.ctime(), metadata.ctime_nsec()) })
+        Ok(FileVersion {
+            identity: Identity::from_metadata(&metadata)?,
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
     }
 }
 
-/// Calls a function whenever something changes in the folders of a file, until the watch is dropped.
+/// Calls a function whenever something changes in the watched folders, until this value is dropped.
 pub(super) struct FolderWatch {
     _watcher: notify::RecommendedWatcher,
 }
@@ -74,7 +77,7 @@ impl FolderWatch {
     /// Watches the folder of a path, and, if the path is a symbolic link, the folder of its target.
     pub(super) fn new(path: &Path, call: impl Fn() + Send + 'static) -> notify::Result<FolderWatch> {
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Opening a file is not a change, and the checks themselves open it.
+            // Opening a file is not a change, and the checks themselves open the file.
             if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(notify::event::AccessKind::Open(_)))) {
                 call();
             }
@@ -110,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_put_in_place_is_noticed_wherever_a_link_leads() {
+    fn a_renamed_file_is_detected_directly_and_through_a_symbolic_link() {
         let folder = tempfile::tempdir().unwrap();
         let real = folder.path().join("real");
         std::fs::create_dir(&real).unwrap();

@@ -1,6 +1,6 @@
 //! Access control of the Unix socket.
 //!
-//! The system checks the socket's mode, owner, and group, which the server sets before the socket listens. `Doorkeeper`
+//! The system checks the socket's mode, owner, and group, which the server sets before it listens. [`PeerFilter`]
 //! checks the user and group of a peer that has connected.
 
 use std::fs::{self, Permissions};
@@ -16,28 +16,28 @@ use tracing::warn;
 use crate::server::log_limit::LogLimit;
 use crate::setting::Setting;
 
-/// Who may connect to the Unix socket. By default, its owner and its group may, whatever the umask is.
+/// The access control of the Unix socket. By default, the socket's owner and group may connect, whatever the umask is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketAccess {
-    /// Permissions of the socket. A client needs write permission to connect. `None`: [`SocketAccess::MODE`].
+    /// The permission bits of the socket. A client needs write permission to connect. `None`: [`SocketAccess::MODE`].
     pub mode: Option<u32>,
-    /// The owner. `None`: the user that the server runs as.
+    /// The user ID of the socket's owner. `None`: the user that the server runs as.
     pub owner: Option<u32>,
-    /// The group. `None`: the group that the system assigns.
+    /// The ID of the socket's group. `None`: the group that the system assigns.
     pub group: Option<u32>,
-    /// Users whose processes may connect. If this or `allow_gids` names any, all other processes are disconnected at
-    /// once, even root's.
+    /// The IDs of the users whose processes may connect. If this list or `allow_gids` is not empty, all other processes
+    /// are disconnected at once, even root's.
     pub allow_uids: Vec<u32>,
-    /// Groups whose processes may connect, by their effective group. The system does not report supplementary groups of
-    /// a peer; use `group` for these.
+    /// The IDs of the groups whose processes may connect. Only the effective group of a process counts, because the
+    /// system does not report the supplementary groups of a peer. For supplementary groups, use `group`.
     pub allow_gids: Vec<u32>,
 }
 
 impl SocketAccess {
-    /// The owner and the group may connect.
+    /// The default mode: the owner and the group may connect.
     pub const MODE: u32 = 0o660;
 
-    /// Returns whether only certain users or groups may connect.
+    /// Returns whether only processes of certain users or groups may connect.
     pub fn names_peers(&self) -> bool {
         !self.allow_uids.is_empty() || !self.allow_gids.is_empty()
     }
@@ -51,41 +51,45 @@ impl SocketAccess {
     pub(super) fn set(&self, node: &OwnedFd) -> Result<(), String> {
         if let Some(owner) = self.owner {
             chownat(node, c"", Some(Uid::from_raw(owner)), None, AtFlags::EMPTY_PATH)
-                .map_err(|error| cannot_give("user", owner, error))?;
+                .map_err(|error| cannot_assign("user", owner, error))?;
         }
         if let Some(group) = self.group {
             chownat(node, c"", None, Some(Gid::from_raw(group)), AtFlags::EMPTY_PATH)
-                .map_err(|error| cannot_give("group", group, error))?;
+                .map_err(|error| cannot_assign("group", group, error))?;
         }
         let mode = self.mode.unwrap_or(Self::MODE);
         fs::set_permissions(format!("/proc/self/fd/{}", node.as_raw_fd()), Permissions::from_mode(mode))
-            .map_err(|error| format!("cannot have mode {mode:04o}: {error}: this goes through /proc, is it mounted?"))
+            .map_err(|error| format!("mode {mode:04o} cannot be set: {error}: check that /proc is mounted"))
     }
 }
 
-fn cannot_give(what: &str, id: u32, error: Errno) -> String {
-    let todo = match (error, what) {
+fn cannot_assign(what: &str, id: u32, error: Errno) -> String {
+    let remedy = match (error, what) {
         (Errno::PERM, "user") => {
-            format!(": only root may (CAP_CHOWN): start the server as that user, or leave {} out", Setting::SocketOwner)
+            format!(
+                ": only root may assign it (CAP_CHOWN): start the server as this user, or omit {}",
+                Setting::SocketOwner
+            )
         }
         (Errno::PERM, _) => format!(
-            ": only root and members may (CAP_CHOWN): make the server's user a member, or leave {} out",
+            ": only root (CAP_CHOWN) and members of the group may assign it: make the server's user a member, \
+             or omit {}",
             Setting::SocketGroup
         ),
         _ => String::new(),
     };
-    format!("cannot be given to {what} {id}: {error}{todo}")
+    format!("cannot be assigned to {what} {id}: {error}{remedy}")
 }
 
 /// Admits peers by their user and group.
-pub(in crate::server) struct Doorkeeper {
+pub(in crate::server) struct PeerFilter {
     access: SocketAccess,
     log_limit: LogLimit,
 }
 
-impl Doorkeeper {
+impl PeerFilter {
     pub(in crate::server) fn new(access: &SocketAccess) -> Self {
-        Doorkeeper { access: access.clone(), log_limit: LogLimit::default() }
+        PeerFilter { access: access.clone(), log_limit: LogLimit::default() }
     }
 
     /// Returns whether a peer may connect.
@@ -107,7 +111,7 @@ impl Doorkeeper {
                     gid = peer.gid(),
                     pid = peer.pid(),
                     left_out,
-                    "a connection was refused: {} and {} have neither its user nor its group",
+                    "a connection was refused: {} and {} contain neither its user nor its group",
                     Setting::AllowUids,
                     Setting::AllowGids
                 ),

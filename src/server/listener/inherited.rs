@@ -8,11 +8,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Listening sockets that this process inherited. systemd passes them (socket activation) and keeps them while the
-/// server restarts, so that no connection is refused meanwhile.
+/// Listening sockets that this process inherited. systemd passes these sockets (socket activation) and keeps them open
+/// while the server restarts, so that no connection is refused during a restart.
 ///
-/// They replace [`Config::socket`](super::super::Config::socket) and [`Config::tcp`](super::super::Config::tcp). The
-/// server does not remove the path of an inherited socket.
+/// The sockets replace [`Config::socket`](super::super::Config::socket) and [`Config::tcp`](super::super::Config::tcp).
+/// The server does not remove the path of an inherited socket.
 #[derive(Clone, Debug, Default)]
 pub struct Inherited {
     pub(in crate::server) unix: Option<Arc<UnixListener>>,
@@ -23,43 +23,43 @@ impl Inherited {
     /// Adds a Unix socket.
     ///
     /// # Errors
-    /// If the socket does not listen, or another one was added before.
+    /// If the socket does not listen, or if a Unix socket was added before.
     pub fn add_unix(&mut self, socket: UnixListener) -> Result<(), String> {
-        listens(&socket)?;
+        check_listens(&socket)?;
         match self.unix.replace(Arc::new(socket)) {
             None => Ok(()),
-            Some(_) => Err("a second Unix socket, where one can be served".to_owned()),
+            Some(_) => Err("a second Unix socket, where at most one was expected".to_owned()),
         }
     }
 
     /// Adds a TCP socket.
     ///
     /// # Errors
-    /// If the socket does not listen, or another one was added before.
+    /// If the socket does not listen, or if a TCP socket was added before.
     pub fn add_tcp(&mut self, socket: TcpListener) -> Result<(), String> {
-        listens(&socket)?;
+        check_listens(&socket)?;
         match self.tcp.replace(Arc::new(socket)) {
             None => Ok(()),
-            Some(_) => Err("a second TCP socket, where one can be served".to_owned()),
+            Some(_) => Err("a second TCP socket, where at most one was expected".to_owned()),
         }
     }
 
-    /// Returns the path of the Unix socket, or an `@` and its abstract name.
+    /// Returns the path of the Unix socket, or an `@` and its abstract name, if there is a Unix socket.
     pub fn unix_path(&self) -> Option<PathBuf> {
         self.unix.as_ref().map(|socket| path_of(socket))
     }
 
-    /// Returns the address of the TCP socket.
+    /// Returns the address of the TCP socket, if there is one.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|socket| socket.local_addr().ok())
     }
 }
 
-fn listens(socket: impl std::os::fd::AsFd) -> Result<(), String> {
+fn check_listens(socket: impl std::os::fd::AsFd) -> Result<(), String> {
     match rustix::net::sockopt::socket_acceptconn(socket) {
         Ok(true) => Ok(()),
         Ok(false) => Err("a socket that does not listen: a .socket unit needs Accept=no".to_owned()),
-        Err(error) => Err(format!("cannot be looked at: {}", io::Error::from(error))),
+        Err(error) => Err(format!("cannot be examined: {}", io::Error::from(error))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The lock file that lets only one server at a time start on a path.
 //!
-//! In: a socket's path. Out: a lock, or why there is none. The file is in the socket's directory, where other users may
-//! be able to create files: their links are not followed, and their files are neither locked nor changed.
+//! In: a socket's path. Out: a lock, or the reason why it cannot be acquired. The lock file is in the socket's
+//! directory, where other users may be able to create files. Symbolic links of other users are not followed, and their
+//! files are neither locked nor changed.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -16,15 +17,15 @@ use rustix::process::geteuid;
 
 use super::path::identity;
 
-/// How long a server waits for another one that starts at the same time.
+/// How long a server waits for another server that starts at the same time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-/// Only the owner can open the file, so nobody else can lock it.
+/// The mode of the lock file. Only the owner can open the file, so no other user can lock it.
 const MODE: u32 = 0o600;
 
-/// Keeps other servers that start away from a socket's path. Without the lock, another server could mistake a socket
-/// for an abandoned one between `bind` and `listen`, or replace an abandoned socket just before this server removes it.
-/// Dropping the lock removes its file.
+/// A lock that prevents other servers from starting on the same socket path. Without the lock, another server could
+/// mistake a socket between `bind` and `listen` for an abandoned socket, or replace an abandoned socket just before
+/// this server removes it. Dropping the lock removes the lock file.
 pub(super) struct Lock {
     _file: File,
     path: PathBuf,
@@ -65,12 +66,12 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A file that cannot be removed is locked, and removed, by the next server.
+        // If the file cannot be removed, the next server locks and removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Opens the lock's file, or creates it.
+/// Opens the lock file, or creates it.
 fn open(path: &Path) -> Result<File, String> {
     // Opening a FIFO would block, and a terminal could become the controlling terminal.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -98,9 +99,11 @@ fn open(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Returns why a file at the lock's path cannot be the lock file of a server of this user or of root. `None` if it can.
+/// Returns why the file at the lock's path cannot be a lock file that a server of this user or of root created. Returns
+/// `None` if it can be.
 fn problem(found: &Metadata) -> Option<String> {
-    const REMEDY: &str = "stop the server that it is of, if there is one, and remove it, or choose a path in a directory that only the server's user can write to";
+    const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a \
+                          directory that only the server's user can write to";
     let (kind, owner, ours) = (found.file_type(), found.uid(), geteuid().as_raw());
     let what = if kind.is_symlink() {
         "is a symbolic link, which is not followed".to_owned()
@@ -116,12 +119,13 @@ fn problem(found: &Metadata) -> Option<String> {
     Some(format!("it {what}: {REMEDY}"))
 }
 
-/// Returns the process and the user that hold the lock on a file, if the system lists them.
+/// Describes the process and the user that hold the lock on a file. Returns `None` if the system does not list the
+/// lock.
 fn holder(file: &File) -> Option<String> {
     let found = file.metadata().ok()?;
     let place = format!("{:02x}:{:02x}:{}", major(found.dev()), minor(found.dev()), found.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    // Such as `1: FLOCK  ADVISORY  WRITE 4242 fd:01:131077 0 EOF`.
+    // An example of a line: `1: FLOCK  ADVISORY  WRITE 4242 fd:01:131077 0 EOF`.
     let pid = locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         (fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str())).then(|| fields[4].to_owned())
@@ -140,7 +144,7 @@ mod tests {
         let socket = folder.path().join("s.sock");
         let held = Lock::acquire(&socket).unwrap();
         let error = Lock::acquire_within(&socket, Duration::ZERO).err().unwrap();
-        // File systems with their own device numbers (Btrfs) are not found in /proc/locks.
+        // Locks on file systems with their own device numbers (Btrfs) are not found in /proc/locks.
         let holder = format!("process {} of user {} holds the lock", std::process::id(), geteuid().as_raw());
         assert!(error.contains(&holder) || error.contains("another process holds the lock"), "{error}");
         drop(held);

@@ -1,4 +1,4 @@
-//! Checks of a socket's path, and the removal of an abandoned socket.
+//! Checks a socket's path, and removes an abandoned socket.
 
 use std::fs;
 use std::io;
@@ -11,20 +11,23 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// The maximum length of a Unix socket address, without the zero after a path or before an abstract name.
+/// The maximum length of the path or abstract name of a Unix socket, without the zero byte after a path or before an
+/// abstract name.
 pub(super) const PATH_LEN_MAX_BYTES: usize = 107;
 
-/// The device and the inode of a file.
+/// The device number and the inode number of a file.
 pub(super) type Identity = (u64, u64);
 
-/// Opens the file of a socket that was just bound to this path. Later calls use its descriptor, because a user who can
-/// write to the folder could replace the file.
+/// Opens the file of a socket that was just bound to this path. Later calls use the returned descriptor, because a user
+/// who can write to the folder could replace the file.
 pub(super) fn open_node(path: &Path) -> Result<(OwnedFd, Identity), String> {
-    let fault = |error: Errno| format!("cannot be looked at: {error}");
+    let fault = |error: Errno| format!("cannot be examined: {error}");
     let node = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(fault)?;
     let status = fstat(&node).map_err(fault)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
-        return Err("was replaced by another file at once: choose a folder that only the server can write".to_owned());
+        return Err("was replaced by another file right after it was created: choose a folder that only the server's \
+                    user can write to"
+            .to_owned());
     }
     Ok((node, (status.st_dev, status.st_ino)))
 }
@@ -55,30 +58,32 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes a socket that no process listens on.
-pub(super) fn make_way(path: &Path) -> Result<(), String> {
+/// Removes a socket's file, if no process listens on the socket.
+pub(super) fn remove_abandoned(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
-            return Err("is there and is not a socket: remove it, or choose another path".to_owned());
+            return Err("exists and is not a socket: remove it, or choose another path".to_owned());
         }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("cannot be looked at: {error}")),
+        Err(error) => return Err(format!("cannot be examined: {error}")),
     }
-    match knock(path) {
+    match probe(path) {
         Ok(()) | Err(Errno::AGAIN) => {
-            Err("another server answers on it: stop that one, or choose another path".to_owned())
+            Err("another server listens on it: stop that server, or choose another path".to_owned())
         }
         Err(Errno::CONNREFUSED) => fs::remove_file(path)
-            .map_err(|error| format!("left by a server that is gone, and cannot be removed: {error}")),
+            .map_err(|error| format!("was left by a server that no longer runs, and cannot be removed: {error}")),
         Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(format!("another server may answer on it ({error}): stop that one, or choose another path")),
+        Err(error) => {
+            Err(format!("another server may listen on it ({error}): stop that server, or choose another path"))
+        }
     }
 }
 
-/// Connects without waiting, to find out whether a process listens. `EAGAIN` means that one does and that its queue is
-/// full.
-fn knock(path: &Path) -> Result<(), Errno> {
+/// Connects without waiting, to find out whether a process listens. `EAGAIN` means that a process listens and that its
+/// queue is full.
+fn probe(path: &Path) -> Result<(), Errno> {
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)

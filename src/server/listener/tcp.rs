@@ -7,7 +7,8 @@ use super::Inherited;
 use crate::server::error::ServerError;
 use crate::setting::Setting;
 
-/// Returns the inherited TCP socket, or listens on an address. `exposed` allows an address that other machines can reach.
+/// Returns the inherited TCP socket, or listens on an address. Rejects an address that other machines can reach, unless
+/// `exposed` is true.
 pub(in crate::server) fn tcp(
     inherited: &Inherited,
     address: Option<SocketAddr>,
@@ -20,7 +21,7 @@ pub(in crate::server) fn tcp(
     }
 }
 
-/// Listens on an address. `exposed` allows an address that other machines can reach.
+/// Listens on an address. Rejects an address that other machines can reach, unless `exposed` is true.
 pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposed: bool) -> Result<TcpListener, ServerError> {
     open(address, exposed, || TcpListener::bind(address))
 }
@@ -34,7 +35,7 @@ fn open(
     if !address.ip().to_canonical().is_loopback() && !exposed {
         return Err(refuse(format!(
             "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], \
-             or pass {} if every reader may have the table",
+             or pass {} if everyone who can connect may read the table",
             Setting::TcpExposed
         )));
     }

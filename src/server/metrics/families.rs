@@ -1,4 +1,4 @@
-//! The text that Prometheus reads.
+//! Encodes the metrics in the text format of Prometheus.
 
 use std::fmt::{Display, Write};
 use std::ops::RangeInclusive;
@@ -44,7 +44,7 @@ fn push_histogram(text: &mut String, name: &str, of: &Distribution, powers: Rang
     push_line(text, &format!("{name}_count"), &[], of.count());
 }
 
-/// Appends a series. A label's value must not contain control characters.
+/// Appends the line of one series. The values of labels must not contain control characters.
 fn push_line(text: &mut String, name: &str, labels: &[(&str, String)], number: impl Display) {
     text.push_str(name);
     for (at, (label, value)) in labels.iter().enumerate() {

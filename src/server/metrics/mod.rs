@@ -1,8 +1,8 @@
 //! Metrics for Prometheus and health checks, over HTTP.
 //!
 //! In: an address and the state of the server. Out: `/metrics`, `/healthz`, and `/readyz`. Runs on the main thread,
-//! never on a worker. Its load is bounded: it serves a few connections at a time, each with one short request and a
-//! short time-out.
+//! never on a worker. Its load is bounded: it serves at most 16 connections at a time, each with one short request and
+//! a short time-out.
 
 mod families;
 
@@ -33,7 +33,8 @@ use super::snapshot::Snapshot;
 use super::state::ServerState;
 use crate::setting::Setting;
 
-/// The maximum number of connections at a time. Others wait in the system's queue.
+/// The maximum number of connections that are served at a time. Other connections wait in the queue of the listening
+/// socket.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -45,7 +46,7 @@ const HEADERS_MAX: usize = 64;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The address of the metrics.
+/// The address on which metrics and health checks are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricsAddress {
     /// An address and a port. Port 0 chooses a free port.
@@ -79,20 +80,20 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
-/// A listening socket.
+/// The listening socket of the metrics.
 pub(super) enum Endpoint {
     Tcp(StdTcpListener),
     Unix(Listener),
 }
 
 impl Endpoint {
-    /// Listens on an address. `exposed` allows one that other machines can reach.
+    /// Listens on an address. Rejects an address that other machines can reach, unless `exposed` is true.
     pub(super) fn bind(address: &MetricsAddress, exposed: bool) -> Result<Endpoint, ServerError> {
         match address {
             MetricsAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !exposed => {
                 let problem = format!(
                     "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], or pass \
-                     {} if everyone may see what the server counts",
+                     {} if everyone may read the server's metrics",
                     Setting::MetricsExposed
                 );
                 Err(ServerError::Tcp { address: *address, problem })
@@ -102,7 +103,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the address, with the port that was chosen.
+    /// Returns the address of the socket. Its port is the one that the system chose, if port 0 was requested.
     pub(super) fn address(&self) -> io::Result<MetricsAddress> {
         match self {
             Endpoint::Tcp(listener) => listener.local_addr().map(MetricsAddress::Tcp),
@@ -128,14 +129,14 @@ impl Endpoint {
                 let listener = TcpListener::from_std(listener.try_clone()?)?;
                 loop {
                     let permit = permit().await;
-                    take(listener.accept().await, permit, state).await;
+                    serve_accepted(listener.accept().await, permit, state).await;
                 }
             }
             Endpoint::Unix(on_path) => {
                 let listener = UnixListener::from_std(on_path.socket()?)?;
                 loop {
                     let permit = permit().await;
-                    take(listener.accept().await, permit, state).await;
+                    serve_accepted(listener.accept().await, permit, state).await;
                 }
             }
         }
@@ -143,12 +144,12 @@ impl Endpoint {
 }
 
 /// Serves an accepted connection in a task, which holds the permit until the connection ends.
-async fn take<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, state: &Arc<ServerState>)
+async fn serve_accepted<S, A>(accepted: io::Result<(S, A)>, permit: OwnedSemaphorePermit, state: &Arc<ServerState>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Ok((stream, _)) = accepted else {
-        // The server's own listener has the same problem, and logs it.
+        // The listener for clients runs into the same problem, and logs it.
         return tokio::time::sleep(ACCEPT_RETRY).await;
     };
     let state = Arc::clone(state);
@@ -156,12 +157,15 @@ where
         let _permit = permit;
         let thread = Arc::clone(&state.liveness.metrics);
         // Clients that take longer, or that send malformed requests, are disconnected.
-        let _ = thread.catch_in(tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, state))).await;
+        let _ = thread.catch_in(tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, state))).await;
     });
 }
 
-/// Answers one request.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<ServerState>) -> Result<(), hyper::Error> {
+/// Answers the one request of a connection.
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    state: Arc<ServerState>,
+) -> Result<(), hyper::Error> {
     let answer = |request: Request<Incoming>| {
         let response = answer(&request, &state);
         async move { Ok::<_, Infallible>(response) }
@@ -231,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_of_a_port_or_of_a_path() {
+    fn an_address_has_a_port_or_is_a_path_with_a_slash() {
         for address in ["127.0.0.1:9464", "[::1]:0", "0.0.0.0:80"] {
             assert_eq!(address.parse(), Ok(MetricsAddress::Tcp(address.parse().unwrap())));
         }

@@ -1,6 +1,7 @@
 //! Requests about the server: Info, Reload, Rollback, Open, and Ping.
 //!
-//! An Info takes as long as hundreds of lookups, so a pass answers few of them before other connections get their turn.
+//! An Info takes as long as hundreds of lookups, so a pass answers only a few of these requests before other
+//! connections get their turn.
 
 use zerocopy::IntoBytes;
 
@@ -19,11 +20,11 @@ use crate::server::worker_state::ConnectionContext;
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;
 
-/// The steps of a request other than Info.
+/// The number of steps of a request about the server other than Info.
 const OTHER_STEPS: usize = 10;
 
-/// Answers the requests about the server at the start of `requests` as long as there is room. Returns how many bytes of
-/// the input are answered, and why the run ended.
+/// Answers the requests about the server at the start of `requests` as long as there is room. Returns the number of
+/// input bytes that are answered, and why the run ended.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,
@@ -34,8 +35,9 @@ pub(super) fn answer(
     let mut len_bytes = 0;
     for (at, request) in requests.iter().enumerate() {
         let Some(op) = Op::from_code(request.op_code()).filter(|op| op.kind() == OpKind::Server) else { break };
-        // Descriptors are passed with the first byte of the responses. A pass that reads the file may be repeated, which a
-        // Reload or Rollback must not be.
+        // An Open is alone in its pass, because descriptors are passed with the first byte of the responses. A Reload
+        // or a Rollback is alone in its pass, because it must not be repeated, and a pass that reads the file may be
+        // repeated.
         let is_alone = matches!(op, Op::Open | Op::Reload | Op::Rollback);
         if responses.is_full() || is_alone && responses.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);
@@ -43,7 +45,7 @@ pub(super) fn answer(
         if op == Op::Open && at + 1 == requests.len() && waits(context, generation, request.key()) {
             return (len_bytes, RunEnd::Wait(request.key()));
         }
-        if tally.about_server() == PASS_MAX || responses.steps.are_enough() {
+        if tally.about_server() == PASS_MAX || responses.steps.is_pass_over() {
             return (len_bytes, RunEnd::Yield);
         }
         tally.count(Some(op), answer_one(context, generation, op, responses));
@@ -68,7 +70,7 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
         Op::Info => push(facts::info(&Snapshot::take(server)).as_bytes()),
         Op::Reload if peer.is_admin() => push(&server.control.reload().to_be_bytes()),
         Op::Rollback if peer.is_admin() => push(&server.control.rollback().to_be_bytes()),
-        Op::Open if is_open(context, generation) => {
+        Op::Open if may_map(context, generation) => {
             let status = push(open_header(generation).as_bytes());
             responses.pass_descriptors();
             status
@@ -85,14 +87,14 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
 }
 
 /// Returns whether the client may map the generation.
-fn is_open(context: &ConnectionContext, generation: &Generation) -> bool {
+fn may_map(context: &ConnectionContext, generation: &Generation) -> bool {
     context.peer.is_unix() && context.worker.server.table.is_direct(generation) && generation.store.is_trusted()
 }
 
-/// Returns whether an Open waits, because the client already knows the current state of the table.
+/// Returns whether an Open must wait, because the client already knows the current state of the table.
 fn waits(context: &ConnectionContext, generation: &Generation, known: u64) -> bool {
     let board = context.worker.server.table.board();
-    board.is_some_and(|board| board.is_known(known)) && is_open(context, generation)
+    board.is_some_and(|board| board.is_known(known)) && may_map(context, generation)
 }
 
 fn open_header(generation: &Generation) -> OpenHeader {
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_the_right_gets_an_error_and_requests_nothing() {
+    fn a_reload_or_rollback_by_an_unprivileged_client_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
         bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();

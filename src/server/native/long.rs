@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::ORDERED_STEPS;
 use super::ordered::{push_error, push_neighbor, push_range};
 use super::points::push_found;
-use super::run::{RunEnd, whole};
+use super::run::{RunEnd, whole_requests};
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, long_len_bytes};
 use crate::server::counters::Tally;
@@ -22,7 +22,7 @@ struct Long<'a> {
     body: &'a [u8],
 }
 
-/// Answers a run of long requests. Returns how many bytes of the input are answered, and why the run ended.
+/// Answers a run of long requests. Returns the number of input bytes that are answered, and why the run ended.
 pub(super) fn answer_long(
     store: &Store,
     input: &[u8],
@@ -33,7 +33,7 @@ pub(super) fn answer_long(
     let mut ends_bytes = [0; LONG_REQUESTS_MAX];
     let (mut found_count, mut at_bytes, mut end) = (0, 0, RunEnd::NextRun);
     while found_count < LONG_REQUESTS_MAX
-        && let Some(first) = whole(&input[at_bytes..]).first()
+        && let Some(first) = whole_requests(&input[at_bytes..]).first()
         && Op::is_long(first.op_code())
     {
         let body_len_bytes = first.body_len_bytes();
@@ -60,14 +60,14 @@ pub(super) fn answer_long(
     (run_bytes, end)
 }
 
-/// Appends the responses to long requests, until there is no room. Returns how many requests are answered.
+/// Appends the responses to long requests, until there is no room. Returns the number of answered requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let counted_before = tally.total();
     let mut count = 0;
     let mut answer = |i: usize, found: Found<'_>| match push_one(store, &requests[i], found, responses, tally) {
         Some(()) => {
             count += 1;
-            responses.steps.goes_on_after(count)
+            responses.steps.continue_after(count)
         }
         None => ControlFlow::Break(()),
     };
@@ -82,7 +82,8 @@ fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tal
     count
 }
 
-/// Appends the response to a long request. Returns `None` if there is no room for it or verification was interrupted.
+/// Appends the response to a long request. Returns `None` if there is no room for the response, or if verification was
+/// interrupted.
 #[inline(always)]
 fn push_one(
     store: &Store,

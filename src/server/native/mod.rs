@@ -1,7 +1,7 @@
 //! The native protocol.
 //!
-//! In: bytes that a client sent. Out: responses, and a tally of them. Runs of 16-byte requests are looked up together, and
-//! so are runs of long requests.
+//! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte requests are looked up
+//! together. Consecutive long requests are looked up together, too.
 
 mod about;
 mod long;
@@ -18,15 +18,16 @@ use crate::server::worker_state::ConnectionContext;
 use long::answer_long;
 pub use points::answer_requests;
 use points::{answer_neighbors, answer_points};
-use run::{Run, RunEnd, run_of, whole};
+use run::{Run, RunEnd, run_of, whole_requests};
 
-/// The steps of a long request, or of a request about the order of keys. The bytes of a request are counted separately.
+/// The number of steps of a long request, or of a request about the order of keys, in addition to the steps of its
+/// bytes.
 const ORDERED_STEPS: usize = 8;
 
-/// The encoded response Error.
+/// The encoded Error response.
 const ERROR: &[u8; RESPONSE_HEADER_LEN_BYTES] = &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0];
 
-/// Answers the complete requests at the start of `input` as long as there is room, and adds them to `tally`.
+/// Answers the complete requests at the start of `input` as long as there is room, and counts them in `tally`.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,
@@ -38,7 +39,7 @@ pub(super) fn answer(
     let mut taken_bytes = 0;
     loop {
         let rest = &input[taken_bytes..];
-        let requests = whole(rest);
+        let requests = whole_requests(rest);
         let Some(first) = requests.first() else { return Pass { taken_bytes, then: Then::Read } };
         let (run_bytes, end) = match Run::from_code(first.op_code()) {
             Run::Points => run_of(requests, Run::Points, answer_points(store, requests, responses, tally)),
@@ -48,7 +49,7 @@ pub(super) fn answer(
         };
         taken_bytes += run_bytes;
         match end {
-            RunEnd::NextRun if responses.steps.are_enough() => return Pass { taken_bytes, then: Then::Yield },
+            RunEnd::NextRun if responses.steps.is_pass_over() => return Pass { taken_bytes, then: Then::Yield },
             RunEnd::NextRun if run_bytes == 0 => return Pass { taken_bytes, then: Then::Read },
             RunEnd::NextRun => {}
             RunEnd::Full => return Pass { taken_bytes, then: Then::Answer },

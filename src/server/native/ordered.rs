@@ -20,12 +20,13 @@ pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Option<Sta
     Some(status)
 }
 
-/// Appends an Error, unless verification was interrupted: then the next pass repeats the request.
+/// Appends an Error. If verification was interrupted, appends nothing and returns `None`, and the next pass repeats the
+/// request.
 pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
     if is_verification_interrupted() { None } else { push_bare(Status::Error, responses) }
 }
 
-/// Appends the row at a key, or the nearest row below (Floor) or above it (Ceiling).
+/// Appends the row at a key, or the nearest row below the key (Floor) or above it (Ceiling).
 pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut Responses) -> Option<Status> {
     let page = if op == Op::Floor { store.floor_page(key) } else { store.ceiling_page(key) };
     match page {
@@ -35,7 +36,7 @@ pub(super) fn push_neighbor(store: &Store, op: Op, key: Key<'_>, responses: &mut
     }
 }
 
-/// Appends a page of a range, or the number of its rows.
+/// Appends a page of a range (Range), or the number of rows of a range (Count).
 pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Responses) -> Option<Status> {
     let Some((rows, flags, limit_rows)) = range(store, body) else { return push_error(responses) };
     if op == Op::Count {
@@ -54,8 +55,8 @@ pub(super) fn push_range(store: &Store, op: Op, body: &[u8], responses: &mut Res
     }
 }
 
-/// Returns the range that the body of a request describes, its flags, and its limit in rows. Returns `None` if the body is
-/// malformed, the keys are of the other kind, or the file was changed.
+/// Returns the range that the body of a request describes, its flags, and its maximum number of rows. Returns `None` if
+/// the body is malformed, the keys are not of the table's kind, or the file was changed.
 fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     let (header, keys) = RangeHeader::ref_from_prefix(body).ok()?;
     let flags = header.flags.get();
@@ -75,7 +76,7 @@ fn range<'s>(store: &'s Store, body: &[u8]) -> Option<(Rows<'s>, u32, usize)> {
     Some((store.between(start, end).ok()?, flags, header.limit_rows.get() as usize))
 }
 
-/// Returns the key at an end of a range, if it is of the table's kind.
+/// Returns the key at an end of a range, or `None` if the key is not of the table's kind.
 fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     match (kind, flags & range_flags::NUMBERS != 0) {
         (KeyKind::U64, true) => Some(Key::U64(u64::from_be_bytes(key.try_into().ok()?))),
@@ -84,7 +85,7 @@ fn key_of(kind: KeyKind, flags: u32, key: &[u8]) -> Option<Key<'_>> {
     }
 }
 
-/// Appends a page: copies its two headers, and its rows if they are short.
+/// Appends a page: copies its two headers, and copies its rows if they are short or borrows them if they are long.
 fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Option<Status> {
     const HEADERS_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + PAGE_HEADER_LEN_BYTES;
     // Fails only for a file that was changed since it was opened.

@@ -12,13 +12,14 @@ use crate::server::pass::PASS_REQUESTS_MAX;
 use crate::server::responses::{Appender, Responses};
 use crate::store::{Found, Store, is_verification_interrupted};
 
-/// Appends the responses to 16-byte requests for one key each, up to the first request for something else, or until
-/// there is no room. Returns how many requests are answered. Cleared responses have room for at least one.
+/// Appends the responses to 16-byte requests for one key each. Stops at the first request of another kind, or when
+/// there is no room. Returns the number of answered requests. Cleared [`Responses`] have room for at least one
+/// response.
 pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
     answer_points(store, requests, responses, &mut Tally::default())
 }
 
-/// Does what [`answer_requests`] does, and counts the responses.
+/// Answers requests like [`answer_requests`], and counts the responses in `tally`.
 pub(super) fn answer_points(
     store: &Store,
     requests: &[Request],
@@ -38,7 +39,7 @@ pub(super) fn answer_points(
         |i, found| match push_found(requests[i].op_code(), found, &mut appender, tally) {
             Some(()) => {
                 count += 1;
-                steps.goes_on_after(count)
+                steps.continue_after(count)
             }
             None => ControlFlow::Break(()),
         },
@@ -50,8 +51,8 @@ pub(super) fn answer_points(
     count
 }
 
-/// Appends the responses to Floor and Ceiling, up to the first request with another op, or until there is no room. Returns
-/// how many requests are answered.
+/// Appends the responses to Floor and Ceiling. Stops at the first request with another op, or when there is no room.
+/// Returns the number of answered requests.
 pub(super) fn answer_neighbors(
     store: &Store,
     requests: &[Request],
@@ -73,10 +74,10 @@ pub(super) fn answer_neighbors(
     count
 }
 
-/// Returns the requests of one pass.
+/// Returns the requests that one pass may answer.
 ///
 /// # Errors
-/// The number of requests that are answered with an Error each, if the table's keys are bytes.
+/// If the table's keys are bytes, answers each request with an Error, and returns the number of answered requests.
 #[inline]
 fn requests_for_numbers<'r>(
     store: &Store,
@@ -101,8 +102,9 @@ fn requests_for_numbers<'r>(
     Err(count)
 }
 
-/// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the response,
-/// the request belongs to another run, or verification was interrupted. Counts every response except values.
+/// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the
+/// response, if the request belongs to another run, or if verification was interrupted. Counts every response except
+/// values.
 #[inline(always)]
 pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender<'_>, tally: &mut Tally) -> Option<()> {
     if let Found::Answer(response, offset_bytes) = found
@@ -115,9 +117,9 @@ pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender
     Some(())
 }
 
-/// Writes the response to a request that is not a Get that found a value, and returns the length of the response.
-/// Returns `None` in the cases of [`push_found`]. Not inlined, so that the loop over found values can use all
-/// registers.
+/// Writes the response to any request for one key, except to a Get that found a value. Returns the length of the
+/// response, or `None` in the cases in which [`push_found`] returns `None`. Not inlined, so that the loop over found
+/// values can use all registers.
 #[inline(never)]
 fn write_without_value(op_code: u32, found: Found<'_>, room: &mut [u8], tally: &mut Tally) -> Option<usize> {
     let op = Op::from_code(op_code);

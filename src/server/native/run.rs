@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request};
 use crate::server::pass::PASS_REQUESTS_MAX;
 
-/// The kind of requests that a run consists of.
+/// The kind of the requests in a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Run {
     /// Requests that look up one key in the hash index, and requests with an unknown op.
@@ -36,15 +36,16 @@ pub(super) enum RunEnd {
     NextRun,
     /// There is no room for the next response, or verification was interrupted.
     Full,
-    /// Other connections get their turn first.
+    /// Other connections get their turn before the next request.
     Yield,
-    /// The next request is the last one, and waits until the state of the table differs from this one.
+    /// The next request is an Open at the end of the input, which waits until the state of the table differs from the
+    /// given state.
     Wait(u64),
     /// The next request is longer than the maximum.
     TooLong,
 }
 
-/// Returns the length of the first `count` requests, and why their run ended.
+/// Returns the length of the first `count` requests in bytes, and why their run ended.
 pub(super) fn run_of(requests: &[Request], run: Run, count: usize) -> (usize, RunEnd) {
     let next = requests.get(count).filter(|_| count < PASS_REQUESTS_MAX);
     let is_full = next.is_some_and(|next| Run::from_code(next.op_code()) == run);
@@ -52,7 +53,7 @@ pub(super) fn run_of(requests: &[Request], run: Run, count: usize) -> (usize, Ru
 }
 
 /// Returns the complete 16-byte requests at the start of `input`.
-pub(super) fn whole(input: &[u8]) -> &[Request] {
+pub(super) fn whole_requests(input: &[u8]) -> &[Request] {
     let len_bytes = input.len() - input.len() % REQUEST_LEN_BYTES;
     <[Request]>::ref_from_bytes(&input[..len_bytes]).expect("whole requests")
 }

@@ -1,7 +1,7 @@
 //! The clients that speak the Redis protocol, and the CLIENT command.
 //!
-//! In: connections as they begin and end. Out: their descriptions. The list of clients is locked when a client connects
-//! or disconnects and when the list is requested, never for other commands.
+//! In: connections as they begin and end. Out: lines that describe the clients. The list of clients is locked when a
+//! client connects or disconnects and when a client requests the list, never for other commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,13 +21,13 @@ use crate::server::settings::Settings;
 
 /// The maximum length of the name of a client, of its library, and of its library's version.
 pub(super) const NAME_LEN_MAX_BYTES: usize = 128;
-/// The maximum number of bytes of a list that one pass sends.
+/// The maximum number of bytes of a CLIENT LIST reply that one pass sends.
 const LIST_PASS_LEN_BYTES: usize = 32 << 10;
-/// The number of clients that are listed before other connections may have their turn.
+/// The number of clients that a pass lists before it checks whether other connections should have their turn.
 const LIST_BATCH_CLIENTS: usize = 256;
-/// The steps to write a client's line.
+/// The number of steps that writing a client's line costs.
 const LINE_STEPS: usize = 20;
-/// The maximum number of lists longer than one pass that are held at a time.
+/// The maximum number of CLIENT LIST replies longer than one pass that are held at a time.
 const LISTS_MAX: u64 = 4;
 
 /// All clients that speak the Redis protocol.
@@ -43,7 +43,7 @@ pub(in crate::server) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn enter(&self, peer: Option<SocketAddr>) -> Arc<RedisClient> {
+    pub(super) fn add(&self, peer: Option<SocketAddr>) -> Arc<RedisClient> {
         let id = 1 + self.last_id.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(RedisClient {
             id,
@@ -58,11 +58,11 @@ impl Clients {
         client
     }
 
-    pub(super) fn leave(&self, client: &RedisClient) {
+    pub(super) fn remove(&self, client: &RedisClient) {
         self.connected().remove(&client.id);
     }
 
-    /// Returns the clients with the next greater IDs: [`LIST_BATCH_CLIENTS`], or fewer at the end.
+    /// Returns the clients whose IDs are greater than `id`, in the order of their IDs, at most [`LIST_BATCH_CLIENTS`].
     fn after(&self, id: u64) -> Vec<Arc<RedisClient>> {
         let connected = self.connected();
         let after = connected.range((Bound::Excluded(id), Bound::Unbounded));
@@ -78,15 +78,15 @@ impl Clients {
     }
 }
 
-/// Locks a mutex. A panic cannot leave its contents half changed, so a poisoned lock is used as it is.
+/// Locks a mutex, even if it is poisoned. A panic cannot leave its contents half changed.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A client, as other connections see it.
+/// The data of a client that CLIENT LIST and CLIENT INFO report.
 pub(super) struct RedisClient {
     id: u64,
-    /// The address of a TCP client.
+    /// The address of a TCP client. `None` for a client of the Unix socket.
     peer: Option<SocketAddr>,
     since: Instant,
     active_after_s: AtomicU64,
@@ -113,15 +113,15 @@ impl RedisClient {
         unpoisoned(&self.names)
     }
 
-    pub(super) fn was_active(&self) {
+    pub(super) fn record_activity(&self) {
         self.active_after_s.store(self.since.elapsed().as_secs(), Ordering::Relaxed);
     }
 
-    pub(super) fn asked_for(&self, id: Id) {
+    pub(super) fn set_last_command(&self, id: Id) {
         self.command.store(id as u8, Ordering::Relaxed);
     }
 
-    pub(super) fn speaks(&self, version: Version) {
+    pub(super) fn set_version(&self, version: Version) {
         self.is_resp3.store(version == Version::Resp3, Ordering::Relaxed);
     }
 
@@ -143,8 +143,8 @@ impl RedisClient {
         let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let (names, command) = (self.names(), command_name(self.command.load(Ordering::Relaxed)));
         let Names { name, lib_name, lib_ver } = &*names;
-        // Unknown values are 0: clients expect all fields of Redis, and fail if one is missing.
-        // Writing to a string cannot fail.
+        // Unknown values are 0, because clients expect all fields of Redis, and fail if one is missing. Writing to a
+        // string cannot fail.
         let _ = writeln!(
             line,
             "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
@@ -155,7 +155,7 @@ impl RedisClient {
     }
 }
 
-/// Returns the name of the command whose [`Id`] has this number.
+/// Returns the name of the command whose [`Id`] has this number, or an empty text if there is none.
 fn command_name(id: u8) -> &'static str {
     let is = |spec: &&Spec| spec.id as u8 == id;
     let mut all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
@@ -183,7 +183,7 @@ pub(super) fn get_name(client: &RedisClient, out: &mut Out<'_>) {
     }
 }
 
-/// Replies with the line of a client.
+/// Replies with the line of the client that sent the command.
 pub(super) fn info(client: &RedisClient, settings: &Settings, out: &mut Out<'_>) {
     out.sink().steps.add(LINE_STEPS);
     out.verbatim(&client.line(settings));
@@ -208,11 +208,11 @@ pub(super) fn set_info(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'
     Ok(())
 }
 
-/// The clients to list.
+/// Which clients a CLIENT LIST lists.
 enum Listed {
     All,
     None,
-    /// Sorted.
+    /// The clients with these IDs, in ascending order.
     Ids(Vec<i64>),
 }
 
@@ -249,26 +249,27 @@ pub(super) fn list(args: Args<'_>) -> Result<Outcome, String> {
     Ok(Outcome::Work(Work::List(List { unsent: Arc::new(Mutex::new(list)), sent_bytes: 0 })))
 }
 
-/// A permit to hold a long list. Dropping it returns the permit.
-struct ListHeld(Arc<AtomicU64>);
+/// A permit to hold a CLIENT LIST reply that is longer than one pass. Dropping it returns the permit.
+struct LongListPermit(Arc<AtomicU64>);
 
-impl ListHeld {
-    fn new(lists: &Arc<AtomicU64>) -> Option<ListHeld> {
-        let held = ListHeld(Arc::clone(lists));
+impl LongListPermit {
+    fn new(lists: &Arc<AtomicU64>) -> Option<LongListPermit> {
+        let held = LongListPermit(Arc::clone(lists));
         (lists.fetch_add(1, Ordering::Relaxed) < LISTS_MAX).then_some(held)
     }
 }
 
-impl Drop for ListHeld {
+impl Drop for LongListPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A list in progress.
+/// A CLIENT LIST in progress.
 #[derive(Clone)]
 pub(super) struct List {
-    /// Not undone when a pass is repeated, because clients do not depend on the table.
+    /// The reply as far as it is written. It is not undone when a pass is repeated, because the list of clients does
+    /// not depend on the table.
     unsent: Arc<Mutex<Unsent>>,
     sent_bytes: usize,
 }
@@ -278,10 +279,10 @@ struct Unsent {
     listed: Listed,
     /// The ID of the last client that was visited.
     after_id: u64,
-    /// The lines so far. Once all are written, the whole reply.
+    /// The lines that are written so far. After the last line, the complete reply.
     bytes: Vec<u8>,
     is_whole: bool,
-    held: Option<ListHeld>,
+    held: Option<LongListPermit>,
 }
 
 impl List {
@@ -299,7 +300,7 @@ impl List {
         let mut unsent = unpoisoned(&self.unsent);
         while !unsent.is_whole {
             match unsent.write_batch(clients, settings, out) {
-                Ok(()) if out.sink().steps.are_enough() => return Step::Yield,
+                Ok(()) if out.sink().steps.is_pass_over() => return Step::Yield,
                 Ok(()) => {}
                 Err(problem) => {
                     counted.errors += 1;
@@ -323,7 +324,7 @@ impl Unsent {
     /// Writes the lines of the next clients.
     ///
     /// # Errors
-    /// The text of the error reply, if there are too many long lists.
+    /// The text of the error reply, if too many long lists are held already.
     fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
         let batch = clients.after(self.after_id);
         out.sink().steps.add(batch.len());
@@ -335,7 +336,7 @@ impl Unsent {
             }
         }
         if self.bytes.len() > LIST_PASS_LEN_BYTES && self.held.is_none() {
-            self.held = Some(ListHeld::new(&clients.lists).ok_or(
+            self.held = Some(LongListPermit::new(&clients.lists).ok_or(
                 "ERR too many long lists are pending for other clients: \
                  request fewer clients with CLIENT LIST ID, or try again",
             )?);
@@ -354,22 +355,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_have_numbers_of_their_own_and_are_gone_when_they_leave() {
+    fn clients_have_unique_ids_and_are_removed_when_they_disconnect() {
         let clients = Clients::default();
-        let (first, second) = (clients.enter(None), clients.enter(None));
+        let (first, second) = (clients.add(None), clients.add(None));
         assert!(first.id() != second.id());
-        clients.leave(&first);
+        clients.remove(&first);
         assert_eq!(clients.count(), 1);
-        assert_ne!(clients.enter(None).id(), first.id());
+        assert_ne!(clients.add(None).id(), first.id());
     }
 
     #[test]
-    fn only_so_many_long_lists_are_held_at_a_time() {
+    fn the_number_of_long_lists_is_limited() {
         let lists = Arc::default();
-        let mut held: Vec<_> = (0..LISTS_MAX).map(|_| ListHeld::new(&lists).unwrap()).collect();
-        assert!(ListHeld::new(&lists).is_none());
+        let mut held: Vec<_> = (0..LISTS_MAX).map(|_| LongListPermit::new(&lists).unwrap()).collect();
+        assert!(LongListPermit::new(&lists).is_none());
         held.pop();
-        assert!(ListHeld::new(&lists).is_some());
+        assert!(LongListPermit::new(&lists).is_some());
     }
 
     #[test]
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_a_number_of_its_own() {
+    fn every_command_has_a_unique_id() {
         for spec in COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands)) {
             assert_eq!(command_name(spec.id as u8), spec.name);
         }

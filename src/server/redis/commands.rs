@@ -1,7 +1,7 @@
 //! The COMMAND command, which describes the commands of the server.
 //!
-//! In: names. Out: entries of the command table. Replies about given names are written name by name, because a client
-//! may give any number of them.
+//! In: names. Out: entries of the command table. A reply about given names is written one name at a time, because a
+//! client may give any number of names.
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
@@ -10,7 +10,7 @@ use crate::protocol::resp::commands::info as write_info;
 use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
 use crate::protocol::resp::{Args, Command};
 
-/// The steps to look up a name.
+/// The number of steps that looking up a name costs.
 const NAME_STEPS: usize = 1;
 
 pub(super) fn all(out: &mut Out<'_>) -> Outcome {
@@ -55,18 +55,18 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// A COMMAND INFO or COMMAND DOCS with names, in progress.
+/// A COMMAND INFO or COMMAND DOCS with names as arguments, in progress.
 #[derive(Clone)]
 pub(super) struct Described {
     next_arg: usize,
     task: Task,
 }
 
-/// What to do with the next name.
+/// What a [`Described`] does with the next name.
 #[derive(Clone, Copy)]
 enum Task {
     Info,
-    /// The reply to COMMAND DOCS begins with the number of given names that are commands.
+    /// Counts the given names that are commands, because the reply to COMMAND DOCS begins with their number.
     CountDocs(usize),
     Docs,
 }
@@ -107,7 +107,7 @@ impl Described {
             self.next_arg = args.offset_bytes();
             out.sink().steps.add(NAME_STEPS);
             out.sink().steps.add_bytes(name.len());
-            if out.sink().steps.are_enough() {
+            if out.sink().steps.is_pass_over() {
                 return Step::Yield;
             }
         }
@@ -170,7 +170,7 @@ impl GetKeys {
             (self.next_arg, self.left) = (args.offset_bytes(), self.left - 1);
             out.sink().steps.add(1);
             out.sink().steps.add_bytes(key.len());
-            if out.sink().steps.are_enough() {
+            if out.sink().steps.is_pass_over() {
                 return Step::Yield;
             }
         }

@@ -1,4 +1,4 @@
-//! Execution of commands.
+//! Executes commands.
 //!
 //! In: one complete command. Out: its reply, or the work that is left.
 
@@ -15,13 +15,13 @@ use crate::store::Store;
 pub(super) enum Outcome {
     /// The reply is complete.
     Done,
-    /// Some of the reply is still missing.
+    /// The reply is not complete. This work is left.
     Work(Work),
     /// The reply is complete, and the connection ends.
     Close,
 }
 
-/// The work that is left of a command. `next_arg` is the offset of the next argument in the command.
+/// The work that is left of a command. `next_arg` is the offset in the command at which the next argument begins.
 #[derive(Clone)]
 pub(super) enum Work {
     CheckKeys { next_arg: usize, of: KeysOf },
@@ -34,7 +34,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the memory that the work holds besides its command.
+    /// Returns the number of bytes that the work holds besides its command.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Work::List(list) => list.len_bytes(),
@@ -52,11 +52,11 @@ impl Work {
 pub(super) enum Step {
     /// The reply is complete.
     Done,
-    /// There is no room for more replies.
+    /// The output buffer has no room for more replies.
     Full,
-    /// Other connections get their turn first.
+    /// Other connections get their turn before the command continues.
     Yield,
-    /// This part is complete, and the next one has begun.
+    /// This part of the command's work is complete, and the next part has begun.
     Next,
 }
 
@@ -89,13 +89,13 @@ impl Session {
                 return Outcome::Done;
             }
         };
-        self.client.asked_for(spec.id);
-        // Other commands process their arguments in several passes, and count the steps there.
+        self.client.set_last_command(spec.id);
+        // Commands that accept more arguments process them in several passes, and count the steps there.
         if spec.args_max == ARGS_MAX_AT_ONCE {
             out.sink().steps.add(command.arg_count());
             out.sink().steps.add_bytes(command.bytes().len());
         }
-        match self.carry_out(generation, spec, command, &mut out) {
+        match self.execute_known(generation, spec, command, &mut out) {
             Ok(outcome) => outcome,
             Err(problem) => {
                 self.counted.errors += 1;
@@ -105,11 +105,11 @@ impl Session {
         }
     }
 
-    /// Executes a command that is known.
+    /// Executes a command that the command table contains.
     ///
     /// # Errors
     /// The text of the error reply, if the command fails before it has written a reply.
-    fn carry_out(
+    fn execute_known(
         &mut self,
         generation: &Generation,
         spec: &'static Spec,
@@ -136,8 +136,8 @@ impl Session {
             }
             Id::Scan => keyspace::scan(store, args, out)?,
             Id::Keys => return keyspace::keys(store, args, out),
-            Id::ZkvFloor => order::neighbour(store, true, args, out)?,
-            Id::ZkvCeiling => order::neighbour(store, false, args, out)?,
+            Id::ZkvFloor => order::neighbor(store, true, args, out)?,
+            Id::ZkvCeiling => order::neighbor(store, false, args, out)?,
             Id::ZkvRange => order::range(store, args, out)?,
             Id::ZkvCount => order::count(store, args, out)?,
             Id::ZkvGeneration => push_generation(generation, out),
@@ -178,7 +178,7 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Continues a command as long as there is room.
+    /// Continues a command as long as there is room for its reply.
     pub(super) fn step(
         &mut self,
         store: &Store,
@@ -246,7 +246,7 @@ fn refused(refusal: &Refusal<'_>) -> Vec<u8> {
         Refusal::UnknownSubcommand { container, name }
             if container.id == Id::Config && name.eq_ignore_ascii_case(b"SET") =>
         {
-            b"ERR nothing can be set while the server runs: start kv_store with other options".to_vec()
+            b"ERR settings cannot be changed while the server runs: restart kv_store with other options".to_vec()
         }
         refusal => refusal.text(),
     }

@@ -1,6 +1,6 @@
-//! Runs of keys that are looked up together: pipelines of GET, and MGET.
+//! Runs of keys that are looked up together: from pipelines of GET, and from MGET.
 //!
-//! In: keys, as they are read. Out: their replies. Allocates nothing, and formats only the lengths of long values.
+//! In: keys, as they are parsed. Out: their replies. Allocates nothing, and formats only the lengths of long values.
 
 use std::ops::ControlFlow;
 
@@ -14,12 +14,12 @@ use crate::store::{Found, Store, is_verification_interrupted};
 /// The maximum number of keys that are looked up together.
 const RUN_KEYS_MAX: usize = 256;
 
-/// The keys that were answered together.
+/// The counts of a run of keys that were answered together.
 pub(super) struct Run {
     pub(super) count: usize,
     pub(super) misses: usize,
     pub(super) damaged: usize,
-    /// The offset of the end of the last answered key. 0 if no key was answered.
+    /// The offset of the end of the last answered key, or 0 if no key was answered.
     pub(super) end_bytes: usize,
 }
 
@@ -29,8 +29,8 @@ impl Run {
     }
 }
 
-/// Answers the plain GETs at the start of `input` as long as there is room and verification is not interrupted. Returns
-/// `None` if `input` begins with something else.
+/// Answers the GET commands at the start of `input`, as long as there is room and verification is not interrupted.
+/// Returns `None` if `input` begins with another command.
 #[inline]
 pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
     let (first, _) = get(input)?;
@@ -51,8 +51,8 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
     }
 }
 
-/// Answers the keys that `next` returns, each with the offset of its end, in order, as long as there is room and
-/// verification is not interrupted.
+/// Answers the keys that `next` returns, in order, as long as there is room and verification is not interrupted. `next`
+/// returns each key with the offset of its end.
 #[inline(always)]
 pub(super) fn run<K: LookupKey>(
     store: &Store,
@@ -90,7 +90,7 @@ pub(super) fn run<K: LookupKey>(
                 }
             }
             count += 1;
-            responses.steps.goes_on_after(count)
+            responses.steps.continue_after(count)
         },
     );
     Run { count, misses, damaged, end_bytes: if count == 0 { 0 } else { ends_bytes[count - 1] } }

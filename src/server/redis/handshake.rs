@@ -20,7 +20,7 @@ pub(super) fn echo(mut args: Args<'_>, out: &mut Out<'_>) {
     out.bulk(args.next().unwrap_or_default());
 }
 
-/// Selects database 0, which is the only one.
+/// Selects database 0, which is the only database.
 pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match integer(args.next().unwrap_or_default()) {
         Some(0) => out.ok(),
@@ -30,7 +30,7 @@ pub(super) fn select(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String
     Ok(())
 }
 
-/// Behaves like Redis without a password: the user `default` needs none, and there is no other user.
+/// Replies like a Redis without a password: the user `default` needs none, and there is no other user.
 pub(super) fn auth(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match (args.next(), args.next(), args.next()) {
         (Some(user), Some(_), None) => authenticate(user)?,
@@ -49,7 +49,7 @@ fn authenticate(user: &[u8]) -> Result<(), String> {
     if user == b"default" { Ok(()) } else { Err(WRONG_PASSWORD.to_owned()) }
 }
 
-/// Accepts switches that have no effect (CLIENT NO-EVICT and NO-TOUCH): the limit on client memory applies to all
+/// Replies to CLIENT NO-EVICT and CLIENT NO-TOUCH, which have no effect: the limit on client memory applies to all
 /// clients, and accesses to keys are not recorded.
 pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     match args.next().unwrap_or_default().to_ascii_lowercase().as_slice() {
@@ -71,11 +71,11 @@ impl Session {
             },
         };
         while let Some(option) = args.next() {
-            let (first, mut behind) = (args.next(), args.clone());
-            match (first, behind.next()) {
+            let (first, mut rest) = (args.next(), args.clone());
+            match (first, rest.next()) {
                 (Some(user), Some(_)) if option.eq_ignore_ascii_case(b"AUTH") => {
                     authenticate(user)?;
-                    args = behind;
+                    args = rest;
                 }
                 (Some(name), _) if option.eq_ignore_ascii_case(b"SETNAME") => {
                     self.client.names().name = valid_name("Client names", name)?;
@@ -97,7 +97,8 @@ impl Session {
         out.bulk(b"id");
         out.integer(self.client.id() as i64);
         text(out, "mode", "standalone");
-        // Nothing is replicated, and clients that search for the master would not stop otherwise.
+        // The role is `master` although nothing is replicated. With another role, clients that search for the master
+        // would never stop searching.
         text(out, "role", "master");
         out.bulk(b"modules");
         out.array(0);
@@ -113,6 +114,6 @@ impl Session {
 
     fn speak(&mut self, version: Version) {
         self.state.version = version;
-        self.client.speaks(version);
+        self.client.set_version(version);
     }
 }

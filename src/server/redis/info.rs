@@ -90,7 +90,7 @@ fn memory(_: &ServerState, _: &Clients, snapshot: &Snapshot) -> Vec<(&'static st
         Some((line.split_whitespace().next()?.parse::<u64>().ok()? << 10).to_string())
     };
     let mut memory = Vec::new();
-    // This does not include the file, unless the file was copied into memory.
+    // `RssAnon` includes the file only if the file was copied into memory.
     memory.extend(bytes("RssAnon").map(|bytes| ("used_memory", bytes)));
     memory.extend(bytes("VmRSS").map(|bytes| ("used_memory_rss", bytes)));
     memory.extend([("maxmemory", "0".to_owned()), ("maxmemory_policy", "noeviction".to_owned())]);
@@ -149,7 +149,7 @@ fn settings(server: &ServerState) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Replies with the settings whose names match.
+/// Replies with the settings whose names match one of the patterns.
 ///
 /// # Errors
 /// If the patterns are so long that matching them would delay other connections.

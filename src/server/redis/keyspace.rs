@@ -1,7 +1,7 @@
 //! Commands that visit all keys.
 //!
-//! In: patterns and cursors. Out: keys, of which each pass sends a bounded number. On a table of byte keys, visits only
-//! the rows that begin with the literal prefix of the pattern.
+//! In: patterns and cursors. Out: keys, of which each pass sends a bounded number. If a table's keys are bytes, only
+//! the rows whose keys begin with the literal prefix of the pattern are visited.
 
 use super::Out;
 use super::execute::{Outcome, Step, Work};
@@ -19,17 +19,17 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
 /// The number of pattern operations that count as one step.
 const STEP_GLOB_OPS: usize = 64;
-/// The steps to visit a row out of order.
+/// The number of steps that visiting a row out of order costs.
 const LONE_ROW_STEPS: usize = 8;
 
-/// The number of bits of a row in a cursor. The higher bits identify the table, so that a cursor of another table is
-/// not mistaken for one of this table.
+/// The number of bits of a SCAN cursor that store the number of the next row. The higher bits identify the table, so
+/// that a cursor of another table is rejected.
 const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
-/// A pattern that keys may match.
+/// The pattern of a KEYS or SCAN.
 struct Pattern {
-    /// `None`: all keys.
+    /// `None` if all keys match.
     glob: Option<Glob>,
 }
 
@@ -42,7 +42,7 @@ impl Pattern {
         Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)) })
     }
 
-    /// Returns the rows that contain all matches.
+    /// Returns a range of rows that contains all rows whose keys match.
     fn rows<'s>(&self, store: &'s Store) -> Rows<'s> {
         match store.key_kind() {
             KeyKind::Bytes if !self.prefix().is_empty() => store.prefix(self.prefix()).unwrap_or_else(|_| store.iter()),
@@ -60,14 +60,14 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern, and counts the steps.
+/// Compiles a pattern, and adds the steps that this takes.
 pub(super) fn compile(pattern: &[u8], steps: &mut Steps) -> Glob {
     let glob = Glob::new(pattern);
     steps.add(1 + glob.compile_ops() / STEP_GLOB_OPS);
     glob
 }
 
-/// Returns whether a text matches, and counts the steps.
+/// Returns whether a text matches, and adds the steps that this takes.
 pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
     let mut ops = 0;
     let matches = glob.matches_in(text, &mut ops);
@@ -75,7 +75,7 @@ pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
     matches
 }
 
-/// Skips the rows before the row with this number.
+/// Skips the rows before row number `row`.
 fn skip_to(rows: &mut Rows<'_>, row: usize) {
     if let Some(last) = row.saturating_sub(rows.ends().0.row).checked_sub(1) {
         rows.nth(last);
@@ -87,10 +87,10 @@ fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
 }
 
 /// Counts a row that was visited in order. Returns whether the pass should end.
-fn visited(key: Key<'_>, steps: &mut Steps) -> bool {
+fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
     steps.add(1);
     steps.add_bytes(key.as_bytes().map_or(0, <[u8]>::len));
-    steps.are_enough()
+    steps.is_pass_over()
 }
 
 pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Result<(), String> {
@@ -110,7 +110,7 @@ struct Scan {
     row: usize,
     count: usize,
     pattern: Pattern,
-    /// Whether the client requested keys of another type than string, of which there are none.
+    /// Whether the client requested keys of a type other than string, which no key has.
     none: bool,
 }
 
@@ -149,7 +149,7 @@ fn row_of_cursor(store: &Store, cursor: u64) -> Result<usize, String> {
     match cursor {
         0 => Ok(0),
         _ if cursor >> CURSOR_ROW_BITS == cursor_tag(store) && row < store.len() => Ok(row),
-        _ => Err(format!("ERR cursor {cursor} is not of this generation of the table: begin again with 0")),
+        _ => Err(format!("ERR cursor {cursor} belongs to another generation of the table: begin again with 0")),
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
             push_key(&mut found, key);
             key_count += 1;
         }
-        if visited(key, &mut out.sink().steps) {
+        if count_visited(key, &mut out.sink().steps) {
             break;
         }
     }
@@ -183,12 +183,12 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(
     Ok(())
 }
 
-/// A KEYS in progress: counts the matches first, because an array begins with its length, and then sends them.
+/// A KEYS in progress. It counts the matches first, because an array begins with its length, and then sends them.
 #[derive(Clone)]
 pub(super) struct Keys {
     /// The next row to visit.
     row: usize,
-    /// The number of matches that were counted so far, or that are left to send.
+    /// The number of matches that were counted so far. After counting, the number of matches that are left to send.
     matches: usize,
     counting: bool,
 }
@@ -221,7 +221,7 @@ impl Keys {
         self.send(store, &pattern, out)
     }
 
-    /// Counts more matches. Returns whether all are counted.
+    /// Counts more matches. Returns whether all matches are counted.
     fn count(&mut self, store: &Store, pattern: &Pattern, steps: &mut Steps) -> Result<bool, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;
@@ -232,7 +232,7 @@ impl Keys {
             while rows.len() > 0 {
                 let (key, _) = rows.next().ok_or_else(damaged)?;
                 self.matches += usize::from(pattern.matches(key, steps));
-                if visited(key, steps) {
+                if count_visited(key, steps) {
                     self.row = rows.ends().0.row;
                     return Ok(false);
                 }
@@ -251,8 +251,8 @@ impl Keys {
                 return Step::Full;
             }
             let Some((key, _)) = rows.next() else {
-                // The file was changed since the keys were counted. An error takes the place of each missing key,
-                // because the array's header announced their number.
+                // The file was changed since the keys were counted. An error replaces each missing key, because the
+                // array's header announced the number of keys.
                 out.error(damaged());
                 self.matches -= 1;
                 continue;
@@ -261,7 +261,7 @@ impl Keys {
                 push_key(out, key);
                 self.matches -= 1;
             }
-            if visited(key, &mut out.sink().steps) {
+            if count_visited(key, &mut out.sink().steps) {
                 self.row = rows.ends().0.row;
                 return Step::Yield;
             }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_of_one_generation_is_none_of_another() {
+    fn a_cursor_of_another_generation_is_rejected() {
         let (_folder, one) = table("1,a\n2,b\n3,c\n");
         let (_folder, other) = table("1,a\n2,b\n3,d\n");
         for row in 1..3 {

@@ -1,9 +1,9 @@
 //! The Redis protocol.
 //!
-//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`). [`crate::protocol::resp`]
-//! parses everything else, and this folder executes it: one command at a time, and in several passes if its reply is
-//! long. Replies of unbounded length are sent in parts while they are computed; only CLIENT LIST holds its whole reply.
-//! The connection executes no other command meanwhile.
+//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`). All other commands are
+//! parsed by [`crate::protocol::resp`] and executed one at a time. A command with a long reply takes several passes,
+//! and the connection executes no other command before its reply is complete. A reply of unbounded length is sent in
+//! parts while it is computed; only CLIENT LIST holds its whole reply.
 
 mod clients;
 mod commands;
@@ -47,10 +47,10 @@ impl Sink for Responses {
     }
 }
 
-/// The steps of a command, in addition to the steps of its bytes, the steps of its reply, and steps that it counts
-/// itself.
+/// The number of steps of a command, in addition to the steps of its bytes, the steps of its reply, and the steps that
+/// the command itself counts.
 const COMMAND_STEPS: usize = 2;
-/// The steps of one key of a pipeline of GET or of an MGET.
+/// The number of steps of one key of a pipeline of GET or of an MGET.
 const LOOKUP_STEPS: usize = 2;
 /// The number of bytes of an inline command that take one step to split into words.
 const INLINE_STEP_LEN_BYTES: usize = 4;
@@ -62,26 +62,27 @@ pub(super) struct Session {
     clients: Arc<Clients>,
     client: Arc<RedisClient>,
     state: SessionState,
-    /// The state after the last pass that was committed, for [`Session::undo`].
+    /// The state after the last pass that was committed, which [`Session::undo`] restores.
     kept: SessionState,
     random: u64,
     counted: Counted,
 }
 
-/// The part of a session that a pass changes. It is restored if the pass is repeated.
+/// The part of a session's state that a pass changes, and that is restored if the pass is repeated.
 #[derive(Clone, Default)]
 struct SessionState {
     version: Version,
-    /// How far an incomplete command was parsed.
+    /// The parser's progress in an incomplete command.
     progress: Progress,
     running: Option<Running>,
 }
 
-/// A command whose reply takes more than one pass. It stays at the beginning of the input until it is answered.
+/// A command whose reply takes more than one pass. The command stays at the beginning of the input until its reply is
+/// complete.
 #[derive(Clone)]
 struct Running {
-    /// The parsed command, if it was sent as an inline command. `None` for other commands, which are read from the
-    /// input again.
+    /// The words of the command, if it was sent as an inline command. `None` for other commands, which are parsed from
+    /// the input again.
     line: Option<Arc<[u8]>>,
     /// The length of the command in the input.
     len_bytes: usize,
@@ -89,7 +90,7 @@ struct Running {
 }
 
 impl Running {
-    /// Returns the memory that the command holds besides the input.
+    /// Returns the number of bytes that the command holds besides the input.
     fn held_bytes(&self) -> usize {
         self.line.as_ref().map_or(0, |line| line.len()) + self.work.held_bytes()
     }
@@ -120,7 +121,7 @@ impl Session {
             worker: Arc::clone(&context.worker),
             peer: context.peer,
             clients: Arc::clone(clients),
-            client: clients.enter(context.peer.address()),
+            client: clients.add(context.peer.address()),
             state: SessionState::default(),
             kept: SessionState::default(),
             random: RandomState::new().build_hasher().finish(),
@@ -128,22 +129,23 @@ impl Session {
         }
     }
 
-    /// Answers the complete commands at the start of `input` as long as there is room. The caller must pass the rest
-    /// again, with or without more input after it.
+    /// Answers the complete commands at the start of `input` as long as there is room. The caller must pass the
+    /// unanswered input again, with or without more input after it.
     pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
         let pass = self.pass(generation, input, responses);
-        self.client.was_active();
+        self.client.record_activity();
         pass
     }
 
-    /// Returns the memory that the session has allocated. Counts the client's names with their maximum length.
+    /// Returns the number of bytes that the session has allocated. Counts the client's names with their maximum length.
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
         let fixed_bytes = size_of::<Session>() + size_of::<RedisClient>() + 3 * clients::NAME_LEN_MAX_BYTES;
         fixed_bytes + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
-    /// Counts the last pass, whose replies will be sent, and keeps its state.
+    /// Counts the commands of the last pass, and keeps the session's state for [`Session::undo`]. Must be called only
+    /// if the replies of the pass will be sent.
     pub(super) fn commit(&mut self) {
         let Counted { commands, errors, hits, misses } = std::mem::take(&mut self.counted);
         self.worker.counters().count_redis(commands, errors, hits, misses);
@@ -170,12 +172,12 @@ impl Session {
             if responses.is_full() {
                 return Pass { taken_bytes, then: Then::Answer };
             }
-            if responses.steps.are_enough() {
+            if responses.steps.is_pass_over() {
                 return Pass { taken_bytes, then: Then::Yield };
             }
             if let Some(run) = gets::answer(&generation.store, rest, self.state.version, responses) {
                 self.state.progress = Progress::default();
-                self.client.asked_for(Id::Get);
+                self.client.set_last_command(Id::Get);
                 self.counted.commands += run.count as u64;
                 self.counted.errors += run.damaged as u64;
                 self.counted.hits += run.hits() as u64;
@@ -249,15 +251,15 @@ impl Session {
         end
     }
 
-    /// Executes a command or a part of one, and counts the bytes that it replies. If the verification of records was
-    /// interrupted, undoes the execution and returns `None`, and the next pass repeats it. This works because commands
-    /// that read records have no side effects.
+    /// Executes a command or a part of a command, and counts the bytes of its reply. If the verification of records was
+    /// interrupted, undoes the execution and returns `None`, so that the next pass repeats it. Repeating is safe,
+    /// because commands that read records have no side effects.
     fn unless_interrupted<T>(
         &mut self,
         responses: &mut Responses,
         execute: impl FnOnce(&mut Self, &mut Responses) -> T,
     ) -> Option<T> {
-        // RANDOMKEY must choose the same row again.
+        // A repeated RANDOMKEY must choose the same row again.
         let (end, counted, random) = (responses.end(), self.counted, self.random);
         let copied_before_bytes = responses.copied_len_bytes();
         let executed = execute(self, responses);
@@ -306,7 +308,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.clients.leave(&self.client);
+        self.clients.remove(&self.client);
     }
 }
 
@@ -317,7 +319,7 @@ mod tests {
     use crate::server::Config;
     use crate::server::worker_state::tests::worker_over;
 
-    /// Returns a session over a table with this many rows, and the folder of the file.
+    /// Returns a session on a table with this many rows, its worker, and the folder of the file.
     fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {
         let folder = tempfile::tempdir().unwrap();
         let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
@@ -330,7 +332,7 @@ mod tests {
     }
 
     /// Returns all replies to `input`, and the result of each pass.
-    fn answered(session: &mut Session, worker: &WorkerState, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
+    fn answer_all(session: &mut Session, worker: &WorkerState, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
         let (mut replies, mut passes, mut responses) = (Vec::new(), Vec::new(), Responses::new());
         loop {
             responses.clear();
@@ -347,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_is_bounded_however_long_the_reply() {
+    fn a_pass_is_bounded_for_replies_of_any_length() {
         let (_folder, worker, mut session) = session(50_000);
         let mget = format!("MGET{}\r\n", " 7".repeat(20_000));
         let info = format!("COMMAND INFO{}\r\n", " get".repeat(5000));
         for (input, len_min_bytes) in
             [("KEYS *\r\n", 400_000), ("KEYS *1*\r\n", 100_000), (&mget, 140_000), (&info, 900_000)]
         {
-            let (replies, passes) = answered(&mut session, &worker, input.as_bytes());
+            let (replies, passes) = answer_all(&mut session, &worker, input.as_bytes());
             assert!(replies.len() > len_min_bytes, "{}", replies.len());
             assert!(passes.iter().all(|(len_bytes, _)| *len_bytes <= 64 << 10), "{passes:?}");
             // The command stays at the beginning of the input until it is answered.
@@ -364,25 +366,25 @@ mod tests {
     }
 
     #[test]
-    fn others_get_their_turn_while_many_rows_are_looked_at() {
+    fn other_connections_get_their_turn_while_a_command_visits_many_rows() {
         let (_folder, worker, mut session) = session(50_000);
         for input in
             ["KEYS *x*\r\n".to_owned(), "SCAN 0 COUNT 10000 MATCH x\r\n".repeat(6), "INFO memory\r\n".repeat(40)]
         {
-            let (_, passes) = answered(&mut session, &worker, input.as_bytes());
+            let (_, passes) = answer_all(&mut session, &worker, input.as_bytes());
             assert!(passes.iter().filter(|(_, pass)| pass.then == Then::Yield).count() >= 2, "{passes:?}");
         }
     }
 
     #[test]
-    fn a_get_that_comes_in_parts_leaves_nothing_behind_for_the_next_command() {
+    fn a_get_that_arrives_in_parts_does_not_affect_the_next_command() {
         let (_folder, worker, mut session) = session(10);
         let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
         for first in 0..input.len() {
             let mut responses = Responses::new();
             let taken_bytes = session.answer(&worker.pin(), &input[..first], &mut responses).taken_bytes;
             let mut replies = responses.copied().to_vec();
-            replies.extend(answered(&mut session, &worker, &input[taken_bytes..]).0);
+            replies.extend(answer_all(&mut session, &worker, &input[taken_bytes..]).0);
             assert_eq!(replies, b"$1\r\n7\r\n$2\r\nhi\r\n", "{first}");
         }
     }

@@ -15,13 +15,13 @@ use crate::protocol::resp::Args;
 use crate::protocol::resp::range::{Edge, RangeArgs, Span};
 use crate::store::{Rows, Store, prefix_end};
 
-/// The steps to find a position in the order of keys.
+/// The number of steps that finding a position in the order of keys costs.
 const SEARCH_STEPS: usize = 8;
 
 /// A row, and the offset of its value in the records section.
 type Row<'s> = (Key<'s>, &'s [u8], u64);
 
-/// Takes the next row, or the last one if the direction is backward.
+/// Takes the first remaining row, or the last one if the direction is backward.
 fn take<'s>(rows: &mut Rows<'s>, backward: bool) -> Option<Row<'s>> {
     let (start, _) = rows.ends();
     let (key, value) = if backward { rows.next_back()? } else { rows.next()? };
@@ -34,8 +34,8 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
     push_value(out, value, offset_bytes);
 }
 
-/// Replies with the row at a key, or the nearest row below or above it.
-pub(super) fn neighbour(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+/// Replies with the row at a key, or with the nearest row below the key or above it.
+pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let key = Bound::Included(key(store.key_kind(), args.next().unwrap_or_default())?);
     let (start, end) = if below { (Bound::Unbounded, key) } else { (key, Bound::Unbounded) };
     out.sink().steps.add(SEARCH_STEPS);
@@ -79,7 +79,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
     for _ in 0..extent.row_count {
         match take(&mut rows, page.reverse) {
             Some(row) => push_row(out, row),
-            // Errors take the place of the key and the value, because the array's header announced their number.
+            // Two errors replace the key and the value, because the array's header announced their number.
             None => (0..2).for_each(|_| out.error(damaged())),
         }
     }
@@ -100,7 +100,7 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
     let (mut start, mut end) = match span {
         Span::Between { min, max } => (start_at(store, min)?, end_at(store, max)?),
         Span::Prefix(_) if kind == KeyKind::U64 => {
-            return Err(format!("ERR keys of this table are {kind}, which have no prefixes: give min and max"));
+            return Err(format!("ERR keys of this table are {kind}, which have no prefixes: pass min and max"));
         }
         Span::Prefix(prefix) => {
             prefix_end_key = prefix_end(prefix);
@@ -109,14 +109,14 @@ fn rows_of<'s>(store: &'s Store, span: Span<'_>, from: Option<Edge<'_>>, backwar
         }
     };
     match from {
-        Some(from) if backward => end = tighter(end, end_at(store, from)?, |a, b| a < b),
-        Some(from) => start = tighter(start, start_at(store, from)?, |a, b| a > b),
+        Some(from) if backward => end = narrower(end, end_at(store, from)?, |a, b| a < b),
+        Some(from) => start = narrower(start, start_at(store, from)?, |a, b| a > b),
         None => {}
     }
     store.between(start, end).map_err(|_| damaged())
 }
 
-/// Returns the start of a span whose first edge is this one.
+/// Returns the lower bound of a span that begins at this edge.
 fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     Ok(match edge {
         Edge::Least => Bound::Unbounded,
@@ -129,7 +129,7 @@ fn start_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, Stri
     })
 }
 
-/// Returns the end of a span whose last edge is this one.
+/// Returns the upper bound of a span that ends at this edge.
 fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String> {
     match edge {
         Edge::Least => {
@@ -141,8 +141,8 @@ fn end_at<'k>(store: &'k Store, edge: Edge<'k>) -> Result<Bound<Key<'k>>, String
     }
 }
 
-/// Returns the narrower of two bounds. `beyond` returns whether its first key is the narrower one.
-fn tighter<'k>(a: Bound<Key<'k>>, b: Bound<Key<'k>>, beyond: impl Fn(Key<'k>, Key<'k>) -> bool) -> Bound<Key<'k>> {
+/// Returns the narrower of two bounds. `beyond(x, y)` returns whether a bound at `x` is narrower than a bound at `y`.
+fn narrower<'k>(a: Bound<Key<'k>>, b: Bound<Key<'k>>, beyond: impl Fn(Key<'k>, Key<'k>) -> bool) -> Bound<Key<'k>> {
     match (a, b) {
         (Bound::Unbounded, other) | (other, Bound::Unbounded) => other,
         (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) if x != y => {

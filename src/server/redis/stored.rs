@@ -1,19 +1,19 @@
 //! Replies with values from the file.
 //!
-//! In: stored native responses, and values. Out: bulk strings, copied if they are short and borrowed if they are long.
+//! In: stored native responses, and values. Out: bulk strings. Short values are copied, and long values are borrowed.
 
 use super::Out;
 use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 use crate::protocol::resp::{Reply, Version};
 use crate::server::responses::{Responses, copy_halves};
 
-/// Values up to this length are copied as pieces that may overlap.
+/// The maximum length of values that are copied as pieces, which may overlap.
 const SHORT_MAX_BYTES: usize = 64;
 /// The maximum length of a short value with its frame.
 const SHORT_ROOM_BYTES: usize = b"$64\r\n".len() + SHORT_MAX_BYTES + b"\r\n".len();
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The bulk string headers of short values, by length of the value, padded to one length.
+/// The bulk string headers of short values, padded to the same length. The index is the length of the value.
 static HEADS: [[u8; WORD_BYTES]; SHORT_MAX_BYTES + 1] = {
     let mut heads = [*b"$0\r\n\0\0\0\0"; SHORT_MAX_BYTES + 1];
     let mut len = 1;
@@ -64,7 +64,8 @@ pub(super) fn push_null(responses: &mut Responses, version: Version) {
     }
 }
 
-/// Copies the value after the header of a response, at most [`SHORT_MAX_BYTES`].
+/// Copies the value of a stored response, without the response's header. The value has at most [`SHORT_MAX_BYTES`]
+/// bytes.
 #[inline(always)]
 fn copy_short(answer: &[u8], to: &mut [u8]) {
     let len_bytes = answer.len() - RESPONSE_HEADER_LEN_BYTES;
@@ -89,13 +90,13 @@ fn copy_short(answer: &[u8], to: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// Returns a stored response with this value.
+    /// Returns the stored native response with this value.
     fn answer(value: &[u8]) -> Vec<u8> {
         [&(value.len() as u64).to_be_bytes(), value].concat()
     }
 
     #[test]
-    fn values_of_every_length_are_framed_alike() {
+    fn values_of_every_length_become_bulk_strings() {
         for len_bytes in (0..200).chain([999, 1000, 4095, 4096]) {
             let value: Vec<u8> = (0..len_bytes).map(|at| (at * 7 + len_bytes) as u8).collect();
             let mut responses = Responses::new();
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_value_is_written_however_little_room_is_left() {
+    fn a_short_value_is_written_even_if_little_room_is_left() {
         for left in 0..100 {
             let mut responses = Responses::new();
             let before = vec![b'x'; responses.room().len() - left];

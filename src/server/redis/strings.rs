@@ -1,4 +1,4 @@
-//! Commands for given keys and their values.
+//! Commands that read the values of given keys.
 
 use super::execute::{KeysOf, Outcome, Step, Work};
 use super::stored::push_value;
@@ -10,11 +10,11 @@ use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::responses::Responses;
 use crate::store::{Found, Store};
 
-/// The maximum length of the keys that are looked up together, without the last one.
+/// The maximum length of the keys that are looked up together, not counting the last key.
 const RUN_LEN_MAX_BYTES: usize = 64 << 10;
-/// The steps of a key that is looked up individually.
+/// The number of steps of a key that is looked up individually.
 const LONE_LOOKUP_STEPS: usize = 4;
-/// Values up to this length have the encoding `embstr` in Redis, longer ones are `raw`.
+/// The maximum length of values that have the encoding `embstr` in Redis. Longer values have the encoding `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -37,7 +37,7 @@ fn find_counted<'s>(store: &'s Store, text: &[u8], counted: &mut Counted) -> Res
     Ok(found)
 }
 
-/// Returns the next argument. The number of arguments was checked.
+/// Returns the next argument. The caller has checked the number of arguments.
 fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
     args.next().unwrap_or_default()
 }
@@ -50,12 +50,13 @@ pub(super) fn get(store: &Store, mut args: Args<'_>, counted: &mut Counted, out:
     Ok(())
 }
 
-/// Begins a command whose arguments are all keys. Checks all of them before it replies.
+/// Begins a command whose arguments are all keys. All keys are checked before the reply begins.
 pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
     Outcome::Work(Work::CheckKeys { next_arg: args.offset_bytes(), of })
 }
 
-/// Checks keys from `next_arg` on. Returns the next part once all are checked, and `None` if the pass should end.
+/// Checks keys from `next_arg` on. Returns the next part of the work once all keys are checked, and `None` if the pass
+/// should end.
 ///
 /// # Errors
 /// The text of the error reply, if an argument is not a key of the table.
@@ -73,7 +74,7 @@ pub(super) fn more_of_check_keys(
             let steps = &mut out.sink().steps;
             steps.add(1);
             steps.add_bytes(text.len());
-            if steps.are_enough() {
+            if steps.is_pass_over() {
                 *next_arg = args.offset_bytes();
                 return Ok(None);
             }
@@ -125,7 +126,7 @@ pub(super) fn more_of_mget(
         *next_arg = run.end_bytes.max(run_start_bytes);
         responses.steps.add(LOOKUP_STEPS * run.count);
         responses.steps.add_bytes(*next_arg - run_start_bytes);
-        if responses.steps.are_enough() {
+        if responses.steps.is_pass_over() {
             return Step::Yield;
         }
     }
@@ -156,7 +157,7 @@ pub(super) fn more_of_exists(
         let steps = &mut out.sink().steps;
         steps.add(LONE_LOOKUP_STEPS);
         steps.add_bytes(text.len());
-        if steps.are_enough() {
+        if steps.is_pass_over() {
             *next_arg = args.offset_bytes();
             return Step::Yield;
         }
@@ -190,14 +191,14 @@ pub(super) fn get_range(
     Ok(())
 }
 
-/// Returns the range of a value of `len_bytes` from `start` to `end`. Both are inclusive, and count from the end if
-/// they are negative.
+/// Returns the range of a value of `len_bytes` bytes from `start` to `end`. Both are inclusive, and count from the end
+/// of the value if they are negative.
 fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
     let len = len_bytes as i64;
     let at = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
     let from = at(start).clamp(0, len);
-    // As in Redis, an end before the first byte counts as the first byte, unless both count from the end and are
-    // reversed.
+    // As in Redis, an end before the first byte counts as the first byte. The exception is a reversed range whose start
+    // and end both count from the end of the value.
     let to = if start < 0 && end < 0 && start > end { 0 } else { at(end).clamp(0, (len - 1).max(0)) + 1 };
     if from >= to || len == 0 { (0, 0) } else { (from as usize, to as usize) }
 }
@@ -226,7 +227,7 @@ pub(super) fn encoding(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> 
     Ok(())
 }
 
-/// Replies with the length of a key's record and its share of the index.
+/// Replies with the length of a key's record, plus the length of the index divided by the number of rows.
 pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
     let text = next(&mut args);
     while let Some(option) = args.next() {
@@ -250,7 +251,7 @@ pub(super) fn memory_usage(store: &Store, mut args: Args<'_>, out: &mut Out<'_>)
 mod tests {
     use super::*;
 
-    /// The rules of Redis, case by case.
+    /// Computes the range by the rules of Redis, case by case.
     fn model(len: i64, start: i64, end: i64) -> (usize, usize) {
         if start < 0 && end < 0 && start > end {
             return (0, 0);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_those_of_redis() {
+    fn ranges_of_values_are_the_same_as_in_redis() {
         for len in 0..6 {
             for start in -8..8 {
                 for end in -8..8 {

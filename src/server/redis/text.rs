@@ -1,12 +1,12 @@
 //! Keys as text, and errors about text that is not a key.
 //!
-//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, or text. On a table of numbers, a
-//! key is its decimal text.
+//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, or text. If a table's keys are
+//! numbers, the text of a key is its decimal representation.
 
 use crate::format::key::{Key, KeyKind};
 use crate::store::LookupError;
 
-/// The maximum length of a client's text that an error repeats.
+/// The maximum length of the client's text that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 
 /// Parses a key of the table's kind.
@@ -20,7 +20,7 @@ pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     }
 }
 
-/// Returns the beginning of a client's text in quotes, for an error.
+/// Returns the beginning of a client's text in quotes, for use in an error.
 #[cold]
 pub(super) fn quoted(text: &[u8]) -> String {
     let (start, rest) = text.split_at(text.len().min(QUOTED_LEN_MAX_BYTES));
@@ -30,7 +30,7 @@ pub(super) fn quoted(text: &[u8]) -> String {
 #[cold]
 fn not_a_number(text: &[u8]) -> String {
     format!(
-        "ERR {} is no key of this table: its keys are {}, written in decimal, from 0 to {}",
+        "ERR {} is not a key of this table: its keys are {}, written in decimal, from 0 to {}",
         quoted(text),
         KeyKind::U64,
         u64::MAX
@@ -51,18 +51,18 @@ pub(super) fn key_text<'b>(key: Key<'b>, buffer: &'b mut itoa::Buffer) -> &'b [u
     }
 }
 
-/// Parses a number of decimal digits. Leading zeros are allowed.
+/// Parses a number in decimal digits. Leading zeros are allowed.
 #[inline(always)]
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     match digits.len() {
         1..8 => short(digits),
         8..=16 => {
             let (first, last) = (digits.first_chunk()?, digits.last_chunk()?);
-            // The first 8 digits and the last 8 may overlap. Shifting the first 8 replaces the overlap by zeros. That
-            // takes two shifts, because a shift by 64 bits is not defined.
+            // The first 8 digits and the last 8 may overlap. Shifting the first 8 replaces the overlap with zeros. The
+            // shift is done in two steps, because a shift by 64 bits is not defined.
             let beyond_bits = 8 * (16 - digits.len());
-            let high = zeros_off(first) << (beyond_bits / 2) << (beyond_bits - beyond_bits / 2);
-            let low = zeros_off(last);
+            let high = subtract_zeros(first) << (beyond_bits / 2) << (beyond_bits - beyond_bits / 2);
+            let low = subtract_zeros(last);
             (are_digits(high) && are_digits(low)).then(|| 100_000_000 * parse_digits(high) + parse_digits(low))
         }
         _ => long(digits),
@@ -87,9 +87,9 @@ fn long(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Returns eight characters minus the character zero, the first one in the lowest byte.
+/// Subtracts the character zero from each of eight characters. The first one is in the lowest byte of the result.
 #[inline(always)]
-fn zeros_off(characters: &[u8; 8]) -> u64 {
+fn subtract_zeros(characters: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*characters) ^ u64::from_le_bytes([b'0'; 8])
 }
 
@@ -102,7 +102,7 @@ fn are_digits(bytes: u64) -> bool {
     ((bytes.wrapping_add(u64::from_le_bytes([0x7F - 9; 8]))) | bytes) & HIGH_BITS == 0
 }
 
-/// Parses eight digits: into pairs, then fours, then one number.
+/// Converts eight digits to a number. Combines them into pairs, then into groups of four, and then into one number.
 #[inline(always)]
 fn parse_digits(digits: u64) -> u64 {
     const FOURS: u64 = 0x0000_00FF_0000_00FF;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_read_with_any_zeros_in_front() {
+    fn numbers_are_parsed_with_any_leading_zeros() {
         let mut seed = 0x5EED_u64;
         let mut numbers = vec![0, 1, 9, u64::MAX, u64::MAX - 1];
         for digits in 1..20 {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_decimal_is_no_number() {
+    fn text_that_is_not_a_decimal_number_is_rejected() {
         for text in ["", "-1", "+1", " 1", "1 ", "0x1", "1e3", "18446744073709551616", "99999999999999999999999999"] {
             assert_eq!(number(text.as_bytes()), None, "{text}");
         }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_named_with_the_kind_of_the_table() {
+    fn an_error_quotes_the_text_that_is_not_a_key_and_names_the_kind_of_keys() {
         let problem = key(KeyKind::U64, b"user:1\r\n").unwrap_err();
         assert!(problem.contains(r"'user:1\r\n'") && problem.contains("unsigned 64-bit numbers"), "{problem}");
         assert!(key(KeyKind::U64, &[b'x'; 1000]).unwrap_err().len() < 250);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_written_as_it_is_read() {
+    fn a_key_that_is_formatted_and_parsed_is_the_same_key() {
         for value in [0, 7, u64::MAX] {
             let mut buffer = itoa::Buffer::new();
             assert_eq!(key(KeyKind::U64, key_text(Key::U64(value), &mut buffer)), Ok(Key::U64(value)));

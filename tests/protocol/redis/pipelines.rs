@@ -86,13 +86,14 @@ fn a_pipeline_continues_after_an_error() {
     let commands = ["GET 1", "GET one", "GET 1 2", "NOPE", "MGET 1 x", "EXISTS 1 x", "SET 1 2", "GET 0002"];
     stream.write_all(&commands.map(command).concat()).unwrap();
     expect(&mut stream, b"$10\r\nvalue of 1\r\n");
-    for expected in ["'one' is no key of this table: its keys are unsigned 64-bit numbers", "wrong number of arguments"]
+    for expected in
+        ["'one' is not a key of this table: its keys are unsigned 64-bit numbers", "wrong number of arguments"]
     {
         assert!(String::from_utf8(reply(&mut stream)).unwrap().contains(expected));
     }
     expect(&mut stream, b"-ERR unknown command 'NOPE', with args beginning with: \r\n");
     for _ in ["MGET", "EXISTS"] {
-        assert!(reply(&mut stream).starts_with(b"-ERR 'x' is no key of this table"));
+        assert!(reply(&mut stream).starts_with(b"-ERR 'x' is not a key of this table"));
     }
     expect(&mut stream, b"-READONLY You can't write against a read only replica.\r\n$10\r\nvalue of 2\r\n");
 }

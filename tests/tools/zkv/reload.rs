@@ -34,7 +34,7 @@ fn a_reload_ends_when_the_new_file_is_served_or_rejected() {
     fs::write(&bad, "no baked file").unwrap();
     fs::rename(&bad, table.db()).unwrap();
     assert_damaged(&reload(&[]), "refused: ");
-    assert_damaged(&reload(&[]), "generation 2 serves on");
+    assert_damaged(&reload(&[]), "generation 2 is still served");
     assert_eq!(get(), b"new");
 }
 
@@ -43,7 +43,7 @@ fn a_rollback_serves_the_previous_generation() {
     let table = Table::of_rows(1000);
     let _server = serve(&table);
     let reload = |args: &[&str]| reload(&table.socket(), &[args, &["--timeout", "60"]].concat());
-    assert_damaged(&reload(&["--rollback"]), "no generation before this one");
+    assert_damaged(&reload(&["--rollback"]), "no earlier generation");
     bake(&[(1, b"new".to_vec())].into(), &table.db());
     assert_answer(&reload(&[]), 0, b"generation 2 serves\n");
     assert_answer(&reload(&["--rollback"]), 0, b"generation 3 serves\n");
