@@ -1,8 +1,7 @@
-//! Memory that this process may use, as limited by the machine and by control groups.
+//! Determines how much memory this process may use, within the limits of the machine and of control groups.
 //!
-//! In: files of `/proc`, and of the memory controller of control groups, version 1 or 2. Out: the
-//! total, and the amount available now. The limits of a process's control group and of all groups
-//! that enclose it apply.
+//! In: files of `/proc`, and of the memory controller of control groups, version 1 or 2. Out: the total memory, and the
+//! memory that is available now. The limits of a process's control group and of all groups that enclose it apply.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Available {
     pub(crate) bytes: u64,
-    /// The file that states the smallest limit.
+    /// The file that states the limit that leaves the least memory.
     pub(crate) source: PathBuf,
 }
 
@@ -24,13 +23,13 @@ pub(crate) fn total_bytes() -> u64 {
     limits.fold(machine_bytes, u64::min)
 }
 
-/// Returns the memory that can be allocated before the system or a control group runs out of it.
-/// `None` if the system does not report it.
+/// Returns the memory that can be allocated before the system or a control group runs out of memory. Returns `None` if
+/// the system does not report it.
 pub(crate) fn available() -> Option<Available> {
-    available_below(Path::new("/"))
+    available_under(Path::new("/"))
 }
 
-fn available_below(root: &Path) -> Option<Available> {
+fn available_under(root: &Path) -> Option<Available> {
     let groups = control_groups(root).into_iter().filter_map(|group| group.available());
     available_of_machine(root).into_iter().chain(groups).min_by_key(|available| available.bytes)
 }
@@ -43,7 +42,7 @@ fn available_of_machine(root: &Path) -> Option<Available> {
     Some(Available { bytes: kib << 10, source })
 }
 
-/// Names of the memory controller's files in a group's folder.
+/// The names of the memory controller's files in a group's folder.
 struct Files {
     /// Files with limits. Above a limit, the kernel reclaims memory or kills processes.
     limits: &'static [&'static str],
@@ -70,7 +69,7 @@ struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Returns the smallest limit and the file that states it. `None` if there is no limit.
+    /// Returns the group's smallest limit and the file that states it. Returns `None` if the group has no limit.
     fn limit(&self) -> Option<(u64, PathBuf)> {
         let limit = |name: &&str| {
             let file = self.folder.join(name);
@@ -86,7 +85,7 @@ impl ControlGroup {
     }
 
     /// Returns how much memory the group can still allocate below its limit. Page cache counts as free, because the
-    /// kernel reclaims it. `None` if the group has no limit.
+    /// kernel reclaims it. Returns `None` if the group has no limit.
     fn available(&self) -> Option<Available> {
         let (limit_bytes, source) = self.limit()?;
         let used_bytes = number(&self.folder.join(self.files.usage))?;
@@ -114,8 +113,8 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     folders.collect()
 }
 
-/// Returns the path of the process's group: within the hierarchy of the memory controller for version 1, within the
-/// unified hierarchy for version 2. A line of `/proc/self/cgroup` is `number:controllers:path`.
+/// Returns the path of this process's control group in the hierarchy of the memory controller (version 1) or in the
+/// unified hierarchy (version 2). A line of `/proc/self/cgroup` is `number:controllers:path`.
 fn membership<'a>(memberships: &'a str, files: &Files) -> Option<&'a str> {
     memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -138,7 +137,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// Parses a line of `/proc/self/mountinfo`. `None` if the mount is not a hierarchy with a memory controller.
+    /// Parses a line of `/proc/self/mountinfo`. Returns `None` if the mount is not a hierarchy with a memory
+    /// controller.
     fn parse(line: &str) -> Option<Mount> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
@@ -155,8 +155,8 @@ impl Mount {
     /// Returns the mounted folders of a group and of the groups that enclose it.
     fn folders(&self, root: &Path, group: &str) -> Vec<PathBuf> {
         let point = root.join(self.point.trim_start_matches('/'));
-        // A group outside of the mounted part or of the namespace (`/..`) has no folder here. The limits
-        // of the mount point's group apply nevertheless.
+        // A group outside of the mounted part or of the namespace (`/..`) has no folder here. The limits of the group
+        // at the mount point apply nevertheless.
         let below = Path::new(group).strip_prefix(&self.group).unwrap_or(Path::new(""));
         let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         let below = if is_inside { below } else { Path::new("") };
@@ -164,7 +164,7 @@ impl Mount {
     }
 }
 
-/// Replaces the octal escapes that the kernel writes for blanks and backslashes.
+/// Replaces the octal escapes that the kernel writes for spaces, tabs, newlines, and backslashes.
 fn unescaped(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

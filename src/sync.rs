@@ -1,4 +1,4 @@
-//! Atomic types and locks of the lock-free parts.
+//! Atomic types and locks for the lock-free parts, which loom can replace.
 //!
 //! With `--cfg loom`, the types are loom's, and the tests in modules named `models` run the lock-free parts under every
 //! interleaving and every reordering that the memory model allows. See models/README.md.
@@ -12,8 +12,8 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, At
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Runs a model in every interleaving in which each thread is preempted at most `preemptions_max` times. More preemptions
-/// take longer and hardly find more.
+/// Runs a model in every interleaving with at most `preemptions_max` preemptions. A greater number takes longer and
+/// rarely finds more errors.
 #[cfg(all(test, loom))]
 pub(crate) fn check_model(preemptions_max: usize, model: fn()) {
     let mut builder = loom::model::Builder::new();

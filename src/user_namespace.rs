@@ -1,7 +1,7 @@
 //! Checks whether a user number (UID) identifies one user in this user namespace.
 //!
-//! A namespace gives numbers only to the users in its `uid_map`. The kernel reports every other user by one number, the
-//! overflow UID (65534 by default), so two processes with that number may belong to different users.
+//! A user namespace has numbers only for the users in its `uid_map`. The kernel reports every other user as the
+//! overflow UID (65534 by default), so two processes with the overflow UID may belong to different users.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// The kernel's default for `/proc/sys/kernel/overflowuid`.
 const OVERFLOW_UID_DEFAULT: u32 = 65534;
 
-/// Returns whether this number may stand for more than one user.
+/// Returns whether a user number may stand for more than one user.
 pub(crate) fn is_ambiguous(uid: u32) -> bool {
     // Without /proc, the map is unknown, and the number counts as ambiguous.
     uid == overflow_uid() && !maps_every_user(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
@@ -24,7 +24,7 @@ fn overflow_uid() -> u32 {
 }
 
 /// Returns whether a `uid_map` covers all users, as in the initial namespace. Each line has the first number inside the
-/// namespace, the first number outside of it, and a count. Lines never overlap. 2³² - 1 is not a user.
+/// namespace, the first number outside of it, and a count. Lines never overlap. The number 2³² - 1 is not a user.
 fn maps_every_user(uid_map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     uid_map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)

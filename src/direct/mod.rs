@@ -1,8 +1,8 @@
 //! The page of memory that a server shares with direct clients.
 //!
-//! In: the current generation and the state of its lease. Out: a few words that every direct client has mapped, which
-//! show without a system call whether the file that the client has mapped is unchanged. `docs/PROTOCOL.md` describes
-//! the page. Knows no socket and no table.
+//! In: the current generation and the state of its lease. Out: a few words in a page that every direct client maps.
+//! Without a system call, these words show a client whether its mapped file is unchanged. `docs/PROTOCOL.md` describes
+//! the page. Uses no sockets and no tables.
 
 #[cfg(feature = "server")]
 mod owner;
@@ -16,8 +16,8 @@ pub(crate) use page::Notice;
 pub(crate) use page::{Board, Waiter};
 pub(crate) use words::TableState;
 
-/// The maximum time between two beats of a server.
+/// The maximum time between two heartbeats of a server.
 #[cfg(feature = "server")]
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// The time without a beat after which a client considers the server stopped.
+/// The time without a heartbeat after which a client considers the server stopped.
 pub(crate) const BEAT_MISSED: Duration = Duration::from_secs(4);

@@ -1,10 +1,10 @@
-//! A word of the page that the kernel changes when the server ends for any reason.
+//! Owns the word of the shared page that the kernel changes when the server ends, for any reason.
 //!
-//! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`)
-//! that a thread of the server owns for as long as the page exists. When a thread exits, the kernel first marks the
-//! thread's robust futexes (`exit_mm` in `do_exit`) and then releases its files (`exit_files`). Leases end when the
-//! last thread of the process has released its files. So the word is marked before any writer can open the file, also
-//! after SIGKILL and at exec.
+//! The word is a robust futex (see get_robust_list(2) and the kernel's `Documentation/locking/robust-futex-ABI.rst`). A
+//! thread of the server owns the futex for as long as the page exists. When a thread exits, the kernel first marks the
+//! thread's robust futexes (`exit_mm` in `do_exit`) and then releases the thread's files (`exit_files`). Leases end
+//! when the last thread of the process has released its files. The word is therefore marked before any writer can open
+//! the file, also after SIGKILL and at exec.
 
 use std::io;
 use std::mem::offset_of;
@@ -22,31 +22,31 @@ use super::page::SharedPage;
 /// The stack length of the owner's thread, which only waits.
 const STACK_LEN_BYTES: usize = 64 << 10;
 
-/// Keeps the word owned until it is dropped.
+/// A handle to the thread that owns the word of the page. Dropping the handle ends the thread.
 pub(super) struct Owner {
     _stop: Sender<()>,
 }
 
 impl Owner {
-    /// Starts the thread that owns the word. The page stays mapped until that thread has ended.
+    /// Starts the thread that owns the word of the page. The page stays mapped until that thread has ended.
     ///
     /// # Errors
-    /// Fails if the system starts no thread, or has no robust futexes.
+    /// Fails if the system cannot start a thread, or has no robust futexes.
     pub(super) fn start(page: Arc<SharedPage>) -> io::Result<Owner> {
         let (stop, stopped) = channel();
         let (started, outcome) = channel();
-        let run = move || own(&page, &started, &stopped);
+        let run = move || run_owner(&page, &started, &stopped);
         thread::Builder::new().name("page owner".to_owned()).stack_size(STACK_LEN_BYTES).spawn(run)?;
-        outcome.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
+        outcome.recv().unwrap_or_else(|_| Err(io::Error::other("the thread `page owner` ended")))?;
         Ok(Owner { _stop: stop })
     }
 }
 
-fn own(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
+fn run_owner(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     match claim(page) {
         Ok(_list) => {
             let _ = started.send(Ok(()));
-            // Nothing is sent: this returns when the `Owner` is dropped.
+            // No message is ever sent: this call returns when the `Owner` is dropped.
             let _ = stopped.recv();
             page.words().owner.store(0, Ordering::SeqCst);
         }
@@ -56,18 +56,21 @@ fn own(page: &SharedPage, started: &Sender<io::Result<()>>, stopped: &Receiver<(
     }
 }
 
-/// Makes the calling thread the owner of the word until it exits or the list is dropped.
+/// Makes the calling thread the owner of the page's owner word. The ownership ends when the thread exits or the
+/// returned list is dropped.
 pub(super) fn claim(page: &SharedPage) -> io::Result<RobustList> {
     let list = RobustList::register(page)?;
-    // Stored after the registration, so that the word never names an owner at whose exit the kernel would not mark it.
+    // The thread's number is stored after the registration, so that the kernel marks the word at the exit of every
+    // thread that the word names.
     page.words().owner.store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::SeqCst);
     Ok(list)
 }
 
-/// The argument of set_robust_list(2), as <linux/futex.h> defines it, and the only entry of the list.
+/// The memory of a [`RobustList`]: the argument of set_robust_list(2), as <linux/futex.h> defines it, and the only
+/// entry of the list.
 #[repr(C)]
 struct Layout {
-    /// The first entry.
+    /// The first entry of the list.
     first: *const Entry,
     /// The offset from an entry to its futex.
     futex_offset_bytes: libc::c_long,
@@ -76,7 +79,7 @@ struct Layout {
     entry: Entry,
 }
 
-/// An entry, which starts with the pointer to the next one. The last one points to the head.
+/// An entry of the list, which starts with a pointer to the next entry. The last entry points to the head of the list.
 #[repr(C)]
 struct Entry {
     next: *const Entry,
@@ -86,11 +89,11 @@ struct Entry {
 const HEAD_LEN_BYTES: usize = offset_of!(Layout, entry);
 const _: () = assert!(HEAD_LEN_BYTES == 3 * size_of::<usize>() && offset_of!(Layout, first) == 0);
 
-/// This thread's list of robust futexes, with one entry, until it is dropped. It replaces the list of libc, which has
-/// entries only while the thread holds robust mutexes.
+/// A list of robust futexes with one entry, which is registered for the calling thread until the `RobustList` is
+/// dropped. It replaces the list of libc, which has entries only while the thread holds robust mutexes.
 pub(super) struct RobustList {
-    /// Shared memory, because the kernel's OOM reaper can discard private memory of a killed process before its threads
-    /// exit. No other process maps it.
+    /// The memory of the list, which is shared memory that no other process maps. The kernel's OOM reaper can discard
+    /// the private memory of a killed process before the threads of the process exit.
     _memory: MmapRaw,
 }
 
@@ -114,8 +117,8 @@ impl RobustList {
 }
 
 impl Drop for RobustList {
-    /// Removes the list before its memory is unmapped: otherwise the list's address could be used for something else
-    /// when the thread exits.
+    /// Unregisters the list before its memory is unmapped. Otherwise, other memory could have the list's address when
+    /// the thread exits.
     fn drop(&mut self) {
         let _ = set_robust_list(ptr::null());
     }
@@ -126,7 +129,7 @@ fn set_robust_list(list: *const Layout) -> io::Result<()> {
     // SAFETY: The kernel only stores the address, and reads the list when the thread exits or the process calls exec.
     // Null is an empty list. `RobustList` is dropped on its thread, so the memory is mapped as long as the kernel has
     // its address: until the list is null, or to the end of the process. The entry's futex is the page's owner word,
-    // which `own` borrows for longer. The kernel changes that word only while it has this thread's number.
+    // which `run_owner` borrows for longer. The kernel changes that word only while it has this thread's number.
     match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,7 +1,7 @@
-//! The memory of the page: a memory file that cannot be resized.
+//! Creates and maps the page that a server shares with direct clients: a memory file that cannot be resized.
 //!
-//! The server maps the file for writing and then seals it, so that the system lets no process write to it or map it for
-//! writing any more: see F_SEAL_FUTURE_WRITE in fcntl(2).
+//! The server maps the file for writing and then seals it. From then on, no process can write to the file or create
+//! another writable mapping of it: see F_SEAL_FUTURE_WRITE in fcntl(2).
 
 #[cfg(feature = "server")]
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ const _: () = {
     assert!(WORDS_AT_BYTES.is_multiple_of(64) && WORDS_AT_BYTES + 64 <= BEAT_AT_BYTES);
 };
 
-// Models have other types in these words, and map no page.
+// In builds for loom, `Words` has loom's types, and no page is mapped.
 #[cfg(not(all(test, loom)))]
 const _: () = {
     assert!(size_of::<Words>() <= 64);
@@ -51,8 +51,8 @@ const _: () = {
 };
 
 /// Returns the device and inode of `/proc/self/ns/time`, which identify the time namespace of this process. A time
-/// namespace may offset CLOCK_MONOTONIC. Returns zeros on a kernel without time namespaces, where there is one clock,
-/// and `None` if the system does not report the namespace, such as without `/proc`.
+/// namespace may offset CLOCK_MONOTONIC. Returns zeros on a kernel without time namespaces, because all processes then
+/// have the same clock. Returns `None` if the system does not report the namespace, for example without `/proc`.
 fn time_namespace() -> Option<[u64; 2]> {
     match rustix::fs::stat("/proc/self/ns/time") {
         Ok(stat) => Some([stat.st_dev, stat.st_ino]),
@@ -61,7 +61,7 @@ fn time_namespace() -> Option<[u64; 2]> {
     }
 }
 
-/// A mapped page.
+/// A mapping of the page that a server shares with direct clients.
 pub(super) struct SharedPage(MmapRaw);
 
 impl SharedPage {
@@ -76,7 +76,7 @@ impl SharedPage {
         unsafe { AtomicU64::from_ptr(address) }
     }
 
-    /// Returns the words that lookups load.
+    /// Returns the words of the page that lookups load.
     #[inline(always)]
     pub(super) fn words(&self) -> &Words {
         if cfg!(all(test, loom)) {
@@ -90,7 +90,7 @@ impl SharedPage {
     }
 }
 
-/// The server's side of the page, which publishes the state of the table.
+/// The server's side of the page, with which the server publishes the state of its table.
 #[cfg(feature = "server")]
 #[derive(Clone)]
 pub(crate) struct Board(Arc<BoardState>);
@@ -98,19 +98,21 @@ pub(crate) struct Board(Arc<BoardState>);
 #[cfg(feature = "server")]
 struct BoardState {
     page: Arc<SharedPage>,
-    /// The owner of the word that the kernel changes when the server ends. Without it, clients do not trust leases.
+    /// The owner of the word that the kernel changes when the server ends. Without an owner, clients do not trust
+    /// leases.
     _owner: Option<Owner>,
     /// The file of the page, open only for reading. Each client gets its own open file description of the file.
     file: File,
-    /// Locked while the state or the deadline is written: a deadline of one generation must not be written after the
-    /// state of the next.
+    /// Locked while the state or the deadline is written, so that a deadline of one generation is not written after the
+    /// state of the next generation.
     writing: Mutex<()>,
     /// Tasks that wait for a change of the state, by number.
     waiting: Mutex<BTreeMap<u64, Waker>>,
     last_number: AtomicU64,
 }
 
-/// A task that may wait for a change of the state until the `Waiter` is dropped.
+/// The registration of a task that waits for a change of the published state. Dropping the `Waiter` ends the
+/// registration.
 #[cfg(feature = "server")]
 pub(crate) struct Waiter {
     board: Board,
@@ -119,10 +121,10 @@ pub(crate) struct Waiter {
 
 #[cfg(feature = "server")]
 impl Board {
-    /// Creates a page on which no generation is served.
+    /// Creates a page that does not show a generation yet.
     ///
     /// # Errors
-    /// Fails if the system has no sealed memory, or not this kind of seal (before Linux 5.1).
+    /// Fails if the system cannot create a memory file or seal it: `F_SEAL_FUTURE_WRITE` requires Linux 5.1.
     pub(crate) fn new() -> io::Result<Board> {
         let file = File::from(memfd_create("zero-kv-state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(LEN_BYTES as u64)?;
@@ -130,7 +132,8 @@ impl Board {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         page.at(MAGIC_AT_BYTES).store(MAGIC, Ordering::SeqCst);
-        // No namespace has the number `u64::MAX`, so no client trusts a deadline.
+        // If the namespace is unknown, the page has the number `u64::MAX`, which no namespace has, so no client trusts
+        // a deadline.
         let time_namespace = time_namespace().unwrap_or([u64::MAX; 2]);
         for (at_bytes, number) in TIME_NAMESPACE_AT_BYTES.into_iter().zip(time_namespace) {
             page.at(at_bytes).store(number, Ordering::SeqCst);
@@ -138,7 +141,10 @@ impl Board {
         let file = crate::store::reopened(&file)?;
         let owner = Owner::start(Arc::clone(&page))
             .inspect_err(|error| {
-                warn!("direct clients cannot notice that this server ends: {error}: they examine the file after each batch");
+                warn!(
+                    "direct clients cannot detect the end of this server: {error}: they examine the file after each \
+                     batch"
+                );
             })
             .ok();
         let (writing, waiting, last_number) = (Mutex::default(), Mutex::default(), AtomicU64::default());
@@ -150,14 +156,14 @@ impl Board {
         &self.0.file
     }
 
-    /// Publishes that another generation is served, whose file is not leased yet.
+    /// Publishes the number of the generation that is served from now on. Its file is not leased yet.
     pub(crate) fn serve(&self, generation: u64) {
         let _writing = self.writing();
         self.0.page.words().serve(generation);
         self.wake();
     }
 
-    /// Publishes the state of the lease on the file of a generation, if that generation is current.
+    /// Publishes the state of the lease on a generation's file, if that generation is the served one.
     pub(crate) fn set_lease(&self, generation: u64, lease: LeaseState) {
         let _writing = self.writing();
         let words = self.0.page.words();
@@ -185,12 +191,13 @@ impl Board {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows that the server runs. Must be called more often than [`BEAT_EVERY`](super::BEAT_EVERY).
+    /// Publishes a heartbeat, which shows that the server runs. Must be called at least every
+    /// [`BEAT_EVERY`](super::BEAT_EVERY).
     pub(crate) fn beat(&self) {
         self.0.page.at(BEAT_AT_BYTES).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns whether the state that a client knows is the current one.
+    /// Returns whether `known`, the state that a client knows, is the current state.
     pub(crate) fn is_known(&self, known: u64) -> bool {
         self.0.page.words().state().known() == known
     }
@@ -206,11 +213,11 @@ impl Board {
 
 #[cfg(feature = "server")]
 impl Waiter {
-    /// Returns whether the state that a client knows is current, and registers the task to be woken when the state
-    /// changes.
+    /// Registers a task, which is woken when the state changes. Returns whether `known`, the state that a client knows,
+    /// is the current state.
     pub(crate) fn wait(&self, known: u64, waker: &Waker) -> bool {
         self.board.waiting().insert(self.number, waker.clone());
-        // The comparison comes last, so that a thread that changes the state after it finds the waker.
+        // The comparison comes last: a thread that changes the state after the comparison finds the waker.
         self.board.is_known(known)
     }
 }
@@ -219,15 +226,15 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let waker = self.board.waiting().remove(&self.number);
-        // Dropped after the lock is released, because dropping the last waker of a task can drop the task.
+        // The waker is dropped after the lock is released, because dropping the last waker of a task can drop the task.
         drop(waker);
     }
 }
 
-/// A client's side of the page.
+/// The client's side of the page, with which the client reads the state of the server's table.
 pub(crate) struct Notice {
     page: SharedPage,
-    /// Whether this process is in the server's time namespace, so that it can compare its clock with the server's
+    /// Whether this process is in the server's time namespace, so that its clock can be compared with the server's
     /// deadlines.
     has_same_clock: bool,
 }
@@ -239,40 +246,41 @@ impl Notice {
     /// Fails if the file is not a page of this version, or could be truncated.
     pub(crate) fn open(file: &File) -> io::Result<Notice> {
         let refuse = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
-        if file.metadata()?.len() != LEN_BYTES as u64 || !is_as_long_for_ever(file) {
-            return Err(refuse("the page of the server's state is not one of 4096 bytes that cannot be truncated"));
+        if file.metadata()?.len() != LEN_BYTES as u64 || !cannot_be_truncated(file) {
+            return Err(refuse("the server's shared page is not a memory file of 4096 bytes that cannot be truncated"));
         }
         let page = SharedPage(MmapOptions::new().len(LEN_BYTES).map_raw_read_only(file)?);
         let load = |at_bytes| page.at(at_bytes).load(Ordering::Relaxed);
         if load(MAGIC_AT_BYTES) != MAGIC {
             return Err(refuse(
-                "the page of the server's state does not begin with zkvPAGE3: use a client and a server of one version",
+                "the server's shared page does not begin with zkvPAGE3: use a client and a server of the same version",
             ));
         }
         let has_same_clock = time_namespace() == Some(TIME_NAMESPACE_AT_BYTES.map(load));
         Ok(Notice { page, has_same_clock })
     }
 
-    /// Returns a number that changes as long as the server runs.
+    /// Returns the number of the server's heartbeats, which increases as long as the server runs.
     pub(crate) fn beat(&self) -> u64 {
         self.page.at(BEAT_AT_BYTES).load(Ordering::Relaxed)
     }
 
-    /// Returns what the page proves about the bytes that were read since the state was `then` and before this call.
+    /// Returns whether a process may have changed the file before bytes were read from it. The bytes must have been
+    /// read after the state was `then` and before this call.
     #[inline(always)]
     pub(crate) fn standing_since(&self, then: TableState) -> Standing {
         let is_before = |until_ns| self.has_same_clock.then(|| clock::now_ns() < until_ns);
         self.page.words().standing_since(then, is_before)
     }
 
-    /// Returns the state. Memory that is read after this is not older, and memory that was read before is not newer.
+    /// Returns the current state. Reads of memory are not reordered across this call.
     #[inline(always)]
     pub(crate) fn state(&self) -> TableState {
         self.page.words().state()
     }
 }
 
-fn is_as_long_for_ever(file: &File) -> bool {
+fn cannot_be_truncated(file: &File) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK))
 }
 
@@ -289,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_is_seen_in_another_mapping() {
+    fn the_published_state_is_visible_in_another_mapping() {
         let board = Board::new().unwrap();
         let notice = Notice::open(board.file()).unwrap();
         board.serve(1);
@@ -298,7 +306,7 @@ mod tests {
         board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
         assert!(notice.state().is_leased() && !notice.state().is_since(first));
         board.set_lease(2, LeaseState::Lost);
-        assert!(notice.state().is_leased(), "that generation is not served");
+        assert!(notice.state().is_leased(), "generation 2 is not served");
         board.set_changed(true);
         assert!(notice.state().is_changed() && !notice.state().is_leased());
         board.serve(2);
@@ -316,7 +324,7 @@ mod tests {
         board.set_lease(1, LeaseState::TrustedUntil(clock::now_ns()));
         assert_eq!(notice.standing_since(first), Standing::Expired);
         board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
-        assert!(notice.is_leased_since(first), "it was renewed");
+        assert!(notice.is_leased_since(first), "the lease was renewed");
         board.serve(2);
         let second = notice.state();
         board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
@@ -324,7 +332,7 @@ mod tests {
         board.set_lease(2, LeaseState::TrustedUntil(u64::MAX));
         let leased = notice.state();
         assert!(notice.is_leased_since(leased) && !notice.is_leased_since(second));
-        // Between two leases somebody may have written to the file.
+        // Between two leases, a process may have written to the file.
         board.set_lease(2, LeaseState::Lost);
         board.set_lease(2, LeaseState::TrustedUntil(u64::MAX));
         assert_eq!(notice.standing_since(leased), Standing::Changed);
@@ -350,18 +358,18 @@ mod tests {
         }
     }
 
-    /// The kernel marks the owner word at each exit of the thread, however the thread ends.
+    /// This test also covers SIGKILL, because the kernel marks the word on every path by which a thread exits.
     #[test]
     fn the_kernel_marks_the_owner_when_its_thread_exits() {
         let board = Board::new().unwrap();
         let page = Arc::clone(&board.0.page);
         std::thread::spawn(move || std::mem::forget(crate::direct::owner::claim(&page).unwrap())).join().unwrap();
-        // The word keeps no thread's number: only FUTEX_OWNER_DIED.
+        // The word no longer has a thread's number, only FUTEX_OWNER_DIED.
         assert_eq!(board.0.page.words().owner.load(Ordering::SeqCst), 0x4000_0000);
     }
 
     #[test]
-    fn a_process_of_another_time_namespace_trusts_no_deadline() {
+    fn a_process_in_another_time_namespace_trusts_no_deadline() {
         let board = Board::new().unwrap();
         board.serve(1);
         board.set_lease(1, LeaseState::TrustedUntil(u64::MAX));
@@ -372,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_once_and_who_is_gone_is_forgotten() {
+    fn a_waiter_is_woken_once_and_a_dropped_waiter_is_removed() {
         let (board, waker) = (Board::new().unwrap(), Waker::noop());
         board.serve(1);
         let known = Notice::open(board.file()).unwrap().state().known();
@@ -383,11 +391,11 @@ mod tests {
         assert_eq!(board.waiting().len(), 1);
         board.serve(2);
         assert_eq!(board.waiting().len(), 0);
-        assert!(!waiter.wait(known, waker), "it is another");
+        assert!(!waiter.wait(known, waker), "the state has changed");
     }
 
     #[test]
-    fn nobody_else_can_write_to_it_or_cut_it_off() {
+    fn no_other_process_can_write_to_or_resize_the_page() {
         let board = Board::new().unwrap();
         board.serve(7);
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(board.file()));
@@ -401,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_page_is_refused() {
+    fn a_file_that_is_not_a_sealed_page_is_rejected() {
         let memory = |len_bytes, seals| {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
             let file = File::from(memfd_create("other", flags).unwrap());

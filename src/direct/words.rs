@@ -1,4 +1,4 @@
-//! The words of the page that lookups load.
+//! Reads and writes the words of the page that lookups load.
 //!
 //! In: changes of the served table and of the state of its lease. Out: whether the bytes that a client has copied are
 //! the bytes that the server verified.
@@ -13,44 +13,48 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The state of the served table, in one word.
 ///
-/// Bits 0 to 31 are the lowest bits of the generation's number. Bits 32 to 60 count changes of the state, so that no
-/// two states in a row are equal. The three highest bits are flags.
+/// Bits 0 to 31 are the lowest bits of the generation's number. Bits 32 to 60 count changes of the state, so that
+/// successive states differ. The three highest bits are flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableState(u64);
 
-/// The server has leased this generation's file at some time. Without a lease now, no byte of the file may be trusted.
+/// This flag is set if the server ever leased this generation's file. Then no byte of the file may be trusted unless
+/// [`LEASED`] is set, too.
 const LEASABLE: u64 = 1 << 61;
-/// The server holds a lease on the file. It clears this flag before a process can write to the file.
+/// This flag is set while the server holds a lease on the file. The server clears it before a process can write to the
+/// file.
 const LEASED: u64 = 1 << 62;
-/// The file was changed in place: no byte of it may be trusted.
+/// This flag is set if the file was changed in place. Then no byte of the file may be trusted.
 const CHANGED: u64 = 1 << 63;
 const FLAGS: u64 = LEASABLE | LEASED | CHANGED;
 const GENERATION: u64 = u32::MAX as u64;
 
 impl TableState {
-    /// Returns the state without its flags. A client sends this to the server to show which state it knows.
+    /// Returns the state without its flags. A client sends this number to the server to identify the state that the
+    /// client knows.
     pub(crate) fn known(self) -> u64 {
         self.0 & !FLAGS
     }
 
-    /// Returns whether this is the state of a generation.
+    /// Returns whether this is a state of the generation with this number. Compares only the lowest 32 bits of the
+    /// number.
     pub(crate) fn is_of(self, generation: u64) -> bool {
         (self.0 ^ generation) & GENERATION == 0
     }
 
-    /// Returns whether the state has not changed since it was `then`.
+    /// Returns whether no change of the state was published since the state was `then`.
     #[inline(always)]
     pub(crate) fn is_since(self, then: TableState) -> bool {
         (self.0 ^ then.0) & !FLAGS == 0
     }
 
-    /// Returns whether the file is leased, and was not changed while it was not leased.
+    /// Returns whether the file is leased and not marked as changed.
     #[inline(always)]
     pub(crate) fn is_leased(self) -> bool {
         self.0 & (LEASED | CHANGED) == LEASED
     }
 
-    /// Returns whether the file can be trusted: it is leased, or it was never leased and is not known to have changed.
+    /// Returns whether the file can be trusted: it is not marked as changed, and it is leased now or was never leased.
     pub(crate) fn is_trusted(self) -> bool {
         self.is_leased() || self.0 & FLAGS == 0
     }
@@ -68,19 +72,19 @@ impl TableState {
 
 #[cfg(any(feature = "server", loom))]
 impl TableState {
-    /// Returns the state after this one.
+    /// Returns the next state: the given generation and flags, and an incremented count of changes.
     fn next(self, generation: u64, flags: u64) -> TableState {
         let count = (self.0 & !FLAGS).wrapping_add(1 << 32) & !(FLAGS | GENERATION);
         TableState(generation & GENERATION | count | flags)
     }
 
-    /// Returns the state after some flags are set or cleared. Returns `None` if nothing changes.
+    /// Returns the next state, in which some flags are set or cleared. Returns `None` if that changes no flag.
     fn with(self, flags: u64, is_set: bool) -> Option<TableState> {
         self.with_flags(if is_set { self.0 & FLAGS | flags } else { self.0 & FLAGS & !flags })
     }
 
-    /// Returns the state after the lease was lost, which may happen before the lease was ever published. Returns `None`
-    /// if nothing changes.
+    /// Returns the next state, in which the lease is lost. The lease may be lost before it was ever published. Returns
+    /// `None` if that changes no flag.
     fn with_lost_lease(self) -> Option<TableState> {
         self.with_flags(self.0 & FLAGS & !LEASED | LEASABLE)
     }
@@ -93,19 +97,21 @@ impl TableState {
 /// The bits of a futex that contain the number of the thread that owns it: see <linux/futex.h>.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// The words, in the order of the page. The server serializes its stores with a lock.
+/// The words of the page that lookups load, in the order of the page. The server serializes its stores with a lock.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Words {
     pub(super) state: AtomicU64,
-    /// The time until which the lease of the current file is trusted, by the server's clock. 0 without a lease.
+    /// The time until which the lease of the current file is trusted, by the server's clock. The value is 0 without a
+    /// lease.
     leased_until_ns: AtomicU64,
-    /// A robust futex: contains the number of a thread of the server, and no thread's number once the server has ended.
+    /// A robust futex with the number of a thread of the server. After the server has ended, the word has no thread's
+    /// number.
     pub(super) owner: AtomicU32,
 }
 
 impl Words {
-    /// Returns the state. Memory that is read after this is not older, and memory that was read before is not newer.
+    /// Returns the current state. Reads of memory are not reordered across this call.
     #[inline(always)]
     pub(super) fn state(&self) -> TableState {
         fence(Ordering::Acquire);
@@ -114,9 +120,9 @@ impl Words {
         state
     }
 
-    /// Returns what the words prove about the bytes that were read since the state was `then` and before this call.
-    /// `is_before` returns whether the server's clock shows a time before a deadline, and `None` if that clock cannot
-    /// be read here.
+    /// Returns whether a process may have changed the file before bytes were read from it. The bytes must have been
+    /// read after the state was `then` and before this call. `is_before` returns whether the server's clock shows a
+    /// time before a deadline, and `None` if that clock cannot be read here.
     ///
     /// A stopped server does not move the deadline. A killed server no longer has a thread's number in the owner word:
     /// the kernel changes the word before it drops the lease.
@@ -125,7 +131,7 @@ impl Words {
         fence(Ordering::Acquire);
         let until_ns = self.leased_until_ns.load(Ordering::Relaxed);
         let is_owned = self.owner.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0;
-        // The deadline is loaded before the state: if it belongs to a later generation, the state does, too.
+        // The deadline is loaded before the state: if the deadline belongs to a later generation, the state does, too.
         let state = self.state();
         let is_leased = state.is_leased() && state.is_since(then);
         if is_leased && is_owned {
@@ -141,7 +147,7 @@ impl Words {
 
 #[cfg(any(feature = "server", loom))]
 impl Words {
-    /// Publishes a new generation, whose file is not leased yet.
+    /// Publishes the number of a new generation, whose file is not leased yet.
     pub(super) fn serve(&self, generation: u64) {
         // A client that sees the new state does not see the deadline of the old generation.
         self.leased_until_ns.store(0, Ordering::SeqCst);
@@ -181,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_change_gives_a_state_that_was_not_there_before() {
+    fn every_change_produces_a_new_state() {
         let mut state = TableState(0).next(7, 0);
         assert!(state.is_of(7) && !state.is_of(8) && !state.is_leased() && !state.is_changed());
         let mut seen = vec![state];
@@ -193,11 +199,11 @@ mod tests {
             state = next;
         }
         assert!(state.is_leased());
-        assert!(!state.with(CHANGED, true).unwrap().is_leased(), "what is leased is what was changed");
+        assert!(!state.with(CHANGED, true).unwrap().is_leased(), "a changed file does not count as leased");
     }
 
     #[test]
-    fn a_file_whose_lease_was_lost_is_not_trusted_by_whoever_mapped_it_before_or_maps_it_then() {
+    fn a_file_whose_lease_was_lost_is_not_trusted_by_clients_that_mapped_it_before_or_after() {
         let unleased = TableState(0).next(7, 0);
         let leased = unleased.with(LEASABLE | LEASED, true).unwrap();
         let lost = leased.with(LEASED, false).unwrap();
@@ -234,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_do_not_reach_beyond_their_bits() {
+    fn the_count_of_changes_wraps_within_its_bits() {
         let last = TableState(!FLAGS);
         let next = last.next(u64::MAX, LEASED);
         assert!(next.is_of(u64::MAX) && next.is_leased() && !next.is_changed());
         assert!(!next.is_since(last));
-        // A number that does not fit is identified by its lowest bits.
+        // A number of more than 32 bits is identified by its lowest 32 bits.
         assert!(last.next(1 << 40 | 3, 0).is_of(3));
     }
 }

@@ -1,10 +1,10 @@
-//! Limits of control groups, read from imitations of the kernel's files.
+//! Tests the limits of control groups with imitations of the kernel's files.
 
 use std::path::Path;
 
 use super::*;
 
-/// Writes files below a temporary folder, which replaces the root of the file system.
+/// Writes files into a temporary folder, which stands for the root of the file system.
 fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -70,7 +70,7 @@ fn a_mount_of_one_group_shows_that_group() {
 }
 
 #[test]
-fn available_memory_of_a_group_includes_its_page_cache() {
+fn the_available_memory_of_a_group_includes_its_page_cache() {
     let group = "sys/fs/cgroup/a/";
     let files = [
         ("proc/meminfo".to_owned(), MEMINFO),
@@ -83,16 +83,16 @@ fn available_memory_of_a_group_includes_its_page_cache() {
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, *text)).collect();
     let root = root(&files);
     let source = root.path().join("sys/fs/cgroup/a/memory.max");
-    assert_eq!(available_below(root.path()), Some(Available { bytes: 500_000, source }));
+    assert_eq!(available_under(root.path()), Some(Available { bytes: 500_000, source }));
 }
 
 #[test]
 fn without_control_groups_the_available_memory_is_that_of_the_machine() {
     let of_machine = root(&[("proc/meminfo", MEMINFO)]);
     let source = of_machine.path().join("proc/meminfo");
-    assert_eq!(available_below(of_machine.path()), Some(Available { bytes: 8_000_000 << 10, source }));
+    assert_eq!(available_under(of_machine.path()), Some(Available { bytes: 8_000_000 << 10, source }));
     let nothing = root(&[]);
-    assert_eq!(available_below(nothing.path()), None);
+    assert_eq!(available_under(nothing.path()), None);
     assert!(control_groups(nothing.path()).is_empty());
 }
 

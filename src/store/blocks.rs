@@ -1,8 +1,8 @@
 //! Tracks which blocks of the records are verified.
 //!
 //! A block is verified against its checksum on first access and stays trusted until the file changes. The time between
-//! two changes is an epoch. After a change nothing is trusted until the index has been verified again. Then the next
-//! epoch begins, with every block unverified.
+//! two changes of the file is an epoch. After a change, no block is trusted until the index has been verified again.
+//! Then the next epoch begins, with every block unverified.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -21,14 +21,14 @@ use super::verification::{self, BLOCK_WORK};
 
 /// The tag of a block that was never verified. No epoch has this number.
 const NEVER: u8 = 0;
-/// The first epoch. Epochs are numbered in order: in odd epochs, the file is trusted; in even epochs, every block
+/// The first epoch. Epochs are numbered in order. In odd epochs, the file is trusted; in even epochs, every block
 /// counts as damaged.
 const FIRST: u8 = 1;
-/// The last epoch. No number is used twice: a file that has reached the last epoch must be opened again.
+/// The last epoch. Numbers are not reused, so a file that has reached the last epoch must be opened again.
 const LAST: u8 = u8::MAX - 1;
 /// The maximum number of damaged blocks that are recorded in an epoch.
 const DAMAGED_MAX: usize = 64;
-/// The number of blocks in a group, which also has one tag: 4 MiB, so that a lookup of a long value reads few tags.
+/// The number of blocks in a group: 4 MiB. A group has one tag, so that a lookup of a long value reads few tags.
 const GROUP_BLOCKS: usize = 256;
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
@@ -36,18 +36,18 @@ const GROUP_BLOCKS: usize = 256;
 pub struct Epoch(u8);
 
 impl Epoch {
-    /// Returns whether no byte is trusted in this epoch.
+    /// Returns whether this is an epoch in which no byte is trusted.
     #[inline(always)]
     pub(super) fn is_distrust(self) -> bool {
         self.0.is_multiple_of(2)
     }
 }
 
-/// A tag for each block: the epoch in which it was last verified.
+/// The verification state of all blocks: for each block, a tag with the epoch in which the block was last verified.
 #[derive(Debug)]
 pub(super) struct Blocks {
     tags: Box<[AtomicU8]>,
-    /// A tag for each whole group: the last epoch in which a lookup found all its blocks verified.
+    /// A tag for each whole group: the last epoch in which a lookup found all blocks of the group verified.
     group_tags: Box<[AtomicU8]>,
     epoch: AtomicU8,
     damaged: Mutex<Damaged>,
@@ -55,10 +55,10 @@ pub(super) struct Blocks {
 
 #[derive(Debug, Default)]
 struct Damaged {
-    /// The recorded blocks that are not reported yet.
+    /// The damaged blocks that [`Blocks::take_damaged`] has not returned yet.
     new: Vec<usize>,
-    /// All recorded blocks.
-    known: Vec<usize>,
+    /// All damaged blocks that were recorded in this epoch.
+    all: Vec<usize>,
 }
 
 impl Blocks {
@@ -76,27 +76,28 @@ impl Blocks {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Returns whether the blocks of a range that is not empty are verified.
+    /// Returns whether the blocks of a nonempty range are verified in an epoch. Reads at most two tags: if the range
+    /// has more than two blocks, returns `false`.
     #[inline(always)]
-    pub(super) fn are_known(&self, epoch: Epoch, start: usize, end: usize) -> bool {
+    pub(super) fn are_verified(&self, epoch: Epoch, start: usize, end: usize) -> bool {
         let (first, last) = (start / BLOCK_LEN_BYTES, end.wrapping_sub(1) / BLOCK_LEN_BYTES);
-        let is_known = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
+        let is_verified = |block: usize| self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.0);
         // No block has the tag of a distrusted epoch.
-        is_known(first) && (first == last || is_known(last) && last.wrapping_sub(first) == 1)
+        is_verified(first) && (first == last || is_verified(last) && last.wrapping_sub(first) == 1)
     }
 
-    /// Returns the tags, for a prefetch.
+    /// Returns the tags of all blocks, so that lookups can prefetch them.
     #[inline(always)]
     pub(super) fn tags(&self) -> &[AtomicU8] {
         &self.tags
     }
 
-    /// Verifies the blocks of a range that are not verified yet. Returns `true` if all blocks are intact. Returns
-    /// `false` if a block is damaged, if the epoch is distrusted, or if this thread reached its limit on verification
-    /// work first.
+    /// Verifies the blocks of a range that are not verified yet. Returns `true` if all blocks of the range are intact.
+    /// Returns `false` if a block is damaged, if the range ends beyond the records, if the epoch is distrusted, or if
+    /// this thread reached its limit on verification work first.
     #[cold]
     #[inline(never)]
-    pub(super) fn look_at(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
+    pub(super) fn verify_range(&self, epoch: Epoch, records: &[u8], sums: &[U64], start: usize, end: usize) -> bool {
         if epoch.is_distrust() || end > records.len() {
             return false;
         }
@@ -111,12 +112,12 @@ impl Blocks {
                 continue;
             }
             match group_tag {
-                // Reading these tags is not repeated: later lookups read the group's tag instead.
+                // Later lookups read the group's tag instead of the blocks' tags, so this work is not repeated.
                 Some(_) if !verification::begin(blocks.len()) => return false,
                 Some(_) => {}
                 None => verification::count(blocks.len()),
             }
-            if !{ blocks }.all(|block| self.is_sound(epoch, records, sums, block)) {
+            if !{ blocks }.all(|block| self.verify_block(epoch, records, sums, block)) {
                 return false;
             }
             if let Some(tag) = group_tag {
@@ -126,9 +127,9 @@ impl Blocks {
         true
     }
 
-    /// Verifies one block. Returns `true` if it is intact, and `false` if it is damaged or this thread had already
-    /// reached its limit on verification work.
-    pub(super) fn is_sound(&self, epoch: Epoch, records: &[u8], sums: &[U64], block: usize) -> bool {
+    /// Verifies one block. Returns `true` if the block is intact. Returns `false` if the block is damaged, if the epoch
+    /// is distrusted, or if this thread had already reached its limit on verification work.
+    pub(super) fn verify_block(&self, epoch: Epoch, records: &[u8], sums: &[U64], block: usize) -> bool {
         let Some(tag) = self.tags.get(block).filter(|_| !epoch.is_distrust()) else { return false };
         if tag.load(Ordering::Relaxed) == epoch.0 {
             return true;
@@ -138,46 +139,46 @@ impl Blocks {
         }
         let start = block * BLOCK_LEN_BYTES;
         let bytes = records.get(start..records.len().min(start + BLOCK_LEN_BYTES));
-        let is_sound = bytes.zip(sums.get(block)).is_some_and(|(bytes, sum)| block_sum(bytes) == *sum);
-        match is_sound {
+        let is_intact = bytes.zip(sums.get(block)).is_some_and(|(bytes, sum)| block_sum(bytes) == *sum);
+        match is_intact {
             true => tag.store(epoch.0, Ordering::Relaxed),
             false => self.note_damaged(block),
         }
-        is_sound
+        is_intact
     }
 
     /// Records that a block is verified.
-    pub(super) fn remember(&self, block: usize) {
+    pub(super) fn mark_verified(&self, block: usize) {
         if let Some(tag) = self.tags.get(block) {
             tag.store(self.epoch().0, Ordering::Relaxed);
         }
     }
 
     /// Returns the number of verified blocks.
-    pub(super) fn known_count(&self) -> usize {
+    pub(super) fn verified_count(&self) -> usize {
         let epoch = self.epoch().0;
         self.tags.iter().filter(|tag| tag.load(Ordering::Relaxed) == epoch).count()
     }
 
-    /// Ends the trust in all bytes, unless it has ended already or a newer epoch has begun. Returns whether this call
-    /// ended it.
-    pub(super) fn distrust(&self, since: Epoch) -> bool {
-        let is_news = !since.is_distrust() && self.follow(since);
-        if is_news {
-            // Damage that was found while others wrote to the file does not show what the file will contain.
+    /// Ends a trusted epoch: from then on, no byte is trusted. Does nothing if `epoch` is distrusted or has already
+    /// ended. Returns whether this call ended the epoch.
+    pub(super) fn distrust(&self, epoch: Epoch) -> bool {
+        let has_ended = !epoch.is_distrust() && self.end_epoch(epoch);
+        if has_ended {
+            // Blocks that were damaged while a process wrote to the file may be intact after the writes.
             *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = Damaged::default();
         }
-        is_news
+        has_ended
     }
 
-    /// Returns whether a batch that was looked up in an epoch is correct, and ends the epoch if the batch is not.
-    /// `is_unchanged` returns whether the file looks as it did when it was last trusted.
+    /// Returns whether a batch that was looked up in an epoch is correct, and ends the epoch if the batch is not
+    /// correct. `is_unchanged` returns whether the file is as it was when it was last trusted.
     ///
-    /// Must be called after the bytes are copied. Calls `is_unchanged` before it compares the epoch, because the file
-    /// looks different in a later epoch.
+    /// Must be called after the bytes are copied. Calls `is_unchanged` before it compares the epoch: if the file is
+    /// trusted again in a later epoch, `is_unchanged` returns `true` although the file has changed.
     #[inline(always)]
     pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
-        // In a distrusted epoch, every lookup failed.
+        // In a distrusted epoch, every lookup failed, so the batch has no bytes of the file.
         if (epoch.is_distrust() || is_unchanged()) && self.epoch() == epoch {
             return true;
         }
@@ -185,29 +186,30 @@ impl Blocks {
         false
     }
 
-    /// Begins a new epoch after a distrusted one. Returns `false` if the current epoch is not distrusted or no epoch is
-    /// left.
+    /// Begins a trusted epoch after a distrusted one. Returns `false` if the current epoch is not distrusted, or if no
+    /// epoch number is left.
     pub(super) fn trust_again(&self) -> bool {
-        let since = self.epoch();
-        since.is_distrust() && since.0 < LAST && self.follow(since)
+        let epoch = self.epoch();
+        epoch.is_distrust() && epoch.0 < LAST && self.end_epoch(epoch)
     }
 
-    /// Begins the epoch after this one, if this one has not ended.
-    fn follow(&self, epoch: Epoch) -> bool {
+    /// Ends an epoch and begins the next one, if the epoch has not ended yet. Returns whether this call ended the
+    /// epoch.
+    fn end_epoch(&self, epoch: Epoch) -> bool {
         self.epoch.compare_exchange(epoch.0, epoch.0 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn note_damaged(&self, block: usize) {
         let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
-        if damaged.known.len() < DAMAGED_MAX && !damaged.known.contains(&block) {
-            damaged.known.push(block);
+        if damaged.all.len() < DAMAGED_MAX && !damaged.all.contains(&block) {
+            damaged.all.push(block);
             damaged.new.push(block);
         }
     }
 
-    /// Returns the number of blocks that were found damaged in this epoch, up to a maximum.
+    /// Returns the number of blocks that were found damaged in this epoch, at most [`DAMAGED_MAX`].
     pub(super) fn damaged_count(&self) -> usize {
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).known.len()
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).all.len()
     }
 
     /// Returns the blocks that were found damaged since the last call, each once.
@@ -243,41 +245,41 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_looked_at_once_in_an_epoch() {
+    fn a_block_is_verified_once_per_epoch() {
         let (mut records, sums) = records(4);
         let blocks = Blocks::new(4).unwrap();
         let epoch = blocks.epoch();
         let (start, end) = (BLOCK_LEN_BYTES - 1, BLOCK_LEN_BYTES + 1);
-        assert!(!blocks.are_known(epoch, start, end));
-        assert!(blocks.look_at(epoch, &records, &sums, start, end));
-        assert!(blocks.are_known(epoch, start, end) && blocks.known_count() == 2);
-        assert!(!blocks.are_known(epoch, 0, records.len()), "two of four");
+        assert!(!blocks.are_verified(epoch, start, end));
+        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
+        assert!(blocks.are_verified(epoch, start, end) && blocks.verified_count() == 2);
+        assert!(!blocks.are_verified(epoch, 0, records.len()), "two of four blocks are verified");
 
-        // Verified blocks are not verified again; the others are.
+        // Verified blocks are not verified again; unverified blocks are verified.
         records[0] ^= 1;
         records[3 * BLOCK_LEN_BYTES] ^= 1;
-        assert!(blocks.look_at(epoch, &records, &sums, start, end));
-        assert!(!blocks.look_at(epoch, &records, &sums, 0, records.len()));
+        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
+        assert!(!blocks.verify_range(epoch, &records, &sums, 0, records.len()));
         assert_eq!((blocks.take_damaged(), blocks.take_damaged()), (vec![3], vec![]));
 
         assert!(blocks.distrust(epoch) && !blocks.distrust(epoch));
-        assert!(!blocks.are_known(blocks.epoch(), start, end));
-        assert!(!blocks.look_at(blocks.epoch(), &records, &sums, start, end));
+        assert!(!blocks.are_verified(blocks.epoch(), start, end));
+        assert!(!blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
         assert!(blocks.trust_again());
-        assert_eq!(blocks.known_count(), 0);
-        assert!(!blocks.look_at(blocks.epoch(), &records, &sums, start, end));
-        assert!(blocks.look_at(blocks.epoch(), &records, &sums, end, end + 1));
+        assert_eq!(blocks.verified_count(), 0);
+        assert!(!blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
+        assert!(blocks.verify_range(blocks.epoch(), &records, &sums, end, end + 1));
     }
 
     #[test]
-    fn what_was_found_in_one_epoch_does_not_count_in_the_next() {
+    fn a_block_that_was_verified_in_one_epoch_is_unverified_in_the_next() {
         let (records, sums) = records(1);
         let blocks = Blocks::new(1).unwrap();
         let old = blocks.epoch();
         assert!(blocks.distrust(old) && blocks.trust_again());
         // A lookup that began before the change ends after it.
-        assert!(blocks.look_at(old, &records, &sums, 0, 1));
-        assert!(!blocks.are_known(blocks.epoch(), 0, 1));
+        assert!(blocks.verify_range(old, &records, &sums, 0, 1));
+        assert!(!blocks.are_verified(blocks.epoch(), 0, 1));
     }
 
     #[test]
@@ -286,54 +288,56 @@ mod tests {
         let blocks = Blocks::new(sums.len()).unwrap();
         let epoch = blocks.epoch();
         let (start, end) = (BLOCK_LEN_BYTES - 1, records.len());
-        assert!(blocks.look_at(epoch, &records, &sums, start, end));
-        assert_eq!(blocks.known_count(), sums.len());
+        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
+        assert_eq!(blocks.verified_count(), sums.len());
         let byte = GROUP_BLOCKS * BLOCK_LEN_BYTES + 5;
         records[byte] ^= 1;
-        assert!(blocks.look_at(epoch, &records, &sums, start, end), "verified in this epoch");
+        assert!(blocks.verify_range(epoch, &records, &sums, start, end), "verified in this epoch");
         assert!(blocks.distrust(epoch) && blocks.trust_again());
         let epoch = blocks.epoch();
-        assert!(!blocks.look_at(epoch, &records, &sums, start, end));
+        assert!(!blocks.verify_range(epoch, &records, &sums, start, end));
         assert_eq!(blocks.take_damaged(), [GROUP_BLOCKS]);
         records[byte] ^= 1;
-        assert!(blocks.look_at(epoch, &records, &sums, start, end));
+        assert!(blocks.verify_range(epoch, &records, &sums, start, end));
         // When the epoch ends, group tags become invalid, too.
-        assert!(blocks.distrust(epoch) && !blocks.look_at(blocks.epoch(), &records, &sums, start, end));
+        assert!(blocks.distrust(epoch) && !blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
     }
 
     #[cfg(feature = "server")]
     #[test]
-    fn verification_that_is_interrupted_goes_on_behind_the_verified_blocks() {
+    fn interrupted_verification_continues_after_the_verified_blocks() {
         use super::verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
 
         const BLOCKS_MAX: usize = 100;
         let (records, sums) = records(2 * GROUP_BLOCKS + 10);
         let blocks = Blocks::new(sums.len()).unwrap();
-        let look_at = || {
+        let verify_all = || {
             let _limit = VerificationLimit::begin(BLOCKS_MAX * BLOCK_WORK);
-            let is_sound = blocks.look_at(blocks.epoch(), &records, &sums, 0, records.len());
-            assert_ne!(is_sound, is_verification_interrupted());
-            is_sound
+            let is_complete = blocks.verify_range(blocks.epoch(), &records, &sums, 0, records.len());
+            assert_ne!(is_complete, is_verification_interrupted());
+            is_complete
         };
         let mut rounds = 0;
-        while !look_at() {
+        while !verify_all() {
             rounds += 1;
-            assert_eq!(blocks.known_count(), rounds * BLOCKS_MAX);
-            // The file changes once, so all of it is verified again.
+            assert_eq!(blocks.verified_count(), rounds * BLOCKS_MAX);
+            // The file changes once, so the whole file is verified again.
             if rounds == 3 {
                 assert!(blocks.distrust(blocks.epoch()));
-                assert!(!blocks.look_at(blocks.epoch(), &records, &sums, 0, records.len()) && blocks.trust_again());
+                assert!(
+                    !blocks.verify_range(blocks.epoch(), &records, &sums, 0, records.len()) && blocks.trust_again()
+                );
                 break;
             }
         }
-        assert_eq!(blocks.known_count(), 0);
-        let rounds = 1 + (0..).take_while(|_| !look_at()).count();
+        assert_eq!(blocks.verified_count(), 0);
+        let rounds = 1 + (0..).take_while(|_| !verify_all()).count();
         assert_eq!(rounds, sums.len().div_ceil(BLOCKS_MAX));
         assert!(blocks.take_damaged().is_empty() && !is_verification_interrupted());
 
-        // Two group tags, and the tags of the last ten blocks.
+        // The lookup reads two group tags, and the tags of the last ten blocks.
         let work_before = verification_work_on_thread();
-        assert!(look_at());
+        assert!(verify_all());
         assert_eq!(verification_work_on_thread() - work_before, 2 + 10);
     }
 
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_come_to_an_end_and_none_comes_twice() {
+    fn epoch_numbers_run_out_and_are_not_reused() {
         let blocks = Blocks::new(1).unwrap();
         let mut epochs = vec![blocks.epoch().0];
         while blocks.distrust(blocks.epoch()) && blocks.trust_again() {
@@ -359,8 +363,8 @@ mod tests {
         let (records, sums) = records(2);
         let blocks = Blocks::new(2).unwrap();
         for (start, end) in [(0, records.len() + 1), (3 * BLOCK_LEN_BYTES, 3 * BLOCK_LEN_BYTES + 1), (0, usize::MAX)] {
-            assert!(!blocks.are_known(blocks.epoch(), start, end));
-            assert!(!blocks.look_at(blocks.epoch(), &records, &sums, start, end));
+            assert!(!blocks.are_verified(blocks.epoch(), start, end));
+            assert!(!blocks.verify_range(blocks.epoch(), &records, &sums, start, end));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Verification of a file against its header and its checksums.
+//! Verifies a file: the bytes against their checksums, and the index against the records.
 
 use std::ops::{ControlFlow, Range};
 use std::panic;
@@ -22,40 +22,40 @@ const WINDOW_LEN_BYTES: usize = 64 * BLOCK_LEN_BYTES;
 pub(super) const WINDOW_FENCES: usize = WINDOW_LEN_BYTES / size_of::<Fence>();
 /// The number of keys that are looked up together.
 const BATCH_KEYS: usize = 256;
-/// The number of sampled keys that are looked up before the pages they touched are released. The system also maps the
-/// pages around each of them: 64 KiB or more, of pilots and of places.
+/// The number of sampled keys that are looked up before the pages that these lookups touched are released. Each lookup
+/// makes the system map 64 KiB or more of the pilots, and of the places.
 const SAMPLE_BATCH_KEYS: usize = 8;
 
 /// Maximum number of threads that check a copy's records.
 const CHECK_THREADS_MAX: usize = 16;
 
-/// Describes how a file is checked. All plans check everything except the keys, of which they may look up a sample.
+/// Describes how a file is checked. Every plan checks the whole file, but may look up only a sample of the keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The number of threads, at least one.
     pub(crate) threads: usize,
-    /// Whether the pages of a mapped file are released once they are checked, so that few are resident at a time.
+    /// Whether the pages of a mapped file are released once they are checked, so that few pages are resident at a time.
     pub(crate) release: bool,
     /// Every `lookup_rows`-th row is looked up, beginning with the first.
     pub(crate) lookup_rows: usize,
-    /// Cancels the check. The result of a canceled check must be discarded.
+    /// Cancels the check. The caller must discard the result of a canceled check.
     pub(crate) pace: Pace,
 }
 
 impl Default for Plan {
-    /// Checks everything on this thread, and keeps the pages for later use.
+    /// Returns a plan that checks everything on this thread, and keeps the pages for later use.
     fn default() -> Plan {
         Plan { threads: 1, release: false, lookup_rows: 1, pace: Pace::default() }
     }
 }
 
 /// Checks all that lookups rely on: every byte against its checksum, that records are in key order, that each fence
-/// matches its row, that each key is found, and that no other slot leads to a record. After this, a key is found if and
-/// only if a row has it.
+/// matches its row, that each key is found, and that unused slots contain 0. After this check, a key is found if and
+/// only if a row has the key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     blocks(store, plan)?;
-    // If an end cannot be read, the error names the first wrong row.
+    // If the first or last record cannot be read, `rows` returns an error that names the first wrong row.
     store.common = common(store).unwrap_or_default();
     rows(store, plan, progress)?;
     unused_slots(store, plan)
@@ -67,14 +67,14 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     blocks(store, &Plan { threads, pace: pace.clone(), ..Plan::default() })
 }
 
-/// Checks every byte outside the records against its checksum, and checks that the fences can belong to rows.
+/// Checks every byte outside the records section against its checksum, and checks the fences without reading records.
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     sections(store, &Plan { pace: pace.clone(), ..Plan::default() })?;
     fences(store.fences(), store.layout.records.len_bytes, store.record_align_bytes() as u64, pace)
 }
 
-/// Checks the fences without reading records. Their offsets must be aligned, inside the records section, and far enough
-/// apart for the rows between them; their heads must not decrease.
+/// Checks the fences without reading records. The offsets of the fences must be aligned, inside the records section,
+/// and far enough apart for the rows between two fences; the heads must not decrease.
 fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pace) -> Result<(), FormatError> {
     let group_len_min_bytes = FENCE_ROWS as u64 * align_bytes.max(RECORD_LEN_MIN_BYTES as u64);
     let (mut least_offset_bytes, mut least_head) = (0, 0);
@@ -95,19 +95,19 @@ fn fences(fences: &[Fence], records_len_bytes: u64, align_bytes: u64, pace: &Pac
     Ok(())
 }
 
-/// Checks what [`index`] checks, and the first and the last record.
+/// Checks the index as [`index`] does, and also checks the first and the last record.
 pub(super) fn index_and_ends(store: &mut Store, pace: &Pace) -> Result<(), FormatError> {
     index(store, pace)?;
     ends(store)
 }
 
-/// Checks the first and the last record, which ordered lookups rely on.
+/// Checks the first and the last record, and stores the common prefix of their keys, which ordered lookups use.
 pub(super) fn ends(store: &mut Store) -> Result<(), FormatError> {
     store.common = common(store)?;
     Ok(())
 }
 
-/// Returns the common prefix of all keys, if they are bytes.
+/// Returns the common prefix of all keys. The prefix is empty if the keys are numbers.
 fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
     let Some(last_row) = store.len().checked_sub(1) else { return Ok(Box::default()) };
     let end = |row: usize, block: usize| match store.row(row) {
@@ -150,8 +150,8 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
             .flat_map(|window| window.chunks(BLOCK_LEN_BYTES));
         range.clone().zip(blocks).try_for_each(|(block, bytes)| {
             check_block(store, block, bytes)?;
-            // Lookups need not verify it again.
-            store.blocks.remember(block);
+            // Lookups need not verify the block again.
+            store.blocks.mark_verified(block);
             Ok(())
         })
     };
@@ -159,7 +159,7 @@ fn blocks(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     on_threads(ranges, check, &mut || ()).into_iter().collect()
 }
 
-/// Verifies the first block of some bytes against its checksum.
+/// Verifies the block at the start of `bytes` against its checksum.
 fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatError> {
     let (found, expected) = (block_sum(&bytes[..bytes.len().min(BLOCK_LEN_BYTES)]), store.block_sums()[block]);
     if found == expected {
@@ -170,8 +170,8 @@ fn check_block(store: &Store, block: usize, bytes: &[u8]) -> Result<(), FormatEr
 }
 
 /// Returns the windows of a part of a section, and ends early if the check is canceled. The pages of a window are
-/// released when the next window is taken, and again with the pages of that window: reading the start of a window makes
-/// the system map the pages before it, too.
+/// released when the next window is taken. They are released once more with the pages of that next window, because
+/// reading the start of a window makes the system map the pages before it, too.
 fn windows<'s>(
     store: &'s Store,
     plan: &'s Plan,
@@ -185,7 +185,7 @@ fn windows<'s>(
     })
 }
 
-/// Releases pages of a section, if the plan says so.
+/// Releases the pages of a range of a section if [`Plan::release`] is set.
 fn release(store: &Store, plan: &Plan, section: &Section, range: Range<usize>) {
     #[cfg(feature = "bake")]
     if plan.release {
@@ -199,40 +199,41 @@ fn release(store: &Store, plan: &Plan, section: &Section, range: Range<usize>) {
 /// Reads the records in order, compares them with the fences, and looks keys up.
 fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     let done = AtomicU64::new(0);
-    let check = |range: Range<usize>, tell: &mut dyn FnMut()| match store.key_kind() {
-        KeyKind::U64 => rows_of(store, plan, range, |key| key.as_u64(), &done, tell),
-        KeyKind::Bytes => rows_of(store, plan, range, |key| key.as_bytes(), &done, tell),
+    let check = |range: Range<usize>, report: &mut dyn FnMut()| match store.key_kind() {
+        KeyKind::U64 => rows_in_range(store, plan, range, |key| key.as_u64(), &done, report),
+        KeyKind::Bytes => rows_in_range(store, plan, range, |key| key.as_bytes(), &done, report),
     };
     let ranges = ranges(store.len(), FENCE_ROWS, plan.threads);
-    let mut astray = None;
-    for lost in on_threads(ranges, check, &mut || progress(done.load(Ordering::Relaxed))) {
-        astray = astray.or(lost?);
+    let mut missing = None;
+    for missing_in_range in on_threads(ranges, check, &mut || progress(done.load(Ordering::Relaxed))) {
+        missing = missing.or(missing_in_range?);
     }
-    match astray {
+    match missing {
         Some(row) => Err(FormatError::Row { row, what: "the index does not lead to it" }),
         None => Ok(()),
     }
 }
 
-/// Reads rows in order, beginning at a fence. Returns the first row whose key is not found.
+/// Reads a range of rows in order, beginning at a fence, and looks up their keys. Returns the first row whose key is
+/// not found.
 ///
-/// Also checks the row after the range against the last row of the range: the thread that begins at that row takes its
-/// offset from the fence, so that thread cannot notice a wrong fence.
-fn rows_of<'s, K: LookupKey>(
+/// Also checks the row after the range against the last row of the range. The thread that begins at that row reads its
+/// offset from a fence, so that thread cannot detect a wrong fence.
+fn rows_in_range<'s, K: LookupKey>(
     store: &'s Store,
     plan: &Plan,
     range: Range<usize>,
     typed: impl Fn(Key<'s>) -> Option<K>,
     done: &AtomicU64,
-    tell: &mut dyn FnMut(),
+    report: &mut dyn FnMut(),
 ) -> Result<Option<u64>, FormatError> {
     let align_bytes = store.record_align_bytes();
     let mut offset_bytes = match store.fences().get(range.start / FENCE_ROWS) {
         Some(fence) if range.start > 0 => fence.offset_bytes.get(),
         _ => 0,
     };
-    let (mut released_bytes, mut told_row) = (offset_bytes, range.start);
-    let (mut lookups, mut astray) = (Lookups::new(store, plan), None);
+    let (mut released_bytes, mut reported_row) = (offset_bytes, range.start);
+    let (mut lookups, mut missing) = (Lookups::new(store, plan), None);
     let mut previous = None;
     for row in range.start..store.len().min(range.end + 1) {
         let record = check_row(store, row, offset_bytes, previous)?;
@@ -242,7 +243,7 @@ fn rows_of<'s, K: LookupKey>(
         if (plan.lookup_rows == 1 || row.is_multiple_of(plan.lookup_rows))
             && let Some(key) = typed(record.key())
         {
-            lookups.add(row, key, offset_bytes + record.key().prefix_len_bytes() as u64, &mut astray);
+            lookups.add(row, key, offset_bytes + record.key().prefix_len_bytes() as u64, &mut missing);
         }
         previous = Some(record.key());
         offset_bytes += record.len_bytes(align_bytes) as u64;
@@ -250,26 +251,26 @@ fn rows_of<'s, K: LookupKey>(
             if !plan.pace.goes_on() {
                 return Ok(None);
             }
-            lookups.find(&mut astray);
+            lookups.find(&mut missing);
             let from_bytes = (released_bytes as usize).saturating_sub(WINDOW_LEN_BYTES);
             release(store, plan, &store.layout.records, from_bytes..offset_bytes as usize);
             let fence_at = |row: usize| row / FENCE_ROWS * size_of::<Fence>();
-            release(store, plan, &store.layout.fences, fence_at(told_row)..fence_at(row));
-            done.fetch_add((row + 1 - told_row) as u64, Ordering::Relaxed);
-            tell();
-            (released_bytes, told_row) = (offset_bytes, row + 1);
+            release(store, plan, &store.layout.fences, fence_at(reported_row)..fence_at(row));
+            done.fetch_add((row + 1 - reported_row) as u64, Ordering::Relaxed);
+            report();
+            (released_bytes, reported_row) = (offset_bytes, row + 1);
         }
     }
-    lookups.find(&mut astray);
+    lookups.find(&mut missing);
     if range.end == store.len() && offset_bytes != store.records().len() as u64 {
         return Err(FormatError::Row { row: store.len() as u64, what: "there are records beyond the last row" });
     }
-    done.fetch_add((range.end - told_row) as u64, Ordering::Relaxed);
-    tell();
-    Ok(astray)
+    done.fetch_add((range.end - reported_row) as u64, Ordering::Relaxed);
+    report();
+    Ok(missing)
 }
 
-/// Returns the record of a row if it is correct.
+/// Checks a row: its key, its fence, and its padding. Returns the record of the row.
 #[inline(always)]
 fn check_row<'s>(
     store: &'s Store,
@@ -303,13 +304,13 @@ fn check_row<'s>(
 /// Returns whether the padding after a record, and between a byte key and its response, is present and zero.
 fn is_padded(records: &[u8], record: &Record<'_>, start: usize, len_bytes: usize) -> bool {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-    let behind = records.get(start + record.bytes().len()..start + len_bytes);
+    let padding = records.get(start + record.bytes().len()..start + len_bytes);
     let answer_at = record.key().prefix_len_bytes();
     let key_end = match record.key() {
         Key::U64(_) => answer_at,
         Key::Bytes(key) => size_of::<u16>() + key.len(),
     };
-    behind.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
+    padding.is_some_and(is_zero) && is_zero(&record.bytes()[key_end..answer_at])
 }
 
 /// Keys that are collected to be looked up together.
@@ -331,18 +332,18 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
     }
 
     #[inline(always)]
-    fn add(&mut self, row: usize, key: K, answer_at_bytes: u64, astray: &mut Option<u64>) {
+    fn add(&mut self, row: usize, key: K, answer_at_bytes: u64, missing: &mut Option<u64>) {
         self.rows.push(row);
         self.keys.push(key);
         self.answers_at_bytes.push(answer_at_bytes);
         if self.keys.len() == self.batch_keys {
-            self.find(astray);
+            self.find(missing);
         }
     }
 
-    /// Looks up the collected keys, and records the first row that is not found.
-    fn find(&mut self, astray: &mut Option<u64>) {
-        if astray.is_none() {
+    /// Looks up the collected keys, and stores the first row that is not found in `missing`.
+    fn find(&mut self, missing: &mut Option<u64>) {
+        if missing.is_none() {
             self.store.find_each(
                 self.keys.len(),
                 |i| self.keys[i],
@@ -350,7 +351,7 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
                     if matches!(found, Found::Answer(_, at_bytes) if at_bytes == self.answers_at_bytes[i]) {
                         return ControlFlow::Continue(());
                     }
-                    *astray = Some(self.rows[i] as u64);
+                    *missing = Some(self.rows[i] as u64);
                     ControlFlow::Break(())
                 },
             );
@@ -359,7 +360,7 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
         self.keys.clear();
         self.answers_at_bytes.clear();
         if self.plan.lookup_rows > 1 {
-            // Each key has touched pages of both sections, and all of them together may not fit into memory.
+            // The lookup of each key touched pages of both sections. Together, these pages may not fit into memory.
             for section in [&self.store.layout.pilots, &self.store.layout.places] {
                 release(self.store, self.plan, section, 0..section.len_bytes as usize);
             }
@@ -367,11 +368,10 @@ impl<'s, K: LookupKey> Lookups<'s, K> {
     }
 }
 
-/// Checks that unused slots contain 0, the place of the first row: another place could lead a missing key into a value
-/// that looks like its record.
+/// Checks that unused slots contain 0, the place of the first row. Any other place could lead the lookup of a missing
+/// key into a value whose bytes look like a record with that key.
 ///
-/// Each key leads to its own record, so the number of used slots is the number of rows, and exactly one of them
-/// contains 0.
+/// Each key has its own slot, so the number of used slots is the number of rows, and exactly one used slot contains 0.
 fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let expected = store.len().saturating_sub(1) as u64;
     let section = &store.layout.places;
@@ -392,7 +392,7 @@ fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Ran
 fn on_threads<T: Send>(
     ranges: impl Iterator<Item = Range<usize>>,
     work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,
-    tell: &mut dyn FnMut(),
+    report: &mut dyn FnMut(),
 ) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
@@ -407,12 +407,12 @@ fn on_threads<T: Send>(
                 (range, helper)
             })
             .collect();
-        let mut done: Vec<T> = first.into_iter().map(|range| work(range, tell)).collect();
+        let mut done: Vec<T> = first.into_iter().map(|range| work(range, report)).collect();
         for (range, helper) in helpers {
             done.push(match helper {
                 Ok(helper) => helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)),
-                // If the system does not start a thread, this thread does its work.
-                Err(_) => work(range, tell),
+                // If the system cannot start a thread, this thread processes the range.
+                Err(_) => work(range, report),
             });
         }
         done
@@ -427,7 +427,7 @@ mod tests {
     use super::super::directory::Directory;
     use super::*;
 
-    /// Returns a pace that cancels at call number `calls_max`, and the number of calls so far.
+    /// Returns a `Pace` that cancels the work after `calls_max` calls, and the counter of its calls.
     fn counted(calls_max: usize) -> (Pace, Arc<AtomicUsize>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_cover_all_once_and_begin_at_whole_units() {
+    fn ranges_cover_each_item_once_and_begin_at_multiples_of_the_unit() {
         for count in [0, 1, 15, 16, 17, 100, 1000] {
             for (unit, threads) in [(16, 1), (16, 2), (16, 7), (1, 3), (256, 2)] {
                 let all: Vec<_> = ranges(count, unit, threads).collect();

@@ -1,14 +1,14 @@
-//! The clock that lease deadlines are compared with.
+//! Reads the clock that lease deadlines are compared with.
 //!
-//! CLOCK_MONOTONIC_COARSE is the time of the last timer tick: at most about 10 ms old, and read from memory in about 5
-//! ns, where CLOCK_MONOTONIC takes about 25 ns. The deadline of a lease has a margin of more than 400 ms: see `lease`.
-//! The kernel times leases by the same tick, so clock and kernel are late together.
+//! This clock is CLOCK_MONOTONIC_COARSE, the time of the last timer tick. It is at most about 10 ms late. Reading it
+//! takes about 5 ns; reading CLOCK_MONOTONIC takes about 25 ns. The deadline of a lease has a margin of more than 400
+//! ms: see `lease`. The kernel times leases by the same tick, so the kernel's view of a lease is equally late.
 
 use rustix::time::{ClockId, clock_gettime};
 
 const CLOCK: ClockId = ClockId::MonotonicCoarse;
 
-/// Returns the nanoseconds since a moment that all processes of a time namespace share.
+/// Returns the time in nanoseconds. All processes of a time namespace read the same clock.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(CLOCK);

@@ -1,8 +1,8 @@
 //! A search tree over the fences.
 //!
-//! In: the heads of fences, which are the first bytes of their keys. Out: the number of heads below a bound. Each level
-//! contains every sixteenth head of the level below it, so a search reads a few cache lines per level, and the upper
-//! levels stay in the processor's cache. It takes half a byte per fence.
+//! In: the head of each fence, which is 8 bytes of a key. Out: the number of heads less than a bound. Each level of the
+//! tree contains every sixteenth head of the level below it, so a search reads a few cache lines per level, and the
+//! upper levels stay in the processor's cache. The tree takes half a byte per fence.
 
 use super::Pace;
 use super::check::WINDOW_FENCES;
@@ -15,17 +15,17 @@ const NODE_HEADS: usize = 16;
 // Each window begins with the first fence of a node.
 const _: () = assert!(WINDOW_FENCES.is_multiple_of(NODE_HEADS));
 
-/// The levels above the fences.
+/// The levels of the search tree that are above the fences.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     /// The heads of all levels, the lowest level first.
     heads: Vec<u64>,
-    /// The start of each level, the lowest first.
+    /// The start of each level in `heads`, the lowest level first.
     starts: Vec<usize>,
 }
 
 impl Directory {
-    /// Builds the tree. If `pace` cancels this, the result must be discarded.
+    /// Builds the tree. If `pace` cancels the build, the caller must discard the result.
     pub(super) fn from_fences(fences: &[Fence], pace: &Pace) -> Directory {
         let mut directory = Directory::default();
         let mut level: Vec<u64> = Vec::with_capacity(fences.len().div_ceil(NODE_HEADS));
@@ -43,7 +43,7 @@ impl Directory {
         directory
     }
 
-    /// Returns how many fences have a head below a bound. `fences` must be the fences that the tree was built from.
+    /// Returns how many fences have a head less than `bound`. `fences` must be the fences that the tree was built from.
     #[inline]
     pub(super) fn below(&self, fences: &[Fence], bound: u64) -> usize {
         let mut node = 0;
@@ -54,8 +54,8 @@ impl Directory {
             let from = node * NODE_HEADS;
             let heads = level.get(from..(from + NODE_HEADS).min(level.len())).unwrap_or_default();
             let count = heads.iter().map(|head| usize::from(*head < bound)).sum::<usize>();
-            // The search continues below the last head that is less than the bound. If there is none, no fence is below
-            // the bound.
+            // The search continues in the node below the last head that is less than the bound. If there is no such
+            // head, every fence is at or above the bound.
             let Some(last) = (from + count).checked_sub(1) else { return 0 };
             node = last;
         }
@@ -65,7 +65,7 @@ impl Directory {
     }
 }
 
-/// Prefetches some bytes, up to a useful maximum.
+/// Prefetches the bytes of a range, at most the first 4 KiB.
 #[inline]
 pub(super) fn prefetch_bytes(bytes: &[u8], offset_bytes: usize, len_bytes: usize) {
     const LINE_LEN_BYTES: usize = 64;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_below_as_a_plain_search_finds() {
+    fn the_tree_counts_as_many_fences_as_a_binary_search() {
         for count in [0, 1, 2, 15, 16, 17, 31, 255, 256, 257, 4096, 4097, 5000] {
             for repeated in [1, 3, 20] {
                 let fence = |i: u64| Fence { head: (10 + i / repeated * 2).into(), offset_bytes: i.into() };

@@ -34,7 +34,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not an undamaged file of this version.
+    /// The file is damaged or is not a baked file of this version.
     #[error("{}: {error}", path.display())]
     Format {
         /// The file.

@@ -1,6 +1,7 @@
-//! A file as memory: mapped, or copied.
+//! Holds the bytes of a file in memory, mapped or copied.
 //!
-//! In: an open file. Out: its bytes as one slice, and whether the file is unchanged. Knows nothing of their meaning.
+//! In: an open file. Out: the file's bytes as one slice, and whether the file is unchanged. Does not interpret the
+//! bytes.
 
 mod copies;
 mod pages;
@@ -27,7 +28,7 @@ const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
 
 /// All bytes of a file, read-only.
 pub(super) struct Map {
-    /// The part of `memory` that the file occupies. Lent for no longer than this `Map` lives.
+    /// The part of `memory` that the file occupies. `Map::bytes` lends it for no longer than this `Map` lives.
     bytes: &'static [u8],
     memory: Guarded,
     backing: Backing,
@@ -44,14 +45,14 @@ enum Backing {
 }
 
 impl fmt::Debug for Map {
-    /// Writes the length and not the bytes, which may be gigabytes.
+    /// Writes the length instead of the bytes, which may be gigabytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Map").field("len_bytes", &self.bytes.len()).finish_non_exhaustive()
     }
 }
 
 impl Map {
-    /// Maps a file. All processes that map it share its pages.
+    /// Maps a file. All processes that map the file share its pages.
     pub(super) fn map_file(file: &File) -> io::Result<Map> {
         // SAFETY: The mapping is private to this type, read-only, and lives as long as every slice borrowed from it.
         // `Mmap::map` also requires that nobody changes the file meanwhile, which the system does not guarantee. The
@@ -70,7 +71,7 @@ impl Map {
         Ok(Map::from_memory(memory, len_bytes, Backing::File(watched)))
     }
 
-    /// Creates a `Map` of the first `len_bytes` of some memory. Panics if the memory is shorter.
+    /// Creates a `Map` of the first `len_bytes` bytes of `memory`. Panics if `memory` is shorter.
     fn from_memory(memory: Guarded, len_bytes: usize, backing: Backing) -> Map {
         let bytes = &memory[..len_bytes];
         // SAFETY: The bytes are initialized and not null, because they are the bytes of a slice. They stay at their
@@ -87,7 +88,7 @@ impl Map {
         self.watched().is_some()
     }
 
-    /// Returns the file and its lease, if other processes can change it.
+    /// Returns the file and its lease, if other processes can change the file.
     #[inline]
     pub(super) fn watched(&self) -> Option<&Watched> {
         match &self.backing {
@@ -96,8 +97,8 @@ impl Map {
         }
     }
 
-    /// Returns the file that other processes can map to read these bytes. Returns `None` for a copy in memory of this
-    /// process.
+    /// Returns the file that other processes can map to read these bytes. Returns `None` if the bytes are a copy in
+    /// memory of this process.
     pub(super) fn file(&self) -> Option<&File> {
         match &self.backing {
             Backing::File(watched) => Some(watched.file()),
@@ -124,7 +125,7 @@ impl Map {
         }
     }
 
-    /// Returns the stamp of the file now. Returns `None` if nobody can change the memory.
+    /// Returns the current stamp of the file. Returns `None` if nobody can change the memory.
     pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
         self.watched().map(|file| file.stamp(&self.memory)).transpose()
     }

@@ -1,7 +1,7 @@
-//! A mapped file, from which lookups copy values and verify the copies.
+//! Looks keys up in a mapped file, and returns verified copies of values.
 //!
-//! In: a path, then keys. Out: copies of values. Another process can change a mapped file at any time, so a value is
-//! returned only if the file is found unchanged after the copy.
+//! In: a path, then keys. Out: copies of values. Another process can change a mapped file at any time, so a lookup
+//! checks after the copy that the file is unchanged, and fails otherwise.
 
 use std::cell::Cell;
 use std::fmt;
@@ -24,23 +24,23 @@ const BATCH_KEYS: usize = 256;
 
 /// Detects changes of a store's file more cheaply than [`Store::is_unchanged_since`].
 pub(crate) trait Witness: Send + Sync {
-    /// Returns whether a process has changed the store's bytes since the store was opened. If the result does not
-    /// decide that, the store examines the file: see [`Standing`].
+    /// Returns whether a process has changed the store's bytes since the store was opened. If the result is not
+    /// certain, the store examines the file: see [`Standing`].
     fn standing(&self, store: &Store) -> Standing;
 }
 
 /// A table in a mapped file, which other processes may change. Lookups are safe, and need no copy of the table.
 ///
-/// It has the lookups of [`Store`], but returns copies of values. Each value is verified after the copy: if the file
-/// was changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. Verifying costs a system
-/// call (`fstat`) for each lookup or batch of lookups, or a load of memory while the file is leased: see
-/// [`take_leases`](super::take_leases) and [`MappedStore::lease`]. Prefer [`MappedStore::get_many`].
+/// A `MappedStore` has the lookups of [`Store`], but returns copies of values. Each lookup checks the file after the
+/// copy: if the file was changed in place or truncated meanwhile, the lookup returns [`LookupError::Damaged`]. The
+/// check makes a system call (`fstat`) for each lookup or batch of lookups, so prefer [`MappedStore::get_many`]. While
+/// the file is leased, the check only reads memory: see [`take_leases`](super::take_leases) and [`MappedStore::lease`].
 ///
-/// Without a lease, the check compares the file's length and modification time. Opening a file that was written to a
-/// moment ago therefore waits until each further write changes that time: up to 50 ms, or 2.05 s if the file system may
-/// store times in steps of seconds. The check does not notice a writer that restores the modification time, that writes
-/// through a mapping that existed before this one, or that writes through any mapping of a file on tmpfs. Use
-/// [`Store::open`] if you do not trust everybody who can write to the file.
+/// Without a lease, the check compares the file's length and modification time. If a process wrote to the file just
+/// before, opening the file waits until every further write will change the modification time: up to 50 ms, or 2.05 s
+/// if the file system may store times in steps of seconds. The check does not detect a writer that restores the
+/// modification time, that writes through a mapping that existed before this one, or that writes through any mapping of
+/// a file on tmpfs. Use [`Store::open`] if you do not trust everybody who can write to the file.
 ///
 /// # Example
 /// ```
@@ -69,8 +69,8 @@ pub struct MappedStore {
 impl MappedStore {
     /// Maps a baked file and verifies all of it, as [`Store::open`] does.
     ///
-    /// From now on, in the whole process, a page of a mapped table that cannot be read makes lookups fail and does not
-    /// end the process: see [`survive_bus_errors`].
+    /// This function also calls [`survive_bus_errors`]: in the whole process, lookups in mapped tables then return an
+    /// error if a page cannot be read, and the process does not end.
     ///
     /// # Errors
     /// The errors of [`Store::open`], and [`StoreError::Io`] if the system rejects the handler for SIGBUS.
@@ -81,8 +81,8 @@ impl MappedStore {
     /// Maps a baked file with options. Calls `done` after each step.
     ///
     /// # Errors
-    /// The errors of [`MappedStore::open`], and [`StoreError::Memory`] if the system does not meet the requests in the
-    /// options.
+    /// The errors of [`MappedStore::open`], [`StoreError::Memory`] if the system rejects a request in the options, and
+    /// [`StoreError::Canceled`] if `options.pace` cancels the work.
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -94,13 +94,13 @@ impl MappedStore {
         Ok(Store::from_file(&file, path, Memory::Map, options, done)?.into())
     }
 
-    /// Wraps a store whose bytes a witness watches.
+    /// Wraps a store whose file is checked for changes by a witness.
     pub(crate) fn with_witness(store: Store, witness: Arc<dyn Witness>) -> MappedStore {
         MappedStore { store, witness: Some(witness) }
     }
 
-    /// Returns the table as a [`Store`], which lends values, if nobody can change its memory because it is a copy or
-    /// sealed.
+    /// Returns the table as a [`Store`], which lends values, if the table's memory is a copy or sealed. Returns `None`
+    /// for a mapping of a file that other processes can change.
     #[inline]
     pub fn as_private(&self) -> Option<&Store> {
         self.store.is_private().then_some(&self.store)
@@ -109,7 +109,7 @@ impl MappedStore {
     /// Returns the table as a [`Store`], which lends values from the mapping.
     ///
     /// # Safety
-    /// As for [`Store::map`], no process may change the file while bytes are borrowed from the result.
+    /// As with [`Store::map`], no process may change the file while bytes are borrowed from the result.
     #[inline]
     pub unsafe fn as_store(&self) -> &Store {
         &self.store
@@ -121,7 +121,7 @@ impl MappedStore {
         &self.store
     }
 
-    /// Returns whether a key is in the table.
+    /// Returns whether the table has a key.
     ///
     /// # Errors
     /// The errors of [`MappedStore::get`].
@@ -131,7 +131,8 @@ impl MappedStore {
         self.copied(|store| store.contains(key))
     }
 
-    /// Returns the key and value of a row, counted from 0 in key order. Returns `None` after the last row.
+    /// Returns the key and value of the row with the number `row`, counted from 0 in key order. Returns `None` if the
+    /// table has no such row.
     ///
     /// # Errors
     /// [`LookupError::Damaged`] if a block that must be read is damaged, or the file was changed.
@@ -155,12 +156,12 @@ impl MappedStore {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// Returns all rows in key order, from either end.
+    /// Returns an iterator over all rows in key order, from either end.
     pub fn iter(&self) -> MappedRows<'_> {
         MappedRows::new(self, self.store.iter())
     }
 
-    /// Returns the rows whose keys are in a range, in key order, from either end.
+    /// Returns an iterator over the rows whose keys are in a range, in key order, from either end.
     ///
     /// # Errors
     /// The errors of [`MappedStore::get`], for either end of the range.
@@ -168,7 +169,7 @@ impl MappedStore {
         self.copied(|store| store.range(range)).map(|rows| MappedRows::new(self, rows))
     }
 
-    /// Returns the rows whose keys begin with these bytes, in key order, from either end.
+    /// Returns an iterator over the rows whose keys begin with `prefix`, in key order, from either end.
     ///
     /// # Errors
     /// The errors of [`MappedStore::get`].
@@ -234,7 +235,7 @@ impl MappedStore {
         self.store.look_again()
     }
 
-    /// Returns the last error of a system call that examined the file: see [`Store::system_error`].
+    /// Returns the error of the last failed system call that examined or leased the file: see [`Store::system_error`].
     pub fn system_error(&self) -> Option<io::Error> {
         self.store.system_error()
     }
@@ -261,7 +262,7 @@ impl MappedStore {
             Ok(value.is_some())
         })?;
         let output = visit(is_found.then_some(&scratch.bytes));
-        scratch.give_back();
+        scratch.put_back();
         Ok(output)
     }
 
@@ -278,7 +279,7 @@ impl MappedStore {
             return self.store.get_many(keys, visit);
         }
         for key in keys {
-            self.store.same_kind((*key).into())?;
+            self.store.check_key_kind((*key).into())?;
         }
         let mut scratch = Scratch::take();
         let mut done = 0;
@@ -293,11 +294,12 @@ impl MappedStore {
             }
             done += scratch.ends.len();
         }
-        scratch.give_back();
+        scratch.put_back();
         Ok(())
     }
 
-    /// Returns what `read` copies out of the table, after verifying that nobody changed the file meanwhile.
+    /// Calls `read`, which copies bytes of the table, and returns its result if nobody changed the file meanwhile.
+    /// Otherwise, returns [`LookupError::Damaged`].
     #[inline(always)]
     pub(crate) fn copied<'s, T>(
         &'s self,
@@ -317,8 +319,8 @@ impl MappedStore {
         match self.witness.as_ref().map_or(Standing::Unknown, |witness| witness.standing(&self.store)) {
             Standing::Unchanged => true,
             Standing::Unknown => self.store.is_unchanged_since(epoch),
-            // If the file hides writes, the lookup fails, but the epoch does not end: the server may confirm the lease
-            // later.
+            // If writes through a mapping do not change the modification time, the lookup fails, but the epoch does not
+            // end, because the server may confirm the lease later.
             Standing::Expired => !self.store.hides_mapped_writes() && self.store.is_unchanged_since(epoch),
             Standing::Changed => {
                 self.store.distrust(epoch);
@@ -330,7 +332,7 @@ impl MappedStore {
 
 impl_verified_lookups!(MappedStore);
 
-/// Wraps any store, without a witness.
+/// Wraps a store without a witness.
 impl From<Store> for MappedStore {
     fn from(store: Store) -> MappedStore {
         MappedStore { store, witness: None }
@@ -347,8 +349,8 @@ pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
     (key.into(), value.to_vec())
 }
 
-/// A buffer for consecutive values that are not verified yet. Each thread keeps one buffer, so that most lookups
-/// allocate nothing.
+/// A buffer for copies of values that are not verified yet. Each thread keeps one buffer, so that most lookups allocate
+/// nothing.
 #[derive(Default)]
 struct Scratch {
     bytes: Vec<u8>,
@@ -361,7 +363,8 @@ thread_local! {
 }
 
 impl Scratch {
-    /// Returns this thread's buffer, empty. Returns a new one if another call on this thread uses it.
+    /// Returns this thread's buffer, emptied. Returns a new buffer if another call on this thread uses the thread's
+    /// buffer.
     fn take() -> Scratch {
         let mut scratch = SCRATCH.take();
         scratch.clear();
@@ -369,7 +372,7 @@ impl Scratch {
     }
 
     /// Keeps the buffer for the next call, unless a long value made it large.
-    fn give_back(self) {
+    fn put_back(self) {
         if self.bytes.capacity() <= 2 * BATCH_LEN_BYTES {
             SCRATCH.set(self);
         }
@@ -380,7 +383,7 @@ impl Scratch {
         self.ends.clear();
     }
 
-    /// Appends a value. Breaks when the batch is long enough.
+    /// Appends a value. Returns `Break` once the batch is long enough.
     fn push(&mut self, value: Option<&[u8]>) -> ControlFlow<()> {
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.ends.push(value.map(|_| self.bytes.len()));

@@ -1,4 +1,4 @@
-//! Rows of a mapped file, copied out and verified a page at a time.
+//! Iterates over rows of a mapped file, which are copied and verified one page at a time.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,16 +13,16 @@ const PAGE_ROWS_MAX: usize = 1024;
 /// The total length of values after which a page ends.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
-/// Rows of a [`MappedStore`] in key order, from either end.
+/// An iterator over rows of a [`MappedStore`] in key order, from either end.
 ///
-/// Ends after an error, which is [`LookupError::Damaged`].
+/// If the file is damaged or was changed, the iterator returns [`LookupError::Damaged`] and then ends.
 pub struct MappedRows<'s> {
     table: &'s MappedStore,
     /// Rows that are not copied yet.
     rows: Rows<'s>,
-    /// Rows that were copied from the start.
+    /// Rows that were copied from the start and not returned yet.
     front: VecDeque<Row>,
-    /// Rows that were copied from the end, the last row first.
+    /// Rows that were copied from the end and not returned yet, the last row first.
     back: VecDeque<Row>,
     page_rows: usize,
     has_failed: bool,
@@ -34,17 +34,17 @@ impl<'s> MappedRows<'s> {
         MappedRows { table, rows, front, back, page_rows: PAGE_ROWS_MIN, has_failed: false }
     }
 
-    /// Returns how many rows are left. Reads none of them.
+    /// Returns the number of remaining rows, without reading them.
     pub fn len(&self) -> usize {
         if self.has_failed { 0 } else { self.front.len() + self.rows.len() + self.back.len() }
     }
 
-    /// Returns whether no rows are left.
+    /// Returns whether no rows remain.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies rows until a page is full, and verifies them.
+    /// Copies rows with `next` until a page is full, and verifies the copies.
     fn page(&mut self, mut next: impl FnMut(&mut Rows<'s>) -> Option<Row>) -> Result<VecDeque<Row>, LookupError> {
         let (rows, page_rows) = (&mut self.rows, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
@@ -78,7 +78,7 @@ impl Iterator for MappedRows<'_> {
         self.front.pop_front().or_else(|| self.back.pop_back()).map(Ok)
     }
 
-    /// Skips rows. To find the next one, reads at most the rows between two fences.
+    /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         let copied = count.min(self.front.len());
         self.front.drain(..copied);
@@ -107,7 +107,8 @@ impl DoubleEndedIterator for MappedRows<'_> {
         self.back.pop_front().or_else(|| self.front.pop_back()).map(Ok)
     }
 
-    /// Skips rows. To find the next one, reads at most the rows between two fences.
+    /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to
+    /// find that row.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         let copied = count.min(self.back.len());
         self.back.drain(..copied);

@@ -1,7 +1,7 @@
-//! Holds a file's bytes in memory.
+//! Loads a file's bytes into memory.
 //!
-//! In: an open file and options. Out: its bytes in the requested kind of memory, and a report of each step. A request
-//! that cannot be met is an error.
+//! In: an open file and options. Out: the file's bytes in the requested kind of memory, and a report of each step. If
+//! the system rejects a requested option, the load fails.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,17 +17,17 @@ use crate::machine_memory::{self, Available};
 
 /// The kind of memory in which a server, or a process in direct mode, holds a table.
 ///
-/// An embedder chooses by the function that opens the file: [`Store::open`](super::Store::open),
-/// [`Store::open_sealed`](super::Store::open_sealed), [`Store::map`](super::Store::map), or
-/// [`MappedStore::open`](super::MappedStore::open).
+/// A program that embeds the library chooses the kind by the function with which it opens the file:
+/// [`Store::open`](super::Store::open), [`Store::open_sealed`](super::Store::open_sealed),
+/// [`Store::map`](super::Store::map), or [`MappedStore::open`](super::MappedStore::open).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
     /// The file itself, in the page cache, shared with every process that maps the file.
     #[default]
     Map,
-    /// A copy in memory of this process, in huge pages as far as the system provides them. The file may change or
-    /// vanish afterward.
+    /// A copy in memory of this process, in huge pages as far as the system provides them. Later changes of the file,
+    /// or its deletion, do not affect the copy.
     Copy,
     /// A copy in a sealed memory file (`memfd_create`), which no process, including this one, can change or truncate,
     /// and which can be transferred to other processes.
@@ -55,8 +55,8 @@ pub enum Memory {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Reads every page on several threads and enters it into the page table, so that no lookup waits for the disk or
-    /// the kernel.
+    /// Reads every page on several threads and enters it into the page table, so that lookups wait neither for the disk
+    /// nor for the kernel.
     pub warm: bool,
     /// Locks every page in memory (`mlock`), up to the limit of the process, `RLIMIT_MEMLOCK`.
     pub lock: bool,
@@ -66,21 +66,22 @@ pub struct OpenOptions {
     pub pace: Pace,
 }
 
-/// When the records of a file are verified against their checksums. Everything else is verified when the file is
+/// When the records of a file are verified against their checksums. All other sections are verified when the file is
 /// opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
-    /// Verifies the records when the file is opened, and also that the keys are in order and that each key is found.
+    /// Verifies the records when the file is opened. Also checks that the keys are in order and that each key is found.
     #[default]
     Full,
     /// Verifies each block when a lookup first touches the block. A lookup that reads a damaged block returns
-    /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file takes only as long as a check of its
-    /// index.
+    /// [`LookupError::Damaged`](super::LookupError::Damaged). Opening the file verifies only its index; but
+    /// [`Store::open_sealed`](super::Store::open_sealed), and a server that copies the file, verify every byte of the
+    /// copy.
     Touch,
 }
 
-/// A finished step of bringing a file into memory. Its text is one line.
+/// A finished step of loading a file into memory. Its [`Display`](fmt::Display) output is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
@@ -109,7 +110,7 @@ pub enum StepKind {
 }
 
 impl Step {
-    /// Returns whether a part of a copy is not in huge pages.
+    /// Returns whether this step made a copy of which a part is not in huge pages.
     pub fn lacks_huge_pages(&self) -> bool {
         self.kind == StepKind::Copied && self.huge_len_bytes < self.len_bytes
     }
@@ -128,8 +129,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// Maps or copies a file, as `memory` and the options require. Error messages call the file `path`.
-pub(super) fn hold(
+/// Maps or copies a file, as `memory` and the options require. Calls `done` after each step. Error messages call the
+/// file `path`.
+pub(super) fn load(
     file: &File,
     path: &Path,
     memory: Memory,
@@ -144,28 +146,28 @@ pub(super) fn hold(
     };
     match memory {
         Memory::Map => {}
-        Memory::Copy => tell(&map, StepKind::Copied, started, done),
-        Memory::Sealed => tell(&map, StepKind::Sealed, started, done),
+        Memory::Copy => report_step(&map, StepKind::Copied, started, done),
+        Memory::Sealed => report_step(&map, StepKind::Sealed, started, done),
     }
     prepare(map, path, options, done)
 }
 
-/// Returns memory that nobody can change: the file itself if it is sealed, otherwise a copy.
+/// Loads a file into memory that nobody can change: maps the file itself if it is sealed, and copies any other file.
 ///
-/// A file with fs-verity is copied, too. Nobody can change such a file, but a disk error, or a block that does not match
-/// the file's Merkle tree, would end the process with `SIGBUS` when a borrowed byte is read.
-pub(super) fn hold_immutable(
+/// A file with fs-verity is copied, too. Nobody can change a file with fs-verity, but reading a borrowed byte would end
+/// the process with `SIGBUS` after a disk error, or if the byte's block does not match the file's Merkle tree.
+pub(super) fn load_immutable(
     file: &File,
     path: &Path,
     options: &OpenOptions,
     done: &mut dyn FnMut(&Step),
 ) -> Result<Map, StoreError> {
     if sealed::is_sealed(file) {
-        return hold(file, path, Memory::Map, options, done);
+        return load(file, path, Memory::Map, options, done);
     }
     let started = Instant::now();
     let map = copy(file, path, &options.pace, Map::compact_copy_of)?;
-    tell(&map, StepKind::Copied, started, done);
+    report_step(&map, StepKind::Copied, started, done);
     prepare(map, path, options, done)
 }
 
@@ -192,7 +194,7 @@ fn check_canceled(path: &Path, pace: &Pace) -> Result<(), StoreError> {
     }
 }
 
-/// Checks the header and returns the file's length. Rejects a file that is not a table before it is copied.
+/// Checks the header and returns the file's length, so that a file that is not a table is rejected before it is copied.
 fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
     let failed = |error| StoreError::Io { path: path.to_path_buf(), error };
     let len_bytes = file.metadata().map_err(failed)?.len();
@@ -212,29 +214,30 @@ fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(&S
         let warmed = map.warm(&options.pace);
         check_canceled(path, &options.pace)?;
         warmed.map_err(|error| refuse(format!("reading {len_bytes} bytes into memory: {error}")))?;
-        tell(&map, StepKind::Warmed, started, done);
+        report_step(&map, StepKind::Warmed, started, done);
     }
     if options.lock {
         let started = Instant::now();
         let locked = map.lock(&options.pace);
         check_canceled(path, &options.pace)?;
         locked.map_err(|error| refuse(lock_problem(len_bytes, &error, &limits())))?;
-        tell(&map, StepKind::Locked, started, done);
+        report_step(&map, StepKind::Locked, started, done);
     }
     Ok(map)
 }
 
-fn tell(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(&Step)) {
+fn report_step(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(&Step)) {
     let (len_bytes, elapsed) = (map.bytes().len() as u64, started.elapsed());
     done(&Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
 }
 
-/// Rejects a copy that does not fit into memory. The system would not fail the allocation, but end some process later.
+/// Returns an error if a copy does not fit into the available memory. Without this check, the allocation would succeed,
+/// and the system would end some process later.
 fn check_available(len_bytes: u64, available: Option<Available>) -> Result<(), String> {
     match available {
         Some(Available { bytes, source }) if bytes < len_bytes => Err(format!(
-            "a copy takes {len_bytes} bytes of memory, and {bytes} are available, by {}: free some, raise that limit, \
-             or map the file",
+            "a copy takes {len_bytes} bytes of memory, but only {bytes} are available, according to {}: free some \
+             memory, raise the limit, or map the file",
             source.display()
         )),
         _ => Ok(()),
@@ -260,18 +263,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_does_not_fit_is_refused_before_it_is_made() {
+    fn a_copy_that_does_not_fit_into_memory_is_rejected_before_it_is_made() {
         let available = |bytes| Some(Available { bytes, source: "/sys/fs/cgroup/memory.max".into() });
         assert!(check_available(1 << 30, available(1 << 30)).is_ok());
         assert!(check_available(1 << 30, None).is_ok());
         let problem = check_available(1 << 30, available((1 << 30) - 1)).unwrap_err();
-        let expected = "a copy takes 1073741824 bytes of memory, and 1073741823 are available, by \
-                        /sys/fs/cgroup/memory.max: free some";
+        let expected = "a copy takes 1073741824 bytes of memory, but only 1073741823 are available, according to \
+                        /sys/fs/cgroup/memory.max: free some memory";
         assert!(problem.starts_with(expected), "{problem}");
     }
 
     #[test]
-    fn a_refused_lock_tells_the_limit_and_what_to_do() {
+    fn the_error_of_a_failed_lock_states_the_limit_and_the_remedy() {
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max locked memory         8388608              unlimited            bytes     \n";
         let error = io::Error::from(io::ErrorKind::OutOfMemory);

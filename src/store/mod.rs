@@ -1,7 +1,7 @@
 //! Opens a baked file, verifies it, and looks keys up in it.
 //!
-//! In: a path, then keys. Out: values, borrowed from the memory that holds the file ([`Store`]) or copied out of it
-//! ([`MappedStore`]). Knows no socket and no runtime.
+//! In: a path, then keys. Out: values, which are borrowed from memory that holds the file ([`Store`]) or copied from a
+//! mapping of the file ([`MappedStore`]). Uses no sockets and no async runtime.
 
 mod blocks;
 pub(crate) mod check;
@@ -89,11 +89,11 @@ const PREFETCH_MAX_BYTES: usize = 256;
 
 /// An immutable table in memory, from a baked file.
 ///
-/// It is `Send` and `Sync`: any number of threads can look keys up in one `Store`. Values are borrowed from its memory
-/// and live as long as the `Store`.
+/// A `Store` is `Send` and `Sync`: any number of threads can look keys up in one `Store`. Values are borrowed from the
+/// `Store`.
 ///
 /// # Nobody may change the memory
-/// A `Store` lends `&[u8]`, so its bytes must not change as long as they are borrowed:
+/// A `Store` lends `&[u8]`, so its bytes must not change while they are borrowed:
 ///
 /// | function | memory | who guarantees that nobody changes it |
 /// |---|---|---|
@@ -105,8 +105,9 @@ const PREFETCH_MAX_BYTES: usize = 256;
 /// let lends_from_the_file = zero_kv::Store::map("storage.db"); // without `unsafe`
 /// ```
 ///
-/// [`MappedStore`] is the safe way to use a mapped file: it copies each value and verifies it after the copy. Put new
-/// files in place by rename, as `baker` does: an open table is not affected.
+/// [`MappedStore`] is the safe way to use a mapped file: it copies each value and verifies the file after the copy. To
+/// replace a table, rename a new file over the old one, as `baker` does: a `Store` that has the old file open is not
+/// affected.
 ///
 /// # Example
 /// ```
@@ -132,11 +133,11 @@ pub struct Store {
     map: Map,
     layout: Layout,
     blocks: Blocks,
-    /// The mean length of records, up to [`PREFETCH_MAX_BYTES`]: this much of each record is prefetched.
+    /// The number of bytes of each record that are prefetched: the mean record length, at most [`PREFETCH_MAX_BYTES`].
     typical_len_bytes: usize,
-    /// The prefix that all keys have in common. Empty if they are numbers.
+    /// The longest common prefix of all byte keys. Empty if the keys are numbers.
     common: Box<[u8]>,
-    /// The search tree over the fences. Built when the file is opened, or when it is first needed.
+    /// The search tree over the fences. Built when the file is opened, or at the first ordered lookup.
     directory: OnceLock<Directory>,
 }
 
@@ -144,7 +145,7 @@ impl Store {
     /// Returns the value of a key, or `None` if the table does not have the key.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are of the other kind,
+    /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
     /// [`LookupError::Damaged`] if the value's block is damaged.
     ///
     /// # Example
@@ -178,12 +179,13 @@ impl Store {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// Looks up many keys, and calls `answer` for each key in order, with its position in `keys` and its value. Memory
-    /// accesses of neighboring keys overlap, so this is several times faster than calling [`Store::get`] for each key.
+    /// Looks up many keys. Calls `visit` for each key, in order, with the key's position in `keys` and its value. The
+    /// memory accesses of several keys overlap, so this is several times faster than calling [`Store::get`] for each
+    /// key.
     ///
     /// # Errors
-    /// The errors of [`Store::get`]. If a key is of the other kind, `answer` is not called. If a value is damaged,
-    /// `answer` is called for the keys before it.
+    /// The errors of [`Store::get`]. If any key is not of the table's kind, `visit` is never called. If a value is
+    /// damaged, `visit` is called only for the keys before the damaged one.
     ///
     /// # Example
     /// ```
@@ -202,25 +204,26 @@ impl Store {
     pub fn get_many<'s, 'k, K>(
         &'s self,
         keys: &[K],
-        mut answer: impl FnMut(usize, Option<&'s [u8]>),
+        mut visit: impl FnMut(usize, Option<&'s [u8]>),
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
     {
         for key in keys {
-            self.same_kind((*key).into())?;
+            self.check_key_kind((*key).into())?;
         }
         self.get_while(keys, |i, value| {
-            answer(i, value);
+            visit(i, value);
             ControlFlow::Continue(())
         })
     }
 
-    /// Looks up many keys of the table's kind. Calls `answer` with each key's position and value until `answer` breaks.
+    /// Looks up many keys of the table's kind. Calls `visit` with each key's position and value until `visit` returns
+    /// `Break`.
     pub(super) fn get_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
-        mut answer: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
+        mut visit: impl FnMut(usize, Option<&'s [u8]>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
@@ -228,13 +231,13 @@ impl Store {
         let key = |i: usize| -> Key<'k> { keys[i].into() };
         let mut outcome = Ok(());
         let found = |i, found| match value(found) {
-            Ok(value) => answer(i, value),
+            Ok(value) => visit(i, value),
             Err(error) => {
                 outcome = Err(error);
                 ControlFlow::Break(())
             }
         };
-        // All keys are of the table's kind, so neither default is ever used.
+        // `unwrap_or_default` never returns a default here, because all keys are of the table's kind.
         match self.key_kind() {
             KeyKind::U64 => self.find_each(keys.len(), |i| key(i).as_u64().unwrap_or_default(), found),
             KeyKind::Bytes => self.find_each(keys.len(), |i| key(i).as_bytes().unwrap_or_default(), found),
@@ -269,7 +272,8 @@ impl Store {
         self.layout.digest()
     }
 
-    /// Returns the key and value of a row, counted from 0 in key order. Returns `None` after the last row.
+    /// Returns the key and value of the row with the number `row`, counted from 0 in key order. Returns `None` if the
+    /// table has no such row.
     ///
     /// # Errors
     /// [`LookupError::Damaged`] if a block that must be read is damaged.
@@ -281,7 +285,7 @@ impl Store {
         record.map(|record| Some((record.key(), record.value()))).ok_or(LookupError::Damaged)
     }
 
-    /// Returns all rows in key order.
+    /// Returns an iterator over all rows in key order.
     ///
     /// # Example
     /// ```
@@ -301,7 +305,7 @@ impl Store {
     }
 
     /// Looks up `count` keys of the table's kind. Calls `found` with each key's position and result, in order, until
-    /// `found` breaks.
+    /// `found` returns `Break`.
     #[inline(always)]
     pub(crate) fn find_each<'s, K: LookupKey>(
         &'s self,
@@ -315,14 +319,14 @@ impl Store {
 
     #[inline(always)]
     pub(crate) fn find(&self, key: Key<'_>) -> Result<Found<'_>, LookupError> {
-        Ok(match self.same_kind(key)? {
+        Ok(match self.check_key_kind(key)? {
             Key::U64(key) => self.index().find(key),
             Key::Bytes(key) => self.index().find(key),
         })
     }
 
     #[inline(always)]
-    fn same_kind<'k>(&self, key: Key<'k>) -> Result<Key<'k>, LookupError> {
+    fn check_key_kind<'k>(&self, key: Key<'k>) -> Result<Key<'k>, LookupError> {
         let (held, asked) = (self.key_kind(), key.kind());
         if held == asked { Ok(key) } else { Err(LookupError::KeyKind { held, asked }) }
     }
@@ -330,12 +334,13 @@ impl Store {
     /// Returns the record at an offset, or `None` if no intact record is there.
     #[inline]
     fn record_at(&self, offset_bytes: u64) -> Option<Record<'_>> {
-        self.record_of(self.key_kind(), offset_bytes)
+        self.record_at_with_kind(self.key_kind(), offset_bytes)
     }
 
-    /// Does what [`Store::record_at`] does, for a kind of keys that is known at compile time and is the table's.
+    /// Returns the record at an offset, as [`Store::record_at`] does. `kind` must be the table's key kind; if it is a
+    /// constant, the compiler removes the branches on it.
     #[inline(always)]
-    fn record_of(&self, kind: KeyKind, offset_bytes: u64) -> Option<Record<'_>> {
+    fn record_at_with_kind(&self, kind: KeyKind, offset_bytes: u64) -> Option<Record<'_>> {
         let record = Record::at(kind, self.records(), offset_bytes)?;
         let start = offset_bytes as usize;
         self.are_sound(start..start + record.bytes().len()).then_some(record)
@@ -378,7 +383,7 @@ impl Store {
         self.directory.get_or_init(|| Directory::from_fences(self.fences(), &Pace::default()))
     }
 
-    /// Builds the directory. If `pace` cancels this, the `Store` must be discarded.
+    /// Builds the search tree over the fences. If `pace` cancels the build, the caller must discard the `Store`.
     fn build_directory(&self, pace: &Pace) {
         self.directory.get_or_init(|| Directory::from_fences(self.fences(), pace));
     }

@@ -1,4 +1,4 @@
-//! Opening a file, in each kind of memory.
+//! Opens a file in each kind of memory: a copy, sealed memory, or a mapping.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,16 +13,16 @@ use super::{Store, StoreError, sealed};
 use crate::format::header::Layout;
 
 impl Store {
-    /// Opens a baked file in memory that nobody can change, and verifies all of it: every byte against its checksum,
-    /// the order of the keys, and that each key is found. For ten million rows of 100 bytes in the page cache,
-    /// verifying takes 0.8 s on one core.
+    /// Opens a baked file in memory that nobody can change, and verifies the whole file: every byte against its
+    /// checksum, the order of the keys, and that each key can be found. For ten million rows of 100 bytes in the page
+    /// cache, verifying takes 0.8 s on one core.
     ///
     /// The memory is a copy, unless the file is a sealed memory file, which cannot change. To use a large table without
     /// a copy, see [`MappedStore`](super::MappedStore).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a
-    /// copy, [`StoreError::Format`] if it is not an undamaged file of this version.
+    /// copy, [`StoreError::Format`] if the file is damaged or is not a baked file of this version.
     ///
     /// # Example
     /// ```
@@ -37,15 +37,16 @@ impl Store {
     /// the copy is verified, not the file.
     ///
     /// # Errors
-    /// The errors of [`Store::open`], and [`StoreError::Memory`] if the system does not meet the requests in the
-    /// options. A copy with fewer huge pages than it could fill is not an error: see [`Step::lacks_huge_pages`].
+    /// The errors of [`Store::open`], [`StoreError::Memory`] if the system rejects a request in the options, such as to
+    /// lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work. A copy with fewer huge pages than
+    /// it could fill is not an error: see [`Step::lacks_huge_pages`].
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
         let path = path.as_ref();
-        let map = memory::hold_immutable(&open_file(path)?, path, options, done)?;
+        let map = memory::load_immutable(&open_file(path)?, path, options, done)?;
         Unchecked::new(map, path)?.check_as(options.verify, &options.pace)
     }
 
@@ -67,14 +68,14 @@ impl Store {
     ///
     /// # Safety
     /// As long as the `Store` lives, no process, including this one, may write to the file or truncate it. The system
-    /// does not enforce this. Otherwise bytes change while they are borrowed, which is undefined behavior. If the file
-    /// is truncated, reading one of the removed pages ends the process with `SIGBUS` unless
+    /// does not enforce this rule. A write changes bytes while they are borrowed, which is undefined behavior. After a
+    /// truncation, reading one of the removed pages ends the process with `SIGBUS` unless
     /// [`survive_bus_errors`](super::survive_bus_errors) was called. Deleting the file, or renaming another file over
     /// it, is allowed: `baker` replaces a table by rename.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if it is not an undamaged file
-    /// of this version.
+    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the file is damaged or is
+    /// not a baked file of this version.
     ///
     /// # Example
     /// ```
@@ -100,8 +101,8 @@ impl Store {
     /// The caller must meet the safety requirements of [`Store::map`].
     ///
     /// # Errors
-    /// The errors of [`Store::map`], and [`StoreError::Memory`] if the system does not meet the requests in the
-    /// options.
+    /// The errors of [`Store::map`], [`StoreError::Memory`] if the system rejects a request in the options, and
+    /// [`StoreError::Canceled`] if `options.pace` cancels the work.
     pub unsafe fn map_with(
         path: impl AsRef<Path>,
         options: &OpenOptions,
@@ -111,8 +112,8 @@ impl Store {
         Store::from_file(&open_file(path)?, path, Memory::Map, options, done)
     }
 
-    /// Creates a `Store` from an open file, which error messages call `path`. With [`Memory::Map`], the caller must not
-    /// lend the store's bytes to safe code, and must verify bytes after it has copied them.
+    /// Creates a `Store` from an open file. Error messages call the file `path`. With [`Memory::Map`], the caller must
+    /// not lend the store's bytes to safe code, and must verify bytes after it has copied them.
     pub(crate) fn from_file(
         file: &File,
         path: &Path,
@@ -120,28 +121,29 @@ impl Store {
         options: &OpenOptions,
         done: &mut dyn FnMut(&Step),
     ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::new(memory::hold(file, path, memory, options, done)?, path)?;
+        let unchecked = Unchecked::new(memory::load(file, path, memory, options, done)?, path)?;
         match memory {
             Memory::Map => unchecked.settle(&options.pace)?.check_as(options.verify, &options.pace),
-            // Somebody may have written to the file while it was copied.
+            // A process may have written to the file during the copy, so every byte of the copy is verified.
             Memory::Copy | Memory::Sealed => unchecked.check_copy_as(options.verify, &options.pace),
         }
     }
 
-    /// Opens a file that a server transferred after checking its index, like [`Store::from_file`]. `is_as_checked`
-    /// returns whether nobody has changed the file since that check. It is called when this process already notices any
-    /// later change.
+    /// Creates a `Store` from a file that a server has transferred. The server verified the index of the file before
+    /// the transfer. `is_unchanged_since_check` returns whether nobody has changed the file since then; if it returns
+    /// `true`, this function does not verify the index of a mapped file again. `is_unchanged_since_check` is called
+    /// when this process can already detect every later change.
     pub(crate) fn from_transfer(
         file: &File,
         path: &Path,
         memory: Memory,
         options: &OpenOptions,
-        is_as_checked: impl FnOnce() -> bool,
+        is_unchanged_since_check: impl FnOnce() -> bool,
     ) -> Result<Store, StoreError> {
-        let unchecked = Unchecked::new(memory::hold(file, path, memory, options, &mut |_| ())?, path)?;
+        let unchecked = Unchecked::new(memory::load(file, path, memory, options, &mut |_| ())?, path)?;
         let unchecked = unchecked.settle(&options.pace)?;
         match memory {
-            Memory::Map if sealed::is_sealed(file) || is_as_checked() => unchecked.trust_index(),
+            Memory::Map if sealed::is_sealed(file) || is_unchanged_since_check() => unchecked.trust_index(),
             Memory::Map => unchecked.check_as(Verify::Touch, &options.pace),
             Memory::Copy | Memory::Sealed => unchecked.check_copy_as(Verify::Touch, &options.pace),
         }
@@ -156,7 +158,7 @@ impl Store {
         plan: &check::Plan,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Layout, StoreError> {
-        let map = memory::hold(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?;
+        let map = memory::load(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?;
         Ok(Unchecked::new(map, path)?.check_by(plan, progress)?.layout)
     }
 }

@@ -1,7 +1,8 @@
-//! Lookups by order: the rows at, before, or after a key, and the rows of a range.
+//! Looks rows up by the order of their keys: the rows at, before, or after a key, and the rows of a range.
 //!
-//! Fences narrow a key down to the rows between two of them, which are then read. For byte keys, a fence has the 8
-//! bytes that follow the common prefix of all keys. If several fences have equal bytes, their records decide.
+//! A search finds the two fences around a key, and then reads the rows between these fences. For byte keys, a fence has
+//! the 8 bytes that follow the common prefix of all keys. If several fences have equal bytes, the search compares the
+//! keys of their records.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -21,15 +22,15 @@ enum Side {
     /// Just before the key.
     Before,
     /// Just after the key.
-    Behind,
+    After,
 }
 
 impl Store {
     /// Returns the row with the largest key less than or equal to `key`.
     ///
     /// # Errors
-    /// [`LookupError::KeyKind`] if the table's keys are of the other kind, [`LookupError::Damaged`] if a block that
-    /// must be read is damaged.
+    /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
+    /// [`LookupError::Damaged`] if a block that must be read is damaged.
     ///
     /// # Example
     /// ```
@@ -47,8 +48,8 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        let key = self.same_kind(key.into())?;
-        self.seek(key, Side::Behind)?.1.map(|position| self.row_at(position)).transpose()
+        let key = self.check_key_kind(key.into())?;
+        self.seek(key, Side::After)?.1.map(|position| self.row_at(position)).transpose()
     }
 
     /// Returns the row with the smallest key greater than or equal to `key`.
@@ -56,7 +57,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::floor`].
     pub fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        let key = self.same_kind(key.into())?;
+        let key = self.check_key_kind(key.into())?;
         let (position, _) = self.seek(key, Side::Before)?;
         (position.row < self.len()).then(|| self.row_at(position)).transpose()
     }
@@ -77,8 +78,9 @@ impl Store {
         self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
     }
 
-    /// Returns the rows whose keys are in a range, in key order, from either end. Their number is known
-    /// ([`ExactSizeIterator::len`]) before any is read. A range that ends before it begins has no rows.
+    /// Returns an iterator over the rows whose keys are in a range, in key order, from either end.
+    /// [`ExactSizeIterator::len`] returns the number of rows without reading them. A range that ends before it begins
+    /// has no rows.
     ///
     /// # Errors
     /// The errors of [`Store::floor`], for either end of the range.
@@ -103,16 +105,16 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
-        let same_kind = |bound| match bound {
+        let check_bound = |bound| match bound {
             Bound::Unbounded => Ok(Bound::Unbounded),
-            Bound::Included(key) => self.same_kind(key).map(Bound::Included),
-            Bound::Excluded(key) => self.same_kind(key).map(Bound::Excluded),
+            Bound::Included(key) => self.check_key_kind(key).map(Bound::Included),
+            Bound::Excluded(key) => self.check_key_kind(key).map(Bound::Excluded),
         };
         let (start, end) = range.bounds();
-        self.between(same_kind(start)?, same_kind(end)?)
+        self.between(check_bound(start)?, check_bound(end)?)
     }
 
-    /// Returns the number of keys in a range. Reads only the keys near its ends.
+    /// Returns the number of keys in a range. Reads only the keys near the ends of the range.
     ///
     /// # Errors
     /// The errors of [`Store::range`].
@@ -120,13 +122,13 @@ impl Store {
         self.range(range).map(|rows| rows.len())
     }
 
-    /// Returns the rows whose keys begin with these bytes, in key order, from either end.
+    /// Returns an iterator over the rows whose keys begin with `prefix`, in key order, from either end.
     ///
     /// # Errors
     /// [`LookupError::KeyKind`] if the table's keys are numbers, and otherwise the errors of [`Store::floor`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
         let prefix = prefix.as_ref();
-        let start = self.same_kind(Key::Bytes(prefix))?;
+        let start = self.check_key_kind(Key::Bytes(prefix))?;
         let end = prefix_end(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, |end| Bound::Excluded(Key::Bytes(end)));
         self.between(Bound::Included(start), end)
@@ -137,11 +139,11 @@ impl Store {
         let start = match start {
             Bound::Unbounded => Position::START,
             Bound::Included(key) => self.seek(key, Side::Before)?.0,
-            Bound::Excluded(key) => self.seek(key, Side::Behind)?.0,
+            Bound::Excluded(key) => self.seek(key, Side::After)?.0,
         };
         let end = match end {
             Bound::Unbounded => self.end(),
-            Bound::Included(key) => self.seek(key, Side::Behind)?.0,
+            Bound::Included(key) => self.seek(key, Side::After)?.0,
             Bound::Excluded(key) => self.seek(key, Side::Before)?.0,
         };
         Ok(Rows::between(self, start, end))
@@ -155,7 +157,7 @@ impl Store {
     /// Returns a page with only the row that [`Store::floor`] returns, or an empty page if there is none.
     #[cfg(feature = "server")]
     pub(crate) fn floor_page(&self, key: Key<'_>) -> Result<PageRange, LookupError> {
-        let (end, start) = self.seek(key, Side::Behind)?;
+        let (end, start) = self.seek(key, Side::After)?;
         Ok(PageRange::between(start.unwrap_or(end), end))
     }
 
@@ -170,18 +172,18 @@ impl Store {
         Ok(PageRange::between(start, rows.ends().0))
     }
 
-    /// Returns the position before or after a key, and the position of the row that precedes it.
+    /// Returns the position just before or just after a key, and the position of the preceding row, if there is one.
     fn seek(&self, key: Key<'_>, side: Side) -> Result<(Position, Option<Position>), LookupError> {
         if self.is_distrusted() {
             return Err(LookupError::Damaged);
         }
         let fences = self.fences();
-        // If all fences are after the key, so are all rows.
+        // If all fences are after the key, all rows are, too.
         let Some(number) = self.fences_before(key, side)?.checked_sub(1) else { return Ok((Position::START, None)) };
         let offset_bytes = fences[number].offset_bytes.get();
         let next_offset_bytes = fences.get(number + 1).map_or(self.end().offset_bytes, |next| next.offset_bytes.get());
-        // The length of each record determines the offset of the next one, so reading them in order would wait for
-        // each.
+        // The length of each record determines the offset of the next one, so without this prefetch, the walk would
+        // wait for each record.
         prefetch_bytes(self.records(), offset_bytes as usize, next_offset_bytes.saturating_sub(offset_bytes) as usize);
         let start = Position { row: number * FENCE_ROWS, offset_bytes };
         match key {
@@ -190,8 +192,8 @@ impl Store {
         }
     }
 
-    /// Walks along the rows from a fence to the position before or after a key. Fails if the rows do not match the
-    /// fences because the file was changed since it was opened.
+    /// Reads the rows from a fence up to the position just before or just after a key. Returns what [`Store::seek`]
+    /// returns. Fails if the rows do not match the fences because the file was changed since it was opened.
     #[inline(always)]
     fn walk(
         &self,
@@ -203,7 +205,7 @@ impl Store {
         let align_bytes = self.record_align_bytes();
         let (mut position, mut before) = (start, None);
         while position.row < self.len() {
-            let record = self.record_of(kind, position.offset_bytes).ok_or(LookupError::Damaged)?;
+            let record = self.record_at_with_kind(kind, position.offset_bytes).ok_or(LookupError::Damaged)?;
             if !is_before(record.key(), key, side) {
                 break;
             }
@@ -220,7 +222,8 @@ impl Store {
         Ok((position, before))
     }
 
-    /// Returns the number of fences whose rows precede the position before or after a key.
+    /// Returns the number of fences whose first row precedes a position: just before or just after `key`, according to
+    /// `side`.
     fn fences_before(&self, key: Key<'_>, side: Side) -> Result<usize, LookupError> {
         let fences = self.fences();
         match self.compare_common(key) {
@@ -234,16 +237,16 @@ impl Store {
         if self.key_kind() == KeyKind::U64 {
             return Ok(match side {
                 Side::Before => below(),
-                Side::Behind => not_above(),
+                Side::After => not_above(),
             });
         }
         let not_above = not_above();
-        // If the heads of fences equal the head of the key, the keys of their records decide.
+        // For fences whose head equals the head of the key, the keys of their records are compared.
         match fences[..not_above].last() {
             Some(last) if last.head.get() == head => {}
             _ => return Ok(not_above),
         }
-        // The heads ascend, unless the file was changed since it was opened: only then does `min` have an effect.
+        // `min` has an effect only if the file was changed since it was opened. Otherwise, the heads ascend.
         let below = below().min(not_above);
         let mut is_damaged = false;
         let before = fences[below..not_above].partition_point(|fence| {
@@ -254,25 +257,25 @@ impl Store {
         if is_damaged { Err(LookupError::Damaged) } else { Ok(below + before) }
     }
 
-    /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is below all of them,
-    /// `Greater` if it is above all of them, and `Equal` if it begins with the prefix or is a number.
+    /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is less than all keys of
+    /// the table, `Greater` if it is greater than all of them, and `Equal` if it begins with the prefix or is a number.
     fn compare_common(&self, key: Key<'_>) -> Ordering {
         let Some(key) = key.as_bytes() else { return Ordering::Equal };
         key[..key.len().min(self.common.len())].cmp(&self.common)
     }
 }
 
-/// Returns whether a row precedes the position before or after a key.
+/// Returns whether a row with the key `row` precedes a position: just before or just after `key`, according to `side`.
 #[inline(always)]
 fn is_before(row: Key<'_>, key: Key<'_>, side: Side) -> bool {
     match side {
         Side::Before => row < key,
-        Side::Behind => row <= key,
+        Side::After => row <= key,
     }
 }
 
-/// Returns the smallest byte string greater than all byte strings that begin with a prefix. Returns `None` if there is
-/// none, because every byte of the prefix is 255.
+/// Returns the smallest byte string that is greater than all byte strings that begin with `prefix`. Returns `None` if
+/// every byte of the prefix is 255, because no byte string is greater than all of them.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=kept].to_vec();

@@ -1,12 +1,13 @@
-//! Canceling long work on a file, and observing its progress.
+//! Cancels long work on a file, and observes its progress.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A callback that observes and cancels long work on a file. Reading, copying, and checking call it before each window
-/// of at most 8 MiB. Once it returns `false`, the work ends with [`StoreError::Canceled`](super::StoreError::Canceled),
-/// and so does all later work with this `Pace` or a clone of it. The default never cancels.
+/// A callback that observes and cancels long work on a file: reading, copying, and checking. The work calls the
+/// callback before each window of at most 8 MiB. Once the callback returns `false`, the work ends with
+/// [`StoreError::Canceled`](super::StoreError::Canceled), and all later work with this `Pace` or a clone of it ends
+/// with this error, too. The default `Pace` never cancels.
 ///
 /// # Example
 /// ```
@@ -45,13 +46,14 @@ impl fmt::Debug for Pace {
 }
 
 impl Pace {
-    /// Returns a `Pace` that calls a function before each window of work, on the thread that does the work.
+    /// Returns a `Pace` that calls `goes_on` before each window of work, on the thread that does the work. The first
+    /// result `false` cancels the work.
     pub fn new(goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Pace {
         Pace(Some(Arc::new(Observer { goes_on: Box::new(goes_on), is_canceled: AtomicBool::new(false) })))
     }
 
-    /// Returns whether to continue with the next window. After the first `false`, the result of the work must be
-    /// discarded.
+    /// Returns whether the work may continue with the next window. After the first `false`, the caller must discard the
+    /// result of the work.
     pub(crate) fn goes_on(&self) -> bool {
         let Some(observer) = &self.0 else { return true };
         if !observer.is_canceled.load(Ordering::Relaxed) && !(observer.goes_on)() {
@@ -60,7 +62,7 @@ impl Pace {
         !observer.is_canceled.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the work was canceled, so that its result must be discarded.
+    /// Returns whether the work was canceled, so that the caller must discard its result.
     pub(crate) fn is_canceled(&self) -> bool {
         self.0.as_ref().is_some_and(|observer| observer.is_canceled.load(Ordering::Relaxed))
     }

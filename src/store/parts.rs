@@ -1,4 +1,4 @@
-//! Work on the parts of a file on several threads.
+//! Processes the parts of a file on several threads.
 
 use std::io;
 use std::panic;
@@ -10,8 +10,9 @@ use super::pace::Pace;
 /// Maximum number of threads that work on a file.
 const THREADS_MAX: usize = 16;
 
-/// Calls `work` on each part, on as many threads as there are processors, up to a maximum. Starts the parts in order
-/// until none is left or the work is canceled. A thread whose call fails starts no more parts.
+/// Calls `work` on each part, on as many threads as there are processors, but at most [`THREADS_MAX`]. Starts the parts
+/// in order until none is left or the work is canceled. After a failed call, the thread that made it starts no more
+/// parts.
 pub(super) fn for_each_part<T>(
     parts: impl Iterator<Item = T> + Send,
     pace: &Pace,
@@ -27,7 +28,7 @@ pub(super) fn for_each_part<T>(
     };
     let helpers = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
     thread::scope(|scope| {
-        // If the system does not start a thread, this thread does its work.
+        // If the system cannot start a thread, the other threads process its parts.
         let helpers: Vec<_> =
             (0..helpers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work_on).ok()).collect();
         let mut done = work_on();
@@ -46,25 +47,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_worked_on_once_until_one_fails() {
-        let seen = Mutex::new(Vec::new());
+    fn every_part_is_processed_once_and_a_failure_is_returned() {
+        let processed = Mutex::new(Vec::new());
         let work = |part: u32| {
-            seen.lock().unwrap().push(part);
+            processed.lock().unwrap().push(part);
             if part == 700 { Err(io::Error::other("the 700th")) } else { Ok(()) }
         };
         for_each_part(0..500, &Pace::default(), work).unwrap();
-        let mut parts = std::mem::take(&mut *seen.lock().unwrap());
+        let mut parts = std::mem::take(&mut *processed.lock().unwrap());
         parts.sort_unstable();
         assert!(parts.into_iter().eq(0..500));
         assert_eq!(for_each_part(500..1000, &Pace::default(), work).unwrap_err().to_string(), "the 700th");
     }
 
     #[test]
-    fn canceled_work_ends_after_the_parts_that_have_begun() {
+    fn canceled_work_ends_after_the_parts_that_were_started() {
         for goes_on in [0, 1, 7, 99] {
             let calls = Arc::new(AtomicUsize::new(0));
-            let of_pace = Arc::clone(&calls);
-            let pace = Pace::new(move || of_pace.fetch_add(1, Ordering::Relaxed) < goes_on);
+            let counter = Arc::clone(&calls);
+            let pace = Pace::new(move || counter.fetch_add(1, Ordering::Relaxed) < goes_on);
             let done = AtomicUsize::new(0);
             for_each_part(0..100, &pace, |_| {
                 done.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! Opens regular files, and nothing else.
+//! Opens regular files, and rejects all other files without opening them.
 //!
-//! In: a path. Out: the file, open for reading. Opening a FIFO wakes its writers, and opening a tape or a terminal
-//! moves or configures it. So the file's type is read before the file is opened.
+//! In: a path. Out: the file, open for reading. Opening a file of another type has side effects: opening a FIFO wakes
+//! its writers, opening a tape moves it, and opening a terminal configures it. Therefore, the file's type is read
+//! before the file is opened.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +11,8 @@ use std::path::Path;
 /// Opens the file at a path for reading.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the path leads to something other than a regular file, which is then not opened.
-/// The system's error if the file cannot be opened.
+/// [`io::ErrorKind::InvalidInput`] if the path leads to a file that is not regular; that file is not opened. The
+/// system's error if the file cannot be opened.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     check_type(&file)?;
@@ -29,7 +30,8 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")
 }
 
-/// Opens the inode whose type was read, so that nobody can put another one at the path in between.
+/// Checks the type of the file at a path, then opens the same inode for reading, even if the path meanwhile leads to
+/// another file.
 fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
 
@@ -42,8 +44,8 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a path. If the path leads to a FIFO or a terminal by now, the call neither waits for a writer nor acquires the
-/// terminal.
+/// Opens a path for reading. If the path now leads to a FIFO, the call does not wait for a writer. If the path now
+/// leads to a terminal, the call does not acquire it as the controlling terminal.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_regular_file_is_refused_without_being_opened() {
+    fn a_file_that_is_not_regular_is_rejected_without_being_opened() {
         let folder = tempfile::tempdir().unwrap();
         let (fifo, link) = (folder.path().join("fifo"), folder.path().join("link"));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

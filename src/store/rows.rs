@@ -1,4 +1,4 @@
-//! The rows of a table in key order, from either end.
+//! Iterates over the rows of a table in key order, from either end.
 
 use std::fmt;
 #[cfg(feature = "server")]
@@ -9,7 +9,7 @@ use crate::format::index::FENCE_ROWS;
 use crate::format::key::Key;
 use crate::format::record::Record;
 
-/// A row's number, and the offset of its record: a position between two rows, or at an end of the table.
+/// A position between two rows, or at either end of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The number of rows before this position.
@@ -23,17 +23,18 @@ impl Position {
     pub(super) const START: Position = Position { row: 0, offset_bytes: 0 };
 }
 
-/// Rows in key order: all of them ([`Store::iter`]), or some ([`Store::range`], [`Store::prefix`]).
+/// An iterator over rows in key order: over all rows ([`Store::iter`]), or over some ([`Store::range`],
+/// [`Store::prefix`]).
 ///
 /// The iterator reads the rows that it returns and, in addition, at most as many rows as there are between two fences.
-/// Ends early where the file is damaged: see [`Rows::outcome`].
+/// At a damaged row, the iterator ends early: see [`Rows::outcome`].
 #[derive(Clone)]
 pub struct Rows<'s> {
     store: &'s Store,
     next: Position,
     end: Position,
-    /// The positions of the rows between the last fence before `end` and `end`. Without them, iteration from the end
-    /// would walk to each row from its fence.
+    /// The positions of the rows from the last fence before `end` up to `end`. Without these positions, iteration from
+    /// the end would have to read the rows after the fence again for each row.
     group: Group,
     damaged: bool,
 }
@@ -60,21 +61,21 @@ impl<'s> Rows<'s> {
         Rows { store, next: if start.row < end.row { start } else { end }, end, group: Group::NONE, damaged: false }
     }
 
-    /// Returns an error if iteration ended early at a damaged row.
+    /// Returns an error if iteration ended early.
     ///
     /// # Errors
-    /// [`LookupError::Damaged`] if the iterator has not returned the rows after a damaged one.
+    /// [`LookupError::Damaged`] if the iterator reached a damaged row, so that rows are missing.
     pub fn outcome(&self) -> Result<(), LookupError> {
         if self.damaged { Err(LookupError::Damaged) } else { Ok(()) }
     }
 
-    /// Records damage if a row was not found.
+    /// Returns `found`, and records damage if it is `None`.
     fn or_damaged<T>(&mut self, found: Option<T>) -> Option<T> {
         self.damaged |= found.is_none();
         found
     }
 
-    /// Skips rows at the start. If the file is damaged there, no rows follow.
+    /// Skips rows at the start. If the skipped rows are damaged, the iterator returns no more rows.
     pub(super) fn skip_first(&mut self, count: usize) {
         let row = self.next.row.saturating_add(count).min(self.end.row);
         if row.saturating_sub(self.next.row) < FENCE_ROWS {
@@ -87,7 +88,7 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Skips rows at the end. If the file is damaged there, no rows follow.
+    /// Skips rows at the end. If the skipped rows are damaged, the iterator returns no more rows.
     pub(super) fn skip_last(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -99,7 +100,7 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Returns the position of the next row, and the end.
+    /// Returns the positions before and after the remaining rows.
     #[cfg(feature = "server")]
     pub(crate) fn ends(&self) -> (Position, Position) {
         (self.next, self.end)
@@ -124,7 +125,7 @@ impl<'s> Rows<'s> {
         }
         let row = self.end.row - 1;
         if !(self.group.first_row..self.group.first_row + self.group.count).contains(&row) {
-            let group = self.store.group_of(row, self.end.row);
+            let group = self.store.group_with_row(row, self.end.row);
             self.group = self.or_damaged(group)?;
         }
         let offset_bytes = self.group.offsets_bytes[row - self.group.first_row];
@@ -139,16 +140,16 @@ impl<'s> Rows<'s> {
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// The bytes of their records, as a range of the records section.
+    /// The part of the records section that has the records of these rows.
     pub(crate) offset_bytes: Range<u64>,
     pub(crate) row_count: usize,
-    /// Whether the range has more rows.
+    /// Whether the range of the request has more rows than this page.
     pub(crate) more: bool,
 }
 
 #[cfg(feature = "server")]
 impl PageRange {
-    /// Returns all rows between two positions.
+    /// Returns a page with all rows between two positions.
     pub(super) fn between(start: Position, end: Position) -> PageRange {
         let offset_bytes = start.offset_bytes..end.offset_bytes;
         PageRange { offset_bytes, row_count: end.row.saturating_sub(start.row), more: false }
@@ -173,12 +174,12 @@ impl Rows<'_> {
         if next.row < end.row && len_bytes(next, end) > len_max_bytes as u64 {
             match backward {
                 false => {
-                    let (not_behind, _) = store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64))?;
-                    end = if not_behind.row > next.row { not_behind } else { store.position(next.row + 1)? };
+                    let (last_fit, _) = store.positions_at(next.offset_bytes.wrapping_add(len_max_bytes as u64))?;
+                    end = if last_fit.row > next.row { last_fit } else { store.position(next.row + 1)? };
                 }
                 true => {
-                    let (_, not_before) = store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64))?;
-                    next = if not_before.row < end.row { not_before } else { store.position(end.row - 1)? };
+                    let (_, first_fit) = store.positions_at(end.offset_bytes.wrapping_sub(len_max_bytes as u64))?;
+                    next = if first_fit.row < end.row { first_fit } else { store.position(end.row - 1)? };
                 }
             }
         }
@@ -194,7 +195,7 @@ impl<'s> Iterator for Rows<'s> {
         self.next_record().map(|(record, _)| (record.key(), record.value()))
     }
 
-    /// Skips rows. To find the next one, reads at most the rows between two fences.
+    /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         self.skip_first(count);
         self.next()
@@ -205,7 +206,7 @@ impl<'s> Iterator for Rows<'s> {
         (left, Some(left))
     }
 
-    /// Returns the number of rows left. Reads none of them.
+    /// Returns the number of remaining rows, without reading them.
     fn count(self) -> usize {
         self.len()
     }
@@ -222,7 +223,8 @@ impl DoubleEndedIterator for Rows<'_> {
         self.previous_record().map(|record| (record.key(), record.value()))
     }
 
-    /// Skips rows. To find the next one, reads at most the rows between two fences.
+    /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to
+    /// find that row.
     fn nth_back(&mut self, count: usize) -> Option<Self::Item> {
         self.skip_last(count);
         self.next_back()
@@ -241,8 +243,8 @@ impl Store {
         Position { row: self.len(), offset_bytes: self.records().len() as u64 }
     }
 
-    /// Returns the position before a row, or after the last row if there are not that many. Walks along the rows from
-    /// the fence before the row. Returns `None` if the file is damaged there.
+    /// Returns the position before the row with the number `row`, or after the last row if the table has no such row.
+    /// Reads the rows from the preceding fence up to the position. Returns `None` if these rows are damaged.
     pub(crate) fn position(&self, row: usize) -> Option<Position> {
         if row >= self.len() {
             return Some(self.end());
@@ -256,8 +258,8 @@ impl Store {
         Some(rows.next)
     }
 
-    /// Returns the last position at or before an offset of the records section, and the first position at or after it.
-    /// Returns `None` if the file is damaged there.
+    /// Returns the last position at or before an offset of the records section, and the first position at or after the
+    /// offset. Returns `None` if the file is damaged there.
     #[cfg(feature = "server")]
     fn positions_at(&self, offset_bytes: u64) -> Option<(Position, Position)> {
         let fences = self.fences();
@@ -275,8 +277,9 @@ impl Store {
         }
     }
 
-    /// Returns the positions of the rows from the fence of a row up to the next fence or `end_row`.
-    fn group_of(&self, row: usize, end_row: usize) -> Option<Group> {
+    /// Returns the positions of the rows from the fence that precedes a row up to the next fence or `end_row`. Returns
+    /// `None` if one of these rows is damaged.
+    fn group_with_row(&self, row: usize, end_row: usize) -> Option<Group> {
         let first_row = row - row % FENCE_ROWS;
         let mut offset_bytes = self.fences().get(first_row / FENCE_ROWS)?.offset_bytes.get();
         let mut group = Group { first_row, ..Group::NONE };

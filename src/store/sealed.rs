@@ -1,7 +1,7 @@
-//! Files that nobody can change.
+//! Seals files, so that nobody can change them.
 //!
-//! In: a memory file that was written. Out: a memory file that no process, including the one that made it, can write to
-//! or resize any more. A file on a disk is similar if fs-verity is enabled for it: see the kernel's
+//! In: a memory file with its contents. Out: a memory file that no process, including its creator, can write to or
+//! resize any more. A file on a disk has a similar guarantee if fs-verity is enabled for it: see the kernel's
 //! `Documentation/filesystems/fsverity.rst`.
 
 use std::fs::File;
@@ -21,9 +21,10 @@ pub(super) fn create() -> io::Result<File> {
     Ok(File::from(memfd_create("zero-kv", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
 }
 
-/// Seals a memory file. The system refuses as long as something holds one of the file's pages. The kernel itself holds
-/// pages for moments, while it compacts memory or until it has added a written page to its lists. Calls `wait` between
-/// two attempts.
+/// Seals a memory file. Makes up to 20 attempts, and calls `wait` between two attempts.
+///
+/// An attempt fails with EBUSY if a writable mapping of the file exists, or if something holds one of the file's pages.
+/// The kernel itself holds pages briefly, while it compacts memory or until it has added a written page to its lists.
 pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     const TRIES: u32 = 20;
     for _ in 1..TRIES {
@@ -35,20 +36,20 @@ pub(super) fn seal(file: &File, mut wait: impl FnMut()) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SEALS | SealFlags::SEAL)?)
 }
 
-/// Returns whether the file is a sealed memory file: its bytes neither change nor disappear.
+/// Returns whether the file is a sealed memory file, which no process can write to or resize.
 pub(crate) fn is_sealed(file: &File) -> bool {
-    // Other files have no seals, and return an error.
+    // For a file that cannot have seals, the call returns an error.
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// Returns whether the file has fs-verity: its bytes cannot change, although the disk may fail to deliver them.
+/// Returns whether the file has fs-verity, so that its bytes cannot change. Reading them can still fail.
 pub(super) fn has_verity(file: &File) -> bool {
     statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::VERITY))
 }
 
-/// Opens a file again, read-only, even if it has no name. The result is a separate open file description: leases,
-/// locks, and the right to write belong to only one of them.
+/// Opens a file again, read-only, even if the file has no name. The result is a separate open file description, so it
+/// does not share leases, locks, or write access with `file`.
 pub(crate) fn reopened(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_memory_file_is_sealed_though_somebody_holds_it_for_a_while() {
+    fn sealing_is_retried_while_the_file_has_a_writable_mapping() {
         let file = create().unwrap();
         file.set_len(4096).unwrap();
         let mut held = Some(MmapRaw::map_raw(&file).unwrap());
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_be_changed_is_not_taken_for_sealed() {
+    fn a_file_that_can_be_changed_does_not_count_as_sealed() {
         let file = create().unwrap();
         assert!(!is_sealed(&file) && !has_verity(&file));
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).unwrap();
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opened_once_more_is_the_same_and_cannot_be_written_to() {
+    fn a_reopened_file_has_the_same_bytes_and_is_read_only() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"table").unwrap();
         let again = reopened(&file).unwrap();

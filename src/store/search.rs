@@ -1,7 +1,8 @@
-//! Lookups of keys in the hash index.
+//! Looks keys up in the hash index.
 //!
-//! Looks up one key at a time, or many keys in stages, so that memory fetches what the next stage needs while other
-//! keys are processed. Whatever the index contains, a key is found only if a record has it.
+//! In: keys. Out: the stored response of each key. Many keys are looked up in stages, so that memory fetches the data
+//! of the next stage while other keys are processed. Even if the index is damaged, a key is found only if a record has
+//! that key.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +15,10 @@ use crate::format::index::{Hash, Parts};
 use crate::format::key::LookupKey;
 use crate::format::record;
 
-/// The number of keys that go through a stage together. Each key causes one or two prefetches, in total about as many
-/// as a core can have in flight.
+/// The number of keys that a stage processes together: about the number of cache misses that a core can have in flight.
 const GROUP_KEYS: usize = 16;
 
-/// The number of keys whose lookups are in flight: a group in each stage.
+/// The number of keys whose lookups are in flight: one group in each of the four stages.
 const WINDOW_KEYS: usize = 4 * GROUP_KEYS;
 
 const LINE_LEN_BYTES: usize = 64;
@@ -34,10 +34,10 @@ pub(crate) enum Found<'a> {
     Damaged,
 }
 
-/// The offset that stands for no record.
-const NOWHERE: u64 = u64::MAX;
+/// The offset for a slot that the index does not have. No record has this offset.
+const NO_RECORD: u64 = u64::MAX;
 
-/// The parts of a file that a lookup needs.
+/// The parts of a file that lookups in the hash index read.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'a> {
     pub(super) hash_seed: u64,
@@ -46,7 +46,7 @@ pub(super) struct Index<'a> {
     pub(super) places: &'a [U32],
     pub(super) records: &'a [u8],
     pub(super) record_align_bits: u32,
-    /// The mean length of records, up to a maximum: this much of each record is prefetched.
+    /// The number of bytes of each record that are prefetched: the mean record length, up to a maximum.
     pub(super) typical_len_bytes: usize,
     pub(super) blocks: &'a Blocks,
     pub(super) block_sums: &'a [U64],
@@ -55,17 +55,18 @@ pub(super) struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Returns a key's record.
+    /// Looks up one key.
     #[inline]
     pub(super) fn find<K: LookupKey>(&self, key: K) -> Found<'a> {
         self.record(key, self.offset_bytes(self.slot(key.hash(self.hash_seed))))
     }
 
-    /// Looks up `count` keys. Calls `found` with each key's position and record, in order, until `found` breaks.
+    /// Looks up `count` keys. Calls `found` with each key's position and result, in order, until `found` returns
+    /// `Break`.
     ///
-    /// Groups of keys go through four stages: prefetch of pilots, of places, and of records, and the calls of `found`.
-    /// Each group is one stage behind the group before it, so memory fetches the data of later groups while `found`
-    /// runs.
+    /// Each group of keys goes through four stages: prefetch pilots, prefetch places, prefetch records, and call
+    /// `found`. In every step, consecutive groups are in consecutive stages, so memory fetches the data of later groups
+    /// while `found` runs.
     #[inline(always)]
     pub(super) fn find_each<K: LookupKey>(
         &self,
@@ -75,7 +76,7 @@ impl<'a> Index<'a> {
     ) {
         let mut hashes = [Hash::from_u64(0, 0); WINDOW_KEYS];
         let mut slots = [0; WINDOW_KEYS];
-        let mut offsets_bytes = [NOWHERE; WINDOW_KEYS];
+        let mut offsets_bytes = [NO_RECORD; WINDOW_KEYS];
         let group = |number: usize| (number * GROUP_KEYS).min(count)..((number + 1) * GROUP_KEYS).min(count);
         for step in 0..count.div_ceil(GROUP_KEYS) + 3 {
             for i in group(step) {
@@ -110,33 +111,28 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the slot of a hash.
+    /// Returns the slot of a hash, or `usize::MAX` if the index has no pilot for the hash.
     #[inline(always)]
     fn slot(&self, hash: Hash) -> usize {
         self.pilots.get(hash.pilot(&self.parts)).map_or(usize::MAX, |pilot| hash.slot(*pilot, &self.parts))
     }
 
-    /// Returns the place in a slot: the offset of the only record that can have the key.
+    /// Returns the offset of the record that a slot leads to: the only record that can have the key.
     #[inline(always)]
     fn offset_bytes(&self, slot: usize) -> u64 {
-        self.places.get(slot).map_or(NOWHERE, |place| u64::from(place.get()) << self.record_align_bits)
+        self.places.get(slot).map_or(NO_RECORD, |place| u64::from(place.get()) << self.record_align_bits)
     }
 
-    /// Compares the record at an offset with the key. Reads the bytes first, and trusts them if their blocks are
-    /// intact.
+    /// Compares the record at an offset with a key. Reads the record first, then verifies the blocks that were read.
     #[inline(always)]
     fn record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
         let start = offset_bytes as usize;
-        let Some(rest) = self.records.get(start..) else { return self.nowhere() };
+        let Some(rest) = self.records.get(start..) else { return self.outside_records() };
         let Some(answer_at_bytes) = key.answer_at(rest) else {
-            return if self.are_sound(start, start + key.compared_len_bytes()) {
-                Found::Missing
-            } else {
-                Found::Damaged
-            };
+            return if self.verify(start, start + key.compared_len_bytes()) { Found::Missing } else { Found::Damaged };
         };
         match rest.get(answer_at_bytes..).and_then(record::answer) {
-            Some(answer) if self.are_sound(start, start + answer_at_bytes + answer.len()) => {
+            Some(answer) if self.verify(start, start + answer_at_bytes + answer.len()) => {
                 Found::Answer(answer, offset_bytes + answer_at_bytes as u64)
             }
             _ => Found::Damaged,
@@ -145,18 +141,18 @@ impl<'a> Index<'a> {
 
     /// Returns the result of a lookup whose place is beyond the records.
     #[cold]
-    fn nowhere(&self) -> Found<'a> {
+    fn outside_records(&self) -> Found<'a> {
         if self.epoch.is_distrust() { Found::Damaged } else { Found::Missing }
     }
 
-    /// Verifies a range of the records, up to the end of the records. Returns whether the range is intact.
+    /// Verifies the part of a range that is inside the records section. Returns whether that part is intact.
     #[inline(always)]
-    fn are_sound(&self, start: usize, end: usize) -> bool {
-        self.blocks.are_known(self.epoch, start, end)
-            || self.blocks.look_at(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
+    fn verify(&self, start: usize, end: usize) -> bool {
+        self.blocks.are_verified(self.epoch, start, end)
+            || self.blocks.verify_range(self.epoch, self.records, self.block_sums, start, end.min(self.records.len()))
     }
 
-    /// Prefetches a record, up to the mean length, and the tag of its block.
+    /// Prefetches the start of a record, up to `typical_len_bytes`, and the tag of the record's block.
     #[inline(always)]
     fn prefetch_record(&self, offset_bytes: u64) {
         let offset_bytes = offset_bytes as usize;

@@ -1,23 +1,24 @@
-//! Tells when a file's modification time shows every later write.
+//! Determines when every further write to a file will change the file's modification time.
 //!
-//! A file system stores times in steps: of up to 10 ms, the tick of the kernel's clock, on most; of whole seconds on ext2,
-//! and on ext3 and ext4 with inodes of 128 bytes; of 2 s on FAT. A second write in one step leaves the time as it is.
+//! File systems store times in steps. The steps are up to 10 ms, the tick of the kernel's clock, on most file systems;
+//! 1 s on ext2, and on ext3 and ext4 with inodes of 128 bytes; 2 s on FAT. A second write in one step does not change
+//! the time.
 
 use std::time::{Duration, SystemTime};
 
-/// How old a file must be if its time shows that its file system stores times in small steps. A process that writes to
-/// a file usually continues within this time.
+/// The minimum age of a file whose modification time shows that its file system stores times in small steps. A process
+/// that is writing to a file usually writes again within this time.
 pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
-/// How old a file must be if its file system may store times in steps of up to 2 s.
+/// The minimum age of a file whose file system may store times in steps of up to 2 s.
 pub(super) const SETTLE_COARSE: Duration = Duration::from_millis(2050);
 
-/// A time that is a multiple of this may be stored in steps of any length. On file systems with small steps, one time
-/// in thousands is.
+/// If a modification time is a multiple of this duration, the file system may store times in steps of up to 2 s. On
+/// file systems with small steps, about one time in thousands is such a multiple.
 const COARSE_STEP_NS: u32 = 10_000_000;
 
-/// Returns how long to wait until each write to a file changes its modification time, which is `modified` now. Returns
-/// `None` if each write does already, as for a time in the future.
+/// Returns how long to wait until every further write to a file will change the file's modification time, which is
+/// `modified` now. Returns `None` if no wait is necessary, in particular if `modified` is in the future.
 pub(crate) fn unsettled_for(modified: SystemTime, now: SystemTime) -> Option<Duration> {
     let since_epoch = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let is_coarse = since_epoch.subsec_nanos().is_multiple_of(COARSE_STEP_NS);
@@ -36,13 +37,13 @@ mod tests {
 
     #[test]
     fn a_file_is_settled_once_any_write_would_change_its_time() {
-        // A time of a file system with small steps, and how old the file is.
+        // Modification times on a file system with small steps, at several ages of the file.
         for ns in [1, 9_999_999, 123_456_789, 999_999_999] {
             let modified = at(1000, ns);
             let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));
             assert_eq!([left(0), left(20), left(50), left(1000)], [Some(SETTLE), Some(SETTLE * 3 / 5), None, None]);
         }
-        // Whole seconds; and a multiple of 10 ms, which exFAT stores.
+        // Whole seconds, and multiples of 10 ms, which exFAT stores.
         for ns in [0, 10_000_000, 500_000_000] {
             let modified = at(1000, ns);
             let left = |age_ms| unsettled_for(modified, modified + Duration::from_millis(age_ms));
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn no_write_to_a_settled_file_leaves_its_time_as_it_is() {
+    fn every_write_to_a_settled_file_changes_its_time() {
         // The kernel's clock is up to a tick late, and the file system rounds it down.
         const TICK_NS: u64 = 10_000_000;
         for step_ns in [1, TICK_NS, 1_000_000_000, 2_000_000_000] {

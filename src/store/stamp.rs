@@ -1,13 +1,15 @@
 //! Detects changes of a mapped file.
 //!
-//! A file that was ever leased is unchanged as long as the lease is held, and is not trusted after the lease was lost:
-//! see [`lease`](super::lease). A file that cannot be leased is examined. A write or a truncation changes the file's
-//! modification time or length before it changes a byte, and a write through a mapping, except on tmpfs, changes the
-//! time with the first write to a page. So if both are equal before and after bytes are read, nobody changed the bytes
-//! meanwhile. The guard counts pages that could not be read.
+//! If a file was ever leased, only the lease counts: the file is unchanged while the lease is held, and is not trusted
+//! after the lease was lost. See [`lease`](super::lease).
 //!
-//! A write in the same step of the file system's clock as the one before does not change the time. So a file is examined
-//! only after it is [settled](super::settling), and counts as changed before.
+//! A file that cannot be leased is examined. A write or a truncation changes the file's modification time or length
+//! before it changes a byte. A write through a mapping changes the time with the first write to a page, except on
+//! tmpfs. If time and length are equal before and after bytes are read, nobody changed the bytes meanwhile. In
+//! addition, [`guard`](super::guard) counts pages that could not be read.
+//!
+//! File systems store times in steps, and a second write in one step does not change the time. A file therefore counts
+//! as changed until it is [settled](super::settling).
 
 use std::fs::File;
 use std::io;
@@ -23,8 +25,8 @@ use super::lease::{Lease, LeaseState, Proof, Report, Writers};
 use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
 
-/// The state of a file at some time: a hash of its length, modification time, and number of faults, and the number of
-/// faults.
+/// The state of a file at one time. The first number is a hash of the file's length, modification time, and number of
+/// faults. The second number is the number of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64, u64);
 
@@ -32,15 +34,15 @@ pub(super) struct Stamp(u64, u64);
 #[derive(Debug)]
 pub(super) struct Watched {
     lease: Arc<Lease>,
-    /// Whether the file has fs-verity: nobody can change it, whether it is leased or not.
+    /// Whether the file has fs-verity, so that nobody can change it, with or without a lease.
     has_verity: bool,
     /// Whether a process can write to the file through a mapping without changing its modification time.
     hides_mapped_writes: bool,
-    /// Whether the kernel may have cached an older time of the file.
+    /// Whether the kernel may report an outdated modification time from a cache.
     may_cache_times: bool,
     /// The hash in the file's stamp when the file was last trusted.
-    seen: AtomicU64,
-    seen_faults: AtomicU64,
+    trusted_hash: AtomicU64,
+    trusted_faults: AtomicU64,
 }
 
 impl Watched {
@@ -48,18 +50,18 @@ impl Watched {
     pub(super) fn new(file: &File, guarded: &Guarded) -> io::Result<Watched> {
         let faults = guarded.faults();
         let may_cache_times = file_system::may_cache_times(file)?;
-        let seen = AtomicU64::new(stamp(file, may_cache_times, faults)?.0);
+        let trusted_hash = AtomicU64::new(stamp(file, may_cache_times, faults)?.0);
         let (lease, has_verity) = (Lease::new(file.try_clone()?), sealed::has_verity(file));
         let hides_mapped_writes = file_system::hides_mapped_writes(file)?;
-        let seen_faults = AtomicU64::new(faults);
-        let watched = Watched { lease, has_verity, hides_mapped_writes, may_cache_times, seen, seen_faults };
+        let trusted_faults = AtomicU64::new(faults);
+        let watched = Watched { lease, has_verity, hides_mapped_writes, may_cache_times, trusted_hash, trusted_faults };
         watched.lease(guarded);
         Ok(watched)
     }
 
-    /// Waits until each write to the file changes its stamp, unless the file is leased, and trusts the file as it is then.
-    /// Must be called before bytes of the file are verified. If the wait is canceled, or a process continues to write,
-    /// the file counts as changed.
+    /// Waits until every further write to the file will change its stamp, then trusts the current stamp. Does nothing
+    /// if the file is leased or immutable. Must be called before bytes of the file are verified. If the wait is
+    /// canceled, or a process continues to write, the file counts as changed.
     pub(super) fn settle(&self, guarded: &Guarded, pace: &Pace) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         while self.is_examined() {
@@ -79,7 +81,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Returns how long to wait until each write to the file changes its stamp, if that shows changes.
+    /// Returns how long to wait until every further write to the file will change its stamp. Returns `None` if no wait
+    /// is necessary, or if changes are detected without the stamp.
     pub(super) fn unsettled_for(&self) -> io::Result<Option<Duration>> {
         match self.is_examined() {
             true => Ok(unsettled_for(self.file().metadata()?.modified()?, SystemTime::now())),
@@ -87,7 +90,7 @@ impl Watched {
         }
     }
 
-    /// Returns whether only the stamp shows changes, because the file is neither leased nor immutable.
+    /// Returns whether changes are detected only by the stamp, because the file is not immutable and never was leased.
     fn is_examined(&self) -> bool {
         !self.has_verity && self.lease.proof() == Proof::None
     }
@@ -102,8 +105,8 @@ impl Watched {
         if self.has_verity { Ok(()) } else { self.lease.retake() }
     }
 
-    /// Returns whether the lease is held, or fs-verity makes one unnecessary. If the file is also trusted, no process
-    /// has written to it since it was mapped or last rechecked.
+    /// Returns whether the lease is held, or fs-verity makes a lease unnecessary. If the file is also trusted, no
+    /// process has written to it since it was mapped or last rechecked.
     #[cfg(feature = "server")]
     pub(super) fn is_lease_held(&self) -> bool {
         self.has_verity || self.lease.is_held()
@@ -137,7 +140,7 @@ impl Watched {
         self.hides_mapped_writes
     }
 
-    /// Returns whether [`Watched::is_unchanged`] costs no system call.
+    /// Returns whether [`Watched::is_unchanged`] makes no system call.
     #[inline]
     pub(super) fn is_leased(&self) -> bool {
         self.has_verity || self.lease.is_confirmed()
@@ -148,7 +151,7 @@ impl Watched {
     pub(super) fn is_unchanged(&self, guarded: &Guarded) -> bool {
         let proof = if self.has_verity { Proof::Unchanged } else { self.lease.proof() };
         match proof {
-            Proof::Unchanged => guarded.faults() == self.seen_faults.load(Ordering::Relaxed),
+            Proof::Unchanged => guarded.faults() == self.trusted_faults.load(Ordering::Relaxed),
             Proof::None => self.looks_unchanged(guarded),
             Proof::Lost => false,
         }
@@ -157,28 +160,28 @@ impl Watched {
     fn looks_unchanged(&self, guarded: &Guarded) -> bool {
         stamp(self.lease.file(), self.may_cache_times, guarded.faults())
             .inspect_err(|error| self.lease.note_error(error))
-            .is_ok_and(|stamp| stamp.0 == self.seen.load(Ordering::Acquire))
+            .is_ok_and(|stamp| stamp.0 == self.trusted_hash.load(Ordering::Acquire))
     }
 
-    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts
-    /// as changed.
+    /// Returns the error of the last failed system call that examined or leased the file. A file that cannot be
+    /// examined counts as changed.
     pub(super) fn system_error(&self) -> Option<io::Error> {
         self.lease.system_error()
     }
 
-    /// Returns the file's stamp now.
+    /// Returns the current stamp of the file.
     pub(super) fn stamp(&self, guarded: &Guarded) -> io::Result<Stamp> {
         stamp(self.lease.file(), self.may_cache_times, guarded.faults())
     }
 
     /// Trusts the file as long as it has this stamp.
     pub(super) fn trust(&self, stamp: Stamp) {
-        self.seen.store(stamp.0, Ordering::Release);
-        self.seen_faults.store(stamp.1, Ordering::Release);
+        self.trusted_hash.store(stamp.0, Ordering::Release);
+        self.trusted_faults.store(stamp.1, Ordering::Release);
     }
 }
 
-/// Returns the stamp of a file now. Asks the file system itself if the kernel may have cached an older time.
+/// Returns the current stamp of a file. If the kernel may report a cached time, asks the file system itself.
 fn stamp(file: &File, may_cache_times: bool, faults: u64) -> io::Result<Stamp> {
     let (len_bytes, seconds, ns) = if may_cache_times {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
@@ -188,7 +191,7 @@ fn stamp(file: &File, may_cache_times: bool, faults: u64) -> io::Result<Stamp> {
         let stat = fstat(file)?;
         (stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec as u64)
     };
-    // Each step is invertible, so a change of one number alone always changes the hash.
+    // `mix` is invertible in each argument, so a change of a single number always changes the hash.
     let mix = |hash: u64, number: u64| {
         let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         hash ^ (hash >> 32)
@@ -210,7 +213,7 @@ mod tests {
     type Change<'a> = (&'a str, &'a dyn Fn(&File));
 
     #[test]
-    fn every_way_to_change_a_file_shows() {
+    fn every_change_of_a_file_is_detected() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 10_000]).unwrap();
         let guarded = Guarded::unguarded(MmapMut::map_anon(4096).unwrap().make_read_only().unwrap());
@@ -218,8 +221,8 @@ mod tests {
         let changes: [Change<'_>; 5] = [
             ("written to", &|file| file.write_all_at(b"8", 5000).unwrap()),
             ("written to, with the same byte", &|file| file.write_all_at(&[7], 5000).unwrap()),
-            ("cut off", &|file| file.set_len(0).unwrap()),
-            ("made longer", &|file| file.set_len(20_000).unwrap()),
+            ("truncated", &|file| file.set_len(0).unwrap()),
+            ("extended", &|file| file.set_len(20_000).unwrap()),
             ("touched", &|file| file.set_modified(long_ago + std::time::Duration::from_nanos(1)).unwrap()),
         ];
         for (how, change) in changes {
@@ -234,7 +237,7 @@ mod tests {
         }
     }
 
-    fn file_modified(modified: SystemTime) -> (File, Watched, Guarded) {
+    fn watched_file(modified: SystemTime) -> (File, Watched, Guarded) {
         let guarded = Guarded::unguarded(MmapMut::map_anon(4096).unwrap().make_read_only().unwrap());
         let file = tempfile::tempfile().unwrap();
         file.set_modified(modified).unwrap();
@@ -242,24 +245,25 @@ mod tests {
         (file, watched, guarded)
     }
 
-    /// Returns the beginning of this second, which is the time of a new file if its file system stores whole seconds.
-    fn this_second() -> SystemTime {
+    /// Returns the current time in whole seconds: the modification time that a new file has if its file system stores
+    /// whole seconds.
+    fn now_in_whole_seconds() -> SystemTime {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())
     }
 
     #[test]
     fn a_file_is_trusted_only_when_each_write_changes_its_stamp() {
-        let modified = this_second();
-        let (_file, watched, guarded) = file_modified(modified);
+        let modified = now_in_whole_seconds();
+        let (_file, watched, guarded) = watched_file(modified);
         watched.settle(&guarded, &Pace::default()).unwrap();
         assert!(watched.is_unchanged(&guarded));
         assert!(unsettled_for(modified, SystemTime::now()).is_none());
 
-        // Canceled before that. A test that is stopped for a second tries again.
+        // The wait is canceled. If this test was suspended until the file was settled, it tries again.
         loop {
-            let modified = this_second();
-            let (_file, watched, guarded) = file_modified(modified);
+            let modified = now_in_whole_seconds();
+            let (_file, watched, guarded) = watched_file(modified);
             watched.settle(&guarded, &Pace::new(|| false)).unwrap();
             if unsettled_for(modified, SystemTime::now()).is_some() {
                 assert!(!watched.is_unchanged(&guarded));

@@ -1,8 +1,8 @@
-//! Trust in the bytes of a file.
+//! Decides whether the bytes of a file are trusted.
 //!
-//! A batch of responses from a mapped file is correct if nobody changed the file until after the bytes were copied:
-//! then every copied byte was verified against its checksum. See [`Blocks`](super::blocks::Blocks) and
-//! [`Watched`](super::stamp::Watched).
+//! A batch of lookups first verifies the blocks that it reads, and then copies bytes of these blocks. The batch is
+//! correct if nobody changed the file until the end of the copy. [`Blocks`](super::blocks::Blocks) tracks verified
+//! blocks, and [`Watched`](super::stamp::Watched) detects changes.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use super::{Pace, Store, check};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 
-/// The reason why a file that has changed is not trusted again.
+/// The reason why [`Store::look_again`] does not trust a changed file again.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Mistrust {
@@ -32,10 +32,10 @@ pub enum Mistrust {
     #[error("the check was canceled")]
     Canceled,
     /// The file changed while it was checked, or a process has it open for writing.
-    #[error("it is still being written to")]
+    #[error("the file is still being written to")]
     Changing,
     /// No epoch is left: each change of the file and each loss of its lease uses one.
-    #[error("it has changed too often: open it again")]
+    #[error("the file has changed too often: open it again")]
     TooOften,
 }
 
@@ -47,9 +47,9 @@ impl Store {
     }
 
     /// Returns whether the lookups since the beginning of an epoch are correct: the file was not written to or
-    /// truncated meanwhile, its lease was not lost, and all its pages could be read. If [`Store::is_leased`], this
-    /// check only reads the clock; otherwise, it makes a system call. After it has returned `false`, every lookup fails
-    /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds.
+    /// truncated meanwhile, its lease was not lost, and all its pages could be read. While [`Store::is_leased`] returns
+    /// `true`, this check makes no system call. After this function has returned `false`, every lookup fails with
+    /// [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds.
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -87,16 +87,17 @@ impl Store {
         self.map.lease();
     }
 
-    /// Calls `report` with the current state of the lease on the file, unless there never was a lease, and whenever the
-    /// state changes, in particular before the lease is released. Only the first call of this method has an effect.
+    /// Calls `report` with the current state of the lease on the file, and whenever the state changes, in particular
+    /// before the lease is released. Does not call `report` before the first lease is taken. Only the first call of
+    /// this method has an effect.
     pub fn report_lease(&self, report: impl Fn(LeaseState) + Send + Sync + 'static) {
         if let Some(file) = self.map.watched() {
             file.report(Box::new(report));
         }
     }
 
-    /// Opens, read-only, the file that other processes can map to read these bytes. Returns `None` for a copy in memory
-    /// of this process.
+    /// Opens the file read-only, so that it can be passed to other processes, which can map it and read these bytes.
+    /// Returns `None` if the bytes are a copy in memory of this process.
     ///
     /// # Errors
     /// The system's error if the file cannot be opened.
@@ -104,8 +105,8 @@ impl Store {
         self.map.file().map(reopened).transpose()
     }
 
-    /// Returns whether [`Store::is_unchanged_since`] costs no system call: nobody can change the bytes, or the file is
-    /// leased and the deadline of the lease has not passed.
+    /// Returns whether [`Store::is_unchanged_since`] makes no system call, because nobody can change the bytes, or
+    /// because the file is leased and the deadline of the lease has not passed.
     pub fn is_leased(&self) -> bool {
         self.map.watched().is_none_or(Watched::is_leased)
     }
@@ -115,12 +116,12 @@ impl Store {
         self.is_unchanged_since(self.epoch()) && !self.epoch().is_distrust()
     }
 
-    /// Rechecks a file that has changed or whose lease was lost: everything except the records. If this is intact,
-    /// trusts the file again, and each block once the block has been verified again. If leases are in use for the file,
-    /// takes the lease first.
+    /// Rechecks a file that has changed or whose lease was lost: verifies everything except the records. If all of that
+    /// is intact, trusts the file again. Lookups then verify each block again on first access. If leases are in use for
+    /// the file, takes the lease first.
     ///
-    /// Only one thread may call this at a time. Without a lease, a file that was written to a moment ago is rejected as
-    /// [`Mistrust::Changing`]: for 50 ms, or for 2.05 s if its file system may store times in steps of seconds.
+    /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
+    /// ms after the last write to the file, or 2.05 s if the file system may store times in steps of seconds.
     ///
     /// # Errors
     /// [`Mistrust`], which gives the reason. Every lookup then still fails.
@@ -128,13 +129,13 @@ impl Store {
         self.look_again_at(&Pace::default())
     }
 
-    /// Does what [`Store::look_again`] does, unless it is canceled.
+    /// Does what [`Store::look_again`] does, unless `pace` cancels the check.
     pub(crate) fn look_again_at(&self, pace: &Pace) -> Result<(), Mistrust> {
         if !self.epoch().is_distrust() {
             return Ok(());
         }
         // The lease is taken first, so that nobody changes the file during the check. No batch can mistake this lease
-        // for the lost one, because nothing is trusted in this epoch.
+        // for the lost one, because no byte is trusted in this epoch.
         let (Some(file), Some(stamp)) = (self.map.watched(), self.retake_lease()?) else { return Ok(()) };
         if file.unsettled_for()?.is_some() {
             return Err(Mistrust::Changing);
@@ -144,7 +145,7 @@ impl Store {
             return Err(Mistrust::Canceled);
         }
         checked?;
-        // Without a lease, only the stamp reveals a write that was in flight.
+        // Without a lease, only the stamp reveals a write during the check.
         if !file.is_lease_held_or_unused() || self.map.stamp()? != Some(stamp) {
             return Err(Mistrust::Changing);
         }
@@ -152,7 +153,7 @@ impl Store {
         self.blocks.trust_again().then_some(()).ok_or(Mistrust::TooOften)
     }
 
-    /// Retakes a lost lease. Returns the stamp of the file after that.
+    /// Retakes a lost lease, then returns the stamp of the file. Returns `None` if nobody can change the bytes.
     fn retake_lease(&self) -> Result<Option<Stamp>, Mistrust> {
         self.map.watched().map_or(Ok(()), Watched::retake_lease).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Mistrust::Changing,
@@ -180,7 +181,7 @@ impl Store {
     }
 
     /// Returns whether a process has the file open for writing. The system reports writers only to the file's owner and
-    /// to root, after [`take_leases`](super::take_leases). Private bytes have no writers.
+    /// to root, after [`take_leases`](super::take_leases). Bytes that nobody can change have no writers.
     pub fn writers(&self) -> Writers {
         self.map.watched().map_or(Writers::None, Watched::writers)
     }
@@ -190,25 +191,26 @@ impl Store {
         self.map.watched().is_some_and(Watched::hides_mapped_writes)
     }
 
-    /// Returns the last error of a system call that examined or leased the file. A file that cannot be examined counts
-    /// as changed, so this may be why lookups fail.
+    /// Returns the error of the last failed system call that examined or leased the file. A file that cannot be
+    /// examined counts as changed, so this error may be the reason why lookups fail.
     pub fn system_error(&self) -> Option<io::Error> {
         self.map.watched().and_then(Watched::system_error)
     }
 
     /// Returns the number of blocks, and the number of verified ones.
     pub fn block_counts(&self) -> (usize, usize) {
-        (self.blocks.tags().len(), self.blocks.known_count())
+        (self.blocks.tags().len(), self.blocks.verified_count())
     }
 
-    /// Verifies a block of the records, counted from 0, unless it is already verified. Returns whether it is intact,
-    /// and `None` after the last block.
+    /// Verifies the block with the number `block`, counted from 0, unless it is already verified. Returns whether the
+    /// block is intact, or `None` if the table has no such block.
     pub fn verify_block(&self, block: usize) -> Option<bool> {
         let start = block.checked_mul(BLOCK_LEN_BYTES).filter(|start| *start < self.records().len())?;
-        Some(self.blocks.is_sound(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
+        Some(self.blocks.verify_block(self.epoch(), self.records(), self.block_sums(), start / BLOCK_LEN_BYTES))
     }
 
-    /// Returns the blocks that were found damaged since the last call, each once. If there are many, returns only some.
+    /// Returns the blocks that were found damaged since the last call, each once. At most 64 blocks are recorded until
+    /// the file changes.
     pub fn take_damaged_blocks(&self) -> Vec<usize> {
         self.blocks.take_damaged()
     }
@@ -218,13 +220,14 @@ impl Store {
         self.blocks.damaged_count()
     }
 
-    /// Returns how many bytes of the file are in memory, as far as the system reports it.
+    /// Returns how many bytes of the file are resident in memory, according to the system, or 0 if the system does not
+    /// report that.
     pub fn resident_len_bytes(&self) -> u64 {
         self.map.resident_len_bytes().unwrap_or(0)
     }
 
-    /// Returns the number of pages, or of groups of pages, that could not be read since
-    /// [`survive_bus_errors`](super::survive_bus_errors).
+    /// Returns the number of pages of the mapping, or of groups of pages, that could not be read. Only faults after
+    /// [`survive_bus_errors`](super::survive_bus_errors) are counted.
     pub fn faults(&self) -> u64 {
         self.map.faults()
     }
@@ -234,12 +237,12 @@ impl Store {
     #[inline(always)]
     pub(crate) fn are_sound(&self, range: Range<usize>) -> bool {
         let epoch = self.epoch();
-        self.blocks.are_known(epoch, range.start, range.end)
+        self.blocks.are_verified(epoch, range.start, range.end)
             || range.is_empty()
-            || self.blocks.look_at(epoch, self.records(), self.block_sums(), range.start, range.end)
+            || self.blocks.verify_range(epoch, self.records(), self.block_sums(), range.start, range.end)
     }
 
-    /// Begins a new epoch.
+    /// Begins a new epoch, in which every block is unverified.
     #[cfg(test)]
     pub(crate) fn forget_verified_blocks(&self) {
         assert!(self.blocks.distrust(self.epoch()) && self.blocks.trust_again());

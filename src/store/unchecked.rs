@@ -1,6 +1,7 @@
-//! A file whose header is intact, before the rest of it is verified.
+//! Opens a file and verifies only its header at first.
 //!
-//! In: a path. Out: the header, the damaged sections, and, if there are none, a [`MappedStore`]. Looks up nothing.
+//! In: a path. Out: the header, a list of the damaged sections, and, if the whole file is intact, a [`MappedStore`].
+//! Does not look keys up.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -14,8 +15,8 @@ use crate::format::checksum::{BLOCK_LEN_BYTES, section_sum_of};
 use crate::format::header::{Layout, SectionKind};
 use crate::format::key::KeyKind;
 
-/// A mapped file of which only the header was checked: the first half of [`MappedStore::open`], for programs that
-/// describe a damaged file, or that need only its header.
+/// A mapped file of which only the header was checked. An `Unchecked` is for programs that describe a damaged file, or
+/// that need only the header. [`Unchecked::open`] and [`Unchecked::check`] together do what [`MappedStore::open`] does.
 ///
 /// # Example
 /// ```
@@ -46,14 +47,14 @@ use crate::format::key::KeyKind;
 /// ```
 #[derive(Debug)]
 pub struct Unchecked {
-    /// Does not yet contain the values that are derived from the records and the fences.
+    /// The table, without the fields that are derived from the records and the fences.
     store: Store,
     path: PathBuf,
 }
 
 impl Unchecked {
-    /// Maps a baked file and checks its header: its digest, the file's length, and where the sections are. From now on,
-    /// a page of a mapped table that cannot be read does not end this process: see [`MappedStore::open`].
+    /// Maps a baked file and checks its header: the digest, the file's length, and the positions of the sections. Like
+    /// [`MappedStore::open`], this function also calls [`survive_bus_errors`].
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the header is damaged or of
@@ -62,7 +63,7 @@ impl Unchecked {
         let path = path.as_ref();
         let file = super::open_file(path)?;
         survive_bus_errors().map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
-        Unchecked::new(memory::hold(&file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?, path)
+        Unchecked::new(memory::load(&file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?, path)
     }
 
     pub(super) fn new(map: Map, path: &Path) -> Result<Unchecked, StoreError> {
@@ -94,7 +95,7 @@ impl Unchecked {
         damaged.map(|(section, _)| section).collect()
     }
 
-    /// Verifies the rest of the file.
+    /// Verifies everything except the header, and returns the table.
     ///
     /// # Errors
     /// [`StoreError::Format`], which names the section, block, or row that is wrong.
@@ -103,7 +104,8 @@ impl Unchecked {
         Ok(self.settle(&pace)?.check_as(Verify::Full, &pace)?.into())
     }
 
-    /// Trusts the index without verifying it, as direct mode does with the file of a server. For the fuzz targets.
+    /// Returns the table without verifying its index, as direct mode does with a file that a server transferred. Only
+    /// the fuzz targets use this function.
     ///
     /// # Errors
     /// [`StoreError::Format`] if the first or last record cannot be read.
@@ -112,7 +114,7 @@ impl Unchecked {
         Ok(self.trust_index()?.into())
     }
 
-    /// Waits until each later write to a mapped file can be detected, which lookups in the file rely on.
+    /// Waits until every later write to a mapped file can be detected. Lookups in the file rely on this.
     pub(super) fn settle(self, pace: &Pace) -> Result<Unchecked, StoreError> {
         match self.store.map.settle(pace) {
             Ok(()) => Ok(self),
@@ -120,7 +122,8 @@ impl Unchecked {
         }
     }
 
-    /// Verifies as much of the rest as `verify` requires.
+    /// Verifies a file whose header is already verified. [`Verify::Full`] verifies everything. [`Verify::Touch`]
+    /// verifies only the index and the first and last record.
     pub(super) fn check_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
         let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
         self.check_with(pace, |store| {
@@ -133,8 +136,8 @@ impl Unchecked {
         })
     }
 
-    /// Verifies a private copy: at least every byte against its checksum, so that a copy of a file that changed
-    /// meanwhile is rejected here and not by lookups.
+    /// Verifies a private copy: even with [`Verify::Touch`], every byte is verified against its checksum. If the file
+    /// changed while it was copied, the copy is rejected here, and not by lookups.
     pub(super) fn check_copy_as(self, verify: Verify, pace: &Pace) -> Result<Store, StoreError> {
         if verify == Verify::Full {
             return self.check_as(verify, pace);
@@ -147,7 +150,8 @@ impl Unchecked {
         })
     }
 
-    /// Trusts the index, and verifies records when they are first touched. Reads almost nothing of the file.
+    /// Returns a store without verifying the index. Lookups verify records on first access. Reads almost nothing of the
+    /// file.
     pub(super) fn trust_index(self) -> Result<Store, StoreError> {
         match self.store.key_kind() {
             KeyKind::U64 => Ok(self.store),
@@ -155,7 +159,8 @@ impl Unchecked {
         }
     }
 
-    /// Verifies the rest as a plan requires. Does not build the directory: the first ordered lookup would build it.
+    /// Verifies everything except the header, as a plan requires. Does not build the search tree over the fences, which
+    /// the first ordered lookup would build.
     #[cfg(feature = "bake")]
     pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))

@@ -1,8 +1,8 @@
-//! The work that a thread does to verify blocks, and a limit on that work.
+//! Counts the work that a thread does to verify blocks, and limits that work.
 //!
-//! In: the work of each lookup. Out: whether the lookup may go on. A server's worker sets a limit for each pass over
-//! requests and repeats a request that reached it. Blocks stay verified, so each repetition gets further. Other threads
-//! have no limit and verify a value of any length at once.
+//! In: the work of each lookup. Out: whether the lookup may continue. A server's worker sets a limit for each pass over
+//! its requests, and repeats a request that reached the limit. Blocks stay verified, so each repetition gets further.
+//! Other threads have no limit: they verify a value of any length in one lookup.
 
 use std::cell::Cell;
 
@@ -10,9 +10,9 @@ use std::cell::Cell;
 pub(super) const BLOCK_WORK: usize = 3200;
 
 struct Meter {
-    /// All work of the thread. Wraps.
+    /// The total work of the thread. The count wraps.
     done: Cell<usize>,
-    /// Work until verification is interrupted.
+    /// The work that remains until verification is interrupted.
     left: Cell<usize>,
     is_interrupted: Cell<bool>,
 }
@@ -23,12 +23,13 @@ thread_local! {
     };
 }
 
-/// Counts work that each lookup has to repeat.
+/// Counts work whose result is not stored, so that every lookup repeats the work.
 pub(super) fn count(work: usize) {
     METER.with(|meter| meter.done.set(meter.done.get().wrapping_add(work)));
 }
 
-/// Counts work whose result later lookups reuse, and returns whether to do the work: `false` once the limit is reached.
+/// Counts work whose result later lookups reuse. Returns whether the caller may do the work: `false` once the limit is
+/// reached.
 pub(super) fn begin(work: usize) -> bool {
     METER.with(|meter| {
         let left = meter.left.get();
@@ -57,10 +58,11 @@ pub(crate) fn is_verification_interrupted() -> bool {
     METER.with(|meter| meter.is_interrupted.get())
 }
 
-/// Limits the verification work of this thread until it is dropped.
+/// Limits the verification work of this thread until the `VerificationLimit` is dropped.
 ///
-/// A lookup that reaches the limit returns the same as for a damaged block, and [`is_verification_interrupted`] returns
-/// `true` from then on. The block that reaches the limit is still verified, so every limit allows progress.
+/// A lookup that needs more work than the limit fails as if a block were damaged, and [`is_verification_interrupted`]
+/// returns `true` from then on. The block that reaches the limit is still verified, so every limit above 0 allows
+/// progress.
 #[cfg(feature = "server")]
 pub(crate) struct VerificationLimit(());
 

@@ -1,26 +1,27 @@
-//! Lookups that return verified copies of values, written once for [`MappedStore`](super::MappedStore) and
-//! [`Direct`](crate::client::Direct).
+//! Defines the lookups that [`MappedStore`](super::MappedStore) and [`Direct`](crate::client::Direct) have in common,
+//! which return verified copies of values.
 
 /// Implements the lookups for a type with a method `with_table`, which passes a `&MappedStore` to a function.
 macro_rules! impl_verified_lookups {
     ($Type:ident) => {
-        /// Lookups.
+        /// Lookups, which return verified copies of values.
         impl $Type {
             /// Returns the value of a key, or `None` if the table does not have the key.
             ///
             /// # Errors
-            /// [`LookupError::KeyKind`] if the table's keys are of the other kind, [`LookupError::Damaged`] if the
-            /// value's block is damaged or the file was changed.
+            /// [`LookupError::KeyKind`] if the key is a number but the table's keys are bytes, or vice versa;
+            /// [`LookupError::Damaged`] if the value's block is damaged or the file was changed.
             #[inline]
             pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, LookupError> {
                 let key = key.into();
                 self.with_table(|table| table.copied(|store| Ok(store.get(key)?.map(<[u8]>::to_vec))))
             }
 
-            /// Passes the value of a key to `visit`, without an allocation for most values.
+            /// Passes the value of a key to `visit`, or `None` if the table does not have the key. Allocates nothing
+            /// for most values.
             ///
             /// # Errors
-            /// The errors of [`Self::get`]. `visit` is not called then.
+            /// The errors of [`Self::get`]. After an error, `visit` is not called.
             #[inline]
             pub fn get_with<'k, T>(
                 &self,
@@ -31,8 +32,8 @@ macro_rules! impl_verified_lookups {
                 self.with_table(|table| table.visit_value(key, visit))
             }
 
-            /// Returns the values of many keys, in the order of the keys and from one table. This is several times
-            /// faster than one call of [`Self::get`] per key.
+            /// Returns the values of many keys, in the order of the keys. All values come from the same file, even if
+            /// another file replaces it meanwhile. This is several times faster than one call of [`Self::get`] per key.
             ///
             /// # Errors
             /// The errors of [`Self::get`].
@@ -45,10 +46,10 @@ macro_rules! impl_verified_lookups {
                 Ok(values)
             }
 
-            /// Passes the values of many keys from one table to `visit`, in order, each with the position of its key.
+            /// Looks up many keys in one table. Passes each key's position and value to `visit`, in order.
             ///
             /// # Errors
-            /// The errors of [`Self::get`]. Every value that was passed to `visit` before is correct.
+            /// The errors of [`Self::get`]. Every value that was passed to `visit` before the error is correct.
             pub fn get_many_with<'k, K>(
                 &self,
                 keys: &[K],

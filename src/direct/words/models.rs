@@ -1,4 +1,4 @@
-//! The words of the page of direct mode: a client that trusts a copy has copied no byte that a writer wrote.
+//! Models of the words of the shared page: if a client trusts a copy, no writer changed the bytes before the copy.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, Ordering};
@@ -19,7 +19,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Generation 1 is served, and its file is leased until a time.
+    /// Returns a page on which generation 1 is served and its file is leased until `until_ns`, and the state of the
+    /// page.
     fn leased_until(until_ns: u64) -> (Arc<Shared>, TableState) {
         let shared = Arc::new(Shared { words: Words::default(), byte: AtomicU8::new(OLD) });
         shared.words.owner.store(1, Ordering::SeqCst);
@@ -33,12 +34,12 @@ impl Shared {
         self.words.standing_since(then, |until_ns| Some(NOW_NS < until_ns))
     }
 
-    /// A writer gets the file. In the kernel, opening the file follows the end of the lease.
+    /// Writes to the file. In the kernel, a writer opens the file after the lease has ended.
     fn write(&self) {
         self.byte.store(NEW, Ordering::Release);
     }
 
-    /// A client looks up.
+    /// Copies the byte as a client does, and asserts that a trusted copy is the old byte.
     fn assert_trusted_copy_is_old(&self, then: TableState) {
         let copied = self.byte.load(Ordering::Relaxed);
         if self.standing_since(then) == Standing::Unchanged {
@@ -83,9 +84,9 @@ fn bytes_that_are_written_after_the_server_was_killed_are_not_trusted() {
     });
 }
 
-/// The deadline of generation 1 has passed, so its file may have changed. Generation 2 has a deadline of its own.
+/// The deadline of generation 1 has passed, so its file may have changed. The deadline of generation 2 has not passed.
 #[test]
-fn a_deadline_is_not_taken_for_that_of_another_generation() {
+fn a_deadline_counts_only_for_its_own_generation() {
     check_model(3, || {
         let (shared, then) = Shared::leased_until(NOW_NS);
         let serving = Arc::clone(&shared);

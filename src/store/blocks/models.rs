@@ -1,4 +1,4 @@
-//! Epochs and tags: a batch that is accepted has only bytes that were verified in its epoch.
+//! Models of epochs and tags: an accepted batch has only bytes that were verified in its epoch.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
@@ -15,46 +15,47 @@ const OVERWRITTEN: u8 = 8;
 struct Table {
     blocks: Blocks,
     byte: AtomicU8,
-    /// When the file was changed. The system changes it before the byte.
-    changed_at: AtomicU64,
-    /// The value of `changed_at` with which the file was last trusted.
-    seen: AtomicU64,
+    /// The file's modification time, which the system changes before the byte.
+    modified: AtomicU64,
+    /// The modification time that the file had when it was last trusted.
+    trusted: AtomicU64,
 }
 
 impl Table {
     fn new() -> Arc<Table> {
-        let (byte, changed_at, seen) = (AtomicU8::new(BAKED), AtomicU64::new(1), AtomicU64::new(1));
-        Arc::new(Table { blocks: Blocks::new(1).unwrap(), byte, changed_at, seen })
+        let (byte, modified, trusted) = (AtomicU8::new(BAKED), AtomicU64::new(1), AtomicU64::new(1));
+        Arc::new(Table { blocks: Blocks::new(1).unwrap(), byte, modified, trusted })
     }
 
     fn write(&self, byte: u8) {
-        self.changed_at.fetch_add(1, Ordering::AcqRel);
+        self.modified.fetch_add(1, Ordering::AcqRel);
         self.byte.store(byte, Ordering::Release);
     }
 
-    /// As in `stamp.rs`. The fence is that of the system call.
+    /// Compares the modification time, as `stamp.rs` does. The fence stands for the system call.
     fn is_unchanged(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.changed_at.load(Ordering::Acquire) == self.seen.load(Ordering::Acquire)
+        self.modified.load(Ordering::Acquire) == self.trusted.load(Ordering::Acquire)
     }
 
-    /// A batch of one lookup, as in `Store::get`.
+    /// Looks up the byte as `Store::get` does, in a batch of one lookup. Returns the byte if it was verified and the
+    /// batch is accepted.
     fn batch(&self) -> Option<u8> {
         let epoch = self.blocks.epoch();
         let record = [self.byte.load(Ordering::Acquire)];
         let sums = [block_sum(&[BAKED])];
-        let is_sound = self.blocks.are_known(epoch, 0, 1) || self.blocks.look_at(epoch, &record, &sums, 0, 1);
+        let is_intact = self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_range(epoch, &record, &sums, 0, 1);
         let copied = self.byte.load(Ordering::Acquire);
-        // The answer for a damaged block is an error, and the batch is checked all the same.
+        // The response for a damaged block is an error, and the batch is checked nevertheless.
         let is_accepted = self.blocks.accept(epoch, || self.is_unchanged());
-        (is_sound && is_accepted).then_some(copied)
+        (is_intact && is_accepted).then_some(copied)
     }
 
-    /// As in `Store::look_again`, for an index that is intact.
+    /// Trusts the file again, as `Store::look_again` does if the index is intact.
     fn look_again(&self) {
-        let stamp = self.changed_at.load(Ordering::Acquire);
-        if self.blocks.epoch() != Blocks::new(0).unwrap().epoch() && self.changed_at.load(Ordering::Acquire) == stamp {
-            self.seen.store(stamp, Ordering::Release);
+        let stamp = self.modified.load(Ordering::Acquire);
+        if self.blocks.epoch() != Blocks::new(0).unwrap().epoch() && self.modified.load(Ordering::Acquire) == stamp {
+            self.trusted.store(stamp, Ordering::Release);
             self.blocks.trust_again();
         }
     }
@@ -73,11 +74,11 @@ fn an_accepted_batch_has_only_baked_bytes() {
         writer.join().unwrap();
         reader.join().unwrap();
         assert_eq!(table.batch(), None, "the file has changed");
-        assert_ne!(table.blocks.epoch(), Blocks::new(0).unwrap().epoch(), "its epoch is over");
+        assert_ne!(table.blocks.epoch(), Blocks::new(0).unwrap().epoch(), "the first epoch has ended");
     });
 }
 
-/// The file has changed. One thread trusts it again while another reads: what was verified before does not count.
+/// A verified block has changed. One thread reads it while another thread trusts the file again and reads it, too.
 #[test]
 fn a_block_that_was_verified_before_a_change_is_verified_again() {
     check_model(3, || {
@@ -96,7 +97,7 @@ fn a_block_that_was_verified_before_a_change_is_verified_again() {
     });
 }
 
-/// A batch begins before the change and ends after the file is trusted again.
+/// A batch begins before a change of the file and ends after the file is trusted again.
 #[test]
 fn a_batch_that_spans_a_change_is_not_accepted() {
     check_model(3, || {

@@ -3,7 +3,7 @@
 //! Each installation is a layer: a separate function with its own previous handler. Suppose that other code replaces
 //! layer 0 with its own handler, and that layer 1 then replaces that handler. The other handler can pass a fault to
 //! layer 0, by calling or restoring layer 0, and layer 0 passes the fault to the handler that was installed first. If
-//! both layers were one function, the fault would go around in a circle.
+//! both layers were one function, this function and the other handler would pass the fault to each other forever.
 
 use std::io;
 use std::mem;
@@ -27,13 +27,13 @@ const LAYERS: [Handler; 8] = [
     on_bus_error::<7>,
 ];
 
-/// The handler that each layer replaced. Null stands for the default action, which ends the process.
+/// For each layer, the handler that the layer replaced. Null stands for the default action, which ends the process.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; LAYERS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; LAYERS.len()];
 
-/// The `si_code` of a signal that reports broken memory that no thread is reading.
+/// The `si_code` of a signal that reports a memory error at an address that no thread is reading.
 const ADVANCE_NOTICE: c_int = libc::BUS_MCEERR_AO;
 
-/// Installs the next layer, unless a layer is the current handler.
+/// Installs the next layer of this module's handler, unless a layer is already the current handler of SIGBUS.
 pub(super) fn ensure_installed() -> io::Result<()> {
     /// The number of layers in use.
     static USED: Mutex<usize> = Mutex::new(0);
@@ -44,11 +44,13 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     }
     if *used == LAYERS.len() {
         return Err(io::Error::other(format!(
-            "other code has replaced the handler of SIGBUS {used} times: install the other handler once, before this one"
+            "other code has replaced the handler of SIGBUS {used} times: install the other handler only once, before \
+             this one"
         )));
     }
-    forget(&current, *used);
-    // Leaked because the handler can read it at any time. Stored before the handler can run.
+    stop_passing_to(&current, *used);
+    // The previous handler is leaked because the new handler can read it at any time. It is stored before the new
+    // handler can run.
     PREVIOUS[*used].store(Box::leak(Box::new(current)), Ordering::Release);
     let mut action = no_action();
     action.sa_sigaction = address_of(LAYERS[*used]);
@@ -63,14 +65,15 @@ pub(super) fn ensure_installed() -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a handler from the layers that pass signals to it. When this handler was installed again, it may have saved
-/// a newer layer as its own previous handler, so the signal would go around in a circle.
-fn forget(handler: &libc::sigaction, used: usize) {
+/// Stops all layers from passing signals to a handler that other code has installed again. This handler may have saved
+/// a newer layer as its own previous handler. Then the handler and the layers would pass the signal to each other
+/// forever.
+fn stop_passing_to(handler: &libc::sigaction, used: usize) {
     if [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
         return;
     }
     for (layer, slot) in PREVIOUS.iter().enumerate().take(used) {
-        // SAFETY: Null, or leaked by `ensure_installed` and never written to again.
+        // SAFETY: The pointer is null, or `ensure_installed` leaked its target, which is never written to again.
         let previous = unsafe { slot.load(Ordering::Acquire).as_ref() };
         if previous.is_some_and(|previous| previous.sa_sigaction == handler.sa_sigaction) {
             let fallback = if layer == 0 { ptr::null_mut() } else { PREVIOUS[0].load(Ordering::Acquire) };
@@ -90,7 +93,8 @@ fn no_action() -> libc::sigaction {
 
 fn current() -> io::Result<libc::sigaction> {
     let mut current = no_action();
-    // SAFETY: Changes nothing, because the second argument is null. The third points to a `sigaction` of ours.
+    // SAFETY: The call changes no handler, because the second argument is null. The third argument points to a
+    // `sigaction` of ours.
     match unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut current) } {
         0 => Ok(current),
         _ => Err(io::Error::last_os_error()),
@@ -99,14 +103,15 @@ fn current() -> io::Result<libc::sigaction> {
 
 /// Patches a guarded mapping and returns to the instruction that faulted, or passes the signal to the previous handler.
 extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: Returns the address of this thread's `errno`, which lives as long as the thread.
+    // SAFETY: The call returns the address of this thread's `errno`, which lives as long as the thread.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: Valid and this thread's own, as above.
+    // SAFETY: `errno` points to this thread's own `errno`.
     let before = unsafe { *errno };
     // SAFETY: With SA_SIGINFO the system passes a valid `siginfo_t`.
     let fault = unsafe { &*info };
     let code = fault.si_code;
-    // SAFETY: A fault of this signal has an address. For others the field holds some number, which is not used.
+    // SAFETY: A fault of this signal has an address. For other causes, the field contains some number, which is not
+    // used.
     let address = unsafe { fault.si_addr() }.addr();
     let is_handled = if is_sent(code) {
         false
@@ -120,7 +125,7 @@ extern "C" fn on_bus_error<const LAYER: usize>(signal: c_int, info: *mut siginfo
     if !is_handled {
         pass_on(&PREVIOUS[LAYER], signal, info, context);
     }
-    // SAFETY: As above.
+    // SAFETY: `errno` points to this thread's own `errno`.
     unsafe { *errno = before };
 }
 
@@ -129,19 +134,19 @@ fn is_sent(code: c_int) -> bool {
     code <= 0
 }
 
-/// Does what the system would do if the previous handler were installed.
+/// Handles a signal as the system would if the previous handler were installed.
 fn pass_on(previous: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let pointer = previous.load(Ordering::Acquire);
     // SAFETY: `info` is valid, as in `on_bus_error`.
     let is_raised_again = unsafe { (*info).si_code } > 0;
-    // SAFETY: Null, or leaked by `ensure_installed` and never written to again.
+    // SAFETY: The pointer is null, or `ensure_installed` leaked its target, which is never written to again.
     let handler = unsafe { pointer.as_ref() }.filter(|handler| handler.sa_sigaction != libc::SIG_DFL);
     match handler {
-        None => end(signal, is_raised_again),
+        None => end_process(signal, is_raised_again),
         // The system does not let a process ignore a fault.
         Some(handler) if handler.sa_sigaction == libc::SIG_IGN => {
             if is_raised_again {
-                end(signal, true);
+                end_process(signal, true);
             }
         }
         Some(handler) => {
@@ -152,26 +157,27 @@ fn pass_on(previous: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut sigi
             // A handler that gives up restores the default action and expects the fault to occur again. A signal that a
             // process sent does not occur again.
             if !is_raised_again && current().is_ok_and(|current| current.sa_sigaction == libc::SIG_DFL) {
-                end(signal, false);
+                end_process(signal, false);
             }
         }
     }
 }
 
 /// Makes the signal end the process when the handler returns.
-fn end(signal: c_int, is_raised_again: bool) {
-    // SAFETY: Allowed in a signal handler, and touches no memory of ours.
+fn end_process(signal: c_int, is_raised_again: bool) {
+    // SAFETY: The call is allowed in a signal handler, and touches no memory of ours.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if !is_raised_again {
-        // SAFETY: As above. The signal is blocked until the handler returns.
+        // SAFETY: As for `signal` above. The signal is blocked until the handler returns.
         unsafe { libc::raise(signal) };
     }
 }
 
-/// Calls a handler, and meanwhile blocks the signals that its registration lists.
+/// Calls a handler. During the call, blocks the signals that the handler was registered to block.
 fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let mut before = no_action().sa_mask;
-    // SAFETY: Reads a `sigset_t` of the handler's and writes one of ours. Allowed in a signal handler.
+    // SAFETY: The call reads the `sigset_t` of the handler and writes to one of ours. It is allowed in a signal
+    // handler.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &handler.sa_mask, &mut before) };
     if handler.sa_flags & libc::SA_NODEFER != 0 {
         // No layer is the handler of another signal.
@@ -182,10 +188,10 @@ fn call(handler: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context:
         let function = unsafe { mem::transmute::<libc::sighandler_t, Handler>(handler.sa_sigaction) };
         function(signal, info, context);
     } else {
-        // SAFETY: Without SA_SIGINFO, and being neither SIG_DFL nor SIG_IGN, it is a function of one argument.
+        // SAFETY: A handler without SA_SIGINFO that is neither SIG_DFL nor SIG_IGN is a function of one argument.
         let function = unsafe { mem::transmute::<libc::sighandler_t, extern "C" fn(c_int)>(handler.sa_sigaction) };
         function(signal);
     }
-    // SAFETY: Reads a `sigset_t` of ours, which the first call has filled.
+    // SAFETY: The call reads a `sigset_t` of ours, which the first call has filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
 }

@@ -1,9 +1,9 @@
-//! Mappings whose pages may vanish.
+//! Guards mappings whose pages may become unreadable.
 //!
-//! Reading a page of a mapped file that was truncated, or that the disk no longer delivers, raises SIGBUS, which ends
-//! the process. With this module's handler installed, the missing page of a guarded mapping reads as zeros and the
-//! fault is counted; readers check the count before they use what they read. A SIGBUS for any other address goes to the
-//! handler that was installed before.
+//! Reading a page of a mapped file raises SIGBUS if the file was truncated or the disk fails to deliver the page. By
+//! default, SIGBUS ends the process. With this module's handler installed, the missing page of a guarded mapping reads
+//! as zeros, and the fault is counted. Readers check the count before they use the bytes that they read. A SIGBUS for
+//! any other address goes to the handler that was installed before.
 
 mod handler;
 mod ranges;
@@ -21,8 +21,8 @@ use nix::sys::signal::{SigSet, Signal};
 
 use ranges::{Entry, Ranges};
 
-/// The length of the range that one fault replaces with zeros. This is the length of the largest page of any system,
-/// because a part of a page cannot be replaced.
+/// The length of the range that is replaced with zeros after one fault. It is the length of the largest page of any
+/// system, because a part of a page cannot be replaced.
 const PATCH_LEN_BYTES: usize = 64 << 10;
 /// The number of faults in a mapping after which the whole mapping is replaced: each patch is a separate mapping, and a
 /// Linux process can have 65,530 mappings by default.
@@ -32,55 +32,55 @@ const PATCHES_TOTAL_MAX: usize = 16 << 10;
 
 #[cfg(not(all(test, loom)))]
 static RANGES: Ranges = Ranges { newest: AtomicPtr::new(ptr::null_mut()) };
-// Constants cannot have loom's atomics.
+// Loom's atomics cannot be created in a constant.
 #[cfg(all(test, loom))]
 static RANGES: std::sync::LazyLock<Ranges> = std::sync::LazyLock::new(Ranges::default);
 /// The number of patches in the mappings that are guarded now.
 static PATCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// Turns faults in mapped files into errors: from now on, a lookup that reads a missing page returns
-/// [`LookupError::Damaged`](super::LookupError), and the process lives on.
+/// [`LookupError::Damaged`](super::LookupError), and the process continues.
 ///
 /// The handler belongs to the whole process. It passes a SIGBUS that does not concern a mapped table to the handler
-/// that was installed before. If other code has replaced the handler since the last call, this call installs it again,
-/// in front of the other one.
+/// that was installed before. If other code has replaced this handler since the last call, this call installs it again,
+/// in front of the other handler.
 ///
-/// The server calls this when it binds and before it opens a file, and a direct client before it maps one. Other
-/// programs may call it.
+/// A server calls this function when it binds and before it opens a file. A direct client, and
+/// [`MappedStore::open`](super::MappedStore::open), call it before they map a file. Other programs may call it, too.
 ///
 /// # Errors
-/// Fails if the system does not install the handler, or if other code has replaced it more than a few times.
+/// Fails if the system does not install the handler, or if other code has replaced the handler 8 times.
 pub fn survive_bus_errors() -> io::Result<()> {
     // A fault whose signal is blocked ends the process without a call of the handler.
     unblock(Signal::SIGBUS);
     handler::ensure_installed()
 }
 
-/// Unblocks a signal in this thread and in the threads that it starts later. The signal may be blocked because a
-/// process inherits the blocked signals of its parent.
+/// Unblocks a signal in this thread and in the threads that this thread starts later. The signal may be blocked because
+/// a process inherits the blocked signals of its parent.
 pub(super) fn unblock(signal: Signal) {
     // Fails only if the operation is unknown.
     let _ = SigSet::from(signal).thread_unblock();
 }
 
-/// A read-only mapping whose faults are counted, unless its pages cannot vanish.
+/// A read-only mapping. Its faults are counted, unless its pages are always readable.
 pub(super) struct Guarded {
     /// `None` if the mapping is not guarded.
     entry: Option<&'static Entry>,
-    /// Unmapped after [`Guarded::drop`] has removed the entry.
+    /// The mapping. It is unmapped after [`Guarded::drop`] has removed the entry.
     memory: Mmap,
 }
 
 impl Guarded {
     /// Guards a mapping of a file.
     pub(super) fn new(memory: Mmap) -> Guarded {
-        // The system maps whole pages. The slice ends within the last one, and the smallest pages have 4 KiB.
+        // The system maps whole pages. The slice ends within the last page, and the smallest pages have 4 KiB.
         let start = memory.as_ptr().addr();
         let end = start + memory.len().next_multiple_of(4096);
         Guarded { entry: Some(RANGES.insert(start..end)), memory }
     }
 
-    /// Holds memory whose pages cannot vanish: anonymous memory, or a sealed memory file.
+    /// Wraps memory whose pages are always readable: anonymous memory, or a sealed memory file.
     pub(super) fn unguarded(memory: Mmap) -> Guarded {
         Guarded { entry: None, memory }
     }
@@ -121,8 +121,8 @@ impl fmt::Debug for Guarded {
     }
 }
 
-/// Replaces the pages around a fault with zeros and counts the fault. Returns false if no guarded mapping contains the
-/// address, or the system has no memory for the zeros. Called by the signal handler.
+/// Replaces the pages around a faulting address with zeros, and counts the fault. Returns `false` if no guarded mapping
+/// contains the address, or if the system has no memory for the zeros. Called by the signal handler.
 fn patch(address: usize) -> bool {
     let Some((entry, range)) = RANGES.find(address) else { return false };
     let faults = entry.faults.fetch_add(1, Ordering::AcqRel);
@@ -134,12 +134,12 @@ fn patch(address: usize) -> bool {
     // the range of a mapping, and `Drop` removes it before the mapping is unmapped. `find` does not mix two ranges
     // (see `Entry::range`). The range stays mapped until this function returns, because the thread that the handler
     // interrupted was reading `address` through a borrow of the `Guarded`, or through a slice that its owner lends for
-    // no longer. So the only thing at `around` is that mapping.
+    // no longer. So nothing except that mapping is mapped at `around`.
     if is_small && unsafe { replace_with_zeros(&around) } {
         return true;
     }
     // Replacing the whole range adds no mapping, so it succeeds where a small patch would exceed the system's limit.
-    // SAFETY: As above, for `range`.
+    // SAFETY: The proof for `around` applies to all of `range`.
     unsafe { replace_with_zeros(&range) }
 }
 

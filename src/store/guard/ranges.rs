@@ -12,20 +12,21 @@ use std::ptr;
 
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// A list of entries. Entries are reused and never freed, so the length of the list is the maximum number of ranges
-/// that were guarded at a time.
+/// A list of address ranges, one in each occupied entry. Entries are reused and never freed, so the length of the list
+/// is the maximum number of ranges that were guarded at the same time.
 #[cfg_attr(all(test, loom), derive(Default))]
 pub(super) struct Ranges {
     pub(super) newest: AtomicPtr<Entry>,
 }
 
-/// An entry of the list, with one range or none.
+/// An entry of the list, which has a range or is vacant.
 ///
 /// A sequence number protects the range from being read while it changes: if a reader loads the same occupied sequence
 /// number before and after `start` and `end`, then `start` and `end` belong to one range.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// A count, whose two lowest bits are the [`PHASE`].
+    /// The sequence number. Its two lowest bits are the phase of the entry (see [`PHASE`]), and the other bits count
+    /// removals.
     sequence: AtomicUsize,
     start: AtomicUsize,
     end: AtomicUsize,
@@ -36,9 +37,9 @@ pub(super) struct Entry {
 }
 
 const PHASE: usize = 3;
-/// No range.
+/// The phase of an entry that has no range.
 const VACANT: usize = 0;
-/// A thread is writing the range.
+/// The phase of an entry whose range is being written by a thread.
 const CHANGING: usize = 1;
 const OCCUPIED: usize = 2;
 
@@ -52,8 +53,8 @@ impl Ranges {
 
     /// Returns the entry whose range contains an address, and the range.
     ///
-    /// Finds every range whose insertion happens before this call and whose removal does not. May find or miss any
-    /// other range, but never returns a mixture of two ranges.
+    /// Finds every range whose insertion happens before this call and whose removal happens after it. May find or miss
+    /// any other range, but never returns a mixture of two ranges.
     pub(super) fn find(&self, address: usize) -> Option<(&'static Entry, Range<usize>)> {
         self.iter().find_map(|entry| Some((entry, entry.range().filter(|range| range.contains(&address))?)))
     }
@@ -91,7 +92,7 @@ impl Ranges {
 }
 
 impl Entry {
-    /// Reserves a vacant entry for the caller. Returns false if it is not vacant.
+    /// Reserves this entry for the caller if it is vacant. Returns whether the entry is reserved now.
     fn take(&self) -> bool {
         let sequence = self.sequence.load(Ordering::Relaxed);
         sequence & PHASE == VACANT
@@ -101,10 +102,10 @@ impl Entry {
                 .is_ok()
     }
 
-    /// Writes the range of an entry that the caller has reserved.
+    /// Writes a range into this entry, which the caller must have reserved.
     fn occupy(&self, range: Range<usize>) {
-        // A reader that sees one of the values stored below also sees, after its own fence, a sequence number that
-        // differs from the one of the previous range.
+        // A reader that sees one of the values stored below also sees, after the reader's own fence, a sequence number
+        // that differs from that of the previous range.
         fence(Ordering::Release);
         self.start.store(range.start, Ordering::Relaxed);
         self.end.store(range.end, Ordering::Relaxed);
@@ -113,7 +114,7 @@ impl Entry {
         self.sequence.store(changing - CHANGING + OCCUPIED, Ordering::Release);
     }
 
-    /// Returns the range, or `None` if there is none or it is changing.
+    /// Returns the range, or `None` if the entry is vacant or its range is changing.
     ///
     /// A reader does not retry: the range that contains the address of a fault does not change during the fault.
     fn range(&self) -> Option<Range<usize>> {

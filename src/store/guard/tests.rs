@@ -31,13 +31,13 @@ fn a_missing_page_reads_as_zeros_and_is_counted() {
     assert_eq!((map[5000], map.faults()), (0, 1));
     assert_eq!((map[6000], map.faults()), (0, 1), "the same patch");
     assert_eq!((map[(1 << 20) - 1], map.faults()), (0, 2));
-    // The remaining page is part of the first patch, unless that patch begins right after it.
+    // The remaining page is part of the first patch, unless the patch begins right after that page.
     let patch = |at: usize| (map.as_ptr().addr() + at) / PATCH_LEN_BYTES;
     assert_eq!(map[100], if patch(100) == patch(5000) { 0 } else { 7 });
 }
 
 #[test]
-fn few_mappings_are_made_however_many_pages_are_missing() {
+fn the_number_of_patches_is_limited_however_many_pages_are_missing() {
     survive_bus_errors().unwrap();
     let len_bytes = 1024 * PATCH_LEN_BYTES;
     let file = tempfile::tempfile().unwrap();
@@ -49,7 +49,7 @@ fn few_mappings_are_made_however_many_pages_are_missing() {
 }
 
 #[test]
-fn every_one_of_many_live_mappings_survives_truncation() {
+fn each_of_many_live_mappings_survives_truncation() {
     survive_bus_errors().unwrap();
     let file = file_of(8192);
     let maps: Vec<_> = (0..2000).map(|_| Guarded::new(mapped(&file))).collect();
@@ -80,7 +80,7 @@ fn faults_are_counted_from_many_threads() {
 }
 
 #[test]
-fn mappings_that_come_and_go_beside_faults_are_patched_where_they_are() {
+fn faults_patch_the_right_mapping_while_mappings_come_and_go() {
     survive_bus_errors().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -97,14 +97,15 @@ fn mappings_that_come_and_go_beside_faults_are_patched_where_they_are() {
     });
 }
 
-/// The environment variable of a process that runs one test by itself, because handlers belong to the whole process.
+/// The environment variable that marks a child process, which runs a single test because handlers belong to the whole
+/// process.
 const VICTIM: &str = "ZERO_KV_TEST_VICTIM";
 
-/// Runs `scene` in a separate process, which exits with code 23 if `scene` returns. Returns the status and output of
-/// that process.
-fn in_a_process_of_its_own(test: &str, scene: impl FnOnce()) -> Output {
+/// Runs `body` in a child process, which exits with code 23 if `body` returns. Returns the status and output of the
+/// child process. `test` is the name of the calling test.
+fn run_in_child_process(test: &str, body: impl FnOnce()) -> Output {
     if env::var_os(VICTIM).is_some() {
-        scene();
+        body();
         std::process::exit(23);
     }
     let mut victim = Command::new(env::current_exe().unwrap());
@@ -120,7 +121,7 @@ fn assert_ended_by_the_signal(output: &Output) {
     assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
 }
 
-/// Reads a page of a truncated file, through a mapping that is not guarded if it is `foreign`.
+/// Asserts that a page of a truncated file reads as zeros. The mapping is guarded unless it is `foreign`.
 fn assert_reads_zeros(foreign: bool) {
     let file = file_of(8192);
     let map = if foreign { Guarded::unguarded(mapped(&file)) } else { Guarded::new(mapped(&file)) };
@@ -135,7 +136,7 @@ fn install(action: Action, flags: c_int) -> libc::sigaction {
     let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { mem::zeroed() };
     new.sa_sigaction = action as *const () as usize;
     new.sa_flags = libc::SA_SIGINFO | flags;
-    // SAFETY: The handlers of these tests use atomics and make system calls.
+    // SAFETY: The handlers of these tests only use atomics and make system calls.
     assert_eq!(unsafe { libc::sigaction(libc::SIGBUS, &new, &mut old) }, 0);
     old
 }
@@ -146,14 +147,14 @@ fn calls() -> u32 {
     CALLS.load(Ordering::SeqCst)
 }
 
-/// A handler that recovers.
+/// A handler that recovers from a fault by mapping zeros.
 extern "C" fn repair(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: The system passes a valid `siginfo_t`.
     let fault = unsafe { &*info };
     // SAFETY: A fault has an address.
     let address = unsafe { fault.si_addr() }.addr();
-    // SAFETY: The page is one of `assert_reads_zeros`, which keeps it mapped and expects zeros.
+    // SAFETY: The page belongs to the mapping of `assert_reads_zeros`, which keeps it mapped and expects zeros.
     assert!(unsafe { replace_with_zeros(&(address & !4095..(address & !4095) + 4096)) });
 }
 
@@ -164,17 +165,17 @@ fn save(action: libc::sigaction) {
     SAVED.store(Box::leak(Box::new(action)), Ordering::SeqCst);
 }
 
-/// A handler that restores the handler that it replaced and lets the fault occur again.
+/// A handler that restores the handler that it replaced, and returns so that the fault occurs again.
 extern "C" fn restore(signal: c_int, _info: *mut siginfo_t, _context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: `save` was called before this was installed.
+    // SAFETY: `save` was called before this handler can run.
     unsafe { libc::sigaction(signal, SAVED.load(Ordering::SeqCst), ptr::null_mut()) };
 }
 
 /// A handler that calls the handler that it replaced.
 extern "C" fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: `save` was called before this was installed.
+    // SAFETY: `save` was called before this handler can run.
     let saved = unsafe { *SAVED.load(Ordering::SeqCst) };
     // SAFETY: `SAVED` contains a handler of this module, which was installed with SA_SIGINFO.
     let handler = unsafe { mem::transmute::<libc::sighandler_t, Action>(saved.sa_sigaction) };
@@ -182,8 +183,8 @@ extern "C" fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 }
 
 #[test]
-fn mappings_that_exceed_the_patches_of_a_process_survive_truncation() {
-    let output = in_a_process_of_its_own("mappings_that_exceed_the_patches_of_a_process_survive_truncation", || {
+fn mappings_survive_truncation_beyond_the_maximum_number_of_patches() {
+    let output = run_in_child_process("mappings_survive_truncation_beyond_the_maximum_number_of_patches", || {
         survive_bus_errors().unwrap();
         let patches = 40;
         let file = tempfile::tempfile().unwrap();
@@ -191,11 +192,12 @@ fn mappings_that_exceed_the_patches_of_a_process_survive_truncation() {
         let maps: Vec<_> = (0..1000).map(|_| Guarded::new(mapped(&file))).collect();
         file.set_len(0).unwrap();
         for map in &maps {
-            // Every second patch, so that the system cannot join them.
+            // Only every second patch is missing, so that the system cannot join patches.
             assert!((0..patches).all(|patch| map[patch * 2 * PATCH_LEN_BYTES] == 0));
         }
         let faults = |map: &Guarded| map.faults();
-        assert_eq!((faults(&maps[0]), faults(&maps[999])), (patches as u64, 1), "the last was replaced as a whole");
+        let expected = (patches as u64, 1);
+        assert_eq!((faults(&maps[0]), faults(&maps[999])), expected, "the last mapping was replaced as a whole");
         drop(maps);
         assert_eq!(PATCHES.load(Ordering::Relaxed), 0);
     });
@@ -203,8 +205,8 @@ fn mappings_that_exceed_the_patches_of_a_process_survive_truncation() {
 }
 
 #[test]
-fn a_fault_elsewhere_ends_the_process_as_before() {
-    let output = in_a_process_of_its_own("a_fault_elsewhere_ends_the_process_as_before", || {
+fn a_fault_outside_guarded_mappings_ends_the_process() {
+    let output = run_in_child_process("a_fault_outside_guarded_mappings_ends_the_process", || {
         survive_bus_errors().unwrap();
         assert_reads_zeros(true);
     });
@@ -213,7 +215,7 @@ fn a_fault_elsewhere_ends_the_process_as_before() {
 
 #[test]
 fn a_previous_handler_that_recovers_leaves_ours_installed() {
-    let output = in_a_process_of_its_own("a_previous_handler_that_recovers_leaves_ours_installed", || {
+    let output = run_in_child_process("a_previous_handler_that_recovers_leaves_ours_installed", || {
         install(repair, 0);
         survive_bus_errors().unwrap();
         for round in 1..4 {
@@ -226,8 +228,8 @@ fn a_previous_handler_that_recovers_leaves_ours_installed() {
 }
 
 #[test]
-fn a_handler_that_replaced_ours_comes_after_ours_again() {
-    let output = in_a_process_of_its_own("a_handler_that_replaced_ours_comes_after_ours_again", || {
+fn our_handler_is_reinstalled_in_front_of_a_handler_that_replaced_it() {
+    let output = run_in_child_process("our_handler_is_reinstalled_in_front_of_a_handler_that_replaced_it", || {
         survive_bus_errors().unwrap();
         install(repair, libc::SA_NODEFER);
         survive_bus_errors().unwrap();
@@ -242,24 +244,24 @@ fn a_handler_that_replaced_ours_comes_after_ours_again() {
 }
 
 #[test]
-fn a_handler_that_gives_a_fault_back_to_ours_ends_the_process() {
-    for (give_back, number) in [(restore as Action, "0"), (chain, "1")] {
+fn a_handler_that_passes_a_fault_back_to_ours_ends_the_process() {
+    for (pass_back, number) in [(restore as Action, "0"), (chain, "1")] {
         if env::var_os(VICTIM).is_some_and(|victim| victim != *number) {
             continue;
         }
         let mut victim = Command::new(env::current_exe().unwrap());
-        let test = "store::guard::tests::a_handler_that_gives_a_fault_back_to_ours_ends_the_process";
+        let test = "store::guard::tests::a_handler_that_passes_a_fault_back_to_ours_ends_the_process";
         if env::var_os(VICTIM).is_none() {
             assert_ended_by_the_signal(&victim.args([test, "--exact"]).env(VICTIM, number).output().unwrap());
             continue;
         }
         survive_bus_errors().unwrap();
-        save(install(give_back, 0));
+        save(install(pass_back, 0));
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);
         assert_eq!(calls(), 0);
-        // The second time, the handler saves a newer layer of ours.
-        save(install(give_back, 0));
+        // The second time, the test's handler saves a newer layer of ours.
+        save(install(pass_back, 0));
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);
         assert_reads_zeros(true);
@@ -268,8 +270,8 @@ fn a_handler_that_gives_a_fault_back_to_ours_ends_the_process() {
 }
 
 #[test]
-fn a_previous_handler_for_one_signal_is_called_once() {
-    let output = in_a_process_of_its_own("a_previous_handler_for_one_signal_is_called_once", || {
+fn a_previous_handler_with_sa_resethand_is_called_once() {
+    let output = run_in_child_process("a_previous_handler_with_sa_resethand_is_called_once", || {
         install(repair, libc::SA_RESETHAND);
         survive_bus_errors().unwrap();
         assert_reads_zeros(true);
@@ -281,8 +283,8 @@ fn a_previous_handler_for_one_signal_is_called_once() {
 }
 
 #[test]
-fn a_handler_that_is_replaced_again_and_again_is_an_error() {
-    let output = in_a_process_of_its_own("a_handler_that_is_replaced_again_and_again_is_an_error", || {
+fn replacing_the_handler_too_often_is_an_error() {
+    let output = run_in_child_process("replacing_the_handler_too_often_is_an_error", || {
         let problem = (0..100).find_map(|_| {
             install(repair, 0);
             survive_bus_errors().err()
@@ -293,13 +295,13 @@ fn a_handler_that_is_replaced_again_and_again_is_an_error() {
 }
 
 #[test]
-fn a_fault_is_survived_where_its_signal_was_blocked() {
+fn a_fault_is_survived_in_a_thread_that_had_blocked_the_signal() {
     std::thread::spawn(|| {
         // SAFETY: `sigset_t` is plain data, for which all zeros are a value.
         let mut signals: libc::sigset_t = unsafe { mem::zeroed() };
-        // SAFETY: Writes to a `sigset_t` of ours.
+        // SAFETY: The call writes to a `sigset_t` of ours.
         unsafe { libc::sigfillset(&mut signals) };
-        // SAFETY: Reads a `sigset_t` of ours.
+        // SAFETY: The call reads a `sigset_t` of ours.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut()) };
         survive_bus_errors().unwrap();
         assert_reads_zeros(false);
@@ -309,13 +311,14 @@ fn a_fault_is_survived_where_its_signal_was_blocked() {
 }
 
 fn send_signal() {
-    // SAFETY: Sends this thread a signal, which arrives before the call returns, and touches no memory of ours.
+    // SAFETY: The call sends this thread a signal, which arrives before the call returns, and touches no memory of
+    // ours.
     assert_eq!(unsafe { libc::raise(libc::SIGBUS) }, 0);
 }
 
 #[test]
-fn a_signal_that_was_sent_ends_the_process() {
-    let output = in_a_process_of_its_own("a_signal_that_was_sent_ends_the_process", || {
+fn a_sent_signal_ends_the_process() {
+    let output = run_in_child_process("a_sent_signal_ends_the_process", || {
         survive_bus_errors().unwrap();
         send_signal();
     });
@@ -323,9 +326,9 @@ fn a_signal_that_was_sent_ends_the_process() {
 }
 
 #[test]
-fn a_signal_that_was_sent_is_ignored_if_it_was_before() {
-    let output = in_a_process_of_its_own("a_signal_that_was_sent_is_ignored_if_it_was_before", || {
-        // SAFETY: Touches no memory of ours.
+fn a_sent_signal_is_ignored_if_it_was_ignored_before() {
+    let output = run_in_child_process("a_sent_signal_is_ignored_if_it_was_ignored_before", || {
+        // SAFETY: The call touches no memory of ours.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_IGN) };
         survive_bus_errors().unwrap();
         send_signal();

@@ -1,4 +1,4 @@
-//! The system calls of a lease.
+//! Implements the system calls of a lease.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ impl Leasable for File {
     }
 
     fn release(&self) {
-        // The call fails if the system has already taken the lease away.
+        // The call fails if the system has already revoked the lease.
         let _ = set_lease(self, false);
     }
 
@@ -32,18 +32,18 @@ impl Leasable for File {
 fn set_lease(file: &File, is_wanted: bool) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let kind = if is_wanted { libc::F_RDLCK } else { libc::F_UNLCK };
-    // SAFETY: Takes a descriptor that is open as long as `file` lives, and a number.
+    // SAFETY: `fcntl` takes a descriptor that is open as long as `file` lives, and a number.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Returns whether the lease is held. A lease that a writer waits for does not count as held: the system reports the
-/// state that the lease is changing to.
+/// Returns whether the lease is held. If a writer waits for the release, the result is `false`: the system then reports
+/// the state that the lease is changing to.
 fn is_held(file: &File) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
-    // SAFETY: As above, without an argument.
+    // SAFETY: `fcntl` takes a descriptor that is open as long as `file` lives.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } {
         -1 => Err(io::Error::last_os_error()),
         kind => Ok(kind == libc::F_RDLCK),

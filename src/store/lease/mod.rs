@@ -1,21 +1,25 @@
-//! Read leases: the system notifies the holder before anybody writes to a file.
+//! Takes read leases: the system notifies the holder of a lease before any process writes to the file.
 //!
 //! While a process holds a read lease on a file, no process has the file open for writing. A process that opens the
-//! file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease. So a leased file is
-//! unchanged, and need not be examined, with one exception: the kernel grants a lease although it still has pages of the
-//! file pinned for I/O (a registered buffer of io_uring, RDMA, or a direct read in flight) on behalf of a process that
-//! had a writable mapping. It can write into these pages later, and nothing reveals that. The system grants leases to a file's owner and to root (CAP_LEASE), on local
-//! file systems; see fcntl(2). Leases on other file systems do not reveal every writer, and are not taken. A process
-//! that opens the file with O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Among the usual
-//! tools, only truncate(1) does that.
+//! file for writing, or truncates it, waits while the holder gets SIGIO and releases the lease. A leased file is
+//! therefore unchanged, and need not be examined.
+//!
+//! There is one exception. The kernel grants a lease even if pages of the file are pinned for I/O on behalf of a
+//! process that had a writable mapping: for a registered buffer of io_uring, for RDMA, or for a direct read in flight.
+//! This I/O can write to the pages later, and nothing reveals the write.
+//!
+//! The system grants leases to a file's owner and to root (CAP_LEASE), on local file systems; see fcntl(2). Leases on
+//! other file systems do not reveal every writer, so this module does not take them. A process that opens a leased file
+//! with O_NONBLOCK does not wait: it gets EAGAIN until the lease is released. Among the usual tools, only truncate(1)
+//! uses O_NONBLOCK.
 //!
 //! A holder that does not run (SIGSTOP, a frozen control group, a debugger) does not release its lease, and the system
-//! takes the lease away after `/proc/sys/fs/lease-break-time`. So a lease is trusted without a system call only until a
-//! deadline, which [`renew_leases`] moves. After the deadline, each check asks the system whether the lease is still
-//! held.
+//! revokes the lease after `/proc/sys/fs/lease-break-time`. A lease is therefore trusted without a system call only
+//! until a deadline, which [`renew_leases`] moves. After the deadline, each check asks the system whether the lease is
+//! still held.
 //!
-//! A lease that was lost ends the trust in the file. On tmpfs, a process can change a file through a mapping
-//! without changing its modification time, so examining the file proves nothing.
+//! After a lease was lost, the file is not trusted. Examining the file would prove nothing: on tmpfs, a process can
+//! change a file through a mapping without changing its modification time.
 
 mod kernel;
 #[cfg(all(test, loom))]
@@ -37,22 +41,22 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The time for which a lease is trusted after it was confirmed.
 ///
-/// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever, so a writer waits for at
-/// least one second, less two timer ticks of up to 10 ms, unless the lease is released earlier. The writer begins to
-/// wait after the time at which the lease was last confirmed. Half a second is therefore safe, even if the setting
-/// changes. The exception is a setting whose product with the kernel's tick rate exceeds 2^31, which only root can make:
-/// the kernel then computes a time in the past.
+/// Unless the lease is released earlier, a writer waits for at least one second, minus two timer ticks of up to 10 ms:
+/// `/proc/sys/fs/lease-break-time` counts whole seconds, and 0 makes writers wait forever. The writer begins to wait
+/// after the lease was last confirmed. Half a second is therefore safe, even if the setting changes. The exception is a
+/// setting whose product with the kernel's tick rate exceeds 2^31: the kernel then computes a time in the past. Only
+/// root can make this setting.
 const TRUSTED_NS: u64 = 500_000_000;
 
-/// The maximum time between two calls of [`renew_leases`]. If half a second passes between two calls, each batch costs
-/// a system call until the next call.
+/// The maximum time between two calls of [`renew_leases`]. If more than half a second passes, each batch makes a system
+/// call until the next call of `renew_leases`.
 pub const RENEW_LEASES_EVERY: Duration = Duration::from_millis(150);
 
 const _: () = assert!(2 * RENEW_LEASES_EVERY.as_nanos() < TRUSTED_NS as u128);
 
-/// Whether this process calls [`renew_leases`] on SIGIO. If it does not, it takes no leases, because the signal would
-/// end the process.
-static ANSWERED: AtomicBool = AtomicBool::new(false);
+/// Whether [`take_leases`] was called, so that this process handles SIGIO. Before that, the process takes no leases,
+/// because the signal would end it.
+static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// All leases of this process.
 static LEASES: std::sync::Mutex<Vec<Weak<Lease>>> = std::sync::Mutex::new(Vec::new());
@@ -61,32 +65,33 @@ fn leases() -> std::sync::MutexGuard<'static, Vec<Weak<Lease>>> {
     LEASES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes leases on mapped files from now on, where the system grants them, so that checking that a file
-/// is unchanged costs no system call. A file whose lease was lost, because a process opened it for writing, is not
-/// trusted until [`Store::look_again`](super::Store::look_again) has taken the lease again.
+/// Enables leases on mapped files: from now on, this process takes a lease on each file that it maps, if the system
+/// grants the lease. Checking a leased file for changes makes no system call. A lease is lost when a process opens the
+/// file for writing. The file is then not trusted until [`Store::look_again`](super::Store::look_again) has retaken the
+/// lease.
 ///
-/// The caller must handle SIGIO, which would otherwise end the process, and must call [`renew_leases`] whenever the
-/// signal arrives, and at least every [`RENEW_LEASES_EVERY`].
+/// The caller must handle SIGIO, which would otherwise end the process. The caller must call [`renew_leases`] whenever
+/// the signal arrives, and at least every [`RENEW_LEASES_EVERY`].
 pub fn take_leases() {
     unblock(Signal::SIGIO);
-    ANSWERED.store(true, Ordering::Release);
+    IS_ENABLED.store(true, Ordering::Release);
 }
 
-/// Releases the leases that writers wait for, and extends the trust in the others.
+/// Releases the leases that writers wait for, and extends the deadlines of all other leases of this process.
 pub fn renew_leases() {
     let leases: Vec<_> = leases().iter().filter_map(Weak::upgrade).collect();
     leases.iter().for_each(|lease| lease.renew());
 }
 
-/// Whether a process has a file open for writing, also through a mapping whose descriptor is closed.
+/// Whether a process has a file open for writing, or has a writable mapping of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// No process has the file open for writing. If this process holds a lease on the file, none can open it for
-    /// writing without this process being notified first.
+    /// No process has the file open for writing. If this process holds a lease on the file, the system notifies this
+    /// process before another process can open the file for writing.
     None,
     /// At least one process has the file open for writing.
     Some,
-    /// This process cannot find out, for the given reason.
+    /// This process cannot determine whether there are writers, for the given reason.
     Unknown(WritersUnknown),
 }
 
@@ -102,7 +107,7 @@ pub enum WritersUnknown {
 }
 
 impl Writers {
-    /// Derives from the error of a refused lease whether there are writers.
+    /// Returns whether there are writers, according to the error with which the system refused a lease.
     fn from_refusal(error: &io::Error) -> Writers {
         match error.kind() {
             io::ErrorKind::WouldBlock => Writers::Some,
@@ -133,7 +138,7 @@ pub(super) trait Leasable {
     /// Releases the lease, if it is held.
     fn release(&self);
 
-    /// Returns whether the lease is held, and no writer waits for it.
+    /// Returns whether the lease is held and no writer waits for its release.
     fn is_held(&self) -> io::Result<bool>;
 }
 
@@ -144,17 +149,18 @@ pub enum LeaseState {
     TrustedUntil(u64),
     /// A process may have the file open for writing.
     Lost,
-    /// This process no longer uses the file. Until now, no process had the file open for writing.
+    /// This process has released the lease, because it no longer uses the file. Until the release, no process had the
+    /// file open for writing.
     Released,
 }
 
-/// Receives each change of a lease's state.
+/// A callback that receives each change of a lease's state.
 pub(super) type Report = Box<dyn Fn(LeaseState) + Send + Sync>;
 
-/// What a lease proves about the bytes that were read before the call that returns the proof.
+/// The result of [`Lease::proof`]: what a lease proves about bytes that were read before that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nothing: no lease was ever taken.
+    /// The lease proves nothing, because it was never taken.
     None,
     /// No process has written to the file since the lease was taken.
     Unchanged,
@@ -162,16 +168,16 @@ pub(super) enum Proof {
     Lost,
 }
 
-/// The deadline before a lease is taken.
+/// The value of `Lease::trusted_until_ns` until the first lease is taken.
 const NEVER_TAKEN: u64 = 0;
-/// The deadline after a lease was lost. No lease that is held has this deadline.
+/// The value of `Lease::trusted_until_ns` after the lease was lost. While a lease is held, the value is greater.
 const LOST: u64 = 1;
 
-/// A lease on an open file, or none.
+/// An open file, on which this process may hold a lease.
 pub(super) struct Lease<F: Leasable = File> {
     file: F,
-    /// Whether the lease was taken and not released. The lock is held while this value changes and while the lease is
-    /// confirmed.
+    /// Whether the lease was taken and not released. The mutex is locked while this value changes and while the lease
+    /// is confirmed.
     is_taken: Mutex<bool>,
     /// The time until which the lease is trusted without a system call. At most [`TRUSTED_NS`] before this time, the
     /// lease was held and no writer waited for it. [`NEVER_TAKEN`] and [`LOST`] are special values.
@@ -191,10 +197,10 @@ impl fmt::Debug for Lease {
 }
 
 impl Lease {
-    /// Registers a file for [`renew_leases`], without a lease yet. The file must have been opened for
-    /// reading only, and not be shared with another `Lease`: a lease belongs to an open file description.
+    /// Registers a file for [`renew_leases`], without taking a lease yet. The file must be open for reading only. Two
+    /// `Lease`s must not share an open file description, because a lease belongs to the description.
     pub(super) fn new(file: File) -> Arc<Lease> {
-        let lease = Arc::new(Lease::over(file));
+        let lease = Arc::new(Lease::unregistered(file));
         let mut leases = leases();
         leases.retain(|lease| lease.strong_count() > 0);
         leases.push(Arc::downgrade(&lease));
@@ -205,22 +211,22 @@ impl Lease {
         &self.file
     }
 
-    /// Takes the first lease, if the system grants it, and trusts the lease if the file is unchanged. Does not retake a
-    /// lost lease: see [`Lease::retake`].
+    /// Takes the first lease, if the system grants it. Trusts the lease only if `is_unchanged` returns `true` after
+    /// that. Does not retake a lost lease: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
-        if ANSWERED.load(Ordering::Acquire) {
+        if IS_ENABLED.load(Ordering::Acquire) {
             self.take_now(is_unchanged);
         }
     }
 
-    /// Retakes a lost lease. Must only be called while no byte of the file is trusted, because the file may have been
-    /// changed while there was no lease.
+    /// Retakes a lost lease. Must only be called while no byte of the file is trusted, because a process may have
+    /// changed the file while there was no lease.
     ///
     /// # Errors
     /// The system's error if it refuses the lease. If no lease was ever taken, a refusal that does not reveal whether
     /// there are writers is not an error.
     pub(super) fn retake(&self) -> io::Result<()> {
-        match ANSWERED.load(Ordering::Acquire) {
+        match IS_ENABLED.load(Ordering::Acquire) {
             true => self.retake_now(),
             false => Ok(()),
         }
@@ -228,24 +234,24 @@ impl Lease {
 
     /// Returns whether a process has the file open for writing.
     pub(super) fn writers(&self) -> Writers {
-        match ANSWERED.load(Ordering::Acquire) {
+        match IS_ENABLED.load(Ordering::Acquire) {
             true => self.writers_now(),
             false => Writers::Unknown(WritersUnknown::Off),
         }
     }
 }
 
-/// Returns whether a process has a file open for writing. No [`Lease`] may be on this open file description, because
-/// this call would release it.
+/// Returns whether a process has a file open for writing. This call releases any lease on the open file description of
+/// `file`, so `file` must not belong to a [`Lease`].
 #[cfg(feature = "server")]
 pub(crate) fn writers_of(file: &File) -> Writers {
-    match ANSWERED.load(Ordering::Acquire) {
+    match IS_ENABLED.load(Ordering::Acquire) {
         true => probe(file),
         false => Writers::Unknown(WritersUnknown::Off),
     }
 }
 
-/// Takes and releases a lease to find out whether there are writers.
+/// Takes and releases a lease to determine whether the file has writers.
 fn probe(file: &impl Leasable) -> Writers {
     match file.acquire() {
         Ok(()) => {
@@ -257,7 +263,8 @@ fn probe(file: &impl Leasable) -> Writers {
 }
 
 impl<F: Leasable> Lease<F> {
-    pub(super) fn over(file: F) -> Lease<F> {
+    /// Creates a `Lease` that is not registered for [`renew_leases`], without taking a lease yet.
+    pub(super) fn unregistered(file: F) -> Lease<F> {
         let trusted_until_ns = AtomicU64::new(NEVER_TAKEN);
         let (is_taken, report, system_error) = (Mutex::new(false), OnceLock::new(), AtomicI32::new(0));
         Lease { file, is_taken, trusted_until_ns, report, system_error }
@@ -276,7 +283,7 @@ impl<F: Leasable> Lease<F> {
         }
     }
 
-    /// Returns whether [`Lease::proof`] costs no system call, because the deadline has not passed.
+    /// Returns whether [`Lease::proof`] makes no system call, because the deadline has not passed.
     #[inline]
     pub(super) fn is_confirmed(&self) -> bool {
         let until_ns = self.trusted_until_ns();
@@ -285,19 +292,19 @@ impl<F: Leasable> Lease<F> {
 
     #[inline(always)]
     fn trusted_until_ns(&self) -> u64 {
-        // The fence keeps reads of the file before the reads of the deadline and the clock.
+        // The fence orders reads of the file before the reads of the deadline and the clock.
         fence(Ordering::Acquire);
         self.trusted_until_ns.load(Ordering::Acquire)
     }
 
-    /// Asks the system whether the lease is held. Called after the deadline, which passes if this process, or its
-    /// thread that renews leases, did not run.
+    /// Asks the system whether the lease is held. Called after the deadline, which passes only if this process, or its
+    /// thread that renews leases, did not run for a while.
     #[cold]
     fn is_held_after_deadline(&self) -> bool {
         self.is_confirmed_by_system()
     }
 
-    /// Asks the system whether the lease is held. If the system does not answer, the lease does not count as held.
+    /// Asks the system whether the lease is held. If the system call fails, the lease counts as lost.
     fn is_confirmed_by_system(&self) -> bool {
         self.file.is_held().unwrap_or_else(|error| {
             self.note_error(&error);
@@ -321,7 +328,7 @@ impl<F: Leasable> Lease<F> {
         let mut is_taken = self.is_taken();
         // A writer that has to wait for the lease begins to wait after this time, and waits for at least a second
         // unless the lease is released.
-        let asked_ns = self.file.now_ns();
+        let started_ns = self.file.now_ns();
         if self.trusted_until_ns.load(Ordering::SeqCst) != NEVER_TAKEN {
             return;
         }
@@ -330,7 +337,7 @@ impl<F: Leasable> Lease<F> {
         }
         *is_taken = true;
         match is_unchanged() {
-            true => self.publish(asked_ns + TRUSTED_NS),
+            true => self.publish(started_ns + TRUSTED_NS),
             false => self.lose(&mut is_taken),
         }
     }
@@ -341,11 +348,11 @@ impl<F: Leasable> Lease<F> {
         if *is_taken {
             return Ok(());
         }
-        let asked_ns = self.file.now_ns();
+        let started_ns = self.file.now_ns();
         match self.file.acquire() {
             Ok(()) => {
                 *is_taken = true;
-                self.publish(asked_ns + TRUSTED_NS);
+                self.publish(started_ns + TRUSTED_NS);
                 Ok(())
             }
             Err(error) => match Writers::from_refusal(&error) {
@@ -374,24 +381,24 @@ impl<F: Leasable> Lease<F> {
         *self.is_taken()
     }
 
-    /// Confirms the lease and moves the deadline. Loses the lease if a writer waits for it or the system has taken it
-    /// away.
+    /// Confirms the lease and moves the deadline. If a writer waits for the release, or the system has revoked the
+    /// lease, marks it as lost and releases it.
     pub(super) fn renew(&self) {
         let mut is_taken = self.is_taken();
         if !*is_taken {
             return;
         }
         // The clock is read first: a writer that arrives after the confirmation also arrives after this time.
-        let asked_ns = self.file.now_ns();
+        let started_ns = self.file.now_ns();
         match self.is_confirmed_by_system() {
-            true => self.publish(asked_ns + TRUSTED_NS),
+            true => self.publish(started_ns + TRUSTED_NS),
             false => self.lose(&mut is_taken),
         }
     }
 
-    /// Ends the trust in the lease, then releases the lease. The order matters: a batch that copied a byte from the
-    /// writer copied it after the release, so this batch finds the trust ended, both in this process and in the
-    /// processes that `report` informs.
+    /// Marks the lease as lost, then releases it. The order matters: a batch that copied a writer's byte copied it
+    /// after the release, so the check of this batch finds the lease lost. This holds in this process and in every
+    /// process that `report` informs.
     fn lose(&self, is_taken: &mut bool) {
         self.publish(LOST);
         if std::mem::take(is_taken) {
@@ -402,10 +409,10 @@ impl<F: Leasable> Lease<F> {
     /// Sets the deadline and reports it. Must be called while `is_taken` is locked.
     fn publish(&self, until_ns: u64) {
         self.trusted_until_ns.store(until_ns, Ordering::SeqCst);
-        self.inform(until_ns);
+        self.report_deadline(until_ns);
     }
 
-    fn inform(&self, until_ns: u64) {
+    fn report_deadline(&self, until_ns: u64) {
         match (self.report.get(), until_ns) {
             (None, _) | (_, NEVER_TAKEN) => {}
             (Some(report), LOST) => report(LeaseState::Lost),
@@ -417,9 +424,9 @@ impl<F: Leasable> Lease<F> {
     /// released. Does not call `report` before the first lease is taken. Only the first call of this method has an
     /// effect.
     pub(super) fn report(&self, report: Report) {
-        let _unchanging = self.is_taken();
+        let _locked = self.is_taken();
         if self.report.set(report).is_ok() {
-            self.inform(self.trusted_until_ns.load(Ordering::SeqCst));
+            self.report_deadline(self.trusted_until_ns.load(Ordering::SeqCst));
         }
     }
 
@@ -429,7 +436,7 @@ impl<F: Leasable> Lease<F> {
 }
 
 impl<F: Leasable> Drop for Lease<F> {
-    /// Releases the lease, because the file may stay open.
+    /// Releases the lease explicitly, because another descriptor may keep the file open.
     fn drop(&mut self) {
         let mut is_taken = self.is_taken();
         if !*is_taken {

@@ -1,4 +1,4 @@
-//! Leases: whoever trusts a lease after copying bytes has copied none that a writer wrote.
+//! Models of leases: if a batch finds its lease trusted after copying bytes, no writer changed these bytes.
 
 use std::io;
 
@@ -12,20 +12,20 @@ use crate::sync::check_model;
 const OLD: u8 = 7;
 const NEW: u8 = 8;
 
-/// A file of one byte, as the kernel has it.
+/// A simulated file of one byte.
 #[derive(Clone)]
 struct File(Arc<Inode>);
 
 struct Inode {
     byte: AtomicU8,
-    /// A lock, as in the kernel.
+    /// The state of the lease. The kernel, too, protects it with a lock.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     is_leased: bool,
-    is_wanted: bool,
+    has_writer: bool,
 }
 
 impl File {
@@ -37,11 +37,11 @@ impl File {
         self.0.state.lock().unwrap()
     }
 
-    /// Opens the file to write to it, and does so unless the lease is held.
+    /// Opens the file for writing, and writes unless the lease is held.
     fn write(&self) {
         let is_leased = {
             let mut state = self.state();
-            state.is_wanted = true;
+            state.has_writer = true;
             state.is_leased
         };
         if !is_leased {
@@ -50,10 +50,10 @@ impl File {
     }
 
     fn close(&self) {
-        self.state().is_wanted = false;
+        self.state().has_writer = false;
     }
 
-    /// Reads the mapping.
+    /// Copies the byte from the mapping.
     fn copy(&self) -> u8 {
         self.0.byte.load(Ordering::Relaxed)
     }
@@ -66,7 +66,7 @@ impl Leasable for File {
 
     fn acquire(&self) -> io::Result<()> {
         let mut state = self.state();
-        if state.is_wanted {
+        if state.has_writer {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         state.is_leased = true;
@@ -79,16 +79,16 @@ impl Leasable for File {
 
     fn is_held(&self) -> io::Result<bool> {
         let state = self.state();
-        Ok(state.is_leased && !state.is_wanted)
+        Ok(state.is_leased && !state.has_writer)
     }
 }
 
 /// A writer waits, the lease is released, and a batch copies bytes at the same time.
 #[test]
-fn bytes_that_are_copied_under_a_trusted_lease_are_old() {
+fn bytes_copied_under_a_trusted_lease_are_unchanged() {
     check_model(3, || {
         let file = File::new();
-        let lease = Arc::new(Lease::over(file.clone()));
+        let lease = Arc::new(Lease::unregistered(file.clone()));
         lease.take_now(|| true);
         let writing = file.clone();
         let writer = thread::spawn(move || {
@@ -106,13 +106,13 @@ fn bytes_that_are_copied_under_a_trusted_lease_are_old() {
     });
 }
 
-/// A process opens the file, writes to it, and closes it, while the lease is released and taken again. As in
-/// `Store::look_again`, the epoch ends before the lease is taken again.
+/// A process opens the file, writes to it, and closes it, while the lease is released and retaken. As in
+/// `Store::look_again`, the epoch ends before the lease is retaken.
 #[test]
-fn no_proof_spans_a_lease_that_was_lost_and_the_one_that_was_taken_again() {
+fn a_proof_does_not_span_a_lost_lease_and_the_retaken_one() {
     check_model(3, || {
         let file = File::new();
-        let lease = Arc::new(Lease::over(file.clone()));
+        let lease = Arc::new(Lease::unregistered(file.clone()));
         let epoch = Arc::new(AtomicU8::new(0));
         lease.take_now(|| true);
         let writing = file.clone();
@@ -138,12 +138,12 @@ fn no_proof_spans_a_lease_that_was_lost_and_the_one_that_was_taken_again() {
     });
 }
 
-/// A writer comes while the lease is taken.
+/// A writer opens the file while the lease is being taken.
 #[test]
-fn a_lease_that_is_taken_beside_a_writer_is_not_trusted() {
+fn bytes_copied_while_the_lease_is_taken_are_trusted_only_if_unchanged() {
     check_model(3, || {
         let file = File::new();
-        let lease = Arc::new(Lease::over(file.clone()));
+        let lease = Arc::new(Lease::unregistered(file.clone()));
         let writing = file.clone();
         let writer = thread::spawn(move || writing.write());
         let taking = (Arc::clone(&lease), file.clone());

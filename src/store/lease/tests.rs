@@ -4,10 +4,10 @@ use std::thread;
 
 use super::*;
 
-/// Renews the leases of this process as a server does.
-fn answer() {
-    static ANSWERING: std::sync::Once = std::sync::Once::new();
-    ANSWERING.call_once(|| {
+/// Enables leases in this process, and renews them on SIGIO and periodically, as a server does.
+fn enable_leases() {
+    static ENABLED: std::sync::Once = std::sync::Once::new();
+    ENABLED.call_once(|| {
         let mut signals = signal_hook::iterator::Signals::new([libc::SIGIO]).unwrap();
         thread::spawn(move || signals.forever().for_each(|_| renew_leases()));
         take_leases();
@@ -20,31 +20,31 @@ fn answer() {
     });
 }
 
-/// Creates a file on tmpfs, which has leases whatever file system the other temporary files are on.
+/// Creates a file on tmpfs, which has leases. The folder for temporary files may be on a file system without leases.
 fn new_file() -> tempfile::NamedTempFile {
     tempfile::NamedTempFile::new_in("/dev/shm").expect("Linux mounts a tmpfs at /dev/shm by default")
 }
 
-fn leased(path: &Path) -> Arc<Lease> {
+fn take_lease(path: &Path) -> Arc<Lease> {
     let lease = Lease::new(File::open(path).unwrap());
     lease.take(|| true);
     lease
 }
 
-/// Waits until a lease is trusted: on a busy machine its deadline can pass before it is renewed.
+/// Waits until a lease is trusted. On a busy machine, the deadline of the lease can pass before the lease is renewed.
 fn wait_until_trusted(lease: &Lease) {
     while !lease.is_confirmed() {
-        assert!(*lease.is_taken(), "the lease was given back");
+        assert!(*lease.is_taken(), "the lease was released");
         thread::yield_now();
     }
 }
 
 #[test]
-fn whoever_writes_waits_until_the_lease_is_given_back() {
-    answer();
+fn a_writer_waits_until_the_lease_is_released() {
+    enable_leases();
     let file = new_file();
     let path = file.path().to_path_buf();
-    let lease = leased(&path);
+    let lease = take_lease(&path);
     assert!(lease.proof() == Proof::None && lease.writers() == Writers::Some);
     let path = file.into_temp_path();
     let changes: [&dyn Fn(&Path); 3] = [
@@ -53,14 +53,14 @@ fn whoever_writes_waits_until_the_lease_is_given_back() {
         &|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap(),
     ];
     for change in changes {
-        let lease = leased(&path);
+        let lease = take_lease(&path);
         wait_until_trusted(&lease);
         assert_eq!(lease.writers(), Writers::None);
         change(&path);
         assert!(lease.proof() == Proof::Lost && lease.writers() == Writers::None);
     }
     // Reading, renaming, and removing the file do not break the lease.
-    let lease = leased(&path);
+    let lease = take_lease(&path);
     std::fs::read(&path).unwrap();
     let other = path.with_extension("other");
     std::fs::rename(&path, &other).unwrap();
@@ -69,11 +69,11 @@ fn whoever_writes_waits_until_the_lease_is_given_back() {
 }
 
 #[test]
-fn a_writer_that_does_not_wait_is_refused_until_the_lease_is_given_back() {
+fn a_writer_with_o_nonblock_gets_eagain_until_the_lease_is_released() {
     use std::os::unix::fs::OpenOptionsExt;
-    answer();
+    enable_leases();
     let path = new_file().into_temp_path();
-    let lease = leased(&path);
+    let lease = take_lease(&path);
     let open = || File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
     assert_eq!(open().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     while let Err(error) = open() {
@@ -83,13 +83,13 @@ fn a_writer_that_does_not_wait_is_refused_until_the_lease_is_given_back() {
 }
 
 #[test]
-fn a_writable_mapping_is_a_writer_though_its_descriptor_is_closed() {
-    answer();
+fn a_writable_mapping_counts_as_a_writer_even_if_its_descriptor_is_closed() {
+    enable_leases();
     let file = new_file();
     file.as_file().set_len(4096).unwrap();
     let mapping = memmap2::MmapRaw::map_raw(file.as_file()).unwrap();
     let path = file.into_temp_path();
-    let lease = leased(&path);
+    let lease = take_lease(&path);
     assert!(lease.proof() == Proof::None && lease.writers() == Writers::Some);
     drop(mapping);
     assert_eq!(lease.writers(), Writers::None);
@@ -99,7 +99,7 @@ fn a_writable_mapping_is_a_writer_though_its_descriptor_is_closed() {
 
 #[test]
 fn a_lease_is_not_kept_on_a_file_that_has_changed() {
-    answer();
+    enable_leases();
     let path = new_file().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     lease.take(|| false);
@@ -110,10 +110,10 @@ fn a_lease_is_not_kept_on_a_file_that_has_changed() {
 }
 
 #[test]
-fn a_lost_lease_is_taken_again_only_by_retaking_it_without_a_writer() {
-    answer();
+fn a_lost_lease_is_retaken_only_by_retake_and_without_a_writer() {
+    enable_leases();
     let path = new_file().into_temp_path();
-    let lease = leased(&path);
+    let lease = take_lease(&path);
     let writer = File::options().write(true).open(&path).unwrap();
     assert_eq!(lease.proof(), Proof::Lost);
     assert_eq!(lease.retake().unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -126,7 +126,7 @@ fn a_lost_lease_is_taken_again_only_by_retaking_it_without_a_writer() {
 
 #[test]
 fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
-    answer();
+    enable_leases();
     let path = new_file().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     let reported = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -135,7 +135,7 @@ fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
         if let LeaseState::TrustedUntil(_) = state {
             return;
         }
-        // The system lists the lease here until the lease is released.
+        // The system lists the lease in `/proc/locks` until the lease is released.
         let is_leased = std::fs::read_to_string("/proc/locks").unwrap().contains(&locks_inode(&probe));
         reports.lock().unwrap().push((state, is_leased));
     }));
@@ -143,7 +143,7 @@ fn each_change_of_a_lease_is_reported_before_the_lease_is_released() {
     std::fs::write(&path, "a writer waits").unwrap();
     lease.retake().unwrap();
     drop(lease);
-    // If another thread is renewing the lease, that thread drops it later.
+    // If another thread is renewing the lease, that thread drops the lease later.
     while reported.lock().unwrap().len() < 2 {
         thread::yield_now();
     }
@@ -157,8 +157,8 @@ fn locks_inode(file: &File) -> String {
 }
 
 #[test]
-fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
-    answer();
+fn a_lease_is_not_trusted_if_a_writer_waits_while_it_is_taken() {
+    enable_leases();
     let path = new_file().into_temp_path();
     let lease = Lease::new(File::open(&path).unwrap());
     let (opened, opening) = channel();
@@ -176,16 +176,16 @@ fn a_lease_that_a_writer_waits_for_while_it_is_taken_is_not_trusted() {
     });
 }
 
-/// In every round a writer waits for the lease while the file is read.
+/// In every round, a writer waits for the release of the lease while the file is read.
 #[test]
 fn nothing_is_written_while_a_lease_is_held() {
-    answer();
+    enable_leases();
     let path = new_file().into_temp_path();
     let mut observed = 0;
     for round in 0.. {
-        let lease = leased(&path);
+        let lease = take_lease(&path);
         thread::scope(|scope| {
-            // No thread releases the lease while this is locked.
+            // No thread releases the lease while `is_taken` is locked.
             let is_taken = lease.is_taken();
             assert!(*is_taken);
             let writer = scope.spawn(|| std::fs::write(&path, [b'x'; 100].repeat(round + 1)).unwrap());
@@ -195,7 +195,7 @@ fn nothing_is_written_while_a_lease_is_held() {
             let len_bytes = std::fs::read(&path).unwrap().len();
             // The lease is being broken, so only the deadline counts, which may have passed on a busy machine.
             if lease.proof() == Proof::Unchanged {
-                assert_eq!(len_bytes, 100 * round, "what is read under a trusted lease is old");
+                assert_eq!(len_bytes, 100 * round, "bytes changed under a trusted lease");
                 observed += 1;
             }
             drop(is_taken);
@@ -211,16 +211,16 @@ fn nothing_is_written_while_a_lease_is_held() {
 #[test]
 fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
     let path = new_file().into_temp_path();
-    // Not registered, so that no other test renews it.
-    answer();
-    let lease = Lease::over(File::open(&path).unwrap());
+    enable_leases();
+    // The lease is not registered, so that no other test renews it.
+    let lease = Lease::unregistered(File::open(&path).unwrap());
     lease.take_now(|| true);
     while lease.is_confirmed() {
         thread::yield_now();
     }
     // The system confirms that the lease is still held.
     assert_eq!(lease.proof(), Proof::Unchanged);
-    // The lease ends as if the system had taken it away, and no thread renews it.
+    // The lease ends as if the system had revoked it, and no thread renews it.
     lease.file.release();
     assert_eq!(lease.proof(), Proof::Lost);
     lease.renew();
@@ -228,22 +228,22 @@ fn a_lease_that_nobody_renews_is_trusted_only_if_the_system_confirms_it() {
 }
 
 #[test]
-fn why_writers_are_unknown_is_told_by_the_error() {
-    let of = |number| Writers::from_refusal(&io::Error::from_raw_os_error(number));
-    assert_eq!(of(libc::EAGAIN), Writers::Some);
-    assert_eq!(of(libc::EACCES), Writers::Unknown(WritersUnknown::NotOwner));
-    assert_eq!(of(libc::EINVAL), Writers::Unknown(WritersUnknown::Unsupported));
+fn the_error_of_a_refused_lease_shows_whether_there_are_writers() {
+    let writers = |number| Writers::from_refusal(&io::Error::from_raw_os_error(number));
+    assert_eq!(writers(libc::EAGAIN), Writers::Some);
+    assert_eq!(writers(libc::EACCES), Writers::Unknown(WritersUnknown::NotOwner));
+    assert_eq!(writers(libc::EINVAL), Writers::Unknown(WritersUnknown::Unsupported));
 }
 
 mod simulated {
-    //! A lease on a simulated file, whose holder can be stopped at every point.
+    //! Tests a lease on a simulated file. The holder of the lease can be stopped at every point.
 
     use super::*;
 
-    /// The shortest time after which the kernel takes a lease away: one second less two ticks of 10 ms.
+    /// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
     const BREAK_NS: u64 = 980_000_000;
 
-    /// xorshift64*: https://en.wikipedia.org/wiki/Xorshift
+    /// A generator of pseudorandom numbers, xorshift64*: https://en.wikipedia.org/wiki/Xorshift
     struct Random(u64);
 
     impl Random {
@@ -266,7 +266,7 @@ mod simulated {
     }
 
     impl World {
-        /// Stops the holder for a random time, and lets the writer continue meanwhile.
+        /// Stops the holder of the lease for a random time, and lets the writer continue meanwhile.
         fn stop(&mut self) {
             let longest_ns = [1, 1_000_000, 600_000_000, 3_000_000_000][self.random.below(4) as usize];
             let stopped_ns = self.random.below(longest_ns);
@@ -274,10 +274,10 @@ mod simulated {
                 self.waits_since_ns = Some(self.now_ns + self.random.below(stopped_ns + 1));
             }
             self.now_ns += stopped_ns;
-            self.let_writer_go_on();
+            self.step_writer();
         }
 
-        fn let_writer_go_on(&mut self) {
+        fn step_writer(&mut self) {
             let Some(since_ns) = self.waits_since_ns else { return };
             if !self.is_leased || self.now_ns >= since_ns + BREAK_NS {
                 self.is_leased = false;
@@ -318,7 +318,7 @@ mod simulated {
         fn release(&self) {
             let mut world = self.world();
             world.is_leased = false;
-            world.let_writer_go_on();
+            world.step_writer();
         }
 
         fn is_held(&self) -> io::Result<bool> {
@@ -331,7 +331,7 @@ mod simulated {
     }
 
     #[test]
-    fn nothing_that_was_written_is_trusted_wherever_the_holder_is_stopped() {
+    fn no_written_byte_is_trusted_wherever_the_lease_holder_is_stopped() {
         let seed = std::env::var("ZERO_KV_SEED").ok().map_or(1, |seed| seed.parse().unwrap());
         println!("ZERO_KV_SEED={seed}");
         let random = Random(seed);
@@ -342,7 +342,7 @@ mod simulated {
         for _ in 0..200_000 {
             let choice = lease.file.world().random.below(4);
             match choice {
-                // Only after the trust in the file has ended, as in `Store::look_again`.
+                // The lease is retaken only after the trust in the file has ended, as in `Store::look_again`.
                 0 if lease.proof() == Proof::Lost => {
                     if lease.retake_now().is_ok() {
                         let version = lease.file.world().version;
@@ -359,7 +359,7 @@ mod simulated {
                 }
             }
         }
-        // If either is rare, the test shows nothing.
+        // If trusted batches or writes are rare, the test proves nothing.
         assert!(trusted > 1000 && written > 1000, "{trusted} batches trusted, {written} writes between leases");
     }
 }

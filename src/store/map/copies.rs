@@ -1,4 +1,4 @@
-//! Copies of a file in memory.
+//! Copies files into memory.
 
 use std::fs::File;
 use std::io;
@@ -21,21 +21,21 @@ const SEAL_AGAIN: Duration = Duration::from_millis(5);
 
 impl Map {
     /// Copies a file into memory of this process, in huge pages as far as the system grants them. Later changes of the
-    /// file have no effect.
+    /// file do not affect the copy.
     pub(in crate::store) fn copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
-        // From version 6.7 on, Linux aligns such a mapping, so that huge pages can hold all of it. Earlier versions use
-        // small pages at its two ends.
+        // From version 6.7 on, Linux aligns a large anonymous mapping, so that huge pages can cover the whole mapping.
+        // Earlier versions use small pages at both ends of the mapping.
         let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
-        // A system without huge pages rejects this, and uses small ones.
+        // A system without huge pages rejects this advice and uses small pages.
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
         for_each_part(parts, pace, |(part, bytes)| file.read_exact_at(bytes, (part * PART_LEN_BYTES) as u64))?;
         Ok(Map::from_memory(Guarded::unguarded(memory.make_read_only()?), len_bytes, Backing::Copy))
     }
 
-    /// Copies a file like [`Map::copy_of`]. The copy of a file that is shorter than a huge page does not occupy a whole
-    /// huge page.
+    /// Copies a file as [`Map::copy_of`] does, except that the copy of a file that is shorter than a huge page does not
+    /// occupy a whole huge page.
     pub(in crate::store) fn compact_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
         if len_bytes >= HUGE_PAGE_LEN_BYTES {
@@ -55,7 +55,7 @@ impl Map {
         let parts = (0..len_bytes).step_by(PART_LEN_BYTES);
         for_each_part(parts, pace, |start| {
             let end = len_bytes.min(start + PART_LEN_BYTES as u64);
-            // A short buffer on the stack, because an allocator may keep the memory of a long one.
+            // The buffer is short and on the stack, because an allocator may keep the memory of a long buffer.
             let mut buffer = [0; BUFFER_LEN_BYTES];
             (start..end).step_by(BUFFER_LEN_BYTES).try_for_each(|at| {
                 let bytes = &mut buffer[..BUFFER_LEN_BYTES.min((end - at) as usize)];
@@ -64,7 +64,7 @@ impl Map {
             })
         })?;
         sealed::seal(&sealed, || thread::sleep(SEAL_AGAIN))?;
-        // Linux before 6.7 does not map a sealed file that is open to write to it.
+        // Linux before 6.7 cannot map a sealed file through a descriptor that is open for writing.
         Map::map_file(&sealed::reopened(&sealed)?)
     }
 }

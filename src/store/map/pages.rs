@@ -1,4 +1,4 @@
-//! The pages of a mapping: reading them, locking them, releasing them, and counting them.
+//! Reads, locks, releases, and counts the pages of a mapping.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::store::pace::Pace;
 use crate::store::parts::for_each_part;
 
 impl Map {
-    /// Returns how many bytes are in memory, as far as the system reports it.
+    /// Returns how many bytes of the file are resident in memory, according to the system.
     pub(in crate::store) fn resident_len_bytes(&self) -> io::Result<u64> {
         let mut resident_len_bytes = 0;
         let mut pages = vec![0_u8; PART_LEN_BYTES / PAGE_LEN_BYTES];
@@ -31,9 +31,10 @@ impl Map {
         Ok(resident_len_bytes.min(self.bytes.len() as u64))
     }
 
-    /// Reads every page into memory and enters it into the page table before a lookup needs it.
+    /// Reads every page into memory and enters it into the page table, so that lookups wait neither for the disk nor
+    /// for the kernel.
     pub(in crate::store) fn warm(&self, pace: &Pace) -> io::Result<()> {
-        self.ask_for_huge_pages();
+        self.request_huge_pages();
         for_each_part(self.bytes.chunks(PART_LEN_BYTES).enumerate(), pace, |(part, bytes)| {
             match self.populate(part * PART_LEN_BYTES, bytes.len()) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
@@ -45,9 +46,9 @@ impl Map {
         })
     }
 
-    /// Requests huge pages for what is read from the disk from now on. Many file systems do not support that, and pages
-    /// that the page cache already holds stay as they are.
-    fn ask_for_huge_pages(&self) {
+    /// Requests huge pages for data that is read from the disk from now on. Many file systems do not support huge
+    /// pages. Pages that are already in the page cache keep their size.
+    fn request_huge_pages(&self) {
         let _ = self.memory.memory().advise(memmap2::Advice::HugePage);
     }
 
@@ -56,8 +57,8 @@ impl Map {
         self.memory.memory().advise_range(memmap2::Advice::PopulateRead, offset_bytes, len_bytes)
     }
 
-    /// Releases the pages of a range of a mapped file, so that they do not count as memory of this process any more.
-    /// The next read takes them from the page cache.
+    /// Releases the pages of a range of a mapped file, so that they no longer count as memory of this process. The next
+    /// read of a released page takes it from the page cache.
     #[cfg(feature = "bake")]
     pub(in crate::store) fn release(&self, range: std::ops::Range<usize>) {
         let is_inside = range.start < range.end && range.end <= self.bytes.len();
@@ -77,16 +78,17 @@ impl Map {
 
     /// Locks every page in memory for as long as this `Map` lives.
     ///
-    /// `mlock` by itself reads the whole file in one call, which cannot be canceled. So the limit is checked first,
-    /// then the file is read in parts, and `mlock` finds every page in memory.
+    /// `mlock` alone would read the whole file in one call, which cannot be canceled. Therefore, this function first
+    /// checks the limit by locking without reading, then reads the file in parts. `mlock` then finds every page in
+    /// memory.
     pub(in crate::store) fn lock(&self, pace: &Pace) -> io::Result<()> {
-        self.lock_later_pages()?;
+        self.lock_on_fault()?;
         self.warm(pace)?;
         if pace.is_canceled() { Ok(()) } else { self.memory.memory().lock() }
     }
 
-    /// Locks the pages that are in memory, and each other page once it is read.
-    fn lock_later_pages(&self) -> io::Result<()> {
+    /// Locks the pages that are in memory now, and every other page when it is first read.
+    fn lock_on_fault(&self) -> io::Result<()> {
         let memory = self.memory.memory();
         // SAFETY: The range is the range of `memory`, which is mapped. The call changes no byte of it, and unmapping
         // unlocks it.
@@ -94,7 +96,8 @@ impl Map {
         if locked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Returns how many bytes are in huge pages, as far as the system reports it.
+    /// Returns how many bytes of the memory are in huge pages, according to the system, or 0 if the system does not
+    /// report that.
     pub(in crate::store) fn huge_len_bytes(&self) -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         huge_len_bytes(&smaps, self.memory.as_ptr() as u64)

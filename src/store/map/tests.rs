@@ -25,7 +25,7 @@ fn some_bytes(len_bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_copy_holds_the_bytes_that_the_file_had() {
+fn a_copy_keeps_its_bytes_when_the_file_is_truncated() {
     for len_bytes in [0, 1, 4096, PART_LEN_BYTES, 2 * PART_LEN_BYTES + 1, 5 * PART_LEN_BYTES - 1] {
         let expected = some_bytes(len_bytes);
         let file = file_of(&expected);
@@ -43,7 +43,7 @@ fn a_copy_holds_the_bytes_that_the_file_had() {
 }
 
 #[test]
-fn nobody_changes_sealed_memory() {
+fn no_process_can_change_sealed_memory() {
     for len_bytes in [1, 4096, PART_LEN_BYTES + 5] {
         let expected = some_bytes(len_bytes);
         let file = file_of(&expected);
@@ -69,7 +69,7 @@ fn resident_bytes_are_reported() {
 }
 
 #[test]
-fn a_truncated_file_is_changed() {
+fn truncation_is_detected_as_a_change() {
     crate::store::guard::survive_bus_errors().unwrap();
     let file = file_of(&some_bytes(100_000));
     let map = Map::map_file(&file).unwrap();
@@ -79,11 +79,11 @@ fn a_truncated_file_is_changed() {
     map.watched().unwrap().trust(map.stamp().unwrap().unwrap());
     assert!(map.is_unchanged());
     assert_eq!((map.bytes()[50_000], map.faults()), (0, 1));
-    assert!(!map.is_unchanged(), "a page was gone since");
+    assert!(!map.is_unchanged(), "a page could not be read");
 }
 
 #[test]
-fn a_warmed_map_is_in_memory_as_a_whole() {
+fn every_page_of_a_warmed_map_is_resident() {
     let bytes = some_bytes(3 * PART_LEN_BYTES + 5);
     let file = file_of(&bytes);
     let map = Map::map_file(&file).unwrap();

@@ -1,18 +1,19 @@
-//! The simulated direct client: its mapped file, and its batches.
+//! Simulates a direct client: its mapped file, and its batches.
 
 use super::*;
 
 /// A direct client: a process that maps the file of a generation.
 pub(super) struct Client {
     pub(super) file: usize,
-    /// A copy of the page, from before the client read any byte of the file.
+    /// The page as it was before the client read any byte of the file.
     pub(super) page: Page,
     pub(super) blocks: Blocks,
-    pub(super) seen: u64,
+    /// The file's modification time when the client received the file.
+    pub(super) modified: u64,
 }
 
 /// Passes the server's file to the client.
-pub(super) fn hand_over() {
+pub(super) fn pass_file_to_client() {
     // Mirrors `is_open` of the server.
     let generation = served();
     let epoch = generation.blocks.epoch();
@@ -25,15 +26,16 @@ pub(super) fn hand_over() {
         return;
     }
     pause();
-    let client = Client { file, page, blocks: Blocks::new(1).unwrap(), seen: Descriptor(file).modified() };
-    // Without a lease, a write can be in flight that still changes bytes, but no longer the file's modification time.
+    let client = Client { file, page, blocks: Blocks::new(1).unwrap(), modified: Descriptor(file).modified() };
+    // Without a lease, a write can be in flight that still changes bytes but no longer changes the file's modification
+    // time.
     if client.standing() == Standing::Unchanged {
         CLIENT.set(Some(Rc::new(client)));
     }
 }
 
 impl Client {
-    /// Mirrors `Notice::standing_since`: the deadline first, then the owner, the state, and the clock.
+    /// Mirrors `Notice::standing_since`, which reads the deadline first, then the owner, the state, and the clock.
     pub(super) fn standing(&self) -> Standing {
         let until_ns = world(|world| world.page.until_ns);
         pause();
@@ -52,7 +54,7 @@ impl Client {
     }
 }
 
-/// Mirrors a lookup in direct mode: `MappedStore::copied`.
+/// Mirrors a lookup in direct mode, which calls `MappedStore::copied`.
 pub(super) fn batch_of_client() {
     let Some(client) = CLIENT.with_borrow(Option::clone) else { return };
     let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
@@ -64,12 +66,12 @@ pub(super) fn batch_of_client() {
             client.blocks.distrust(epoch);
             false
         }
-        // For `Unknown`, the real client accepts the batch, a documented limit: without the server, nothing reveals a
-        // write that does not change the modification time.
+        // For `Unknown`, the real client accepts the batch. This is a documented limit: without the server, nothing
+        // reveals a write that does not change the modification time.
         Standing::Expired | Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
-        Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.seen),
+        Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.modified),
     };
     if is_accepted {
-        assert_baked(copied, &file, "the client");
+        record_accepted(copied, &file, "the client");
     }
 }

@@ -3,8 +3,8 @@
 //! for any time, as after SIGSTOP.
 //!
 //! One thread runs the whole simulation. Wherever a thread of the real system could be preempted, the simulation may
-//! let time pass, let the writer continue, or run an operation of another thread. A seed decides, so a seed replays a
-//! schedule.
+//! let time pass, let the writer continue, or run an operation of another thread. A seed determines these choices, so a
+//! seed replays a schedule.
 
 mod client;
 mod server;
@@ -17,7 +17,7 @@ use super::blocks::{Blocks, Epoch};
 use super::lease::{Leasable, Lease, LeaseState, Proof};
 use super::standing::Standing;
 use crate::format::checksum::block_sum;
-use client::{Client, batch_of_client, hand_over};
+use client::{Client, batch_of_client, pass_file_to_client};
 use server::{Generation, batch_of_server, kill, look_again, served, swap};
 
 /// The shortest time after which the kernel revokes a lease: one second minus two ticks of 10 ms.
@@ -27,12 +27,12 @@ const LEN_BYTES: usize = 4;
 /// The maximum nesting depth of operations of other threads.
 const DEPTH_MAX: usize = 2;
 
-/// A process that writes to a file in place.
+/// The state of a process that writes to a file in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Writer {
     /// Does not have the file open.
     None,
-    /// Waits in open(2) for the lease.
+    /// Waits in open(2) for the release of the lease.
     Waits { since_ns: u64 },
     /// Has the file open, and has written this many bytes.
     Writes { written_bytes: usize, byte: u8 },
@@ -77,11 +77,12 @@ struct World {
     depth: usize,
     /// Whether a thread of the server holds the lock of a lease.
     is_lease_locked: bool,
-    /// Whether the server was killed. What its threads do after that has no effect.
+    /// Whether the server was killed. Operations of its threads then have no effect.
     is_killed: bool,
     files: Vec<SimulatedFile>,
     page: Page,
     accepted: u64,
+    /// A description of the first accepted batch that had a byte that was never baked.
     wrong: Option<String>,
 }
 
@@ -92,26 +93,27 @@ thread_local! {
     static CLIENT: RefCell<Option<Rc<Client>>> = const { RefCell::new(None) };
 }
 
-fn world<T>(look: impl FnOnce(&mut World) -> T) -> T {
-    WORLD.with_borrow_mut(look)
+fn world<T>(access: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with_borrow_mut(access)
 }
 
-fn below(end: u64) -> u64 {
-    world(|world| world.below(end))
+fn random_below(end: u64) -> u64 {
+    world(|world| world.random_below(end))
 }
 
 impl World {
-    /// xorshift64*: https://en.wikipedia.org/wiki/Xorshift
-    fn below(&mut self, end: u64) -> u64 {
+    /// Returns a pseudorandom number less than `end`, by xorshift64*: https://en.wikipedia.org/wiki/Xorshift
+    fn random_below(&mut self, end: u64) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
         (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % end
     }
 
-    fn let_writer_go_on(&mut self, file: usize) {
+    /// Lets the writer of a file perform one step.
+    fn step_writer(&mut self, file: usize) {
         let (choice, byte, now_ns) =
-            (self.below(16), [0xEE, self.files[file].baked][self.below(8) as usize / 7], self.now_ns);
+            (self.random_below(16), [0xEE, self.files[file].baked][self.random_below(8) as usize / 7], self.now_ns);
         let file = &mut self.files[file];
         file.writer = match file.writer {
             Writer::None if choice > 0 => Writer::None,
@@ -123,7 +125,7 @@ impl World {
             }
             Writer::Writes { written_bytes: LEN_BYTES, .. } => Writer::None,
             Writer::Writes { written_bytes, byte } => {
-                // The modification time changes in one step, and each byte in another.
+                // The modification time and each byte change in separate steps.
                 match written_bytes {
                     0 if !file.hides_writes && file.modified.is_multiple_of(2) => file.modified += 1,
                     _ => {
@@ -143,47 +145,47 @@ impl World {
 /// Simulates a point at which a thread can be preempted or a process stopped.
 fn pause() {
     world(|world| {
-        // Mostly a preemption, sometimes a stopped process.
-        let longest_ns = match world.below(100) {
+        // Most pauses are as long as a preemption, and some as long as a stopped process.
+        let longest_ns = match world.random_below(100) {
             0 => 3_000_000_000,
             1..4 => 600_000_000,
             4..20 => 1_000_000,
             _ => 1_000,
         };
-        world.now_ns += world.below(longest_ns);
+        world.now_ns += world.random_below(longest_ns);
         for file in 0..world.files.len() {
-            if world.below(2) == 0 {
-                world.let_writer_go_on(file);
+            if world.random_below(2) == 0 {
+                world.step_writer(file);
             }
         }
-        world.now_ns += world.below(longest_ns);
+        world.now_ns += world.random_below(longest_ns);
     });
-    let may_nest = world(|world| world.depth < DEPTH_MAX && world.below(6) == 0);
+    let may_nest = world(|world| world.depth < DEPTH_MAX && world.random_below(6) == 0);
     if may_nest {
         world(|world| world.depth += 1);
-        run_one();
+        run_random_operation();
         world(|world| world.depth -= 1);
     }
 }
 
 /// Runs a random operation of some thread.
-fn run_one() {
+fn run_random_operation() {
     let is_lease_locked = world(|world| world.is_lease_locked);
-    match below(200) / 10 {
+    match random_below(200) / 10 {
         8..13 => batch_of_client(),
         _ if world(|world| world.is_killed) => {}
         0..8 => batch_of_server(),
-        19 if below(40) == 0 => kill(),
+        19 if random_below(40) == 0 => kill(),
         _ if is_lease_locked => {}
         13..17 => with_lease_locked(|| served().lease.renew()),
         17 => look_again(),
-        18 => hand_over(),
+        18 => pass_file_to_client(),
         _ => swap(),
     }
 }
 
-/// Runs an operation that locks a lease. Meanwhile, no other operation that needs the lock runs, because its thread
-/// would wait for the lock.
+/// Runs an operation that locks a lease. During the operation, the simulation runs no other operation that needs the
+/// lock, because a real thread would wait for the lock.
 fn with_lease_locked<T>(run: impl FnOnce() -> T) -> T {
     world(|world| world.is_lease_locked = true);
     let outcome = run();
@@ -253,34 +255,35 @@ impl Leasable for Descriptor {
 /// Reads, verifies, and copies the bytes of a table, as `Store::get` does. Returns `None` if they cannot be verified.
 fn look_up(blocks: &Blocks, epoch: Epoch, file: &Descriptor) -> Option<[u8; LEN_BYTES]> {
     let sums = [block_sum(&[file.baked(); LEN_BYTES])];
-    let is_sound = blocks.are_known(epoch, 0, LEN_BYTES) || blocks.look_at(epoch, &file.copy(), &sums, 0, LEN_BYTES);
-    is_sound.then(|| file.copy())
+    let is_intact =
+        blocks.are_verified(epoch, 0, LEN_BYTES) || blocks.verify_range(epoch, &file.copy(), &sums, 0, LEN_BYTES);
+    is_intact.then(|| file.copy())
 }
 
-/// Asserts that the bytes that were sent are the baked ones.
-fn assert_baked(sent: [u8; LEN_BYTES], file: &Descriptor, by: &str) {
+/// Counts an accepted batch, and records an error if its bytes are not the bytes that were baked.
+fn record_accepted(bytes: [u8; LEN_BYTES], file: &Descriptor, acceptor: &str) {
     let baked = file.baked();
     world(|world| {
         world.accepted += 1;
-        if sent != [baked; LEN_BYTES] && world.wrong.is_none() {
-            world.wrong = Some(format!("{by} sent {sent:x?} from a file of {baked:x}"));
+        if bytes != [baked; LEN_BYTES] && world.wrong.is_none() {
+            world.wrong = Some(format!("{acceptor} accepted {bytes:x?} from a file of {baked:x}"));
         }
     });
 }
 
-/// Runs a schedule. Returns the number of accepted batches, and a description of the first wrong one.
+/// Runs a schedule. Returns the number of accepted batches, and a description of the first wrong batch.
 fn simulate(seed: u64) -> (u64, Option<String>) {
     WORLD.set(World { random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, depth: DEPTH_MAX, ..World::default() });
     while SERVER.with_borrow(Vec::is_empty) {
         swap();
     }
-    hand_over();
+    pass_file_to_client();
     world(|world| world.depth = 0);
     for _ in 0..60 {
         pause();
-        run_one();
+        run_random_operation();
     }
-    // At this depth, no other operation interrupts the generations when they release their leases.
+    // At this depth, no other operation runs while the generations release their leases.
     world(|world| world.depth = DEPTH_MAX);
     drop((SERVER.take(), CLIENT.take()));
     world(|world| (world.accepted, world.wrong.take()))
@@ -304,6 +307,6 @@ fn no_accepted_batch_contains_a_byte_that_was_never_baked() {
         accepted += count;
         assert_eq!(wrong, None, "replay this schedule with {SEED}={seed}");
     }
-    // Without accepted batches, the test would show nothing.
+    // With few accepted batches, the test would prove nothing.
     assert!(accepted >= schedules, "{accepted} batches of {schedules} schedules were accepted");
 }

@@ -1,4 +1,4 @@
-//! The simulated server: its generations, batches, and swaps, and the page that it shares with direct clients.
+//! Simulates a server: its generations, batches, and swaps, and the page that it shares with direct clients.
 
 use super::*;
 
@@ -8,7 +8,7 @@ pub(super) struct Generation {
     pub(super) lease: Lease<Descriptor>,
     pub(super) blocks: Blocks,
     /// The file's modification time when the file was last trusted: see `stamp.rs`.
-    pub(super) seen: Cell<u64>,
+    pub(super) trusted_modified: Cell<u64>,
 }
 
 pub(super) fn served() -> Rc<Generation> {
@@ -30,7 +30,7 @@ impl Generation {
     }
 
     pub(super) fn looks_unchanged(&self) -> bool {
-        self.file().modified() == self.seen.get()
+        self.file().modified() == self.trusted_modified.get()
     }
 
     /// Mirrors `Watched::lease`.
@@ -39,7 +39,7 @@ impl Generation {
     }
 }
 
-/// Mirrors a pass of a connection: the generation is pinned for the batch.
+/// Mirrors a pass of a connection, which pins the generation for the batch.
 pub(super) fn batch_of_server() {
     let generation = served();
     let epoch = generation.blocks.epoch();
@@ -48,7 +48,7 @@ pub(super) fn batch_of_server() {
     pause();
     let is_accepted = generation.blocks.accept(epoch, || generation.is_unchanged());
     if let Some(copied) = copied.filter(|_| is_accepted && !world(|world| world.is_killed)) {
-        assert_baked(copied, &generation.file(), "the server");
+        record_accepted(copied, &generation.file(), "the server");
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn look_again() {
     let modified = generation.file().modified();
     let is_held = with_lease_locked(|| generation.lease.is_held_or_unused());
     if is_held && generation.file().modified() == modified {
-        generation.seen.set(modified);
+        generation.trusted_modified.set(modified);
         generation.blocks.trust_again();
         set_changed(false);
     }
@@ -104,13 +104,14 @@ pub(super) fn kill() {
 pub(super) fn swap() {
     let number = world(|world| {
         let baked = 1 + world.files.len() as u8;
-        let (bytes, writer, hides_writes) = ([baked; LEN_BYTES], Writer::None, world.below(2) == 0);
+        let (bytes, writer, hides_writes) = ([baked; LEN_BYTES], Writer::None, world.random_below(2) == 0);
         world.files.push(SimulatedFile { baked, bytes, modified: 0, hides_writes, is_leased: false, writer });
         world.files.len() - 1
     });
-    let (lease, blocks, seen) = (Lease::over(Descriptor(number)), Blocks::new(1).unwrap(), Cell::new(0));
-    let generation = Rc::new(Generation { number, lease, blocks, seen });
-    generation.seen.set(generation.file().modified());
+    let (lease, blocks, trusted_modified) =
+        (Lease::unregistered(Descriptor(number)), Blocks::new(1).unwrap(), Cell::new(0));
+    let generation = Rc::new(Generation { number, lease, blocks, trusted_modified });
+    generation.trusted_modified.set(generation.file().modified());
     generation.take_lease();
     if !with_lease_locked(|| generation.lease.is_held()) {
         return;

@@ -1,4 +1,4 @@
-//! The guarded address ranges: a search never combines two ranges.
+//! Models of the guarded address ranges: a search never combines two ranges.
 
 use std::ops::Range;
 
@@ -10,15 +10,16 @@ use super::Ranges;
 use crate::sync::{AtomicPtr, check_model};
 
 const FIRST: Range<usize> = 100..200;
-/// With the start of the one and the end of the other, neither contains what lies between the two.
 const SECOND: Range<usize> = 300..400;
+/// An address in neither range. The start of the first range and the end of the second would form a range that contains
+/// it.
 const BETWEEN: usize = 250;
 
 fn ranges() -> Arc<Ranges> {
     Arc::new(Ranges { newest: AtomicPtr::new(std::ptr::null_mut()) })
 }
 
-/// A mapping is unmapped and another takes its entry while a handler searches.
+/// A mapping is unmapped and another mapping reuses its entry, while a signal handler searches.
 #[test]
 fn a_search_does_not_combine_two_ranges() {
     check_model(3, || {
@@ -40,7 +41,7 @@ fn a_search_does_not_combine_two_ranges() {
     });
 }
 
-/// The reused entry's new range is below the old one: the other mixture, new start and old end.
+/// An entry is reused for a range below its previous range, so a mixture would have the new start and the old end.
 #[test]
 fn a_search_does_not_combine_two_ranges_in_descending_order() {
     check_model(3, || {
@@ -56,9 +57,9 @@ fn a_search_does_not_combine_two_ranges_in_descending_order() {
     });
 }
 
-/// A thread reads a mapping, so its range is found whatever other threads insert and remove.
+/// A thread reads a mapping while another thread inserts and removes other ranges.
 #[test]
-fn a_range_that_stays_is_found_beside_changes() {
+fn a_range_is_found_while_other_ranges_change() {
     check_model(2, || {
         let ranges = ranges();
         let other = ranges.insert(FIRST);
@@ -68,17 +69,17 @@ fn a_range_that_stays_is_found_beside_changes() {
             changing.insert(500..600);
             changing.insert(700..800);
         });
-        let (found, range) = ranges.find(350).expect("it stays");
+        let (found, range) = ranges.find(350).expect("the range was not removed");
         assert!(std::ptr::eq(found, entry) && range == SECOND);
         found.faults.fetch_add(1, Ordering::AcqRel);
         thread.join().unwrap();
-        assert_eq!(entry.faults.load(Ordering::Acquire), 1, "nobody else counts there");
+        assert_eq!(entry.faults.load(Ordering::Acquire), 1, "no other thread changes this count");
     });
 }
 
-/// Two threads insert at the same time. Each finds its own range, whole, as soon as it is inserted.
+/// Two threads insert ranges at the same time. Each thread finds its own range as soon as the range is inserted.
 #[test]
-fn insertions_at_the_same_time_take_entries_of_their_own() {
+fn concurrent_insertions_use_separate_entries() {
     check_model(2, || {
         let ranges = ranges();
         ranges.insert(700..800).remove();
@@ -94,9 +95,9 @@ fn insertions_at_the_same_time_take_entries_of_their_own() {
     });
 }
 
-/// A range that one thread publishes, another finds.
+/// One thread inserts a range and then sets a flag. A thread that sees the flag finds the range.
 #[test]
-fn a_range_is_found_by_whoever_learns_of_the_mapping() {
+fn a_range_is_found_by_a_thread_that_sees_the_mapping() {
     check_model(3, || {
         let (ranges, is_mapped) = (ranges(), Arc::new(AtomicBool::new(false)));
         let (inserting, mapping) = (Arc::clone(&ranges), Arc::clone(&is_mapped));
