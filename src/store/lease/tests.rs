@@ -336,7 +336,7 @@ mod simulated {
         println!("ZERO_KV_SEED={seed}");
         let random = Random(seed);
         let world = World { random, now_ns: 10_000_000_000, is_leased: false, waits_since_ns: None, version: 0 };
-        let lease = Lease::over(Simulated(Mutex::new(world)));
+        let lease = Lease::unregistered(Simulated(Mutex::new(world)));
         while lease.retake_now().is_err() {}
         let (mut version_of_lease, mut trusted, mut written) = (lease.file.world().version, 0, 0);
         for _ in 0..200_000 {
