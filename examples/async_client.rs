@@ -1,7 +1,7 @@
 //! Shares a connection pool between tokio tasks: `cargo run --example async_client -- /tmp/squares.sock`.
 //!
-//! Prints how many keys eight tasks found. Each task borrows a connection for its requests; the
-//! pool drops a connection that failed.
+//! Prints how many keys eight tasks found. Each task borrows a connection for its requests. The pool does not reuse a
+//! connection that failed.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! Bakes rows that a program has in memory: `cargo run --example bake -- squares.db`.
 //!
-//! Prints the number of rows. An existing file of that name is replaced atomically, so
-//! other processes can read it meanwhile.
+//! Prints the number of rows. A bake replaces an existing file of this name atomically, so other processes can read the
+//! old file during the bake.
 
 use std::error::Error;
 use std::path::PathBuf;

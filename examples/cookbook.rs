@@ -1,7 +1,6 @@
 //! Measures the figures of `docs/cookbook`: `cargo run --release --example cookbook`, in the repository.
 //!
-//! Prints a line or two for each page that has a Rust program: the median of five rounds on
-//! one thread.
+//! Prints one or more lines for each page that has a Rust program. Times are medians of five rounds on one thread.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -26,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     configuration(&folder.path().join("settings.db"), &folder.path().join("s.sock"))
 }
 
-/// Returns the nanoseconds per item of a round with `count` items, as the median of five rounds.
+/// Runs five rounds of `count` items each, and returns the median time per item in nanoseconds.
 fn each_ns(count: usize, mut round: impl FnMut()) -> f64 {
     let mut rounds: Vec<Duration> = (0..5)
         .map(|_| {
@@ -127,7 +126,7 @@ fn configuration(file: &Path, socket: &Path) -> Result<(), Box<dyn Error>> {
         }
         delays.sort_unstable();
         println!(
-            "configuration: {:.1} ms (median) and {:.1} ms (maximum) from the end of a bake until clients see it",
+            "configuration: {:.1} ms (median) and {:.1} ms (maximum) from the end of a bake until clients use the new table",
             ms(delays[10]),
             ms(delays[20])
         );

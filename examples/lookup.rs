@@ -1,7 +1,7 @@
 //! Looks keys up in a file, without a server: `cargo run --example lookup -- squares.db`, after `bake`.
 //!
-//! Prints the square of 12, the row at or below 1,000,000, and the rows from 3 to 5.
-//! `MappedStore` maps the file and copies values; `Store::open` copies the whole file and lends values.
+//! Prints the square of 12, the row at or below 1,000,000, and the rows from 3 to 5. `MappedStore` maps the file and
+//! returns copies of values. `Store::open` copies the whole file and lends values.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! Shares a connection pool between threads: `cargo run --example pool -- /tmp/squares.sock`.
 //!
-//! Prints how many keys eight threads found over at most two connections. Threads get a
-//! connection in the order in which they request one.
+//! Prints how many keys eight threads found over at most two connections. The pool lends connections to threads in the
+//! order of their requests.
 
 use std::error::Error;
 use std::num::NonZeroUsize;

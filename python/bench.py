@@ -2,8 +2,9 @@
 
     cargo build --release && pip install ./python[test] && python python/bench.py
 
-All ways look up the same random keys, which are all in the table. The ways take turns, and the best round of each counts. The
-time includes the whole call in Python and the objects of the values, in one process and one thread. Servers are other processes.
+All ways look up the same random keys, which are all in the table. The ways take turns in each round, and the result is
+the best round of each way. The time includes the whole call in Python and creating the objects of the values. The
+lookups run in one thread of one process, and servers run in other processes.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--value-bytes", type=int, default=26)
-    parser.add_argument("--lookups", type=int, default=100_000, help="of each way, in each round")
+    parser.add_argument("--lookups", type=int, default=100_000, help="lookups of each way in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     default = pathlib.Path(__file__).resolve().parents[1] / "target" / "release"
@@ -202,7 +203,7 @@ def main() -> None:
                 best[way] = max(best[way], count / (time.perf_counter() - began))
     python = f"Python {platform.python_version()}, {os.cpu_count()} cores"
     print(f"{python}, {options.rows:,} rows of {options.value_bytes} bytes, best of {options.rounds} rounds\n")
-    print("| way | lookups a second |\n| --- | ---: |")
+    print("| way | lookups per second |\n| --- | ---: |")
     for way, rate in best.items():
         print(f"| {way} | {rate:,.0f} |")
 

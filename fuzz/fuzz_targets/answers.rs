@@ -1,4 +1,4 @@
-//! Reads responses and pages that a server tampers with: see `tests/fuzz/answers.rs`.
+//! Decodes responses and pages that were changed on their way to a client: see `tests/fuzz/answers.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Opens a table with any canaries: see `tests/fuzz/canaries.rs`.
+//! Opens a table with canaries that arbitrary bytes describe: see `tests/fuzz/canaries.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

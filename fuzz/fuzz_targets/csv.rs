@@ -1,4 +1,4 @@
-//! Bakes any bytes as text: see `tests/fuzz/csv.rs`.
+//! Bakes arbitrary bytes as text: see `tests/fuzz/csv.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

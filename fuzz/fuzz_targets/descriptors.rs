@@ -1,4 +1,4 @@
-//! Maps whatever a server passes to a client: see `tests/fuzz/descriptors.rs`.
+//! Changes what a server passes to a client in direct mode: see `tests/fuzz/descriptors.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

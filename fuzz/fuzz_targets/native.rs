@@ -1,4 +1,4 @@
-//! Sends any bytes to a server, split anywhere: see `tests/fuzz/native.rs`.
+//! Sends arbitrary bytes to a server, split anywhere: see `tests/fuzz/native.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

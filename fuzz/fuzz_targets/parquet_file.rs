@@ -10,8 +10,8 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("
 static INPUTS: LazyLock<parquet_file::Inputs> = LazyLock::new(parquet_file::Inputs::write);
 
 libfuzzer_sys::fuzz_target!(
-    // A bake catches panics of the crate `parquet`, but libFuzzer's hook would end the process first. Panics that nobody
-    // catches still end it.
+    // A bake catches panics of the crate `parquet`, but libFuzzer's panic hook would end the process first. Panics that
+    // nothing catches still end the process.
     init: drop(std::panic::take_hook()),
     |data: &[u8]| parquet_file::check(&INPUTS, FOLDER.path(), data)
 );

@@ -1,4 +1,4 @@
-//! Parses any bytes as Redis commands, split anywhere: see `tests/fuzz/resp.rs`.
+//! Parses arbitrary bytes as Redis commands, split anywhere: see `tests/fuzz/resp.rs`.
 #![no_main]
 
 use zero_kv_fuzz::fuzz::resp;

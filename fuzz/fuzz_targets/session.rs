@@ -1,4 +1,4 @@
-//! Sends any bytes to a server as Redis commands, split anywhere: see `tests/fuzz/session.rs`.
+//! Sends arbitrary bytes to a server as Redis commands, split anywhere: see `tests/fuzz/session.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -37,7 +37,7 @@ pub(crate) fn table_memory(memory: &str) -> PyResult<Memory> {
     }
 }
 
-/// Returns the exception for an argument that has none of the expected values.
+/// Returns the exception for an argument whose value is none of the expected values.
 pub(crate) fn unknown_value(argument: &str, found: &str, expected: &str) -> PyErr {
     PyValueError::new_err(format!("{argument} is {found:?}, where {expected} was expected"))
 }

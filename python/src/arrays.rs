@@ -1,4 +1,4 @@
-//! Buffers of values, which `lib/zero_kv/_arrays.py` turns into NumPy and pyarrow arrays.
+//! Fills buffers with values. `lib/zero_kv/_arrays.py` makes NumPy and pyarrow arrays of the buffers.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
@@ -18,8 +18,8 @@ pub(crate) enum LookUpTarget<'py> {
 }
 
 impl<'py> LookUpTarget<'py> {
-    /// Looks up all keys and passes their values to `make`. Other Python threads run during both, unless there are few
-    /// keys.
+    /// Looks up all keys and passes their values to `make`. Other Python threads run during the lookup and during
+    /// `make`, unless there are few keys.
     fn look_up<T: Send>(
         &self,
         py: Python<'py>,
@@ -34,8 +34,8 @@ impl<'py> LookUpTarget<'py> {
     }
 }
 
-/// Returns two buffers: the concatenated values, which must all have `len_bytes`, with zeros for missing keys, and one
-/// byte per key, which is 1 if the key was found.
+/// Looks up keys, and returns two buffers. The first has the concatenated values, each of which must have `len_bytes`,
+/// with zeros for missing keys. The second has one byte per key, which is 1 if the key was found.
 #[pyfunction]
 pub(crate) fn fill_fixed<'py>(
     py: Python<'py>,
@@ -73,21 +73,21 @@ pub(crate) fn fill_fixed<'py>(
     }
 }
 
-/// Why values do not fit an array of values of one length.
+/// The reason why values cannot be stored in an array of values of one length.
 enum FillError {
     /// Not enough memory for this number of values.
     Memory(usize),
-    /// The position of a key, and the length of its value, which is not the length of the array's values.
+    /// The position of a key whose value has a wrong length, and this length.
     Value(usize, usize),
 }
 
 /// Validity bits, offsets, data, the number of nulls, and whether offsets have 64 bits.
 type ArrowParts = (Memory, Memory, Memory, usize, bool);
 
-/// Returns the buffers of an Arrow array of values.
+/// Looks up keys, and returns the buffers of an Arrow array with their values.
 ///
-/// The keys are the buffer of an array of numbers, or the offsets and data of an array of bytes, without nulls. `valid` has
-/// one byte per value, which is zero where the key, and therefore the value, is null.
+/// The keys are the buffer of an array of numbers, or the offsets and data of an array of bytes, without nulls. `valid`
+/// has one byte per value, which is zero where the key, and therefore the value, is null.
 #[pyfunction]
 #[pyo3(signature = (target, numbers, offsets, data, valid))]
 pub(crate) fn fill_arrow<'py>(

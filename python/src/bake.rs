@@ -1,7 +1,8 @@
 //! Bakes rows of Python objects into a file.
 //!
-//! In: an iterator of pairs. Out: a file, which replaces an old one only once it is complete, and a report. Other Python
-//! threads run while rows are sorted and written. Signals are checked between pieces, so Ctrl-C stops a bake.
+//! In: an iterator of pairs. Out: a file, which replaces an old file only after it is complete, and a report. Other
+//! Python threads run while rows are sorted and written. Signals are checked between pieces of rows, so Ctrl-C stops a
+//! bake.
 
 use std::io;
 use std::num::NonZero;
@@ -39,8 +40,8 @@ pub(crate) struct Report {
     file_len_bytes: u64,
     /// Total length of the values.
     values_len_bytes: u64,
-    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but not
-    /// deliberate ones.
+    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but
+    /// not deliberate changes.
     digest: String,
     /// Duration of the bake in seconds.
     elapsed_s: f64,
@@ -133,7 +134,7 @@ struct Raised {
 }
 
 impl Raised {
-    /// Runs `work` attached to Python. An exception cancels the bake and is stored.
+    /// Runs `work` while this thread holds Python's global lock. An exception cancels the bake and is stored.
     fn guard(&self, work: impl FnOnce(Python<'_>) -> PyResult<()>) -> io::Result<()> {
         Python::attach(|py| {
             work(py).map_err(|error| {
@@ -149,7 +150,7 @@ impl Raised {
     }
 }
 
-/// The keys that rows may have.
+/// The kind of keys that rows may have.
 #[derive(Clone, Copy)]
 enum Expected {
     /// Numbers, or text with decimal numbers.
@@ -201,7 +202,7 @@ impl PythonRows {
         match self.keys {
             Expected::Only(kind) if kind != key.kind() => {
                 let found = key.kind();
-                Err(errors::KeyKind::new_err(format!("the key is one of {found}, where one of {kind} was expected")))
+                Err(errors::KeyKind::new_err(format!("the key is of kind {found}, where {kind} were expected")))
             }
             _ => Ok(key),
         }
@@ -239,7 +240,8 @@ fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     Ok(lent.call_method0("tobytes")?.cast_into()?)
 }
 
-/// Returns the exception with the number of its row. An exception about text that is not valid UTF-8 becomes `BakeFailed`.
+/// Adds the number of a row to the message of an exception. An exception about text that is not valid UTF-8 becomes
+/// `BakeFailed`.
 fn at_row(py: Python<'_>, number: u64, error: PyErr) -> PyErr {
     let message = format!("rows:{number}: {}", error.value(py));
     let placed = match error.is_instance_of::<PyUnicodeError>(py) {

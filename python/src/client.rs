@@ -1,8 +1,8 @@
 //! The class `Client`: blocking requests to a server.
 //!
-//! In: keys. Out: the results that the server sent. Threads share a client: each call takes an idle connection or makes
-//! one, and other Python threads run until the response has arrived. A child process after a fork makes its own
-//! connections.
+//! In: keys. Out: the results that the server sent. Threads can share a client: each call takes an idle connection or
+//! opens a new connection, and other Python threads run until the response has arrived. After a fork, the child process
+//! opens its own connections.
 
 use std::path::PathBuf;
 use std::process;
@@ -24,28 +24,29 @@ const IDLE_MAX: usize = 64;
 
 /// A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
 ///
-/// Threads share a client; each call uses its own connection, and other threads run meanwhile. A child process after a
-/// fork reconnects. If the connection fails during a call, for example because the server restarted, the call is
-/// retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds.
-/// Ctrl-C takes effect at the end of a call.
+/// Threads can share a client: each call uses its own connection, and other threads run during the call. After a
+/// fork, the child process reconnects. If the connection fails during a call, for example because the server
+/// restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
+/// Times are in seconds. Ctrl-C takes effect at the end of a call.
 ///
-/// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the value of
-/// the environment variable `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can
-/// write to the socket's directory or one above it.
+/// The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the
+/// value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server of another user is
+/// accepted if just that user, root, and this process's user can write to the socket's directory and the directories
+/// above it.
 ///
-/// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all
-/// subclasses of `Error`.
+/// Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError`, or `ServerError`, which
+/// are all subclasses of `Error`.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Client {
     path: PathBuf,
     options: Options,
-    /// Locked only while this thread is attached to Python. Python forks only while it holds its own lock, so no child
-    /// process inherits a locked mutex.
+    /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
+    /// lock, too, so no child process inherits a locked mutex.
     connections: Mutex<IdleConnections>,
 }
 
 struct IdleConnections {
-    /// The process that made the connections.
+    /// The process that opened the connections.
     process_id: u32,
     /// `None` after the client was closed.
     clients: Option<Vec<client::Client>>,
@@ -155,7 +156,7 @@ impl Client {
         };
         let connections = Mutex::new(IdleConnections { process_id: process::id(), clients: Some(Vec::new()) });
         let client = Client { path, options, connections };
-        // Connects, so that the constructor raises an exception if no server runs.
+        // This call connects, so the constructor raises an exception if no server runs.
         client.call(py, |_| Ok(()))?;
         Ok(client)
     }
@@ -174,7 +175,7 @@ impl Client {
 
     /// Return the values of many keys, in their order, with pipelined requests: see `Table.get_many`.
     ///
-    /// If the server replaces its table meanwhile, the values may come from both tables.
+    /// If the server replaces its table during the call, the values may come from both the old and the new table.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
@@ -258,7 +259,7 @@ impl Client {
         info_dict(py, &self.call(py, client::Client::info)?)
     }
 
-    /// Return once the server has responded.
+    /// Send a request without a key, and return when the server has responded.
     fn ping(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, client::Client::ping)
     }
@@ -296,7 +297,7 @@ impl Client {
 
 /// The rows of a range in key order, requested page by page during each iteration.
 ///
-/// If the server replaces its table during an iteration, the rows come from both tables.
+/// If the server replaces its table during an iteration, the rows come from both the old and the new table.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct ClientRows {
     client: Py<Client>,

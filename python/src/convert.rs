@@ -1,4 +1,4 @@
-//! Conversions between Python objects and the library's keys, ranges, rows, and facts.
+//! Converts between Python objects and the library's keys, ranges, rows, and facts about a server.
 
 use std::ops::Bound as End;
 
@@ -11,7 +11,7 @@ use zero_kv::{Key, KeyKind};
 
 use crate::errors::client_exception;
 
-/// Returns the key that an object stands for: an `int`, `bytes`, or a `str`, which is encoded as UTF-8.
+/// Converts an `int`, `bytes`, or `str` object to a key. A `str` is encoded as UTF-8.
 pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
     if let Ok(number) = object.cast::<PyInt>() {
         return number_from(number).map(Key::U64);
@@ -38,7 +38,7 @@ pub(crate) fn bytes_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'
     }
 }
 
-/// Returns the bytes of a prefix of keys.
+/// Converts a `bytes` or `str` object to a prefix of keys.
 pub(crate) fn prefix_from<'a>(prefix: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     bytes_from(prefix)?.ok_or_else(|| {
         let found = type_name(prefix);

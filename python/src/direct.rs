@@ -11,11 +11,11 @@ use crate::served::ServedTable;
 use crate::table::{Origin, Table};
 use crate::table_version::TableVersion;
 
-/// The table that a server serves, looked up in this process without sending requests.
+/// A server's table, in which this process looks keys up without sending requests.
 ///
-/// The server transfers its file, and all processes share that one copy in memory. When the server serves a new table,
-/// lookups use the new one within milliseconds; while no server runs, they use the last one. Threads share a `Direct`. A
-/// child process after a fork requests its own transfer at its first lookup.
+/// The server transfers its file, and all processes share one copy of the file in memory. When the server serves a
+/// new table, lookups use the new table within milliseconds. While no server runs, lookups use the last table.
+/// Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 ///
 /// With `memory="copy"` the process has a private copy, which nobody can change.
 ///
@@ -77,7 +77,7 @@ impl Direct {
         slf.py().detach(|| direct.refresh()).map_err(|error| client_exception(&error))
     }
 
-    /// Return the current table, which later bakes do not replace, for several lookups in one version.
+    /// Return the current table, for several lookups in one version. Later bakes do not replace it.
     fn snapshot(slf: &Bound<'_, Self>) -> PyResult<Table> {
         let served = Self::served(slf);
         let table = TableVersion::Served(served.direct(slf.py())?.snapshot());

@@ -1,7 +1,8 @@
 //! Many keys of one kind.
 //!
-//! In: a list, another iterable, a NumPy array, or the buffers of an Arrow array. Out: slices of keys. Keys are copied or
-//! held by a reference, so that other Python threads cannot change them during a lookup.
+//! In: a list, another iterable, a NumPy array, or the buffers of an Arrow array. Out: slices of keys. The keys are
+//! copied, or referenced if they are immutable objects, so that other Python threads cannot change them during a
+//! lookup.
 
 use std::fmt::Display;
 
@@ -20,7 +21,8 @@ pub(crate) enum KeyBatch<'py> {
     Numbers(Vec<u64>),
     /// `bytes` and `str` objects.
     Objects(Vec<Bound<'py, PyAny>>),
-    /// Concatenated keys, and their offsets. The first offset, which may be greater than 0, belongs to the first byte.
+    /// Concatenated keys, and their offsets. The first offset may be greater than 0; it is the offset of the first byte
+    /// in `bytes`.
     Packed {
         bytes: Vec<u8>,
         offsets: Vec<i64>,
@@ -70,7 +72,7 @@ impl<'py> KeyBatch<'py> {
             }
             if !numbers.is_empty() && !others.is_empty() {
                 let message = format!(
-                    "key {position} is of another kind than the preceding ones: use numbers or bytes, not both"
+                    "key {position} is of another kind than the keys before it: use numbers or bytes, not both"
                 );
                 return Err(KeyKind::new_err(message));
             }

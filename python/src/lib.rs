@@ -1,13 +1,13 @@
 //! The compiled part of the Python package `zero_kv`.
 //!
-//! In: Python objects. Out: Python objects, and exceptions of `zero_kv.errors`. Other Python threads run while a function
-//! waits, reads a file, or processes many rows. The modules:
+//! In: Python objects. Out: Python objects, and exceptions of `zero_kv.errors`. Other Python threads run while a
+//! function waits, reads a file, or processes many rows. The modules:
 //!
 //! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors.
-//! - `table`, `rows`, and `direct` look keys up in this process: in a `table_version`, which a file or a server (`served`)
-//!   provides.
-//! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its own
-//!   socket.
+//! - `table`, `rows`, and `direct` look keys up in this process. A `table_version` is the table of a file, or a table
+//!   that a server transferred (`served`).
+//! - `client` sends requests to a server and waits. `request` encodes requests for the asyncio client, which has its
+//!   own socket.
 //! - `many` looks up many keys, and `arrays` makes arrays of the values. `view` implements the buffer protocol.
 //! - `bake` makes files.
 
@@ -51,7 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes messages name keyword arguments.
+    /// Makes error messages name keyword arguments of this package.
     #[pymodule_init]
     fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         let name_of = |setting| (setting == zero_kv::Setting::ServerUser).then_some("server_user");

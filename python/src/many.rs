@@ -1,7 +1,7 @@
 //! Lookups of many keys.
 //!
-//! In: keys, and a table or a client to look them up with. Out: a list of values, or values for `arrays`, which makes
-//! arrays of them.
+//! In: keys, and a table or a client to look them up with. Out: a list of values, or the values of which `arrays` makes
+//! arrays.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -13,7 +13,7 @@ use crate::key_batch::KeyBatch;
 /// The smallest number of keys for which other Python threads run during a lookup.
 const DETACH_KEYS_MIN: usize = 64;
 
-/// An object that looks up many keys: a table, or a server's client.
+/// An object that looks up many keys: a table, or the client of a server.
 pub(crate) trait LookUpMany {
     /// Looks up all keys, and passes their values to `use_values`. Other Python threads may run during the lookup.
     fn look_up_many<T>(
@@ -91,8 +91,8 @@ fn find<'t, 'k, K: Into<Key<'k>> + Copy>(table: &'t MappedStore, keys: &[K]) -> 
     Ok(Values::Copied(values))
 }
 
-/// Runs `work` while other Python threads run. With few keys, runs `work` alone, because a switch of threads would take
-/// longer than the work.
+/// Runs `work` while other Python threads run. If there are few keys, other threads do not run, because switching
+/// threads would take longer than the work.
 pub(crate) fn detached<T: Send>(py: Python<'_>, key_count: usize, work: impl FnOnce() -> T + Send) -> T {
     if key_count < DETACH_KEYS_MIN { work() } else { py.detach(work) }
 }

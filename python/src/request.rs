@@ -1,7 +1,7 @@
-//! Requests for clients with their own sockets.
+//! Encodes requests, and decodes responses, for clients with their own sockets.
 //!
-//! In: requests, then bytes as they arrive. Out: encoded requests, and results for the futures that wait for them, in
-//! order. This module has no socket; `lib/zero_kv/_aio.py` sends and receives the bytes.
+//! In: requests, then bytes as they arrive. Out: encoded requests, and a result for the future of each request, in
+//! order. This module does no I/O; `lib/zero_kv/_aio.py` sends and receives the bytes.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -217,11 +217,11 @@ impl Request {
     }
 }
 
-/// A request without its complete result, and the future that waits for it.
+/// A request whose responses have not all arrived, and the future that waits for its result.
 struct PendingRequest {
     request: Py<Request>,
     future: Py<PyAny>,
-    /// Results of the first items.
+    /// Results of the items whose response was received.
     results: Vec<Py<PyAny>>,
     /// The first error of an item.
     error: Option<PyErr>,
@@ -265,12 +265,12 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns the bytes to send that no earlier call has returned.
+    /// Returns the encoded requests that no earlier call has returned.
     fn take_unsent<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &mem::take(&mut self.unsent))
     }
 
-    /// Takes bytes that arrived, and sets the results of futures whose responses are complete.
+    /// Processes received bytes, and sets the results of the futures whose responses are complete.
     fn received(&mut self, py: Python<'_>, mut bytes: &[u8]) -> PyResult<()> {
         self.has_received |= !bytes.is_empty();
         while !bytes.is_empty() {

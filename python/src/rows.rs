@@ -14,7 +14,7 @@ use crate::table_version::TableVersion;
 
 /// Maximum number of rows that are converted to Python objects at once.
 const CHUNK_ROWS_MAX: usize = 256;
-/// Maximum total length of the values that are converted at once, unless a single value is longer.
+/// Total length of values at which a chunk of rows ends.
 const CHUNK_LEN_BYTES: usize = 64 << 10;
 
 /// A selection of a table's keys.
@@ -39,7 +39,7 @@ pub(crate) enum RowPart {
 
 /// Rows of a table in key order, read during iteration.
 ///
-/// All rows come from one table, even if the server serves a newer one meanwhile.
+/// All rows come from one table, even if the server replaces its table during the iteration.
 #[pyclass(frozen, module = "zero_kv")]
 pub(crate) struct Rows {
     table: TableVersion,
@@ -107,11 +107,12 @@ impl Rows {
 pub(crate) struct RowIterator {
     table: TableVersion,
     part: RowPart,
-    /// Index of the first row that has not been read into `chunk`. `end` is the index after the last of these rows.
+    /// Index of the first row that has not been read into `chunk`. `end` is the index after the last row that has not
+    /// been read.
     next: usize,
     end: usize,
     backward: bool,
-    /// Rows that have been read and not returned, in reverse order.
+    /// Rows that have been read, but not returned yet, in reverse order.
     chunk: Vec<Py<PyAny>>,
 }
 

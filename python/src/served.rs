@@ -1,7 +1,7 @@
 //! A table that a server transfers to this process.
 //!
-//! In: a socket's path. Out: the library's `Direct` for this process. A child process after a fork gets the table
-//! transferred again, because a fork does not copy the thread that watches the server.
+//! In: a socket's path. Out: the library's `Direct` for this process. After a fork, the child process requests the
+//! table again, because a fork does not copy the thread that watches the server.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::errors::client_exception;
 /// Number of forks between the process that first loaded this module and this process.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a fork. Python calls it in each child process.
+/// Counts a fork. Python calls this function in each child process.
 #[pyfunction]
 pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
@@ -27,12 +27,12 @@ pub(crate) struct ServedTable {
     path: PathBuf,
     memory: String,
     options: DirectOptions,
-    /// Locked only while this thread is attached to Python. Python forks only while it holds its own lock, so no child
-    /// process inherits a locked mutex.
+    /// A thread locks this mutex only while it holds Python's global lock. A thread that forks holds Python's global
+    /// lock, too, so no child process inherits a locked mutex.
     transferred: Mutex<Transferred>,
 }
 
-/// The table as transferred to one process.
+/// The table that the server transferred to one process.
 struct Transferred {
     direct: Direct,
     /// The value of `FORKS` at the transfer.
@@ -59,7 +59,7 @@ impl ServedTable {
         }
         let opened = Transferred::open(py, &self.path, &self.options)?;
         let mut transferred = self.transferred();
-        // Another thread may have replaced the table meanwhile.
+        // Another thread may have replaced the table during the transfer.
         if transferred.forks != opened.forks {
             // Dropping the parent's table would wait for a thread that does not exist in this process.
             mem::forget(mem::replace(&mut *transferred, opened));

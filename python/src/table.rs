@@ -1,7 +1,7 @@
 //! The class `Table`: a table as a mapping.
 //!
-//! In: a path, then keys. Out: values. Values of a mapped file are copied and then verified; only memory that nobody can
-//! change is borrowed.
+//! In: a path, then keys. Out: values. Values of a mapped file are copied and then verified. Values are borrowed only
+//! from memory that nobody can change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::served::ServedTable;
 use crate::table_version::TableVersion;
 use crate::view::Memory;
 
-/// The origin of a table.
+/// Where the rows of a table come from.
 pub(crate) enum Origin {
     /// One version of a table, and the path of its file or of its server's socket.
     Fixed { table: TableVersion, path: PathBuf, opened: Option<OpenArguments> },
@@ -40,20 +40,23 @@ pub(crate) struct OpenArguments {
 
 /// A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 ///
-/// Threads share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
-/// or truncated raises `Damaged`; replace files by rename, as `bake` does. Nobody can change a table with `memory="copy"`.
-/// Changes of a mapped file are detected by its length and modification time: a change goes unnoticed if somebody restores
-/// the modification time, or writes through a mapping that is older than the table's.
+/// Threads can share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`.
+///
+/// A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
+/// to its name, as `bake` does. Changes of a mapped file are detected by its length and modification time. A change
+/// is not detected if somebody restores the modification time, or writes through a mapping that is older than the
+/// table's. Nobody can change a table with `memory="copy"`.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct Table(pub(crate) Origin);
 
 /// Open a baked file, without a server.
 ///
-/// With `verify="full"` the whole file is verified first. With `"touch"` each block is verified when a lookup first reads
-/// it, and the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
-/// and then verified. With `memory="copy"` this process has a private copy, which nobody can change.
+/// With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, each block
+/// is verified when a lookup first reads it, and the file opens at once. With `memory="map"`, all processes share
+/// the file's pages, and each value is copied and then verified. With `memory="copy"`, this process has a private
+/// copy, which nobody can change.
 ///
-/// Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
+/// Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
 #[pyfunction]
 #[pyo3(signature = (path, *, verify = "full", memory = "map"))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, verify: &str, memory: &str) -> PyResult<Table> {
@@ -132,9 +135,9 @@ impl Table {
 
     /// Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
     ///
-    /// If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value in the
-    /// table and keeps that table in memory, even if the server serves a newer one. For a mapped file, the view refers to a
-    /// copy of the value.
+    /// If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value
+    /// in the table. The view then keeps this table in memory, even if the server serves a newer table. For a mapped
+    /// file, the view refers to a copy of the value.
     fn view<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let (py, lookup_key) = (key.py(), key_from(key)?);
         let value = Memory::from_value(self.version(py)?, lookup_key).map_err(lookup_exception)?;
@@ -213,15 +216,18 @@ impl Table {
         row(py, self.version(py)?.last())
     }
 
-    /// Return the values of many keys, in their order and from one table: several times faster than one call per key.
+    /// Return the values of many keys, in the order of the keys. All values come from one table.
     ///
-    /// For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the table
-    /// does not have. For a pyarrow array or a Polars Series, it is a pyarrow array of type binary, with nulls.
+    /// This method is several times faster than one call per key. With 64 keys or more, other threads run during the
+    /// call.
     ///
-    /// With `dtype`, which all values must match in length, the result is a NumPy array of values, zeros for missing keys,
-    /// and a Boolean array of the keys that were found. `dtype=(numpy.float32, 64)` returns rows of 64 floats.
+    /// For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the
+    /// table does not have. For a pyarrow array or a Polars Series, the result is a pyarrow array of type binary,
+    /// with nulls.
     ///
-    /// With 64 keys or more, other threads run meanwhile.
+    /// With `dtype`, the result is two NumPy arrays: the values, with zeros for missing keys, and Booleans that are
+    /// true for the keys that were found. All values must have the length of `dtype`. `dtype=(numpy.float32, 64)`
+    /// returns rows of 64 floats.
     #[pyo3(signature = (keys, *, dtype = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
@@ -237,8 +243,8 @@ impl Table {
         Ok(kind_name(self.version(py)?.key_kind()))
     }
 
-    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but not
-    /// deliberate ones.
+    /// The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but
+    /// not deliberate changes.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("{:032x}", self.version(py)?.digest()))

@@ -1,6 +1,6 @@
-//! Memory that Python reads without a copy, by its buffer protocol.
+//! Lends memory to Python through Python's buffer protocol, without a copy.
 //!
-//! The only file of this crate with `unsafe`.
+//! This is the only file of the crate with `unsafe` code.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -28,13 +28,13 @@ enum Owner {
 
 // SAFETY: The bytes of a table are in a `Store`, which is `Send`. The bytes of a box have no other owner.
 unsafe impl Send for Memory {}
-// SAFETY: No Rust code reads or writes the bytes through a shared reference to this. Python code is responsible for its
-// concurrent use of the buffer, as with every object that has the buffer protocol.
+// SAFETY: No Rust code reads or writes the bytes through a shared reference to this object. Python code is responsible
+// for its concurrent use of the buffer, as with every object that has the buffer protocol.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Borrows the value of a key if nobody can change the table's memory, and otherwise copies it. Returns `None` if the
-    /// table does not have the key.
+    /// Borrows the value of a key if nobody can change the table's memory, and otherwise copies it. Returns `None` if
+    /// the table does not have the key.
     pub(crate) fn from_value(table: TableVersion, key: Key<'_>) -> Result<Option<Memory>, LookupError> {
         let Some(private) = table.as_private() else {
             let value = table.get(key)?;
@@ -78,10 +78,11 @@ impl Memory {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let Memory { bytes, owner } = slf.get();
         let readonly = matches!(owner, Owner::Table(_) | Owner::Memory { is_readonly: true });
-        // SAFETY: `view` comes from Python, and `PyBuffer_FillInfo` rejects null. The function takes a reference to this
-        // object, which Python drops together with the buffer. While the reference exists, the bytes stay in place: a
-        // `Store` never moves or unmaps its bytes, and a box is freed only with this object. The bytes of a table are never
-        // written, because the buffer is read-only and `PyBuffer_FillInfo` rejects requests for a writable one.
+        // SAFETY: `view` comes from Python, and `PyBuffer_FillInfo` rejects null. The function takes a reference to
+        // this object, which Python drops together with the buffer. While the reference exists, the bytes stay in
+        // place: a `Store` never moves or unmaps its bytes, and a box is freed only with this object. The bytes of a
+        // table are never written, because the buffer is read-only and `PyBuffer_FillInfo` rejects requests for a
+        // writable one.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,

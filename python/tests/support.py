@@ -1,4 +1,4 @@
-"""A server for tests, and random rows from a seed that is printed."""
+"""A server for tests, and random rows. Their seed is printed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def serving(file: pathlib.Path, *arguments: str) -> Iterator[Server]:
 
 
 def longest_pause(call: Callable[[], object]) -> float:
-    """Make a call in another thread, and return the longest pause of this thread as a part of the call's time."""
+    """Make a call in another thread. Return the longest pause of this thread, divided by the duration of the call."""
     times: list[float] = []
     begun = threading.Event()
 

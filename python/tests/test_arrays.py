@@ -49,7 +49,7 @@ def test_a_dtype_returns_an_array_and_a_mask(features: Any) -> None:
 def test_values_that_do_not_match_the_length_of_the_dtype_are_rejected(features: Any) -> None:
     with pytest.raises(ValueError, match="the value of key 1 has 16 bytes, where the dtype has 4"):
         features.get_many([1, 2], dtype=numpy.float32)
-    with pytest.raises(TypeError, match="dtype is object, where one of a fixed length was expected"):
+    with pytest.raises(TypeError, match="dtype is object, where a dtype of fixed length was expected"):
         features.get_many([1, 2], dtype=object)
 
 

@@ -17,7 +17,7 @@ from support import PROGRAMS, longest_pause, number_rows, seeded, text_rows
 
 
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
-def test_any_bytes_come_back_as_they_went_in(rows_of: Any, tmp_path: pathlib.Path) -> None:
+def test_any_bytes_are_read_back_unchanged(rows_of: Any, tmp_path: pathlib.Path) -> None:
     rows = rows_of(seeded(f"bake {rows_of.__name__}"), 20_000)
     rows.update({key: b'"quoted", and\r\nmore\0' for key in list(rows)[:100]})
     report = zero_kv.bake(rows, tmp_path / "table.db")
@@ -29,7 +29,7 @@ def test_any_bytes_come_back_as_they_went_in(rows_of: Any, tmp_path: pathlib.Pat
     assert report.file_len_bytes == (tmp_path / "table.db").stat().st_size
 
 
-def test_it_is_the_file_that_the_command_bakes(tmp_path: pathlib.Path) -> None:
+def test_bake_writes_the_same_file_as_the_command(tmp_path: pathlib.Path) -> None:
     rows = {key: f"value {key}" for key in range(0, 30_000, 3)}
     (tmp_path / "rows.csv").write_text("".join(f"{key},{value}\n" for key, value in rows.items()))
     subprocess.run([PROGRAMS / "baker", "-o", tmp_path / "a.db", tmp_path / "rows.csv"], check=True, capture_output=True)
@@ -62,13 +62,14 @@ def test_rows_of_every_shape_give_the_same_table(tmp_path: pathlib.Path) -> None
     assert dict(zero_kv.open(tmp_path / "table.db").items()) == {key.encode(): value for key, value in rows.items()}
 
 
-def test_rows_of_arrays_are_their_bytes(tmp_path: pathlib.Path) -> None:
+def test_rows_of_a_numpy_array_are_stored_as_their_bytes(tmp_path: pathlib.Path) -> None:
     keys = numpy.arange(1000, dtype=numpy.uint64)
     vectors = numpy.arange(8000, dtype=numpy.float32).reshape(1000, 8)
     zero_kv.bake(zip(keys, vectors, strict=True), tmp_path / "table.db")
     values, found = zero_kv.open(tmp_path / "table.db").get_many(keys, dtype=(numpy.float32, 8))
     assert found.all() and (values == vectors).all()
-    # Numbers of NumPy are eight bytes, not so many zeros; every other item is not a part of the bytes.
+    # A NumPy integer is stored as its 8 bytes, not as that number of zeros. A strided slice is stored without the items
+    # between its items.
     zero_kv.bake([(1, numpy.int64(5)), (2, vectors[0, ::2])], tmp_path / "table.db")
     table = zero_kv.open(tmp_path / "table.db")
     assert table[1] == (5).to_bytes(8, sys.byteorder) and table[2] == vectors[0, ::2].tobytes()
@@ -78,7 +79,7 @@ def test_rows_of_arrays_are_their_bytes(tmp_path: pathlib.Path) -> None:
     ("row", "kind", "message"),
     [
         ((7.5, b""), TypeError, "the key is of type float, where int, bytes or str was expected"),
-        (("7", b""), zero_kv.KeyKind, "the key is one of bytes, where one of unsigned 64-bit numbers was expected"),
+        (("7", b""), zero_kv.KeyKind, "the key is of kind bytes, where unsigned 64-bit numbers were expected"),
         ((-7, b""), OverflowError, "the key is -7, where 0 to"),
         ((7, "\ud800"), zero_kv.BakeFailed, "'utf-8' codec can't encode character"),
         ((7, 7), TypeError, "the value is of type int, where bytes, str or"),
@@ -88,7 +89,7 @@ def test_rows_of_arrays_are_their_bytes(tmp_path: pathlib.Path) -> None:
         ((3, b""), zero_kv.BakeFailed, "key 3 is already on row 4"),
     ],
 )
-def test_bad_rows_are_reported_by_number_and_nothing_is_put_in_place(
+def test_bad_rows_are_reported_by_number_and_no_file_is_written(
     row: Any, kind: type[Exception], message: str, tmp_path: pathlib.Path
 ) -> None:
     rows: list[Any] = [(number, b"value") for number in range(10_000)]
@@ -98,7 +99,7 @@ def test_bad_rows_are_reported_by_number_and_nothing_is_put_in_place(
     assert os.listdir(tmp_path) == []
 
 
-def test_an_exception_of_the_rows_is_raised_as_it_is(tmp_path: pathlib.Path) -> None:
+def test_an_exception_of_the_rows_is_raised_unchanged(tmp_path: pathlib.Path) -> None:
     class Broken(Exception):
         pass
 
@@ -123,7 +124,7 @@ def test_duplicates_are_rejected_or_one_is_kept(tmp_path: pathlib.Path) -> None:
         zero_kv.bake(rows, path, duplicates="any")
 
 
-def test_keys_can_be_decimals_and_an_old_table_can_be_added_to(tmp_path: pathlib.Path) -> None:
+def test_keys_can_be_decimal_text_and_rows_can_be_added_to_an_old_table(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "table.db"
     zero_kv.bake([("07", "seven"), (b"8", "eight"), (9, "nine")], path, keys="u64")
     assert list(zero_kv.open(path)) == [7, 8, 9]
@@ -135,7 +136,7 @@ def test_keys_can_be_decimals_and_an_old_table_can_be_added_to(tmp_path: pathlib
         zero_kv.bake([("7", ""), ("seven", "")], path, keys="u64")
 
 
-def test_columns_that_are_not_clear_are_asked_for(tmp_path: pathlib.Path) -> None:
+def test_ambiguous_columns_must_be_named(tmp_path: pathlib.Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1], "b": ["x"], "c": ["y"]})
     for options, message in [
@@ -159,7 +160,7 @@ def test_other_threads_run_during_a_bake(tmp_path: pathlib.Path) -> None:
 
 
 def test_ctrl_c_stops_a_bake(tmp_path: pathlib.Path) -> None:
-    """With a signal in the midst of rows that never end."""
+    """The signal arrives while an iterator yields rows without end."""
     script = """
 import itertools, sys, zero_kv
 def rows():

@@ -63,12 +63,12 @@ def test_values_longer_than_all_buffers_are_complete(tmp_path: pathlib.Path) -> 
         assert all(client.get(key) == value for key, value in rows.items())
 
 
-def test_each_failure_has_its_class(server: Server, tmp_path: pathlib.Path) -> None:
+def test_each_failure_raises_its_own_class(server: Server, tmp_path: pathlib.Path) -> None:
     with pytest.raises(zero_kv.NotRunning, match="cannot connect: .*is kv_store running, and on this socket?") as raised:
         zero_kv.Client(tmp_path / "no.sock")
     assert isinstance(raised.value, ConnectionError) and isinstance(raised.value, zero_kv.Error)
     client = zero_kv.Client(server.path, timeout=0.05)
-    with pytest.raises(zero_kv.ServerError, match='the server answered key "seven" with an error'):
+    with pytest.raises(zero_kv.ServerError, match='the server responded to key "seven" with an error'):
         client.get("seven")
     assert client.get(2) == ROWS[2], "the connection remains usable"
     with pytest.raises(ValueError, match="a key of 0 bytes, where 1 to 65535 are possible"):
@@ -117,7 +117,7 @@ def test_calls_survive_a_restart_of_the_server(server: Server) -> None:
 
 
 def test_threads_share_a_client(server: Server) -> None:
-    """While calls wait for a paused server, other threads run."""
+    """Other threads run while calls wait for a paused server."""
     with zero_kv.Client(server.path) as client:
         wrong: list[object] = []
 
@@ -232,7 +232,7 @@ def test_a_server_of_another_user_in_a_shared_directory_must_be_named() -> None:
                 ):
                     with pytest.raises(zero_kv.UntrustedServer, match="runs as user 4321"):
                         call()
-                    assert server.stdout.readline() == "0\n", "something was sent"
+                    assert server.stdout.readline() == "0\n", "the client sent bytes to a server that it does not trust"
             for named in (4321, "4321"):
                 assert ask_waiting(path, named) is None and asyncio.run(ask(path, named)) is None
                 assert [server.stdout.readline() for _ in range(2)] == ["16\n", "16\n"]

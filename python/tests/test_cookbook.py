@@ -28,7 +28,7 @@ def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
                 server = subprocess.Popen(
                     [KV_STORE, "--db", f"{name}.db", "--socket", f"{name}.sock"], stderr=subprocess.PIPE, text=True
                 )
-                assert any("ready on" in line for line in server.stderr), "the server says that it is ready"
+                assert any("ready on" in line for line in server.stderr), "the server does not report that it is ready"
             exec(compile(program, f"{page}.md", "exec"), {})
     finally:
         if server:
@@ -36,5 +36,5 @@ def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
             server.communicate()
 
 
-def test_pages_have_programs():
+def test_programs_are_found_in_the_pages():
     assert {"features", "python-dictionary"} <= {page for page, programs in PROGRAMS.items() if programs}

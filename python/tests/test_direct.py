@@ -83,20 +83,20 @@ def test_lookups_continue_without_a_server_and_use_the_next_one(server: Server) 
 def test_a_child_process_follows_new_tables(server: Server) -> None:
     direct = zero_kv.Direct(server.path)
     assert direct[2] == ROWS[2]
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(tell)
+        os.close(write_end)
         assert direct[2] == ROWS[2]
-        os.read(told, 1)
+        os.read(read_end, 1)
         while direct[2] == ROWS[2]:
             pass
         os._exit(0 if direct[2] == b"new" else 1)
-    os.close(told)
+    os.close(read_end)
     zero_kv.bake({2: "new"}, server.file)
     while direct[2] == ROWS[2]:
         pass
-    os.close(tell)
+    os.close(write_end)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -116,7 +116,7 @@ def test_threads_of_a_child_process_share_one_transfer(server: Server) -> None:
         for thread in threads:
             thread.join()
         while len(os.listdir("/proc/self/task")) > 2:
-            pass  # Waits until the threads of superfluous transfers have ended.
+            pass  # Waits until the threads of unused transfers have ended.
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

@@ -86,7 +86,7 @@ def test_a_prefix_selects_the_keys_that_start_with_it(tmp_path: pathlib.Path) ->
 
 
 def test_a_range_is_lazy(tmp_path: pathlib.Path) -> None:
-    """Of a range of ten gigabytes, only the rows of the iteration are read."""
+    """An iteration reads rows only when it needs them."""
     zero_kv.bake(((key, bytes(1000)) for key in range(20_000)), tmp_path / "table.db")
     table = zero_kv.open(tmp_path / "table.db")
     rows = table.range(5, 20_000)
@@ -139,7 +139,7 @@ def test_a_view_keeps_its_value_in_memory(numbers: pathlib.Path, memory: Literal
     gc.collect()
     numbers.write_bytes(bytes(numbers.stat().st_size))
     assert view == b"value of 6"
-    # A view of a file that others can change does not keep the mapping.
+    # The view of a file that other processes can change has a copy of the value, and does not keep the mapping.
     assert str(numbers) not in pathlib.Path("/proc/self/maps").read_text()
 
 
@@ -150,7 +150,7 @@ def test_tables_are_pickled_by_their_path(numbers: pathlib.Path, monkeypatch: py
     assert pickle.loads(packed)[8] == b"value of 8"
 
 
-def test_an_unpickled_table_is_found_from_another_directory(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_pickled_with_its_absolute_path(numbers: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(numbers.parent)
     table = zero_kv.open(numbers.name)
     monkeypatch.chdir("/")
@@ -176,7 +176,7 @@ def test_keys_support_membership_tests(numbers: pathlib.Path) -> None:
     assert (2, table[2]) in table.items() and (2, b"") not in table.items() and 2 not in table.range(0, 4)
 
 
-def test_invalid_files_raise_exceptions_with_their_names(tmp_path: pathlib.Path, numbers: pathlib.Path) -> None:
+def test_invalid_files_raise_exceptions_with_the_names_of_the_files(tmp_path: pathlib.Path, numbers: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.db: No such file"):
         zero_kv.open(tmp_path / "missing.db")
     whole = numbers.read_bytes()

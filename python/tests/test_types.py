@@ -65,7 +65,7 @@ def check(program: pathlib.Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_mypy_knows_the_types(tmp_path: pathlib.Path) -> None:
+def test_mypy_accepts_correct_types_and_rejects_wrong_ones(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "use.py").write_text(USE)
     checked = check(tmp_path / "use.py")

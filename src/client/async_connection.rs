@@ -1,4 +1,4 @@
-//! A connection whose task waits for the socket on tokio.
+//! The connection of the tokio client. A task that waits for the socket does not block its thread.
 
 use std::io::ErrorKind::WouldBlock;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::socket::{connect_now, is_idle};
 /// Pause between attempts to connect to a server whose queue of new connections is full.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(2);
 
-/// A socket with its pipeline.
+/// A nonblocking socket, with its unsent requests and received bytes.
 #[derive(Debug)]
 pub(super) struct AsyncConnection {
     stream: UnixStream,
@@ -45,12 +45,12 @@ impl AsyncConnection {
         }
     }
 
-    /// Returns whether the server has neither closed the connection nor sent bytes that are unread.
+    /// Returns true if the connection is open and has no unread bytes.
     pub(super) fn is_idle(&self) -> bool {
         is_idle(&self.stream)
     }
 
-    /// Sends what the socket accepts, then waits for bytes and receives them.
+    /// Sends as many bytes of requests as the socket accepts, then waits for bytes of responses and receives them.
     pub(super) async fn transfer(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         self.send()?;
         self.receive(deadline).await
@@ -67,7 +67,7 @@ impl AsyncConnection {
         Ok(())
     }
 
-    /// Receives bytes. While requests are unsent, room in the send buffer also ends the wait.
+    /// Waits for bytes and receives them. While requests are unsent, the wait also ends when the socket is writable.
     async fn receive(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         let phase = self.pipeline.phase();
         // If the peer sends byte by byte, the socket is always ready and the wait below never times out.

@@ -33,6 +33,6 @@ use super::options::Options;
 pub struct AsyncClient {
     pub(super) path: PathBuf,
     pub(super) options: Options,
-    /// The open connection, if there is one. An exchange takes the connection, and puts it back only after success.
+    /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<AsyncConnection>,
 }

@@ -1,7 +1,7 @@
-//! Requests of one kind that are pipelined on a connection.
+//! Pipelines requests of one operation on a connection.
 //!
-//! In: the number of requests, an encoder, and a visitor for the responses. Out: encoded requests, as many as may be in
-//! flight. It has no socket.
+//! In: the number of requests, an encoder, and a visitor for the responses. Out: encoded requests, up to the maximum
+//! number in flight. This module does no I/O.
 
 use super::error::ClientError;
 use super::request::{KeyRequest, RequestError, TypedRequest, check_len};
@@ -10,12 +10,12 @@ use crate::protocol::native::Op;
 use crate::protocol::reader::{Response, ResponseReader};
 use crate::protocol::response::Violation;
 
-/// Maximum number of requests in flight: what a server reads at once.
+/// Maximum number of requests in flight. A server reads at most this many 16-byte requests with one system call.
 const IN_FLIGHT_MAX: usize = 1024;
-/// The length of unsent requests from which on no more requests are encoded.
+/// Length of unsent requests at which encoding pauses until they are sent.
 const UNSENT_MAX_BYTES: usize = 256 << 10;
 
-/// Requests of one kind, and how far they have been sent and answered.
+/// Requests of one operation, with counts of encoded requests and received responses.
 pub(super) struct Batch<E, V> {
     op: Op,
     len: usize,
@@ -23,13 +23,13 @@ pub(super) struct Batch<E, V> {
     visit: V,
     sent: usize,
     received: usize,
-    /// The first request error. No requests are sent after it.
+    /// The first request error. After it, no more requests are encoded.
     error: Option<RequestError>,
 }
 
-/// Encodes the request at a position.
+/// A function that appends the encoded request at a position to a buffer.
 pub(super) trait EncodeRequest: Fn(usize, &mut Vec<u8>) {}
-/// Visits the response at a position.
+/// A function that receives the response to the request at a position.
 pub(super) trait VisitResponse: FnMut(usize, Response<'_>) -> Result<(), RequestError> {}
 
 impl<E: Fn(usize, &mut Vec<u8>)> EncodeRequest for E {}
@@ -72,7 +72,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         !matches!(self.op, Op::Reload | Op::Rollback)
     }
 
-    /// Marks requests without a response as unsent, because the connection is a new one.
+    /// Marks all requests without a response as unsent, so that they are sent again on a new connection.
     pub(super) fn resend_unanswered(&mut self) {
         self.sent = self.received;
     }
@@ -82,12 +82,12 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         self.received == self.sent
     }
 
-    /// Returns whether no more requests will be sent.
+    /// Returns true if all requests were encoded, or if a request error stopped the encoding.
     pub(super) fn is_all_sent(&self) -> bool {
         self.sent == self.len || self.error.is_some()
     }
 
-    /// Encodes more requests once at most half of the maximum number are in flight.
+    /// Encodes more requests if at most half of the maximum number are in flight.
     pub(super) fn fill(&mut self, requests: &mut Vec<u8>) {
         if self.sent - self.received > IN_FLIGHT_MAX / 2 {
             return;
@@ -98,7 +98,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         }
     }
 
-    /// Visits the complete responses that the reader has.
+    /// Passes each complete response in the reader to the visitor.
     pub(super) fn visit_responses(&mut self, reader: &mut ResponseReader) -> Result<(), Violation> {
         while self.received < self.sent {
             let Some(response) = reader.next(self.op)? else { break };
@@ -114,7 +114,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         Ok(())
     }
 
-    /// Returns the first request error of a batch that is complete.
+    /// Returns the first request error, if any, of a complete batch.
     pub(super) fn into_result(self) -> Result<(), RequestError> {
         self.error.map_or(Ok(()), Err)
     }

@@ -8,9 +8,9 @@ use super::options::Options;
 /// A blocking connection to a server's Unix socket.
 ///
 /// Each call ends within [`Options::call_timeout`]. If the connection fails during a call, because the server restarted
-/// or closed an idle connection, the call is retried on a new one. After an error that leaves the connection in an
-/// unknown state, the client closes it, and the next call reconnects: no call ever receives the response of an earlier
-/// one.
+/// or closed an idle connection, the call is retried on a new connection. After an error that leaves the connection in
+/// an unknown state, the client closes it, and the next call reconnects. A call therefore never receives the response
+/// of an earlier call.
 ///
 /// # Examples
 /// Keys are numbers or bytes:
@@ -63,6 +63,6 @@ use super::options::Options;
 pub struct Client {
     pub(super) path: PathBuf,
     pub(super) options: Options,
-    /// The open connection, if there is one. An exchange takes the connection, and puts it back only after success.
+    /// The open connection, if any. Each call takes the connection out and puts it back only after success.
     pub(super) connection: Option<BlockingConnection>,
 }

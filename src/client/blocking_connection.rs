@@ -1,4 +1,4 @@
-//! A connection whose calling thread waits for the socket.
+//! The connection of the blocking client. The calling thread waits for the socket.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::pipeline::{Pipeline, TransferError};
 use super::retry::Deadline;
 use super::socket::{connect_within, is_idle, set_timeout};
 
-/// A socket with its pipeline.
+/// A socket, with its unsent requests and received bytes.
 #[derive(Debug)]
 pub(super) struct BlockingConnection {
     socket: OwnedFd,
@@ -31,12 +31,12 @@ impl BlockingConnection {
         Ok(BlockingConnection { socket, pipeline: Pipeline::new(options), receive_timeout: None })
     }
 
-    /// Returns whether the server has neither closed the connection nor sent bytes that are unread.
+    /// Returns true if the connection is open and has no unread bytes.
     pub(super) fn is_idle(&self) -> bool {
         is_idle(&self.socket)
     }
 
-    /// Sends what the socket accepts, then waits for bytes and receives them.
+    /// Sends as many bytes of requests as the socket accepts, then waits for bytes of responses and receives them.
     pub(super) fn transfer(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         self.send()?;
         self.receive(deadline)
@@ -54,9 +54,9 @@ impl BlockingConnection {
         Ok(())
     }
 
-    /// Receives bytes. While requests are unsent, room in the send buffer also ends the wait: the server may read no
-    /// more requests before the client has received responses, and send no responses before it has read a whole
-    /// request.
+    /// Waits for bytes and receives them. While requests are unsent, the wait also ends when the socket is writable.
+    /// Waiting only for bytes, or only for room, could take forever: a server stops reading requests until the client
+    /// receives responses, and it sends no response before it has read the whole request.
     fn receive(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         let is_all_sent = self.pipeline.unsent().is_empty();
         let flags = if is_all_sent { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
@@ -85,8 +85,8 @@ impl BlockingConnection {
         }
     }
 
-    /// Sets the socket's receive time-out, unless the current one differs by at most a sixty-fourth. Calls with one
-    /// request therefore set it once per connection, not once per call.
+    /// Sets the socket's receive time-out if it differs from the current one by more than a sixty-fourth. Calls that
+    /// send one request therefore set the time-out once per connection instead of once per call.
     fn set_receive_timeout(&mut self, left: Option<Duration>) -> Result<(), Errno> {
         let is_close = match (self.receive_timeout, left) {
             (Some(current), Some(left)) => current.abs_diff(left) <= current / 64,
@@ -101,7 +101,7 @@ impl BlockingConnection {
 
     /// Waits until the socket is readable or writable.
     fn wait_until_ready(&self, left: Option<Duration>) -> Result<(), TransferError> {
-        // A time-out that exceeds the kernel's range becomes no time-out.
+        // A time-out beyond the kernel's range counts as unlimited.
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN | PollFlags::OUT)], timeout.as_ref()) {
             Ok(0) => Err(TransferError::TimedOut(Phase::Send)),

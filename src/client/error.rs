@@ -81,7 +81,7 @@ pub enum ClientError {
         error: Violation,
     },
     /// The server responded with an error status.
-    #[error("{}: the server answered {request} with an error: {hint}", path.display())]
+    #[error("{}: the server responded to {request} with an error: {hint}", path.display())]
     Server {
         /// The socket.
         path: PathBuf,
@@ -104,8 +104,9 @@ pub enum ClientError {
         /// The key's length.
         len_bytes: usize,
     },
-    /// The ends of a range are of different key kinds, but a table has keys of one kind. Nothing was sent.
-    #[error("the start of a range is one of {start}, and its end one of {end}: use keys of one kind")]
+    /// The start and the end of a range are keys of different kinds, but a table has keys of one kind. Nothing was
+    /// sent.
+    #[error("the range starts with a key of kind {start}, and ends with a key of kind {end}: use keys of one kind")]
     MixedKeys {
         /// The kind of the key at the start.
         start: KeyKind,
@@ -195,7 +196,7 @@ impl ClientError {
         }
     }
 
-    /// Returns the error of a server that responds with an error to requests with either kind of keys.
+    /// Returns the error for a server that rejects requests with both kinds of keys.
     pub(super) fn unknown_key_kind(path: &Path) -> Self {
         let request = "requests for both kinds of keys".to_owned();
         ClientError::Server { path: path.to_path_buf(), request, hint: "see the log of kv_store" }

@@ -1,6 +1,7 @@
 //! Checks whether untrusted users could replace the file at a path.
 //!
-//! In: a path. Out: the first directory in the kernel's lookup of the path that untrusted users can change.
+//! In: a path. Out: the first directory that untrusted users can change, among those that the kernel's lookup of the
+//! path passes.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -10,12 +11,12 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
-/// Write permission of the group and of others. An access control list grants at most the group's permissions.
+/// Mode bits that let the group and all other users write. The group's bits also limit an access control list.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Returns the first directory in the lookup of `path` in which users other than the `trusted` ones can replace the
-/// next component. A sticky bit is no protection, because any user can create a name there before its rightful owner
-/// does.
+/// next component. A directory with a sticky bit counts as exposed, because any user can create a name in it before the
+/// rightful owner does.
 ///
 /// Directories are checked in lookup order. A user who could redirect the lookup at a later component therefore needs
 /// write permission in a directory that was checked earlier.
@@ -23,7 +24,7 @@ pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Opti
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 
-/// Looks up the names in `rest`, which are in reverse order, starting at a directory.
+/// Looks up the names in `rest`, which are in reverse order, starting at `directory`.
 fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     let mut links = 0;
     while let Some(name) = rest.pop() {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     /// Returns the exposed directory, relative to the temporary directory where the lookup starts.
-    fn found(folder: &tempfile::TempDir, path: &str, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
+    fn find_exposed(folder: &tempfile::TempDir, path: &str, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
         let found = walk(folder.path().to_path_buf(), names_reversed(Path::new(path)), trusted)?;
         Ok(found.map(|directory| directory.strip_prefix(folder.path()).unwrap().to_path_buf()))
     }
@@ -97,16 +98,16 @@ mod tests {
     #[test]
     fn the_owner_and_mode_of_every_directory_of_the_path_are_checked() {
         let (folder, owner) = directories();
-        assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), None);
+        assert_eq!(find_exposed(&folder, "a/b/s", &[owner]).unwrap(), None);
         for exposed in ["", "a", "a/b"] {
             for mode in [0o775, 0o757, 0o1777, 0o2775] {
                 set_mode(&folder.path().join(exposed), mode);
-                assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), Some(exposed.into()), "{mode:o}");
+                assert_eq!(find_exposed(&folder, "a/b/s", &[owner]).unwrap(), Some(exposed.into()), "{mode:o}");
             }
             set_mode(&folder.path().join(exposed), 0o711);
-            assert_eq!(found(&folder, "a/b/s", &[owner]).unwrap(), None, "{exposed}");
+            assert_eq!(find_exposed(&folder, "a/b/s", &[owner]).unwrap(), None, "{exposed}");
         }
-        assert_eq!(found(&folder, "a/b/s", &[owner + 1]).unwrap(), Some("".into()), "another user owns it");
+        assert_eq!(find_exposed(&folder, "a/b/s", &[owner + 1]).unwrap(), Some("".into()), "another user owns it");
     }
 
     #[test]
@@ -115,19 +116,19 @@ mod tests {
         fs::create_dir(folder.path().join("open")).unwrap();
         symlink("../a/b", folder.path().join("open/link")).unwrap();
         set_mode(&folder.path().join("open"), 0o755);
-        assert_eq!(found(&folder, "open/link/s", &[owner]).unwrap(), None);
-        assert_eq!(found(&folder, "open/link/../b/s", &[owner]).unwrap(), None);
+        assert_eq!(find_exposed(&folder, "open/link/s", &[owner]).unwrap(), None);
+        assert_eq!(find_exposed(&folder, "open/link/../b/s", &[owner]).unwrap(), None);
         set_mode(&folder.path().join("open"), 0o1777);
-        assert_eq!(found(&folder, "open/link/s", &[owner]).unwrap(), Some("open".into()));
+        assert_eq!(find_exposed(&folder, "open/link/s", &[owner]).unwrap(), Some("open".into()));
     }
 
     #[test]
     fn a_cycle_of_links_and_a_missing_name_are_errors() {
         let (folder, owner) = directories();
         symlink("cycle", folder.path().join("cycle")).unwrap();
-        let error = found(&folder, "cycle/s", &[owner]).unwrap_err();
+        let error = find_exposed(&folder, "cycle/s", &[owner]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
-        let error = found(&folder, "missing/s", &[owner]).unwrap_err();
+        let error = find_exposed(&folder, "missing/s", &[owner]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 

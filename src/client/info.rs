@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-/// Facts about a server and its table: lines of a name and a value, listed in `docs/PROTOCOL.md`. Later versions may
-/// add lines.
+/// Facts about a server and its table, each with a name and a value. `docs/PROTOCOL.md` lists the facts. Later versions
+/// of the server may add more.
 ///
 /// # Example
 /// ```no_run
@@ -26,12 +26,12 @@ impl Info {
         self.text.lines().map(|line| line.split_once(' ').unwrap_or((line, "")))
     }
 
-    /// Returns the value with this name.
+    /// Returns the value of the fact `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find_map(|(line_name, value)| (line_name == name).then_some(value))
     }
 
-    /// Returns the value with this name as a number.
+    /// Returns the value of the fact `name` as a number.
     pub fn number<N: FromStr>(&self, name: &str) -> Option<N> {
         self.get(name)?.parse().ok()
     }

@@ -19,7 +19,7 @@ impl KeyRange {
         KeyRange { start, end }
     }
 
-    /// Returns the two ends. Methods that take a range accept them.
+    /// Returns the two ends, borrowed. Methods that take a range accept this pair.
     pub fn bounds(&self) -> (Bound<Key<'_>>, Bound<Key<'_>>) {
         (self.start.as_ref().map(OwnedKey::as_key), self.end.as_ref().map(OwnedKey::as_key))
     }
@@ -61,7 +61,7 @@ impl Bounds<'_> {
     }
 }
 
-/// Returns the key at an end of a range.
+/// Returns the key at an end of a range, or `None` if the end is unbounded.
 pub(super) fn key_at(bound: Bound<Key<'_>>) -> Option<Key<'_>> {
     match bound {
         Bound::Unbounded => None,

@@ -1,8 +1,8 @@
 //! The methods of [`Client`] and [`AsyncClient`](super::AsyncClient), written once for both.
 //!
-//! In: keys and ranges. Out: decoded responses, or an error within the call's time-out. The macro [`impl_client`] is an
-//! `impl` block: `$async` stands for `async` or nothing, and `$await` for `.await` or nothing. To add a method to both
-//! clients, add it to this block.
+//! In: keys and ranges. Out: decoded responses, or an error within the call's time-out. The macro [`impl_client`]
+//! expands to the methods of one client: `$async` stands for `async` or nothing, and `$await` for `.await` or nothing.
+//! To add a method to both clients, add it to the macro.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ use super::{Client, ClientRows};
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 
-/// Implements a client.
+/// Implements the methods of one client.
 macro_rules! impl_client {
     ($Client:ident, $Rows:ident, $Connection:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
         /// Connecting.
@@ -74,7 +74,7 @@ macro_rules! impl_client {
             /// Passes the value of a key to `visit`, borrowed from the receive buffer instead of copied.
             ///
             /// # Errors
-            /// [`ClientError`]. `visit` is not called then.
+            /// [`ClientError`]. After an error, `visit` is not called.
             pub $($async)? fn get_with<'k, T>(
                 &mut self,
                 key: impl Into<Key<'k>>,
@@ -123,7 +123,7 @@ macro_rules! impl_client {
                 $($await)*
             }
 
-            /// Returns whether the table has a key. The server does not read the value, and so does not verify it.
+            /// Returns whether the table has a key. The server does not read or verify the value.
             ///
             /// # Errors
             /// [`ClientError`].
@@ -156,7 +156,8 @@ macro_rules! impl_client {
                 self.call(Floor::new(key)?)$($await)*
             }
 
-            /// Returns the result of [`Self::floor`] for many keys, in their order, pipelined like [`Self::get_many`].
+            /// Returns the result of [`Self::floor`] for each of many keys, in the order of the keys, pipelined like
+            /// [`Self::get_many`].
             ///
             /// # Errors
             /// The errors of [`Self::get_many`].
@@ -181,7 +182,7 @@ macro_rules! impl_client {
                 self.call(Ceiling::new(key)?)$($await)*
             }
 
-            /// Returns the result of [`Self::ceiling`] for many keys, in their order, pipelined like
+            /// Returns the result of [`Self::ceiling`] for each of many keys, in the order of the keys, pipelined like
             /// [`Self::get_many`].
             ///
             /// # Errors
@@ -218,13 +219,13 @@ macro_rules! impl_client {
                 self.call(LastRow)$($await)*
             }
 
-            /// Returns all rows in key order, from either end.
+            /// Iterates over all rows in key order, from either end.
             pub fn rows(&mut self) -> $Rows<'_> {
                 $Rows::new(self, KeyRange::from(Bounds::ALL))
             }
 
-            /// Returns the rows whose keys are in a range, in key order, from either end. A range that ends before its
-            /// start has no rows.
+            /// Iterates over the rows whose keys are in a range, in key order, from either end. A range that ends
+            /// before its start has no rows.
             ///
             /// No request is sent before the first row is taken. After that, each request is for one page of rows.
             ///
@@ -235,7 +236,7 @@ macro_rules! impl_client {
                 Ok($Rows::new(self, range))
             }
 
-            /// Returns the rows whose keys start with `prefix`, in key order, from either end.
+            /// Iterates over the rows whose keys start with `prefix`, in key order, from either end.
             ///
             /// # Errors
             /// [`ClientError::KeyLen`].
@@ -244,7 +245,7 @@ macro_rules! impl_client {
                 Ok($Rows::new(self, range))
             }
 
-            /// Returns the first rows of a range: at most `limit_rows`, or as many as fit a page if that is 0.
+            /// Returns the first rows of a range: at most `limit_rows`, or as many as fit a page if `limit_rows` is 0.
             /// [`RowPage::rest`] is the range to request next, on this or another connection.
             ///
             /// # Errors
@@ -285,8 +286,8 @@ macro_rules! impl_client {
                 self.call(Count::new(prefix_range(prefix.as_ref())?.bounds())?)$($await)*
             }
 
-            /// Returns the kind of the table's keys. Sends one or two requests: the server responds with an error to a
-            /// count of keys of the other kind.
+            /// Returns the kind of the table's keys. Sends a Count request for each kind until one succeeds: the server
+            /// rejects a range of keys of the other kind.
             ///
             /// # Errors
             /// [`ClientError`].
@@ -301,7 +302,8 @@ macro_rules! impl_client {
                 Err(ClientError::unknown_key_kind(&self.path))
             }
 
-            /// Returns the next row of a range, or the last one if `backward`, and requests a page if needed.
+            /// Returns the next row from the start of a range, or from its end if `backward`. Requests a page if the
+            /// cursor has no row left.
             pub(super) $($async)? fn next_row(
                 &mut self,
                 cursor: &mut RangeCursor,
@@ -326,7 +328,8 @@ macro_rules! impl_client {
 
         /// The server.
         impl $Client {
-            /// Sends a request without a key, and returns when the server has responded, whatever table it serves.
+            /// Sends a request without a key and waits for the response. The request succeeds whatever kind of keys the
+            /// table has.
             ///
             /// # Errors
             /// [`ClientError::Server`] from a server that does not support the request, and the errors of
@@ -344,8 +347,9 @@ macro_rules! impl_client {
                 self.call(GetInfo)$($await)*
             }
 
-            /// Makes the server reload its file, and returns the number of the attempt without waiting for its end.
-            /// [`Self::info`] reports the last complete attempt as `reload_done`, and its outcome as `reload_last`.
+            /// Makes the server reload its file, and returns the number of the attempt without waiting until the
+            /// attempt ends. [`Self::info`] reports the last complete attempt as `reload_done`, and its outcome as
+            /// `reload_last`.
             ///
             /// # Errors
             /// [`ClientError::Server`] if this user may not send the request, and the errors of [`Self::get`]. The
@@ -404,8 +408,8 @@ macro_rules! impl_client {
                 batch.into_result().map_err(|error| ClientError::request(&self.path, error))
             }
 
-            /// Sends the rest of a batch on one connection. The connection is put back only after success, so an error,
-            /// a panic, or a dropped future closes it.
+            /// Sends the requests of a batch that have no response yet, on one connection. The connection is put back
+            /// only after success, so an error, a panic, or a dropped future closes it.
             $($async)? fn exchange_once<E: EncodeRequest, V: VisitResponse>(
                 &mut self,
                 batch: &mut Batch<E, V>,

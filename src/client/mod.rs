@@ -1,18 +1,18 @@
 //! Clients of a running server.
 //!
-//! In: keys. Out: values and rows that the server sent, checked. [`crate::protocol`] defines the bytes. Only `direct`
-//! reads a file, which the server transfers.
+//! In: keys. Out: the values and rows of the server's responses, after checks. [`crate::protocol`] defines the bytes.
+//! Only the module `direct` reads a file, whose descriptor the server sends.
 //!
 //! [`Client`] has the methods of a [`Store`](crate::Store) and waits for each response; `AsyncClient` has the same
 //! methods for tasks. Threads share connections in a [`Pool`], tasks in an `AsyncPool`. The modules:
 //!
-//! - `methods` implements both clients. `blocking` and `asynchronous` hold their types, `blocking_connection` and
-//!   `async_connection` their sockets.
-//! - `request` encodes each request and decodes its response. `row_page` checks a page of rows, `range_cursor` is a
-//!   position in a range that is read page by page, and `rows` iterates over one.
-//! - `batch` keeps many requests in flight, `pipeline` is a connection without its socket, and `retry` decides whether
-//!   a call is retried.
-//! - `socket` connects. `server_user` checks the server's user, and `exposure` whether other users could replace the
+//! - `methods` implements both clients. `blocking` and `asynchronous` define the two types; `blocking_connection` and
+//!   `async_connection` define their connections.
+//! - `request` encodes each request and decodes its response. `row_page` checks a page of rows. `range_cursor` is a
+//!   position in a range that is read page by page. `rows` has the iterators over a range.
+//! - `batch` keeps many requests in flight. `pipeline` has the unsent requests and the received bytes of a connection.
+//!   `retry` decides whether a call is retried.
+//! - `socket` connects. `server_user` checks the server's user. `exposure` checks whether other users could replace the
 //!   socket.
 
 #[cfg(feature = "tokio")]

@@ -18,17 +18,17 @@ use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Maximum time to connect to a server that runs but does not accept the connection, because its queue of new
-    /// connections is full. 5 s by default.
+    /// Maximum time to connect. A client waits only while the server's queue of new connections is full. 5 s by
+    /// default.
     pub connect_timeout: Duration,
-    /// Maximum time of a call with all of its requests, retries, and pauses; a call may exceed it by a sixty-fourth.
-    /// 30 s by default; `None` means no maximum.
+    /// Maximum time of a call with all of its requests, retries, and pauses. A call may exceed this time by a
+    /// sixty-fourth. 30 s by default; `None` means no maximum.
     pub call_timeout: Option<Duration>,
     /// Maximum number of retries of a call whose connection failed. 1 by default. Reads are retried; reloads and
     /// rollbacks are not.
     pub retries: u32,
-    /// Maximum time in which a retry attempts to connect to a server that does not run, with growing pauses. 2 s by
-    /// default.
+    /// Maximum time in which a retry tries to connect to a server that does not run. The pauses between attempts grow
+    /// from 1 to 100 ms. 2 s by default.
     pub reconnect_timeout: Duration,
     /// Maximum length of a value. A response that announces a longer value is an error, and no memory is allocated for
     /// the value. 1 GiB by default, which is also the protocol's maximum.
@@ -36,12 +36,13 @@ pub struct Options {
     /// A user, by name or number, that the server may run as. Root and this process's own effective user are always
     /// accepted. With `None`, the default, the environment variable `ZERO_KV_SERVER_USER` names the user.
     ///
-    /// - With a name, a server of any other user is rejected, wherever its socket is.
-    /// - Without a name, a server of another user is accepted only where nobody but that user, root, and this process's
-    ///   user can write to the socket's directory or to one above it. Elsewhere, as in `/tmp`, any user could have
-    ///   created the socket. An abstract socket has no directory, so its server's user must be named.
-    /// - In a user namespace, users without a number share one (65534, or `kernel.overflowuid`), so it identifies
-    ///   nobody: to accept all of them, use that number.
+    /// - If a user is named, a server of any other user is rejected, wherever its socket is.
+    /// - If no user is named, a server of another user is accepted only if just that user, root, and this process's
+    ///   user can write to the socket's directory and to the directories above it. In other directories, such as
+    ///   `/tmp`, any user could have created the socket. An abstract socket has no directory, so its server's user must
+    ///   be named.
+    /// - In a user namespace, all users without a number of their own are reported as 65534 (or `kernel.overflowuid`).
+    ///   This number identifies no single user. To accept all of these users, use this number.
     ///
     /// The check happens after connecting and before anything is sent.
     pub server_user: Option<String>,
@@ -72,7 +73,7 @@ impl Default for Options {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// Maximum number of connections, which are made on demand. 8 by default.
+    /// Maximum number of connections. The pool connects on demand. 8 by default.
     pub connections_max: NonZeroUsize,
     /// Maximum time to wait for a connection while all are in use. 5 s by default.
     pub wait_timeout: Duration,

@@ -70,7 +70,8 @@ impl Pipeline {
         self.reader.received(len_bytes);
     }
 
-    /// Returns whether the connection still sends requests or only waits for responses.
+    /// Returns [`Phase::Send`] if the connection has unsent requests, and [`Phase::Receive`] if it only waits for
+    /// responses.
     pub(super) fn phase(&self) -> Phase {
         match self.unsent().is_empty() {
             true => Phase::Receive,
@@ -78,7 +79,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the error of a call whose bytes could not be sent or received.
+    /// Returns the error of a call whose requests could not be sent, or whose responses could not be received.
     #[cold]
     pub(super) fn error(&self, path: &Path, error: TransferError, deadline: Deadline) -> ClientError {
         let path = path.to_path_buf();
@@ -104,7 +105,7 @@ impl Pipeline {
     }
 }
 
-/// The reason why bytes could not be sent or received.
+/// The reason why requests could not be sent, or responses could not be received.
 #[derive(Debug)]
 pub(super) enum TransferError {
     TimedOut(Phase),

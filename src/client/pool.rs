@@ -1,10 +1,11 @@
 //! Pools of connections, for threads and for tasks.
 //!
-//! In: threads or tasks that need a connection. Out: a connection for each in order of arrival, or a time-out.
+//! In: threads or tasks that need a connection. Out: a connection for each of them in order of arrival, or a time-out.
 //!
 //! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own
-//! channel. A client that is returned goes to the longest waiter under the pool's lock, so no later arrival can
-//! overtake. The crate r2d2 wakes a waiter and lets it race with new arrivals, and deadpool serves only tasks.
+//! channel. A client that is returned is sent to the first waiter in the queue while the pool is locked, so a thread or
+//! task that arrives later cannot overtake the waiter. The crate r2d2 wakes a waiter and lets it race with new
+//! arrivals. The crate deadpool serves only tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -86,9 +87,9 @@ impl Pool {
         Ok(Pool { shared: SharedPool::new(path.as_ref(), options, first) })
     }
 
-    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all are in use.
+    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
     ///
-    /// A new connection is made at its first call, with the retries of a call.
+    /// A new client connects at its first call, and connecting is retried like the call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -129,9 +130,9 @@ impl AsyncPool {
         Ok(AsyncPool { shared: SharedPool::new(path.as_ref(), options, first) })
     }
 
-    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all are in use.
+    /// Returns a connection, which goes back to the pool when it is dropped. Waits while all connections are in use.
     ///
-    /// A new connection is made at its first call, with the retries of a call.
+    /// A new client connects at its first call, and connecting is retried like the call.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
@@ -165,7 +166,7 @@ pub trait PoolMember: Sized {
     fn drop_unless_idle(&mut self);
 }
 
-/// The part that both pools share: everything except waiting.
+/// The part of a pool that threads and tasks share: everything except waiting for a client.
 struct SharedPool<C: PoolMember> {
     path: PathBuf,
     client_options: Options,
@@ -174,11 +175,11 @@ struct SharedPool<C: PoolMember> {
 }
 
 struct PoolState<C: PoolMember> {
-    /// The client that was returned last is lent first.
+    /// The unused clients. The client that was returned last is lent first.
     idle: Vec<C>,
     /// The number of clients that the pool may still create.
     vacant: usize,
-    /// The longest waiter is first. Empty unless all clients are lent.
+    /// The waiters, in order of arrival. Empty unless all clients are lent.
     waiters: VecDeque<(u64, Waiter<C>)>,
     next_waiter: u64,
 }
@@ -193,13 +194,13 @@ enum Waiter<C: PoolMember> {
     Task(oneshot::Sender<Pooled<C>>),
 }
 
-/// A client, or a position in the queue and the channel that will receive one.
+/// A client, or a position in the queue and the channel that will receive the client.
 enum Lent<C: PoolMember, R> {
     Now(Pooled<C>),
     Later(Queued<C>, R),
 }
 
-/// A position in the queue of waiters, which ends when the `Queued` is dropped.
+/// A position in the queue of waiters. Dropping it removes the waiter from the queue.
 struct Queued<C: PoolMember> {
     shared: Arc<SharedPool<C>>,
     waiter: u64,
@@ -222,7 +223,7 @@ impl<C: PoolMember> SharedPool<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends an idle or a new client. If all are lent, enqueues a waiter with a new channel.
+    /// Lends an idle or a new client. If all clients are lent, enqueues a waiter with a new channel.
     fn lend_or_enqueue<R>(self: &Arc<Self>, channel: impl FnOnce() -> (Waiter<C>, R)) -> Lent<C, R> {
         let mut state = self.lock();
         let idle = state.idle.pop();
@@ -240,7 +241,7 @@ impl<C: PoolMember> SharedPool<C> {
         Lent::Later(Queued { shared: Arc::clone(self), waiter }, receiver)
     }
 
-    /// Gives a returned client to the longest waiter, or keeps it.
+    /// Gives a returned client to the first waiter in the queue, or keeps the client if nobody waits.
     fn take_back(self: &Arc<Self>, client: C) {
         let mut pooled = Pooled { client: Some(client), shared: Arc::clone(self) };
         let mut state = self.lock();
@@ -285,8 +286,8 @@ impl<C: PoolMember> fmt::Debug for SharedPool<C> {
     }
 }
 
-/// A connection of a [`Pool`] or an `AsyncPool`. It has the client's methods, and goes back to the pool when it is
-/// dropped.
+/// A connection that a [`Pool`] or an `AsyncPool` lends. It has the client's methods, and goes back to the pool when it
+/// is dropped.
 pub struct Pooled<C: PoolMember> {
     /// `None` only while the `Pooled` is being dropped.
     client: Option<C>,

@@ -1,6 +1,6 @@
-//! A position in a range whose rows are requested page by page, from either end.
+//! A position in a range, whose rows are requested page by page from either end.
 //!
-//! In: a range, then its pages. Out: rows, and the next page to request. It sends no requests.
+//! In: a range, then its pages. Out: rows, and the next page to request. This module does no I/O.
 
 use std::ops::Range;
 
@@ -8,17 +8,18 @@ use super::key::{Bounds, KeyRange, OwnedKey};
 use super::request::{GetPage, Row};
 use super::row_page::RowPage;
 
-/// The rows of a range that have not been returned.
+/// The rows of a range that the iterator has not returned yet.
 #[derive(Debug)]
 pub(super) struct RangeCursor {
-    /// The part of the range between the pages at the two ends, if it may have rows.
+    /// The part of the range that has not been received yet. It is between the pages `front` and `back`. `None` if no
+    /// rows are left there.
     unread: Option<KeyRange>,
     front: Option<PageRows>,
     back: Option<PageRows>,
     pub(super) limit_rows: u32,
 }
 
-/// The rows of a page that have not been returned.
+/// The rows of a page that the iterator has not returned yet.
 #[derive(Debug)]
 struct PageRows {
     page: RowPage,
@@ -38,7 +39,8 @@ impl RangeCursor {
         RangeCursor { unread: Some(range), front: None, back: None, limit_rows: 0 }
     }
 
-    /// Returns the next row from an end. Once the range is read completely, rows also come from the other end's page.
+    /// Returns the next row from the start of the range, or from its end if `backward`. When all rows have been
+    /// received, the remaining rows can also come from the page of the opposite end.
     pub(super) fn next(&mut self, backward: bool) -> Option<Row> {
         let [near, far] = if backward { [&mut self.back, &mut self.front] } else { [&mut self.front, &mut self.back] };
         let row = near.as_mut().and_then(|rows| rows.next(backward));
@@ -48,7 +50,7 @@ impl RangeCursor {
         }
     }
 
-    /// Returns the part of the range that is not read.
+    /// Returns the part of the range that has not been received yet.
     pub(super) fn unread(&self) -> Option<&KeyRange> {
         self.unread.as_ref()
     }
@@ -59,7 +61,7 @@ impl RangeCursor {
         GetPage { bounds: Bounds { start, end }, backward, limit_rows: self.limit_rows }
     }
 
-    /// Adds a page that was received.
+    /// Adds a received page at an end of the range.
     pub(super) fn add_page(&mut self, mut page: RowPage, backward: bool) {
         self.unread = page.take_rest();
         let rows = PageRows { rows: 0..page.len(), page };

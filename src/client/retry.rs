@@ -1,6 +1,6 @@
 //! Decides whether and when a failed call is retried.
 //!
-//! In: the error of an attempt. Out: the pause before the next attempt, or none. It does not wait.
+//! In: the error of an attempt. Out: the pause before the next attempt, or `None` if the call fails. The caller waits.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::options::Options;
 
 /// First pause before reconnecting to a server that does not run.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// Maximum pause. Each pause is twice as long as the preceding one.
+/// Maximum pause before reconnecting. Each pause is twice as long as the previous one.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The end of a call's time-out.
+/// The start of a call, and the end of its time-out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     pub(super) started: Instant,
@@ -22,11 +22,11 @@ pub(super) struct Deadline {
 impl Deadline {
     pub(super) fn after(timeout: Option<Duration>) -> Self {
         let started = Instant::now();
-        // A time-out that exceeds the clock's range has no end.
+        // A time-out beyond the clock's range counts as unlimited.
         Deadline { started, at: timeout.and_then(|timeout| started.checked_add(timeout)) }
     }
 
-    /// Returns the end, unless the time-out is unlimited.
+    /// Returns the end of the time-out, or `None` if the time-out is unlimited.
     #[cfg(feature = "tokio")]
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
@@ -43,7 +43,7 @@ impl Deadline {
 pub(super) struct Retry {
     left: u32,
     reconnect_timeout: Duration,
-    /// After a first failure: the end of the attempts to reconnect.
+    /// The deadline of the attempts to reconnect. It is set after the first failure.
     reconnect: Option<Deadline>,
     pause: Duration,
 }

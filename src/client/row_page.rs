@@ -1,6 +1,6 @@
-//! A page of rows.
+//! The rows that one response contains.
 //!
-//! In: the value of a response, and its request. Out: rows, all of which were checked.
+//! In: a request, and the value of its response. Out: rows, after checks of each row.
 
 use std::ops::Bound;
 
@@ -77,17 +77,17 @@ impl RowPage {
         self.offsets_bytes.len()
     }
 
-    /// Returns whether the page has no rows, because the range has none.
+    /// Returns true if the page has no rows, which means that the range has none.
     pub fn is_empty(&self) -> bool {
         self.offsets_bytes.is_empty()
     }
 
-    /// Returns the rows in ascending key order, for either end of the range.
+    /// Returns the rows in ascending key order, also if the last rows of a range were requested.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Key<'_>, &[u8])> + ExactSizeIterator {
         (0..self.len()).map(|row| self.row(row))
     }
 
-    /// Returns the rest of the range, which is the range to request next, or `None` if it has no more rows.
+    /// Returns the rest of the range, which is the range to request next, or `None` if the range has no more rows.
     pub fn rest(&self) -> Option<&KeyRange> {
         self.rest.as_ref()
     }
@@ -103,7 +103,7 @@ impl RowPage {
     }
 }
 
-/// Returns the offset of each row after checking all rows.
+/// Checks all rows, and returns the offset of each.
 fn check_rows(
     request: &GetPage<'_>,
     kind: KeyKind,

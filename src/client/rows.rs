@@ -11,7 +11,7 @@ use super::{Client, ClientError};
 
 /// An iterator over the rows of a range in key order, from either end.
 ///
-/// The client requests a page of rows when the iterator has none left. The iterator holds at most one page for each
+/// The client requests a page of rows when the iterator has no rows left. The iterator holds at most one page for each
 /// end. After an error it returns no more rows.
 pub struct ClientRows<'c> {
     client: &'c mut Client,
@@ -20,7 +20,7 @@ pub struct ClientRows<'c> {
 
 /// A stream of the rows of a range in key order, from either end.
 ///
-/// The client requests a page of rows when the stream has none left. The stream holds at most one page for each end.
+/// The client requests a page of rows when the stream has no rows left. The stream holds at most one page for each end.
 /// After an error it returns no more rows.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl<'c> AsyncClientRows<'c> {
         self
     }
 
-    /// Returns the next row, or `None` after the last.
+    /// Returns the next row from the start of the range, or `None` if all rows were returned.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -79,7 +79,7 @@ impl<'c> AsyncClientRows<'c> {
         self.client.next_row(&mut self.cursor, false).await
     }
 
-    /// Returns the next row from the end, or `None` after the first.
+    /// Returns the next row from the end of the range, or `None` if all rows were returned.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -1,7 +1,7 @@
-//! Checks which user a server runs as, before anything is sent to it.
+//! Checks the user that a server runs as, before the client sends any bytes.
 //!
-//! In: a connected socket and its path. Out: an error if a user who is not trusted could have put this server there.
-//! The kernel reports the user of the process that called `listen` (`SO_PEERCRED`). The socket's owner would prove
+//! In: a connected socket and its path. Out: an error if an untrusted user could have started this server. The kernel
+//! reports the user of the process that called `listen` (`SO_PEERCRED`). The owner of the socket file would prove
 //! nothing: an impostor owns the socket that it created.
 
 use std::env;
@@ -18,10 +18,11 @@ use super::exposure::exposed_directory;
 use crate::setting::Setting;
 use crate::user_namespace::is_ambiguous;
 
-/// Names the user that a server may run as if [`Options::server_user`](super::Options::server_user) is not set.
+/// The environment variable that names the user that a server may run as. Ignored if
+/// [`Options::server_user`](super::Options::server_user) is set.
 const VARIABLE: &str = "ZERO_KV_SERVER_USER";
 
-/// Returns how to name the right user.
+/// Returns the remedy in error messages: how to name the expected user.
 fn remedy() -> String {
     format!("if that is the right user, name it: {} or {VARIABLE}", Setting::ServerUser)
 }
@@ -35,7 +36,7 @@ pub(super) fn check_peer(socket: impl AsFd, path: &Path, server_user: Option<&st
 /// Checks the user of a server's process. Programs with their own socket code should call this function before they
 /// send anything.
 ///
-/// `path` is the socket's, or `@` and an abstract name; `uid` is the peer's user as the kernel reports it
+/// `path` is the path of the socket, or `@` and its abstract name. `uid` is the peer's user as the kernel reports it
 /// (`SO_PEERCRED`). [`Options::server_user`](super::Options::server_user) describes the rules.
 ///
 /// # Errors
@@ -47,8 +48,8 @@ pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Re
     }
     let named = server_user.map(OsString::from).or_else(named_by_environment);
     let problem = match named {
-        Some(named) => differs_from(&named.to_string_lossy(), uid, own_uid),
-        None => unexpected(path, uid, own_uid),
+        Some(named) => problem_if_named(&named.to_string_lossy(), uid, own_uid),
+        None => problem_if_unnamed(path, uid, own_uid),
     };
     match problem {
         None => Ok(()),
@@ -56,15 +57,15 @@ pub fn check_server_user(path: &Path, uid: u32, server_user: Option<&str>) -> Re
     }
 }
 
-/// Returns the user that the environment names. Returns `None` in a set-user-ID or set-group-ID program, because the
-/// environment comes from a user with fewer rights.
+/// Returns the user that the environment variable names. Returns `None` in a set-user-ID or set-group-ID program,
+/// because there the environment comes from a user with fewer rights.
 fn named_by_environment() -> Option<OsString> {
     let has_own_rights = getuid() == geteuid() && getgid() == getegid();
     env::var_os(VARIABLE).filter(|user| has_own_rights && !user.is_empty())
 }
 
-/// Returns the problem if the server runs as another user than the named one.
-fn differs_from(named: &str, uid: u32, own_uid: u32) -> Option<String> {
+/// Returns the problem if the server runs as a user other than the named user.
+fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
     let expected = match named.parse() {
         Ok(number) => number,
         Err(_) => match User::from_name(named) {
@@ -89,7 +90,7 @@ fn differs_from(named: &str, uid: u32, own_uid: u32) -> Option<String> {
 }
 
 /// Returns the problem if no user is named and the server's user cannot be trusted.
-fn unexpected(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
+fn problem_if_unnamed(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(
             "the server's user has no number in this user namespace, and is reported as {uid} like all such users: \

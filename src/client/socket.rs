@@ -15,10 +15,10 @@ use super::error::{ClientError, Phase};
 use super::retry::Deadline;
 use super::server_user::check_peer;
 
-/// Maximum socket time-out, within the range that the kernel accepts: 34 years.
+/// Maximum socket time-out: 34 years, which the kernel accepts.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 
-/// Connects, waiting while the server's queue of new connections is full, and checks the server's user.
+/// Connects, and checks the server's user. Waits while the server's queue of new connections is full.
 pub(super) fn connect_within(
     path: &Path,
     timeout: Duration,
@@ -71,7 +71,7 @@ fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
-/// Sets a time-out of the socket. The minimum is 1 µs, because the kernel takes 0 for no time-out.
+/// Sets a time-out of the socket. The minimum is 1 µs, because 0 means no time-out to the kernel.
 pub(super) fn set_timeout(socket: impl AsFd, which: Timeout, timeout: Option<Duration>) -> Result<(), Errno> {
     let timeout = timeout.map(|timeout| timeout.clamp(Duration::from_micros(1), TIMEOUT_MAX));
     set_socket_timeout(socket, which, timeout)

@@ -1,18 +1,18 @@
 //! Ranges of keys.
 //!
-//! In: a range of values that convert to a [`Key`]. Out: its two bounds as keys. The kind of the table's keys is
-//! unknown here.
+//! In: a range of values that convert to a [`Key`]. Out: its two bounds as keys. This module does not know the kind of
+//! the table's keys.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::key::Key;
 
 /// A range of keys: `..`, any other range of the standard library over values that convert to a [`Key`], or a pair of
-/// [`Bound`]s of them.
+/// [`Bound`]s of these values.
 ///
-/// This is not [`RangeBounds`], because a range of references implements that trait both for the references and for
-/// their targets, which is ambiguous. Other types cannot implement this trait; convert such a range to a pair of
-/// bounds.
+/// Methods do not use [`RangeBounds`], because a range of references implements `RangeBounds` twice, for the references
+/// and for their targets, which is ambiguous. Other types cannot implement `KeyBounds`: convert a range of another type
+/// to a pair of bounds.
 ///
 /// # Example
 /// ```

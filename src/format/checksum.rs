@@ -1,4 +1,5 @@
-//! Checksums: the XXH3-64 of each block, and of the list of block checksums for a section.
+//! Computes checksums. The checksum of a block is its XXH3-64. The checksum of a section is the XXH3-64 of the list of
+//! its block checksums.
 //!
 //! Checksums detect accidental damage. XXH3 is not a cryptographic hash, so checksums give no protection against forged
 //! files.
@@ -11,7 +12,8 @@ use zerocopy::little_endian::U64;
 
 /// The length of a checksummed block; the last block may be shorter.
 ///
-/// The checksums take 0.05 % of the length of what they cover, and damage is located to within four pages.
+/// The checksums take 0.05 % of the length of the data. A wrong checksum locates the damage to within four pages of
+/// memory.
 pub const BLOCK_LEN_BYTES: usize = 16 << 10;
 
 /// Returns the checksum of one block.
@@ -24,14 +26,14 @@ pub fn section_sum(block_sums: &[U64]) -> u64 {
     XxHash3_64::oneshot(block_sums.as_bytes())
 }
 
-/// Returns the checksum of a whole section.
+/// Returns the checksum of a section from its bytes.
 pub fn section_sum_of(section: &[u8]) -> u64 {
     let mut sum = SectionSum::new();
     sum.add_bytes(section);
     sum.finish()
 }
 
-/// Computes the checksum of a section from consecutive parts, in memory that does not depend on the section's length.
+/// Computes the checksum of a section from consecutive parts. The memory use does not depend on the section's length.
 pub(crate) struct SectionSum(XxHash3_64);
 
 impl SectionSum {
@@ -49,7 +51,7 @@ impl SectionSum {
         self.0.write(block_sums.as_bytes());
     }
 
-    /// Returns the checksum of what was added.
+    /// Returns the checksum of all added parts.
     pub(crate) fn finish(&self) -> u64 {
         self.0.finish()
     }
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_section_has_the_same_checksum_in_any_parts() {
+    fn the_checksum_of_a_section_does_not_depend_on_how_the_section_is_split() {
         for len_bytes in [0, 1, BLOCK_LEN_BYTES, BLOCK_LEN_BYTES + 1, 70 * BLOCK_LEN_BYTES + 5] {
             let section: Vec<u8> = (0..len_bytes).map(|at| (at * at / 7) as u8).collect();
             let block_sums: Vec<U64> = section.chunks(BLOCK_LEN_BYTES).map(block_sum).collect();

@@ -1,4 +1,4 @@
-//! The reasons to reject a file.
+//! Errors of the file format: reasons to reject a file.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use super::header::{HEADER_LEN_BYTES, SectionKind, VERSION};
 use super::index::{ROW_COUNT_MAX, SEED_COUNT};
 use super::record::{RECORDS_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES};
 
-/// The reason why a file is rejected, or cannot be laid out.
+/// The reason why a file is rejected, or why a table cannot be stored in a file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -75,7 +75,7 @@ pub enum FormatError {
         /// The value's length.
         len_bytes: u64,
     },
-    /// The records are longer than places can address.
+    /// The records section is longer than places can address.
     #[error("more than {RECORDS_LEN_MAX_BYTES} bytes of records, which is all a file holds: split the table")]
     RecordsTooLong,
     /// The length of the records is impossible for the number of rows: too short, not a multiple of the alignment, or
@@ -89,7 +89,7 @@ pub enum FormatError {
         rows: u64,
         /// The alignment of each record.
         align_bytes: u64,
-        /// The least possible length of this number of records.
+        /// The minimum length of this number of records.
         len_min_bytes: u64,
         /// The section's length.
         len_bytes: u64,
@@ -180,12 +180,12 @@ pub enum FormatError {
         /// The inconsistency.
         what: &'static str,
     },
-    /// Slots that belong to no key contain places.
+    /// The section of places has an entry other than 0 in a slot that belongs to no key.
     #[error("{found} places other than 0, where {expected} were expected: forged, or a bug of the baker")]
     PlaceCount {
         /// The number of rows minus one, because the first row's place is 0.
         expected: u64,
-        /// The number found.
+        /// The number of places other than 0 in the file.
         found: u64,
     },
     /// No hash seed gives every key its own slot.

@@ -12,29 +12,30 @@ use super::index::{Fence, Parts, ROW_COUNT_MAX, fence_count};
 use super::key::KeyKind;
 use super::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, RECORD_LEN_MIN_BYTES};
 
-/// The first bytes of every file. The first byte is not text, and the line ends reveal a copy in text mode.
+/// The first bytes of every file. The first byte is not ASCII, so the file is not mistaken for text. A copy in text
+/// mode changes the line ends, which is then detected.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The format version that this build writes and reads.
 pub const VERSION: u32 = 1;
 /// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
-/// Sections begin at a multiple of this, the length of a cache line.
+/// The alignment of sections, which is the length of a cache line.
 pub const SECTION_ALIGN_BYTES: u64 = 64;
 
 const SECTION_COUNT: usize = 5;
 const SECTION_COUNT_MAX: usize = 6;
 
-/// The contents of a section. The discriminant is the number in the file.
+/// The kind of a section. The discriminant is the kind's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
     /// Records: keys and their responses, in key order.
     Records = 1,
-    /// The head of every sixteenth key, and the offset of its record.
+    /// Fences: the [head](super::key::Key::head) of every sixteenth key, and the offset of the key's record.
     Fences = 2,
-    /// Pilots, which give each key its own slot.
+    /// Pilots: bytes that, together with a key's hash, select the key's slot.
     Pilots = 3,
-    /// The place of the record of each slot's key.
+    /// Places: for each slot, the position of the record whose key has this slot.
     Places = 4,
     /// The checksum of each block of the records.
     BlockSums = 5,
@@ -128,7 +129,7 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// Returns the division of pilots and slots.
+    /// Returns the division of the table's pilots and slots into parts.
     pub fn parts(&self) -> Parts {
         Parts { count: Parts::count(self.row_count), pilots: self.part_pilots, slots: self.part_slots }
     }
@@ -141,18 +142,18 @@ pub struct Layout {
     pub dimensions: Dimensions,
     /// Records: keys and their responses, in key order.
     pub records: Section,
-    /// The head of every sixteenth key, and the offset of its record.
+    /// Fences: the [head](super::key::Key::head) of every sixteenth key, and the offset of the key's record.
     pub fences: Section,
-    /// Pilots, which give each key its own slot.
+    /// Pilots: bytes that, together with a key's hash, select the key's slot.
     pub pilots: Section,
-    /// The place of the record of each slot's key.
+    /// Places: for each slot, the position of the record whose key has this slot.
     pub places: Section,
     /// The checksum of each block of the records.
     pub block_sums: Section,
 }
 
 impl Layout {
-    /// Returns the layout of a file with these dimensions. The checksums are zero.
+    /// Returns the layout of a file with these dimensions. All checksums in it are zero.
     ///
     /// # Errors
     /// [`FormatError::TooManyRows`], [`FormatError::RecordsTooLong`], and [`FormatError::HeaderField`] for an invalid
@@ -165,17 +166,17 @@ impl Layout {
         if !record_align_bytes.is_power_of_two()
             || !(ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes)
         {
-            return Err(unexpected("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
+            return Err(field_error("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
         }
         if records_len_bytes > (record_align_bytes as u64) << 32 {
             return Err(FormatError::RecordsTooLong);
         }
         let parts = dimensions.parts();
         if row_count > 0 && !(1..1 << 32).contains(&parts.pilots) {
-            return Err(unexpected("the number of pilots of a part", 1, parts.pilots));
+            return Err(field_error("the number of pilots of a part", 1, parts.pilots));
         }
         if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
-            return Err(unexpected("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
+            return Err(field_error("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
         }
         let block_count = records_len_bytes.div_ceil(BLOCK_LEN_BYTES as u64);
         let mut end_bytes = HEADER_LEN_BYTES as u64;
@@ -245,8 +246,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Like [`Layout::decode`], but only the start of the file is available. The caller must check the
-    /// [`Layout::paddings`].
+    /// Parses and checks the header like [`Layout::decode`], from the start of a file. The caller must check that the
+    /// padding is zero: see [`Layout::paddings`].
     pub(crate) fn decode_start(start: &[u8], file_len_bytes: u64) -> Result<Layout, FormatError> {
         let (header, _) =
             Header::ref_from_prefix(start).map_err(|_| FormatError::TooShort { len_bytes: file_len_bytes })?;
@@ -313,7 +314,7 @@ impl Header {
 
     fn key_kind(&self) -> Result<KeyKind, FormatError> {
         let code = self.key_kind.get();
-        KeyKind::from_code(code).ok_or_else(|| unexpected("the key kind", KeyKind::U64 as u64, code.into()))
+        KeyKind::from_code(code).ok_or_else(|| field_error("the key kind", KeyKind::U64 as u64, code.into()))
     }
 
     /// Checks that every section is inside the file and after the preceding section.
@@ -338,8 +339,8 @@ impl Header {
     fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
         self.check_bounds()?;
         let [records, fences, pilots, places, block_sums, ..] = &self.sections;
-        // A length that is not divisible by the number of parts is detected below, because the layout then has another
-        // length.
+        // A section length that is not divisible by the number of parts is detected below, because it differs from the
+        // length in the layout.
         let part_count = Parts::count(self.row_count.get()).max(1);
         let mut layout = Layout::new(Dimensions {
             key_kind,
@@ -373,8 +374,8 @@ impl Header {
     }
 }
 
-/// Checks that the length of the records is possible for the number of rows. Code that finds a row's record relies on
-/// this check.
+/// Checks that the records section has a possible length for the number of rows. Code that finds a row's record relies
+/// on this check.
 fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
     let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
     let align_bytes = record_align_bytes as u64;
@@ -391,10 +392,10 @@ fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
 }
 
 fn expect(what: &'static str, expected: u64, found: u64) -> Result<(), FormatError> {
-    if expected == found { Ok(()) } else { Err(unexpected(what, expected, found)) }
+    if expected == found { Ok(()) } else { Err(field_error(what, expected, found)) }
 }
 
-fn unexpected(what: &'static str, expected: u64, found: u64) -> FormatError {
+fn field_error(what: &'static str, expected: u64, found: u64) -> FormatError {
     FormatError::HeaderField { what, expected, found }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Pilots and places are a perfect hash table (as in PTHash, SIGIR 2021, and PtrHash, SEA 2025). A few keys share a
 //! pilot: a byte that is chosen during the bake so that no two keys of the table get the same slot. A slot holds the
-//! place of the only record that can have the key, and the record holds the key itself. So every lookup takes the same
-//! three steps, whatever the distribution of keys.
+//! place of the only record that can have the key, and the record holds the key itself. Every lookup therefore takes
+//! the same three steps, for any distribution of keys.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::U64;
@@ -12,12 +12,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The maximum number of rows in a file, 2³².
 pub const ROW_COUNT_MAX: u64 = 1 << 32;
-/// The average number of rows in a part of the table, which determines the number of parts. A bake can keep the slots
-/// of one part in the processor's cache.
+/// The average number of rows in a part of the table. Each thread of a bake processes one part at a time. The slots of
+/// one part fit into the processor's cache.
 pub const PART_ROWS: u64 = 1 << 15;
 /// The number of rows from one fence to the next.
 pub const FENCE_ROWS: usize = 16;
-/// The number of hash seeds that a bake tries before it fails. Almost every table succeeds with the first.
+/// The number of hash seeds that a bake tries before it fails. Almost every table succeeds with the first seed.
 pub const SEED_COUNT: u64 = 64;
 
 /// An entry of the fences section: describes the first of [`FENCE_ROWS`] rows.
@@ -32,7 +32,8 @@ pub struct Fence {
 
 const _: () = assert!(size_of::<Fence>() == 16);
 
-/// The division of pilots and slots into parts. The pilot and slot of a key are in the key's part.
+/// The division of a table's pilots and slots into parts. A key's hash selects a part, in which the key has its pilot
+/// and its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The number of parts.
@@ -71,7 +72,7 @@ impl Hash {
         Hash(xxh3_64_with_seed(key, seed))
     }
 
-    /// Returns the hash as a number, by which hashes are ordered.
+    /// Returns the hash as a number. Hashes are ordered by their numbers.
     #[inline(always)]
     pub const fn number(self) -> u64 {
         self.0
@@ -83,20 +84,20 @@ impl Hash {
         Hash(number)
     }
 
-    /// Returns the number of the key's part, which ascends with the hash.
+    /// Returns the index of the key's part. The index ascends with the hash.
     #[inline(always)]
     pub const fn part(self, parts: &Parts) -> u64 {
         scale(self.0, parts.count)
     }
 
-    /// Returns the index of the key's pilot, counted over all parts. The index ascends with the hash, and the pilot is
-    /// in the key's part.
+    /// Returns the index of the key's pilot, counted over all parts. The pilot is in the key's part. The index ascends
+    /// with the hash.
     #[inline(always)]
     pub const fn pilot(self, parts: &Parts) -> usize {
         scale(self.0, parts.count * parts.pilots) as usize
     }
 
-    /// Returns the slot, within its part, that a pilot value gives the key.
+    /// Returns the slot that the hash and a pilot value select, counted within the key's part.
     #[inline(always)]
     pub const fn slot_in_part(self, pilot: u8, parts: &Parts) -> u64 {
         let turned = (self.0 ^ (pilot as u64).wrapping_mul(0xA076_1D64_78BD_642F)).wrapping_mul(0xE703_7ED1_A0B4_28DB);
@@ -104,7 +105,7 @@ impl Hash {
         ((turned >> 32) * parts.slots) >> 32
     }
 
-    /// Returns the slot that a pilot value gives the key, counted over all parts.
+    /// Returns the slot that the hash and a pilot value select, counted over all parts.
     #[inline(always)]
     pub const fn slot(self, pilot: u8, parts: &Parts) -> usize {
         (self.part(parts) * parts.slots + self.slot_in_part(pilot, parts)) as usize
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pilots_and_slots_lie_in_their_part() {
+    fn the_pilot_and_slots_of_a_hash_are_in_its_part() {
         for parts in [
             Parts { count: 1, pilots: 1, slots: 1 },
             Parts { count: 3, pilots: 7, slots: 11 },

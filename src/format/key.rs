@@ -10,7 +10,7 @@ pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
 /// The length of the length field that precedes a key of bytes.
 const LEN_LEN_BYTES: usize = size_of::<u16>();
 
-/// The kind of a table's keys. The discriminant is the number in the file.
+/// The kind of a table's keys. The discriminant is the kind's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum KeyKind {
@@ -21,7 +21,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Returns the kind with this number, if there is one.
+    /// Returns the kind with this number, or `None` if no kind has it.
     pub const fn from_code(code: u32) -> Option<KeyKind> {
         match code {
             1 => Some(KeyKind::U64),
@@ -91,7 +91,8 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the key at the start of a record, and the offset of its response. Returns `None` if the record is incomplete.
+    /// Returns the key at the start of a record, and the offset of the record's response. Returns `None` if the record
+    /// is incomplete.
     #[inline(always)]
     pub(crate) fn from_record(kind: KeyKind, record: &'a [u8]) -> Option<(Key<'a>, usize)> {
         match kind {
@@ -106,7 +107,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the length of the encoded key, which is a multiple of 8 and precedes the response.
+    /// Returns the length of the encoded key, a multiple of 8. In a record, the response follows the encoded key.
     #[inline(always)]
     pub const fn prefix_len_bytes(&self) -> usize {
         match self {
@@ -115,7 +116,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Encodes the key as in a record, into exactly [`Key::prefix_len_bytes`] bytes. A key of bytes must not be longer
+    /// Encodes the key for a record, into exactly [`Key::prefix_len_bytes`] bytes. A key of bytes must not be longer
     /// than [`KEY_LEN_MAX_BYTES`].
     #[cfg(feature = "bake")]
     #[inline]
@@ -139,9 +140,9 @@ impl<'a> Key<'a> {
         self.write_into(&mut record[start..]);
     }
 
-    /// Returns the key's head, which fences hold: the number itself, or the 8 bytes after the first `common_len_bytes`,
-    /// as a big-endian number padded with zeros. Among keys with the same first `common_len_bytes`, a greater key never
-    /// has a smaller head.
+    /// Returns the key's head, which fences store: the number itself, or the 8 bytes after the first `common_len_bytes`
+    /// as a big-endian number. Missing bytes count as zeros. Among keys with the same first `common_len_bytes`, a
+    /// greater key never has a smaller head.
     #[inline]
     pub fn head(&self, common_len_bytes: usize) -> u64 {
         match self {
@@ -239,13 +240,13 @@ impl PartialEq<&str> for Key<'_> {
     }
 }
 
-/// A key of a known kind, for lookups.
+/// A key whose kind is known at compile time, for lookups.
 pub(crate) trait LookupKey: Copy {
     /// The kind.
     const KIND: KeyKind;
     /// Returns the hash under a seed.
     fn hash(self, seed: u64) -> Hash;
-    /// Returns the offset of the response in the record of this key. Returns `None` if the record has another key or is
+    /// Returns the offset of the response in a record with this key. Returns `None` if the record has another key or is
     /// incomplete.
     fn answer_at(self, record: &[u8]) -> Option<usize>;
     /// Returns the maximum number of bytes at the start of a record that [`LookupKey::answer_at`] compares with the
@@ -263,7 +264,7 @@ impl LookupKey for u64 {
 
     #[inline(always)]
     fn answer_at(self, record: &[u8]) -> Option<usize> {
-        // Every record has a response header, so one length check covers both.
+        // Every record has a response header, so one length check covers key and header.
         let head = record.first_chunk::<{ size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES }>()?;
         (u64::from_le_bytes(*head.first_chunk()?) == self).then_some(size_of::<u64>())
     }
@@ -323,7 +324,7 @@ mod tests {
 
     #[cfg(feature = "bake")]
     #[test]
-    fn a_key_is_read_as_it_was_written() {
+    fn an_encoded_key_decodes_to_the_original_key() {
         for key in [Key::from(u64::MAX), Key::from("a"), Key::from("twelve bytes"), Key::from(&[7; KEY_LEN_MAX_BYTES])]
         {
             let mut record = Vec::new();

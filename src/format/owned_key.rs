@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::key::Key;
 
-/// An owned key, which clients and copied rows use.
+/// A key that owns its bytes. Clients and copied rows have keys of this type.
 ///
 /// # Example
 /// ```

@@ -9,13 +9,13 @@ pub use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 pub const ALIGN_BYTES: usize = 8;
 /// The length of the shortest record, which has a number as key and an empty value.
 pub(crate) const RECORD_LEN_MIN_BYTES: usize = record_len_bytes(Key::U64(0), 0, ALIGN_BYTES);
-/// The greatest alignment of records.
+/// The maximum alignment of records.
 pub const RECORD_ALIGN_MAX_BYTES: usize = 4096;
-/// The greatest length of all records of a file, 16 TiB.
+/// The maximum length of the records section, 16 TiB.
 pub const RECORDS_LEN_MAX_BYTES: u64 = (RECORD_ALIGN_MAX_BYTES as u64) << 32;
 
-// The header of a value, read as one big-endian number, is the value's length, because its upper half is the status,
-// and Ok is zero.
+// The response header of a value, read as one big-endian number, is the value's length: its upper half is the status,
+// and the status Ok is zero.
 const _: () = assert!(Status::Ok as u32 == 0);
 const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 
@@ -40,8 +40,8 @@ pub(crate) fn value_of_response(response: &[u8], offset_bytes: u64) -> (&[u8], u
     (value, offset_bytes + RESPONSE_HEADER_LEN_BYTES as u64)
 }
 
-/// Returns the alignment of records: the smallest power of two at which 32 bits can address them all. Returns `None` if
-/// their length exceeds [`RECORDS_LEN_MAX_BYTES`].
+/// Returns the alignment of records: the smallest power of two with which a 32-bit place can address every record.
+/// Returns `None` if the length of the records exceeds [`RECORDS_LEN_MAX_BYTES`].
 ///
 /// `records_len_bytes` returns the length of all records at an alignment.
 pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Option<usize> {
@@ -49,14 +49,14 @@ pub fn record_align_bytes(mut records_len_bytes: impl FnMut(usize) -> u64) -> Op
     aligns.find(|align_bytes| records_len_bytes(*align_bytes) <= (*align_bytes as u64) << 32)
 }
 
-/// Returns the response header and the value at the start of some bytes.
+/// Returns the response at the start of `bytes`: its header and its value.
 ///
-/// Returns `None` if the bytes are incomplete, or the header is not the header of a value. Therefore, even if the file
-/// is damaged, a returned response has the length that its header states.
+/// Returns `None` if the response is incomplete, or if its header is not the header of a value. Even in a damaged file,
+/// a returned response therefore has the length that its header states.
 #[inline(always)]
 pub(crate) fn answer(bytes: &[u8]) -> Option<&[u8]> {
     let header = u64::from_be_bytes(*bytes.first_chunk::<RESPONSE_HEADER_LEN_BYTES>()?);
-    // Wraps only if the header is not the header of a value.
+    // This addition wraps only if the header is not the header of a value.
     let len_bytes = RESPONSE_HEADER_LEN_BYTES.wrapping_add(header as usize);
     let is_whole = header <= VALUE_LEN_MAX_BYTES as u64 && len_bytes <= bytes.len();
     is_whole.then(|| &bytes[..len_bytes])
@@ -121,7 +121,7 @@ mod tests {
     fn a_record_with_a_number_is_read_at_its_offset() {
         let mut records = vec![0; 40];
         records[0] = 7;
-        records[15] = 5; // a five-byte value under 7, and an empty one under 0 at 24
+        records[15] = 5; // key 7 has a value of 5 bytes; key 0, at offset 24, has an empty value
         records[16..21].copy_from_slice(b"seven");
         let record = Record::at(KeyKind::U64, &records, 0).unwrap();
         assert_eq!((record.key(), record.value(), record.answer()), (Key::U64(7), &b"seven"[..], &records[8..21]));
@@ -141,12 +141,12 @@ mod tests {
             (Key::from("seventh"), &b"7"[..], &records[16..25])
         );
         assert_eq!(record.len_bytes(8), 32);
-        records[0] = 31; // the key would reach to the end, and leave nothing for an answer
+        records[0] = 31; // the key extends to the end, so the record has no response
         assert!(Record::at(KeyKind::Bytes, &records, 0).is_none());
     }
 
     #[test]
-    fn a_wrong_offset_finds_no_record() {
+    fn no_record_is_found_at_a_wrong_offset() {
         let mut records = vec![0; 40];
         let at = |records: &[u8], offset_bytes| Record::at(KeyKind::U64, records, offset_bytes).is_some();
         for offset_bytes in [25, 32, 40, 41, 1 << 40, u64::MAX] {

@@ -1,12 +1,13 @@
-//! Native frames: requests and 8-byte response headers, big-endian.
+//! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A request for one number takes 16 bytes. Other requests are long and contain their length. The types are views of the
-//! bytes: a slice of requests is read from a buffer without a copy, and a header is written as it is.
+//! A request for a number takes 16 bytes, and is called short. A request for a key of bytes, or for a range, is long,
+//! and contains its length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
+//! without a copy, and a header is sent as it is in memory.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Length of a short request. The length of a long request is a multiple of it.
+/// Length of a short request. The length of a long request is a multiple of this length.
 pub const REQUEST_LEN_BYTES: usize = size_of::<Request>();
 /// Length of the op code and the body length, which precede the body of a long request.
 pub const LONG_HEADER_LEN_BYTES: usize = 8;
@@ -16,7 +17,8 @@ pub const LONG_BODY_MAX_BYTES: usize = size_of::<RangeHeader>() + 2 * KEY_LEN_MA
 pub const KEY_LEN_MAX_BYTES: usize = 65_535;
 /// Length of the header that starts every response.
 pub const RESPONSE_HEADER_LEN_BYTES: usize = size_of::<ResponseHeader>();
-/// Maximum length of a value: 1 GiB. A client rejects a header that announces more before it allocates memory.
+/// Maximum length of a value: 1 GiB. A client rejects a header that announces a longer value, before it allocates
+/// memory.
 pub const VALUE_LEN_MAX_BYTES: usize = 1 << 30;
 
 const _: () = {
@@ -29,7 +31,7 @@ const _: () = {
     assert!(LONG_HEADER_LEN_BYTES < REQUEST_LEN_BYTES);
 };
 
-/// The form of an op's requests, and what they read.
+/// The kind of an op, which determines the form of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// Looks up one key. The request is short for a number, and long for a key of bytes.
@@ -38,12 +40,12 @@ pub enum OpKind {
     Neighbor,
     /// Reads a range of keys. The request is always long.
     Range,
-    /// Concerns the server, not a key. The request is never long.
+    /// Concerns the server instead of a key. The request is always short.
     Server,
 }
 
-/// Defines all ops: one row for each, with its code, its name, and its kind. The names of the server's counters and metrics
-/// derive from it.
+/// Defines all ops: one row for each op, with its code, its name, and its kind. The names of the server's counters and
+/// metrics derive from the op's name.
 macro_rules! ops {
     ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident;)*) => {
         /// Operation of a request.
@@ -102,8 +104,8 @@ ops! {
     Reload = 7, "reload", Server;
     /// Goes back to the previous generation.
     Rollback = 8, "rollback", Server;
-    /// Transfers the file for direct mode: its descriptor, and the descriptor of the page that announces the next
-    /// generation. Only over a Unix socket.
+    /// Transfers the table for direct mode: the descriptor of its file, and the descriptor of the server's shared page,
+    /// which announces the next generation. Only over a Unix socket.
     Open = 9, "open", Server;
     /// Returns an empty response.
     Ping = 10, "ping", Server;
@@ -136,7 +138,8 @@ impl Op {
         self as u32 | LONG
     }
 
-    /// Returns whether a request with this code, known or not, is long: if the code is at least 2¹⁶ and less than 2²⁴.
+    /// Returns true if a request with this code is long: if the code is at least 2¹⁶ and less than 2²⁴. The code may be
+    /// unknown.
     #[inline(always)]
     pub const fn is_long(code: u32) -> bool {
         code >= LONG && code < 1 << 24
@@ -167,7 +170,7 @@ impl Status {
     }
 }
 
-/// A short request, or the first 16 bytes of a long one.
+/// A short request, or the first 16 bytes of a long request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Request {
@@ -177,18 +180,18 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a short request. Ops without a key use 0.
+    /// Creates a short request. If the op has no key, `key` must be 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }
 
-    /// Returns the op's code, which is not necessarily one of [`Op`]'s.
+    /// Returns the op's code, which may be the code of no [`Op`].
     #[inline]
     pub fn op_code(&self) -> u32 {
         self.op.get()
     }
 
-    /// Returns the length of the body if the request is long.
+    /// Returns the length of the body of a long request.
     #[inline]
     pub fn body_len_bytes(&self) -> usize {
         u32::from_be_bytes(self.padding) as usize
@@ -201,7 +204,7 @@ impl Request {
     }
 }
 
-/// Returns the length of a long request whose body has this length.
+/// Returns the length of a long request, including its padding, from the length of its body.
 #[inline]
 pub const fn long_len_bytes(body_len_bytes: usize) -> usize {
     (LONG_HEADER_LEN_BYTES + body_len_bytes).next_multiple_of(REQUEST_LEN_BYTES)
@@ -280,7 +283,7 @@ pub struct OpenHeader {
     pub generation: U64,
     /// The table's digest, big-endian.
     pub digest: [u8; 16],
-    /// 0 if the descriptor refers to the file, 1 if to sealed memory.
+    /// 0 if the descriptor refers to the file, 1 if it refers to sealed memory.
     pub memory: U32,
     /// Always zero.
     pub reserved: [u8; 4],
@@ -290,7 +293,7 @@ pub struct OpenHeader {
 pub const OPEN_LEN_BYTES: usize = size_of::<OpenHeader>();
 /// Maximum length of the text in a response to Info.
 pub const INFO_LEN_MAX_BYTES: usize = 64 << 10;
-/// Maximum length of a page: one row with a record of maximum length.
+/// Maximum length of a page: a page header, and one record of maximum length.
 pub const PAGE_MAX_BYTES: usize = PAGE_HEADER_LEN_BYTES + RECORD_MAX_BYTES;
 
 /// Header of a response.
@@ -321,7 +324,7 @@ impl ResponseHeader {
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }
     }
 
-    /// Returns the status code, which is not necessarily one of [`Status`]'s.
+    /// Returns the status code, which may be the code of no [`Status`].
     #[inline]
     pub fn status_code(&self) -> u32 {
         self.status.get()

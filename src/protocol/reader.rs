@@ -1,7 +1,7 @@
 //! Splits the bytes of a connection into responses.
 //!
 //! In: bytes as they arrive, split at any point, and the op of each request in turn. Out: whole responses, borrowed
-//! from the buffer, or a protocol violation. Any event loop can feed the reader, because it has no socket.
+//! from the buffer, or a protocol violation. The reader does no I/O, so any event loop can feed it.
 
 use zerocopy::FromBytes;
 
@@ -18,15 +18,15 @@ const PAGE_OVERHEAD_BYTES: usize = PAGE_MAX_BYTES - VALUE_LEN_MAX_BYTES;
 /// A whole response, borrowed from the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// The request succeeded with this value. [`CheckedHeader::Found`] lists what the value is for each op.
+    /// The request succeeded with this value. [`CheckedHeader::Found`] lists the contents of the value for each op.
     Found(&'a [u8]),
-    /// The table has no such row.
+    /// The table does not have the row.
     NotFound,
     /// The server could not process the request.
     Error,
 }
 
-/// Progress of a response that has arrived in part.
+/// The progress of a response that has not arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialResponse {
     /// The incomplete part.
@@ -57,8 +57,8 @@ impl std::fmt::Display for ResponsePart {
 
 /// A buffer of received bytes that splits them into responses.
 ///
-/// The buffer grows with the bytes that arrive, to at most four times their length. A header that announces a long value
-/// allocates nothing.
+/// The buffer grows with the bytes that arrive, to at most four times their length. A header that announces a long
+/// value allocates nothing.
 ///
 /// # Example
 /// ```
@@ -80,7 +80,7 @@ pub struct ResponseReader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Length of the response at `start`. While its header is incomplete, only the header's length.
+    /// Length of the response at `start`, or only of its header while the header is incomplete.
     response_len_bytes: usize,
     value_len_max_bytes: usize,
 }
@@ -110,8 +110,7 @@ impl ResponseReader {
         if self.buffer.len() - self.end < self.buffer.len() / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            // The buffer does not grow beyond the end of the response, because part of the last doubling would be
-            // unused.
+            // The buffer does not grow beyond the length of the response, because more space would be unused.
             let len_bytes = (2 * self.buffer.len()).min(self.response_len_bytes);
             if self.end > self.buffer.len() / 2 && len_bytes > self.buffer.len() {
                 self.buffer.reserve_exact(len_bytes - self.buffer.len());
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_for_bytes_that_arrive_and_not_for_those_header() {
+    fn the_buffer_grows_with_the_received_bytes_and_not_with_the_announced_length() {
         let mut reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
         receive(&mut reader, &header(0, VALUE_LEN_MAX_BYTES as u32));
         let mut arrived_bytes = 8;
@@ -299,7 +298,7 @@ mod tests {
         };
         assert_eq!(next_is_none(100, Op::Get, 100), Ok(true));
         assert_eq!(next_is_none(100, Op::Get, 101), Err(Violation::ValueLen { len_bytes: 101, max_bytes: 100 }));
-        // A page may also hold keys and many short rows.
+        // A page may be longer than a value, because it also has keys and may have many short rows.
         assert_eq!(next_is_none(0, Op::Range, 65_544), Ok(true));
         assert_eq!(next_is_none(100, Op::Floor, 100 + PAGE_OVERHEAD_BYTES), Ok(true));
         let max_bytes = 100 + PAGE_OVERHEAD_BYTES;

@@ -1,7 +1,7 @@
 //! Checks native response headers.
 //!
-//! In: a header that a peer sent, and the op of the request. Out: how many bytes of value follow, or how the header
-//! violates the protocol. Values are checked elsewhere.
+//! In: a header that a peer sent, and the op of the request. Out: the length of the value that follows, or a violation
+//! of the protocol. This module does not check values.
 
 use thiserror::Error;
 
@@ -16,25 +16,25 @@ const NUMBER_LEN_BYTES: usize = size_of::<u64>();
 /// A response header that is valid for the op of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedHeader {
-    /// The request succeeded, and a value follows: for [`Op::Get`] the key's value, for [`Op::Floor`], [`Op::Ceiling`],
-    /// and [`Op::Range`] a page of rows, for [`Op::Info`] a text, for [`Op::Open`] an
-    /// [`OpenHeader`](super::native::OpenHeader), for [`Op::Count`], [`Op::Reload`], and [`Op::Rollback`] a number, and
-    /// for the other ops nothing.
+    /// The request succeeded, and a value follows. For [`Op::Get`], it is the key's value; for [`Op::Floor`],
+    /// [`Op::Ceiling`], and [`Op::Range`], a page of rows; for [`Op::Info`], a text; for [`Op::Open`], an
+    /// [`OpenHeader`](super::native::OpenHeader); for [`Op::Count`], [`Op::Reload`], and [`Op::Rollback`], a number.
+    /// For the other ops, the value is empty.
     Found {
         /// Length of the value.
         value_len_bytes: usize,
     },
-    /// The table has no such row. Nothing follows.
+    /// The table does not have the row. No value follows.
     NotFound,
-    /// The server could not process the request. Nothing follows.
+    /// The server could not process the request. No value follows.
     Error,
 }
 
-/// How a peer's bytes violate the native protocol.
+/// A violation of the native protocol by a peer.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The status code is not one of [`Status`]'s.
+    /// The status code is the code of no [`Status`].
     #[error("status code {code}, where 0 (ok), 1 (not found) or 2 (error) was expected")]
     Status {
         /// The code.
@@ -63,7 +63,7 @@ pub enum Violation {
         max_bytes: usize,
     },
     /// A response to this op never has this status.
-    #[error("status {status:?} in a response to {op:?}, which never has it")]
+    #[error("status {status:?} in a response to {op:?}, which never has this status")]
     UnexpectedStatus {
         /// The op of the request.
         op: Op,
@@ -85,7 +85,7 @@ pub enum Violation {
     /// Bytes arrived after the response to the last request.
     #[error("{len_bytes} bytes arrived after the last response, where none were expected")]
     UnexpectedBytes {
-        /// The number of these bytes that were read from the socket.
+        /// The number of unexpected bytes that were read from the socket.
         len_bytes: usize,
     },
     /// A response arrived before its request was sent.
@@ -96,7 +96,7 @@ pub enum Violation {
     Page(PageError),
 }
 
-/// Why a value is not a valid page for the request. Rows are counted from 0.
+/// The reason why a value is not a valid page for the request. Rows are counted from 0.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageError {
@@ -106,13 +106,13 @@ pub enum PageError {
         /// The kind's code.
         code: u8,
     },
-    /// Records never have this alignment.
+    /// No table's records have this alignment.
     #[error("rows are aligned to 2^{bits} bytes, where 2^3 to 2^12 are possible")]
     Align {
         /// The exponent.
         bits: u8,
     },
-    /// The flag for more rows is neither 0 nor 1, or is 1 in a page without rows.
+    /// The flag for more rows has a value other than 0 and 1, or is 1 in a page without rows.
     #[error("the flag for more rows is {more}, where 0, or 1 after at least one row, was expected")]
     MoreFlag {
         /// The flag's value.
@@ -160,7 +160,7 @@ pub enum PageError {
     /// Bytes follow the last row.
     #[error("{len_bytes} bytes follow the last row")]
     TrailingBytes {
-        /// The number of these bytes.
+        /// The number of bytes after the last row.
         len_bytes: usize,
     },
 }

@@ -25,14 +25,15 @@ func check(err error) {
 	}
 }
 
-// answer reads a response and returns its value, or nil if there is no such row. Its buffer grows with the bytes that arrive, not with the announced length.
-func answer(from io.Reader, op uint32) []byte {
+// readResponse returns the value of a response, or nil if the table does not have the row.
+// Its buffer grows with the bytes that arrive, not with the announced length.
+func readResponse(from io.Reader, op uint32) []byte {
 	var header struct{ Status, Len uint32 }
 	check(binary.Read(from, binary.BigEndian, &header))
 	if header.Status > statusError || header.Len > 0 && (header.Status != statusOK || header.Len > maxLen[op]) {
-		check(fmt.Errorf("%+v is no answer to %s: is this a kv_store?", header, names[op]))
+		check(fmt.Errorf("a response to %s has the header %+v: is this a kv_store?", names[op], header))
 	} else if header.Status == statusError {
-		check(fmt.Errorf("the server answers %s with an error: are the keys numbers? Else see its log", names[op]))
+		check(fmt.Errorf("the server responded to %s with an error: the keys may be bytes; otherwise see its log", names[op]))
 	} else if header.Status == statusNotFound {
 		return nil
 	}
@@ -57,11 +58,11 @@ func main() {
 			requests = binary.BigEndian.AppendUint64(requests, number)
 		}
 	}
-	go server.Write(requests) // in the background: otherwise both sides could wait forever
+	go server.Write(requests) // in another goroutine: otherwise client and server could wait for each other forever
 	from, status := bufio.NewReader(server), 0
 	for i := range 3 * len(os.Args[2:]) {
 		op := uint32(i % 3)
-		value := answer(from, op)
+		value := readResponse(from, op)
 		if value == nil {
 			value, status = []byte("not found"), 1
 		} else if op == exists {

@@ -10,27 +10,27 @@ public class Lookup {
     static final String[] NAMES = {"get", "exists", "floor"};
     static final Map<Integer, Integer> LEN_MAX_BYTES = Map.of(GET, 1 << 30, EXISTS, 0, FLOOR, 1_073_811_464, INFO, 65_536);
 
-    /** Encodes a request for a number or for a key of bytes. */
+    /** Encodes a request for a key that is a number or bytes. */
     static byte[] request(int op, String key, boolean isNumber) {
         if (isNumber) return ByteBuffer.allocate(16).putInt(op).putInt(0).putLong(Long.parseUnsignedLong(key)).array();
         byte[] bytes = key.getBytes();
         return ByteBuffer.allocate((8 + bytes.length + 15) / 16 * 16).putInt(BYTE_KEY + op).putInt(bytes.length).put(bytes).array();
     }
 
-    /** Reads a response. Returns its value, or null if there is no such row. */
+    /** Reads a response. Returns its value, or null if the table does not have the row. */
     static byte[] response(DataInputStream input, int op) throws IOException {
         int status = input.readInt();
         long len = Integer.toUnsignedLong(input.readInt());
         if (status < 0 || status > 2 || len > (status == 0 ? LEN_MAX_BYTES.get(op) : 0))
             throw new IOException("a response to op " + op + " has status " + status + " and " + len + " bytes: is this a kv_store?");
-        if (status == 2) throw new IOException("the server answers op " + op + " with an error: see its log");
+        if (status == 2) throw new IOException("the server responded to op " + op + " with an error: see its log");
         if (status == 1) return null;
         byte[] value = input.readNBytes((int) len);
         if (value.length < len) throw new EOFException("the connection ended after " + value.length + " of " + len + " bytes");
         return value;
     }
 
-    /** Writes the key, a space, and the value of the response to FLOOR, which is a page with one row. */
+    /** Writes the key, a space, and the value of a response to FLOOR, which is a page with one row. */
     static void writeRow(byte[] bytes, OutputStream out) throws IOException {
         ByteBuffer page = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
         boolean isNumber = page.get(4) == 1;
@@ -50,11 +50,11 @@ public class Lookup {
         ByteArrayOutputStream requests = new ByteArrayOutputStream();
         for (int i = 1; i < args.length; i++)
             for (int op : new int[] {GET, EXISTS, FLOOR}) requests.write(request(op, args[i], isNumber));
-        // The server stops reading while its responses are not read, so another thread sends.
+        // A server stops reading while its responses are not read, so another thread sends the requests.
         new Thread(() -> {
             try {
                 for (ByteBuffer unsent = ByteBuffer.wrap(requests.toByteArray()); unsent.hasRemaining();) channel.write(unsent);
-            } catch (IOException ignored) { } // The reader sees the closed connection, too.
+            } catch (IOException ignored) { } // The reading thread reports the closed connection.
         }).start();
         OutputStream out = new BufferedOutputStream(System.out);
         for (int i = 1; i < args.length; i++)

@@ -5,7 +5,7 @@ const [GET, EXISTS, FLOOR, INFO, LONG] = [0, 1, 2, 6, 1 << 16];
 const [OK, NOT_FOUND, ERROR] = [0, 1, 2];
 const LEN_MAX_BYTES = { [GET]: 2 ** 30, [EXISTS]: 0, [FLOOR]: 1_073_811_464, [INFO]: 65_536 };
 
-/** Encodes a request for a numeric key, a BigInt, or for a byte key, a Buffer. */
+/** Encodes a request for a key, which is a BigInt or a Buffer. */
 function request(op, key) {
   const isNumber = typeof key === "bigint";
   const frame = Buffer.alloc(isNumber ? 16 : Math.ceil((8 + key.length) / 16) * 16);
@@ -23,7 +23,7 @@ function reader(socket) {
     const parts = [rest];
     for (let arrived = rest.length; arrived < len; arrived += parts.at(-1).length) {
       const { done, value } = await chunks.next();
-      if (done) throw new Error(`the connection ended after ${arrived} of ${len} bytes of an answer`);
+      if (done) throw new Error(`the connection ended after ${arrived} of ${len} bytes of a response`);
       parts.push(value);
     }
     const all = parts.length > 1 ? Buffer.concat(parts) : rest;
@@ -32,23 +32,23 @@ function reader(socket) {
   };
 }
 
-/** Reads a response. Returns its value, or null if there is no such row. */
-async function answer(read, op) {
+/** Reads a response. Returns its value, or null if the table does not have the row. */
+async function readResponse(read, op) {
   const header = await read(8);
   const [status, len] = [header.readUInt32BE(0), header.readUInt32BE(4)];
   if (status > ERROR || len > (status === OK ? LEN_MAX_BYTES[op] : 0))
-    throw new Error(`status ${status} and ${len} bytes are no answer to op ${op}: is this a kv_store?`);
-  if (status === ERROR) throw new Error(`the server answers op ${op} with an error: see its log`);
+    throw new Error(`a response to op ${op} has status ${status} and ${len} bytes: is this a kv_store?`);
+  if (status === ERROR) throw new Error(`the server responded to op ${op} with an error: see its log`);
   return status === OK ? read(len) : null;
 }
 
-/** Returns the key, a space, and the value of the response to FLOOR, a page of one row. */
+/** Returns the key, a space, and the value of a response to FLOOR, which is a page of one row. */
 function onlyRow(page) {
   const isNumber = page.readUInt8(4) === 1;
   const keyEnd = isNumber ? 16 : 10 + page.readUInt16LE(8);
   const at = Math.ceil(keyEnd / 8) * 8 + 8;
   const end = at + page.readUInt32BE(at - 4);
-  if (end > page.length) throw new Error(`${page.length} bytes are no page of one row: is this a kv_store?`);
+  if (end > page.length) throw new Error(`a response of ${page.length} bytes is not one row: is this a kv_store?`);
   return [isNumber ? `${page.readBigUInt64LE(8)}` : page.subarray(10, keyEnd), " ", page.subarray(at, end)];
 }
 
@@ -57,15 +57,15 @@ async function main(path, ...keys) {
   const socket = net.connect(path);
   const read = reader(socket);
   socket.write(request(INFO, 0n));
-  const hasNumbers = (await answer(read, INFO))?.includes("\nkeys u64\n");
-  const questions = keys.flatMap((key) => [GET, EXISTS, FLOOR].map((op) => [op, key]));
-  // Node sends in the background while responses are read, so neither side waits forever.
-  for (const [op, key] of questions) socket.write(request(op, hasNumbers ? BigInt(key) : Buffer.from(key)));
-  for (const [op, key] of questions) {
-    const value = await answer(read, op);
+  const hasNumbers = (await readResponse(read, INFO))?.includes("\nkeys u64\n");
+  const requests = keys.flatMap((key) => [GET, EXISTS, FLOOR].map((op) => [op, key]));
+  // Node sends in the background while responses are read, so client and server never wait for each other forever.
+  for (const [op, key] of requests) socket.write(request(op, hasNumbers ? BigInt(key) : Buffer.from(key)));
+  for (const [op, key] of requests) {
+    const value = await readResponse(read, op);
     if (value === null) process.exitCode = 1;
-    const said = value === null ? ["not found"] : op === EXISTS ? ["yes"] : op === FLOOR ? onlyRow(value) : [value];
-    for (const piece of [`${["get", "exists", "floor"][op]} ${key}: `, ...said, "\n"]) process.stdout.write(piece);
+    const result = value === null ? ["not found"] : op === EXISTS ? ["yes"] : op === FLOOR ? onlyRow(value) : [value];
+    for (const piece of [`${["get", "exists", "floor"][op]} ${key}: `, ...result, "\n"]) process.stdout.write(piece);
   }
   socket.end();
 }

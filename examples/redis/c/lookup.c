@@ -15,7 +15,7 @@ static void append(redisContext *table, const char *command, const char *key) {
 static redisReply *next(redisContext *table) {
     redisReply *reply;
     if (redisGetReply(table, (void **)&reply) != REDIS_OK) errx(2, "%s", table->errstr);
-    if (reply->type == REDIS_REPLY_ERROR) errx(2, "the server answers: %s", reply->str);
+    if (reply->type == REDIS_REPLY_ERROR) errx(2, "the server replied with an error: %s", reply->str);
     return reply;
 }
 
@@ -34,14 +34,14 @@ int main(int argc, char **argv) {
     redisContext *table = redisConnectUnix(argv[1]);
     if (!table || table->err) errx(2, "%s: %s", argv[1], table ? table->errstr : "out of memory");
     // hiredis sends all appended commands before it reads, so each batch must fit into the socket's buffer.
-    for (int asked = 2, answered = 2; answered < argc;) {
-        for (size_t len = 0; asked < argc && len < 16384; len += 3 * (strlen(argv[asked]) + 64), asked++)
-            for (int i = 0; i < 3; i++) append(table, commands[i], argv[asked]);
-        for (; answered < asked; answered++) {
+    for (int appended = 2, received = 2; received < argc;) {
+        for (size_t len = 0; appended < argc && len < 16384; len += 3 * (strlen(argv[appended]) + 64), appended++)
+            for (int i = 0; i < 3; i++) append(table, commands[i], argv[appended]);
+        for (; received < appended; received++) {
             for (int i = 0; i < 3; i++) {
                 redisReply *reply = next(table);
                 missing |= i == 0 && reply->type == REDIS_REPLY_NIL;
-                printf("%s %s: ", names[i], argv[answered]);
+                printf("%s %s: ", names[i], argv[received]);
                 print(reply, "\n");
                 freeReplyObject(reply);
             }

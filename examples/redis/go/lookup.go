@@ -33,19 +33,19 @@ func main() {
 			pipeline.Exists(ctx, key)
 			pipeline.Do(ctx, "ZKV.FLOOR", key)
 		}
-		answers, err := pipeline.Exec(ctx) // the first error of any command, which may be a missing key
+		replies, err := pipeline.Exec(ctx) // Returns the first error of a command; a missing key counts as an error.
 		check(err)
 		for i, key := range batch {
 			value, exists, floor := "not found", "not found", "not found"
-			if err := answers[3*i].Err(); err == nil {
-				value = answers[3*i].(*redis.StringCmd).Val()
+			if err := replies[3*i].Err(); err == nil {
+				value = replies[3*i].(*redis.StringCmd).Val()
 			}
-			if answers[3*i+1].(*redis.IntCmd).Val() == 1 {
+			if replies[3*i+1].(*redis.IntCmd).Val() == 1 {
 				exists = "yes"
 			} else {
 				status = 1
 			}
-			if row, err := answers[3*i+2].(*redis.Cmd).StringSlice(); err == nil {
+			if row, err := replies[3*i+2].(*redis.Cmd).StringSlice(); err == nil {
 				floor = row[0] + " " + row[1]
 			}
 			fmt.Printf("get %s: %s\nexists %s: %s\nfloor %s: %s\n", key, value, key, exists, key, floor)

@@ -4,23 +4,23 @@ import { createClient, RESP_TYPES } from "redis";
 async function main(path, ...keys) {
   if (keys.length === 0) throw new Error("usage: node lookup.mjs SOCKET KEY...");
   const client = createClient({ socket: { path, reconnectStrategy: false } });
-  client.on("error", () => {}); // each call reports its own error
+  client.on("error", () => {}); // Each call reports its own error.
   await client.connect();
-  // Returns values as Buffers, because they need not be text.
+  // Values are returned as Buffers, because they may be binary.
   const table = client.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer });
   // The client sends concurrent calls in one pipeline.
-  const answers = await Promise.all(
+  const replies = await Promise.all(
     keys.map((key) => Promise.all([table.get(key), table.exists(key), table.sendCommand(["ZKV.FLOOR", key])])),
   );
-  for (const [i, [value, exists, row]] of answers.entries()) {
+  for (const [i, [value, exists, row]] of replies.entries()) {
     if (!exists) process.exitCode = 1;
     const lines = {
       get: [value ?? "not found"],
       exists: [exists ? "yes" : "not found"],
       floor: row ? [row[0], " ", row[1]] : ["not found"],
     };
-    for (const [name, said] of Object.entries(lines))
-      for (const piece of [`${name} ${keys[i]}: `, ...said, "\n"]) process.stdout.write(piece);
+    for (const [name, result] of Object.entries(lines))
+      for (const piece of [`${name} ${keys[i]}: `, ...result, "\n"]) process.stdout.write(piece);
   }
   client.destroy();
 }

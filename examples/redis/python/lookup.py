@@ -9,23 +9,24 @@ def main(path="", *keys):
     if not keys:
         raise ValueError(__doc__)
     table = redis.Redis(unix_socket_path=path)
-    answers = []
-    # redis-py sends a whole pipeline before it reads: a batch must fit into the socket's buffer. There is no MULTI.
+    replies = []
+    # redis-py sends a whole pipeline before it reads, so a batch must fit into the socket's buffer. MULTI is disabled,
+    # because the server does not support it.
     for start in range(0, len(keys), 256):
         with table.pipeline(transaction=False) as pipeline:
             for key in keys[start : start + 256]:
                 pipeline.get(key).exists(key).execute_command("ZKV.FLOOR", key)
-            answers += pipeline.execute()
-    answers = iter(answers)
+            replies += pipeline.execute()
+    replies = iter(replies)
     missing = False
-    for key, value, exists, row in zip(keys, answers, answers, answers):
+    for key, value, exists, row in zip(keys, replies, replies, replies):
         missing |= not exists
-        for name, said in [
+        for name, result in [
             ("get", b"not found" if value is None else value),
             ("exists", b"yes" if exists else b"not found"),
             ("floor", b" ".join(row) if row else b"not found"),
         ]:
-            sys.stdout.buffer.write(f"{name} {key}: ".encode() + said + b"\n")
+            sys.stdout.buffer.write(f"{name} {key}: ".encode() + result + b"\n")
     return 1 if missing else 0
 
 

@@ -1,8 +1,8 @@
 """Zero-KV: read-only lookup tables, shared by all processes of a machine.
 
-`bake` makes a table from rows, and `open` opens its file for lookups. If a server serves the table, `Client` and
-`AsyncClient` send requests to the server, and `Direct` looks keys up in the served table in this process. All three use a
-new table once the server serves it.
+`bake` compiles rows into a file, and `open` opens the file for lookups. If a server serves the file, `Client` and
+`AsyncClient` send requests to the server, and `Direct` looks keys up in the server's table, in this process. When the
+server replaces its table, all three use the new table.
 """
 
 import os as _os

@@ -1,4 +1,4 @@
-"""The asyncio client: a socket for the compiled classes `Request` and `Pipeline`."""
+"""The asyncio client. The compiled classes `Request` and `Pipeline` encode and decode; this module has the socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UCRED = struct.Struct("iII")
 
 
 class _Connection(asyncio.Protocol):
-    """A connection whose requests come from many tasks."""
+    """A connection that many tasks send requests on."""
 
     def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -38,7 +38,7 @@ class _Connection(asyncio.Protocol):
         future: asyncio.Future[Any] = self.loop.create_future()
         self._pipeline.add(request, future)
         if not self._is_flushing:
-            # Sends the requests of all tasks that run before the callback together.
+            # The callback sends the requests of all tasks that ran before it.
             self._is_flushing = True
             self.loop.call_soon(self._flush)
         return future
@@ -79,10 +79,10 @@ class _Connection(asyncio.Protocol):
 class AsyncClient:
     """A client of a server's Unix socket, for asyncio.
 
-    All tasks share one connection, and their requests are pipelined. A canceled call does not affect other calls. If the
-    connection fails, the client reconnects, and requests without a response are retried `retries` times.
+    All tasks share one connection, and their requests are pipelined. A canceled call does not affect other calls. If
+    the connection fails, the client reconnects, and requests without a response are retried `retries` times.
 
-    The first call connects; `async with` closes the connection at its end. `Client` describes the options.
+    The first call connects. `async with` closes the connection at its end. `Client` describes the options.
 
     >>> async with AsyncClient("/tmp/zero-kv.sock") as client:  # doctest: +SKIP
     ...     value = await client.get(128512)
@@ -181,7 +181,7 @@ class AsyncClient:
         return info
 
     async def ping(self) -> None:
-        """Return once the server has responded."""
+        """Send a request without a key, and return when the server has responded."""
         await self._call(Request.ping())
 
     async def close(self) -> None:
@@ -216,16 +216,16 @@ class AsyncClient:
     async def _call(self, request: Request) -> Any:
         try:
             async with asyncio.timeout(self._timeout) as timeout:
-                return await self._retried(request)
+                return await self._send_with_retries(request)
         except TimeoutError as error:
             if isinstance(error, TimedOut) or not timeout.expired():
                 raise
             message = f"{self._path}: timed out after {self._timeout} s waiting for a response"
             raise TimedOut(message) from None
 
-    async def _retried(self, request: Request) -> Any:
+    async def _send_with_retries(self, request: Request) -> Any:
         loop, retries, pause_s, until = asyncio.get_running_loop(), self._retries, _PAUSE_MIN_S, -math.inf
-        connection = await self._connected(0.0)
+        connection = await self._open_connection(0.0)
         while True:
             try:
                 return await connection.send(request)
@@ -240,19 +240,19 @@ class AsyncClient:
                     retries, pause_s, until = retries - 1, _PAUSE_MIN_S, loop.time() + self._reconnect_timeout
                 else:
                     raise
-            connection = await self._connected(max(0.0, until - loop.time()))
+            connection = await self._open_connection(max(0.0, until - loop.time()))
 
-    async def _connected(self, patience_s: float) -> _Connection:
-        """Return the open connection or a new one. Attempts to connect to a stopped server continue for `patience_s`."""
+    async def _open_connection(self, reconnect_s: float) -> _Connection:
+        """Return the open connection, or open one. If no server runs, keep trying to connect for `reconnect_s`."""
         if self._is_closed:
             raise Closed(f"{self._path}: the client is closed")
         loop = asyncio.get_running_loop()
         connection = self._connection
-        # A child process and another event loop have their own connections.
+        # Each child process and each event loop needs its own connection.
         if connection is not None and connection.is_open and connection.loop is loop:
             if connection.process_id == os.getpid():
                 return connection
-        pause_s, until = _PAUSE_MIN_S, loop.time() + patience_s
+        pause_s, until = _PAUSE_MIN_S, loop.time() + reconnect_s
         while True:
             try:
                 return await self._connect(loop)
@@ -268,7 +268,7 @@ class AsyncClient:
         if connecting is None or connecting.done() or connecting.get_loop() is not loop:
             connecting = self._connecting = loop.create_task(self._attempt(loop))
         try:
-            # The attempt continues for other tasks if this one is canceled.
+            # The attempt continues for other tasks if this task is canceled.
             self._connection = await asyncio.shield(connecting)
         except asyncio.CancelledError:
             if self._is_closed and connecting.cancelled():

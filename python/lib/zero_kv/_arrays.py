@@ -15,7 +15,9 @@ def get_many(table: Table | Client, keys: Any, dtype: Any) -> Any:
         return _arrow(table, keys)
     if type(keys).__module__.partition(".")[0] == "pyarrow":
         if keys.null_count:
-            raise ValueError(f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent")
+            raise ValueError(
+                f"{keys.null_count} keys are null, which an array of values of fixed length cannot represent"
+            )
         keys = keys.to_numpy(zero_copy_only=False) if hasattr(keys, "buffers") else keys.to_numpy()
     return _fixed(table, keys, dtype)
 
@@ -25,7 +27,7 @@ def _fixed(table: Table | Client, keys: Any, dtype: Any) -> Any:
 
     dtype = numpy.dtype(dtype)
     if dtype.hasobject or dtype.itemsize == 0:
-        raise TypeError(f"dtype is {dtype}, where one of a fixed length was expected")
+        raise TypeError(f"dtype is {dtype}, where a dtype of fixed length was expected")
     values, marks = fill_fixed(table, keys, dtype.itemsize)
     found = numpy.asarray(memoryview(marks)).view(numpy.bool_)
     shape = (len(found), *dtype.shape)
@@ -36,7 +38,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     if isinstance(keys, pyarrow.ChunkedArray):
-        # Looks up all chunks in one version of the table.
+        # The snapshot makes all chunks use one version of the table.
         table = table.snapshot() if isinstance(table, Direct) else table
         chunks = [_arrow(table, chunk) for chunk in keys.chunks]
         if any(pyarrow.types.is_large_binary(chunk.type) for chunk in chunks):
@@ -56,7 +58,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
         held = keys.buffers()[1]
         held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
         ends = memoryview(held).cast("q")
-        # A slice of an array uses only this part of the data.
+        # If the array is a slice, its keys are only this part of the data.
         used = memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
         parts = fill_arrow(table, None, ends, used, valid)
     bits, offsets, data, null_count, is_large = parts
@@ -66,7 +68,7 @@ def _arrow(table: Table | Client, keys: Any) -> Any:
 
 
 def _bytes(array: Any, buffer: int, item_len_bytes: int, code: Literal["B", "Q"]) -> memoryview:
-    """Return the items of an Arrow array, from its offset on."""
+    """Return the items of an Arrow array as memory, starting at the offset of the array."""
     held = array.buffers()[buffer]
     if held is None or len(array) == 0:
         return memoryview(b"").cast(code)

@@ -27,28 +27,29 @@ def bake(
     allow_empty: bool = False,
     allow_key_kind_change: bool = False,
 ) -> Report:
-    """Bake rows into the file at `path`. An existing file is replaced only once the new one is complete.
+    """Bake rows into the file at `path`. An existing file is replaced only after the new file is complete.
 
     `rows` is an iterable of pairs, a dict or another mapping, a pandas or Polars DataFrame, or a pyarrow table, record
-    batch, or reader. For DataFrames and pyarrow objects, `key` and `value` name the columns; they are optional if there are
-    two columns.
+    batch, or reader. For DataFrames and pyarrow objects, `key` and `value` name the columns. Both names are optional if
+    there are two columns.
 
     Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also accepts text with decimal numbers.
     Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol, such as a row of a NumPy array.
 
     Rows may be in any order. `duplicates` is the policy for rows with equal keys: `"error"`, `"first"`, or `"last"`.
-    `base` is an older table, which may be `path`; its rows are added for keys that no new row has. Rows that do not fit
-    in `memory_bytes`, by default half of the machine's memory, are sorted on disk in the directory of `path`.
+    `base` is an older table, which may be `path`. A row of `base` is added if no new row has its key. Rows that do not
+    fit in `memory_bytes`, by default half of the machine's memory, are sorted on disk in the directory of `path`.
 
-    A table without rows replaces one with rows only if `allow_empty` is set, and a table with the other kind of keys
-    only if `allow_key_kind_change` is set. A table that has lost more than `max_shrink_percent` of the old table's rows
-    does not replace it, and a table with fewer than `min_rows` rows is rejected. Each of these cases raises
-    `BakeFailed`.
+    A table without rows does not replace a table with rows unless `allow_empty` is set. A table with the other kind of
+    keys does not replace the old table unless `allow_key_kind_change` is set. A table that has lost more than
+    `max_shrink_percent` of the old table's rows does not replace the old table. A table with fewer than `min_rows` rows
+    is rejected. Each of these cases raises `BakeFailed`.
 
-    A server that serves `path` loads the new file by itself. Other threads run during a bake, and Ctrl-C stops it.
+    A server that serves `path` loads the new file automatically. Other threads run during a bake, and Ctrl-C stops it.
 
-    Raises `BakeFailed`, or `TypeError` or `OverflowError` for an invalid key or value, with the number of the row, counted
-    from 1; any exception from `rows`; and `OSError` if the file cannot be written.
+    Raises `BakeFailed` if the rows cannot be baked, and `TypeError` or `OverflowError` for an invalid key or value; the
+    message has the number of the row, counted from 1. Also raises any exception that `rows` raises, and `OSError` if
+    the file cannot be written.
 
     >>> bake({128512: "GRINNING FACE"}, "names.db").rows  # doctest: +SKIP
     1
@@ -75,7 +76,7 @@ def _pairs(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
         if key is not None or value is not None:
             raise TypeError(f"key and value name columns, which an object of type {type(rows).__name__} does not have")
         return iter(rows.items() if hasattr(rows, "items") else rows)
-    key, value = _chosen(columns, key, value)
+    key, value = _choose_columns(columns, key, value)
     if package == "pandas":
         return zip(rows[key], rows[value], strict=True)
     if package == "polars":
@@ -91,7 +92,7 @@ def _column_names(rows: Any, package: str) -> list[Any] | None:
     return None
 
 
-def _chosen(columns: list[Any], key: str | None, value: str | None) -> tuple[Any, Any]:
+def _choose_columns(columns: list[Any], key: str | None, value: str | None) -> tuple[Any, Any]:
     for name, column in (("key", key), ("value", value)):
         if column is not None and columns.count(column) != 1:
             raise ValueError(f"{name} is {column!r}, where one of the columns was expected: {columns}")

@@ -25,7 +25,7 @@ class _ArrowStream(Protocol):
 class Rows(Generic[_T]):
     """Rows of a table in key order, read during iteration.
 
-    All rows come from one table, even if the server serves a newer one meanwhile.
+    All rows come from one table, even if the server replaces its table during the iteration.
     """
 
     def __len__(self) -> int: ...
@@ -37,7 +37,7 @@ class Rows(Generic[_T]):
 class ClientRows:
     """The rows of a range in key order, requested page by page during each iteration.
 
-    If the server replaces its table during an iteration, the rows come from both tables.
+    If the server replaces its table during an iteration, the rows come from both the old and the new table.
     """
 
     def __iter__(self) -> Iterator[_Row]: ...
@@ -46,10 +46,12 @@ class ClientRows:
 class Table:
     """A table as a mapping: keys are `int`, or `bytes` and `str` (as UTF-8); values are `bytes`.
 
-    Threads share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`. A file that was changed in place
-    or truncated raises `Damaged`; replace files by rename, as `bake` does. Nobody can change a table with `memory="copy"`.
-    Changes of a mapped file are detected by its length and modification time: a change goes unnoticed if somebody restores
-    the modification time, or writes through a mapping that is older than the table's.
+    Threads can share a table. A key of the wrong kind raises `KeyKind`, which is a `TypeError`.
+
+    A lookup in a file that was changed in place or truncated raises `Damaged`. To replace a file, rename a new file
+    to its name, as `bake` does. Changes of a mapped file are detected by its length and modification time. A change
+    is not detected if somebody restores the modification time, or writes through a mapping that is older than the
+    table's. Nobody can change a table with `memory="copy"`.
     """
 
     def __getitem__(self, key: Key, /) -> bytes:
@@ -64,9 +66,9 @@ class Table:
     def view(self, key: Key) -> memoryview:
         """Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
 
-        If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value in the
-        table and keeps that table in memory, even if the server serves a newer one. For a mapped file, the view refers to a
-        copy of the value.
+        If nobody can change the table (`memory="copy"`, or a server's sealed memory), the view refers to the value
+        in the table. The view then keeps this table in memory, even if the server serves a newer table. For a mapped
+        file, the view refers to a copy of the value.
         """
 
     @overload
@@ -79,15 +81,18 @@ class Table:
     def get_many(
         self, keys: Any, *, dtype: numpy.typing.DTypeLike
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
-        """Return the values of many keys, in their order and from one table: several times faster than one call per key.
+        """Return the values of many keys, in the order of the keys. All values come from one table.
 
-        For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the table
-        does not have. For a pyarrow array or a Polars Series, it is a pyarrow array of type binary, with nulls.
+        This method is several times faster than one call per key. With 64 keys or more, other threads run during the
+        call.
 
-        With `dtype`, which all values must match in length, the result is a NumPy array of values, zeros for missing keys,
-        and a Boolean array of the keys that were found. `dtype=(numpy.float32, 64)` returns rows of 64 floats.
+        For a list, another iterable, or a NumPy array of keys, the result is a list with `None` for keys that the
+        table does not have. For a pyarrow array or a Polars Series, the result is a pyarrow array of type binary,
+        with nulls.
 
-        With 64 keys or more, other threads run meanwhile.
+        With `dtype`, the result is two NumPy arrays: the values, with zeros for missing keys, and Booleans that are
+        true for the keys that were found. All values must have the length of `dtype`. `dtype=(numpy.float32, 64)`
+        returns rows of 64 floats.
         """
 
     def floor(self, key: Key) -> _Row | None:
@@ -130,8 +135,8 @@ class Table:
 
     @property
     def digest(self) -> str:
-        """The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but not
-        deliberate ones.
+        """The table's XXH3-128 digest, which differs for files with different bytes. It detects accidental changes, but
+        not deliberate changes.
         """
 
     @property
@@ -140,11 +145,11 @@ class Table:
 
 @final
 class Direct(Table):
-    """The table that a server serves, looked up in this process without sending requests.
+    """A server's table, in which this process looks keys up without sending requests.
 
-    The server transfers its file, and all processes share that one copy in memory. When the server serves a new table,
-    lookups use the new one within milliseconds; while no server runs, they use the last one. Threads share a `Direct`. A
-    child process after a fork requests its own transfer at its first lookup.
+    The server transfers its file, and all processes share one copy of the file in memory. When the server serves a
+    new table, lookups use the new table within milliseconds. While no server runs, lookups use the last table.
+    Threads can share a `Direct`. After a fork, the child process requests its own transfer at its first lookup.
 
     With `memory="copy"` the process has a private copy, which nobody can change.
 
@@ -172,33 +177,35 @@ class Direct(Table):
         """Wait until lookups use the table that the server serves now."""
 
     def snapshot(self) -> Table:
-        """Return the current table, which later bakes do not replace, for several lookups in one version."""
+        """Return the current table, for several lookups in one version. Later bakes do not replace it."""
 
 def open(path: _Path, *, verify: Literal["full", "touch"] = "full", memory: Literal["map", "copy"] = "map") -> Table:
     """Open a baked file, without a server.
 
-    With `verify="full"` the whole file is verified first. With `"touch"` each block is verified when a lookup first reads
-    it, and the file opens at once. With `memory="map"` all processes share the file's pages, and each value is copied
-    and then verified. With `memory="copy"` this process has a private copy, which nobody can change.
+    With `verify="full"`, the whole file is verified before this function returns. With `verify="touch"`, each block
+    is verified when a lookup first reads it, and the file opens at once. With `memory="map"`, all processes share
+    the file's pages, and each value is copied and then verified. With `memory="copy"`, this process has a private
+    copy, which nobody can change.
 
-    Raises `OSError` if the file cannot be opened, and `Damaged` if it is not a whole table.
+    Raises `OSError` if the file cannot be opened, and `Damaged` if the file is not a complete table.
     """
 
 @final
 class Client:
     """A blocking client of a server's Unix socket. A path that starts with `@` names an abstract socket.
 
-    Threads share a client; each call uses its own connection, and other threads run meanwhile. A child process after a
-    fork reconnects. If the connection fails during a call, for example because the server restarted, the call is
-    retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`. Times are in seconds.
-    Ctrl-C takes effect at the end of a call.
+    Threads can share a client: each call uses its own connection, and other threads run during the call. After a
+    fork, the child process reconnects. If the connection fails during a call, for example because the server
+    restarted, the call is retried `retries` times, and attempts to reconnect continue for up to `reconnect_timeout`.
+    Times are in seconds. Ctrl-C takes effect at the end of a call.
 
-    The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the value of
-    the environment variable `ZERO_KV_SERVER_USER`). Without a name, another user's server is accepted if nobody else can
-    write to the socket's directory or one above it.
+    The server must run as root, as this process's user, or as `server_user` (a name or a number, by default the
+    value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server of another user is
+    accepted if just that user, root, and this process's user can write to the socket's directory and the directories
+    above it.
 
-    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError` or `ServerError`, which are all
-    subclasses of `Error`.
+    Raises `NotRunning`, `Refused`, `UntrustedServer`, `TimedOut`, `Closed`, `ProtocolError`, or `ServerError`, which
+    are all subclasses of `Error`.
     """
 
     def __new__(
@@ -229,7 +236,7 @@ class Client:
     ) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
         """Return the values of many keys, in their order, with pipelined requests: see `Table.get_many`.
 
-        If the server replaces its table meanwhile, the values may come from both tables.
+        If the server replaces its table during the call, the values may come from both the old and the new table.
         """
 
     def exists(self, key: Key) -> bool:
@@ -272,7 +279,7 @@ class Client:
         """Return facts about the server and its table."""
 
     def ping(self) -> None:
-        """Return once the server has responded."""
+        """Send a request without a key, and return when the server has responded."""
 
     def close(self) -> None:
         """Disconnect from the server. Later calls raise `Closed`."""

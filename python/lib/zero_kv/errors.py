@@ -6,7 +6,7 @@ class Error(Exception):
 
 
 class KeyKind(Error, TypeError):
-    """A key is a number where the table's keys are bytes, or the other way around."""
+    """A key is a number and the table's keys are bytes, or the key is bytes and the table's keys are numbers."""
 
 
 class Damaged(Error):
@@ -14,7 +14,7 @@ class Damaged(Error):
 
 
 class BakeFailed(Error, ValueError):
-    """The rows cannot be baked. The message has the number of the row, counted from 1."""
+    """The rows cannot be baked. For a bad row, the message has the number of the row, counted from 1."""
 
 
 class NotRunning(Error, ConnectionError):

@@ -1,4 +1,4 @@
-//! A generation that the server transferred.
+//! A generation of the server's table in direct mode.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use crate::direct::{Notice, TableState};
 use crate::store::Standing;
 use crate::store::{MappedStore, Store, Witness};
 
-/// A table that the server transferred.
+/// A table that the server transferred, opened in this process.
 pub(super) struct Generation {
     pub(super) number: u64,
     pub(super) table: MappedStore,
     pub(super) witness: Arc<GenerationWitness>,
 }
 
-/// The state of a generation that the server publishes in shared memory.
+/// Compares the table's state in the server's shared page with the state at the transfer.
 pub(super) struct GenerationWitness {
     pub(super) notice: Arc<Notice>,
-    /// The state before any byte of the table was read.
+    /// State in the shared page before any byte of the table was read.
     pub(super) state: TableState,
 }
 
@@ -27,12 +27,12 @@ impl Generation {
         Generation { number, table, witness }
     }
 
-    /// Returns whether the server serves this generation, or served it when the server ended.
+    /// Returns true if the server serves this generation, or served it until the server ended.
     pub(super) fn is_current(&self) -> bool {
         self.witness.notice.state().is_of(self.number)
     }
 
-    /// Returns whether neither the published state nor the file has changed since the transfer.
+    /// Returns true if the file, and the state in the shared page, have not changed since the transfer.
     pub(super) fn is_unchanged(&self) -> bool {
         self.witness.notice.state().is_since(self.witness.state) && self.table.is_trusted()
     }

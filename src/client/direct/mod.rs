@@ -1,8 +1,9 @@
 //! Direct mode: lookups in the server's table, in this process.
 //!
-//! In: keys. Out: values from a table that the server transferred, without requests. `transfer` requests and receives
-//! tables. A thread (`watcher`) receives each next generation, and reconnects when the server restarts. Lookups never
-//! wait for the thread; shared memory shows them whether the server has changed or replaced the table.
+//! In: keys. Out: values from a table that the server transferred. Lookups send no requests. The module `transfer`
+//! requests and receives tables. A thread (`watcher`) receives each new generation, and reconnects when the server
+//! restarts. Lookups never wait for this thread. Each lookup reads from shared memory whether the server has replaced
+//! the table or found it changed.
 
 mod generation;
 mod options;
@@ -23,21 +24,21 @@ use crate::store::{LookupError, MappedStore, impl_verified_lookups, owned};
 
 pub use options::DirectOptions;
 
-/// The table that a server serves, looked up in this process at the speed of memory.
+/// Looks keys up in a server's table directly in memory, without sending requests.
 ///
-/// The server transfers its table, read-only, and a page of shared memory in which each lookup sees whether the server
-/// still serves the table unchanged. When the server replaces the table, a thread receives the new generation within
-/// some tenths of a millisecond; lookups use the old one until then. If the server ends, lookups continue in the last
-/// table, and the thread reconnects as soon as a server runs.
+/// The server transfers its table, read-only, and a page of shared memory. Each lookup reads from this page whether the
+/// server still serves the table unchanged. When the server replaces the table, a thread receives the new generation
+/// within a few tenths of a millisecond; lookups use the old generation until then. If the server ends, lookups
+/// continue in the last table, and the thread reconnects as soon as a server runs.
 ///
 /// Clones share the table and the thread. Any number of threads may look keys up at the same time. A fork does not copy
 /// the thread: open another `Direct` in the child process.
 ///
 /// # Changes of the file
 /// If the server holds the table in sealed memory (`kv_store --memory sealed`), or [`DirectOptions::memory`] asks for a
-/// copy, nobody can change or truncate the table. Otherwise lookups read the file, which any process with write
-/// permission can change: then lookups return [`LookupError::Damaged`] until the server serves an intact file.
-/// `docs/OPERATIONS.md` lists the changes that go unnoticed. See also [`DirectOptions::survive_bus_errors`].
+/// copy, nobody can change or truncate the table. Otherwise lookups read a file that any process with write permission
+/// can change. After a change, lookups return [`LookupError::Damaged`] until the server serves an intact file.
+/// `docs/OPERATIONS.md` lists the changes that are not detected. See also [`DirectOptions::survive_bus_errors`].
 ///
 /// # Example
 /// ```no_run
@@ -59,10 +60,10 @@ pub use options::DirectOptions;
 #[derive(Clone)]
 pub struct Direct(Arc<Handle>);
 
-/// Ends the thread when it is dropped.
+/// The state that the clones of a [`Direct`] share. Dropping the handle ends the thread.
 struct Handle {
     state: Arc<DirectState>,
-    /// Wakes the thread, and ends it when closed.
+    /// A socket that wakes the thread. The thread ends when this socket is closed.
     wake_sender: UnixStream,
 }
 
@@ -113,15 +114,15 @@ impl Direct {
         self.0.state.current.load().number
     }
 
-    /// Waits until the current generation is the one that the server serves now.
+    /// Receives the generation that the server serves now, unless lookups already use it.
     ///
     /// # Errors
-    /// The errors of [`Client::direct`]. Lookups then continue in the current generation.
+    /// The errors of [`Client::direct`]. After an error, lookups continue in the current generation.
     pub fn refresh(&self) -> Result<(), ClientError> {
         self.0.state.refresh()
     }
 
-    /// Returns whether a running server is connected.
+    /// Returns whether this process is connected to a running server.
     pub fn is_connected(&self) -> bool {
         self.0.state.is_connected()
     }
@@ -131,7 +132,7 @@ impl Direct {
         let generation = self.0.state.current.load();
         let epoch = generation.table.unverified().epoch();
         let result = read(&generation.table);
-        // A changed file needs a new transfer, and the change has ended the epoch. A damaged block needs none.
+        // A change of the file ends the epoch and requires a new transfer. A damaged block does neither.
         if let Err(LookupError::Damaged) = result
             && generation.table.unverified().epoch() != epoch
         {
@@ -151,8 +152,8 @@ impl fmt::Debug for Direct {
 
 /// One generation of a table, which stays in memory as long as the snapshot or a clone of it exists.
 ///
-/// It dereferences to a [`MappedStore`]: values are copied and verified. Sealed memory and copies also lend values
-/// ([`MappedStore::as_private`]).
+/// A snapshot dereferences to a [`MappedStore`], which returns verified copies of values. If the table is in sealed
+/// memory or is a copy, [`MappedStore::as_private`] also lends values.
 #[derive(Clone)]
 pub struct DirectSnapshot(Arc<Generation>);
 
@@ -167,7 +168,7 @@ impl DirectSnapshot {
         self.0.is_current()
     }
 
-    /// Returns whether nobody has changed the table.
+    /// Returns true if no process has changed the table's file.
     pub fn is_unchanged(&self) -> bool {
         let epoch = self.0.table.unverified().epoch();
         self.0.table.is_unchanged_since(epoch) && self.0.table.is_trusted()

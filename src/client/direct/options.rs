@@ -6,11 +6,11 @@ use crate::store::{Memory, OpenOptions};
 /// Options of [`Client::direct_with`](super::Client::direct_with).
 #[derive(Clone, Debug)]
 pub struct DirectOptions {
-    /// The memory in which the table is kept. With [`Memory::Map`], the default, all processes share the memory that
-    /// the server transfers; otherwise this process has a copy.
+    /// The memory in which the table is kept. With [`Memory::Map`], the default, all processes share the server's
+    /// memory. Otherwise this process has its own copy.
     pub memory: Memory,
-    /// Options for opening the table. `verify` is ignored: blocks are verified when a lookup first reads them, and a
-    /// copy when it is made.
+    /// Options for opening the table. `verify` is ignored: a block of a mapped table is verified when a lookup first
+    /// reads the block, and a copied table is verified when it is copied.
     pub open: OpenOptions,
     /// Whether this process may install a handler for SIGBUS, so that a lookup in a truncated file returns an error
     /// instead of ending the process. True by default. If false, a file that can be truncated is not mapped, and direct

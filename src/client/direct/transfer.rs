@@ -1,6 +1,7 @@
-//! Transfer of a table from a server.
+//! Receives a table from a server.
 //!
-//! In: a socket. Out: the table whose descriptor the server sent, opened and checked against the server's response.
+//! In: a socket. Out: the table, opened from the descriptor that the server sent and compared with the digest in the
+//! response.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Write};
@@ -29,7 +30,7 @@ use crate::protocol::response::{CheckedHeader, Violation};
 use crate::store::Standing;
 use crate::store::{Memory, Store, has_holes_that_take_memory, is_sealed, survive_bus_errors};
 
-/// Pause before a transfer is requested again because the server just replaced its generation.
+/// Pause before another request when the server replaced its generation during a transfer.
 const REPEAT_PAUSE: Duration = Duration::from_millis(1);
 const ATTEMPTS_MAX: u32 = 100;
 
@@ -39,7 +40,7 @@ pub(super) struct TransferConnection {
     call_timeout: Option<Duration>,
     /// Deadline of the current request or response.
     deadline: Deadline,
-    /// The page from the first response: a server has only one.
+    /// The server's shared page, from the first response. A server has only one such page.
     notice: Option<Arc<Notice>>,
 }
 
@@ -87,11 +88,14 @@ impl TransferConnection {
             thread::sleep(REPEAT_PAUSE);
             self.send_request(path, 0)?;
         }
-        Err(direct_error(path, "the server repeatedly sent another generation than it announces: see its log"))
+        Err(direct_error(
+            path,
+            "the generation that the server sent repeatedly differed from the one that it announces: see its log",
+        ))
     }
 
-    /// Receives a response and opens the table in it. Returns `None` if the server serves another generation by now, or
-    /// no longer trusts its file.
+    /// Receives a response and opens its table. Returns `None` if the server now serves another generation, or no
+    /// longer trusts its file.
     fn receive_once(&mut self, path: &Path, options: &DirectOptions) -> Result<Option<Generation>, ClientError> {
         let (header, table, page) = self.receive(path)?;
         let notice = match &self.notice {
@@ -100,7 +104,7 @@ impl TransferConnection {
         };
         let state = notice.state();
         let number = header.generation.get();
-        // The server transfers no file that it does not trust, but may have lost its lease meanwhile.
+        // The server trusted the file when it sent the response, but may have lost its lease since then.
         if !state.is_of(number) || !state.is_trusted() {
             return Ok(None);
         }
@@ -116,7 +120,8 @@ impl TransferConnection {
         Ok(generation.witness.notice.state().is_since(state).then_some(generation))
     }
 
-    /// Requests the table once its state differs from `known`; 0 differs from every state.
+    /// Sends a request for the table. The server responds when the state of its table differs from `known`, or at once
+    /// if `known` is 0.
     fn send_request(&mut self, path: &Path, known: u64) -> Result<(), ClientError> {
         let request = Request::new(Op::Open, known);
         let sent = self.set_remaining_timeout(Timeout::Send).and_then(|()| self.stream.write_all(request.as_bytes()));
@@ -254,7 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// A server could announce a table of any length, whose bytes it never wrote.
+    /// Reading a hole of a memfd allocates memory. Without the check, a server could send a table of any length and
+    /// fill a client's memory.
     #[test]
     fn a_table_in_memory_with_holes_is_rejected_before_it_is_read() {
         const LEN_BYTES: u64 = 1 << 30;

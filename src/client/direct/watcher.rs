@@ -1,4 +1,4 @@
-//! The thread that replaces the table of a `Direct` with the server's next generation.
+//! Runs the thread that replaces the table of a [`Direct`](super::Direct) with the server's next generation.
 //!
 //! The thread always has a request for the next generation pending. It sleeps until the server responds or disconnects,
 //! or until a lookup detects that the file was changed.
@@ -20,9 +20,9 @@ use super::transfer::TransferConnection;
 use crate::client::ClientError;
 use crate::direct::BEAT_MISSED;
 
-/// First pause after a failed attempt. Each pause is twice as long as the preceding one.
+/// Pause after the first failed attempt to connect. Each further pause is twice as long as the previous one.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
-/// Maximum pause after a failed attempt.
+/// Maximum pause after a failed attempt to connect.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// State shared by lookups and the thread.
@@ -30,16 +30,16 @@ pub(super) struct DirectState {
     path: PathBuf,
     options: DirectOptions,
     pub(super) current: ArcSwap<Generation>,
-    /// Locked while `current` is replaced.
+    /// Locked while a thread replaces `current`.
     replacing: Mutex<()>,
     is_connected: AtomicBool,
-    /// Whether a wake-up was sent that the thread has not received.
+    /// True from the time when a lookup sends a wake-up until the thread receives it.
     is_wake_pending: AtomicBool,
 }
 
 impl DirectState {
-    /// Receives the first generation and starts the thread. Returns the socket that wakes the thread, which ends when
-    /// the socket is closed.
+    /// Receives the first generation and starts the thread. Returns the socket that wakes the thread. Closing this
+    /// socket ends the thread.
     pub(super) fn start(path: &Path, options: &DirectOptions) -> Result<(Arc<DirectState>, UnixStream), ClientError> {
         let mut connection = TransferConnection::new(path, options)?;
         let generation = connection.transfer_current(path, options)?;
@@ -81,7 +81,7 @@ impl DirectState {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// Replaces the current generation with the one that the server serves, unless the generation is still the same.
+    /// Replaces the current generation with the one that the server serves, unless they are the same.
     pub(super) fn refresh(&self) -> Result<(), ClientError> {
         let _replacing = self.replacing();
         if !self.is_connected() || !self.current.load().is_unchanged() {
@@ -97,8 +97,8 @@ impl DirectState {
         self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the current generation with one from a connection. The preceding generation is freed when no lookup or
-    /// snapshot uses it any more.
+    /// Replaces the current generation with the one that `receive` returns. The old generation is freed when no lookup
+    /// or snapshot uses it anymore.
     fn replace(
         &self,
         connection: &mut TransferConnection,
@@ -125,7 +125,7 @@ impl DirectState {
                     connection
                 }
                 (Some(connection), WakeReason::TimedOut) => Some(connection),
-                // The file has been checked since the lookup detected a change.
+                // The table was replaced, or its file rechecked, after the lookup had sent the wake-up.
                 (Some(connection), WakeReason::Lookup) if self.current.load().table.is_trusted() => Some(connection),
                 (_, woken) => {
                     // Lookups that repeatedly find an unreadable page must not cause repeated attempts without a pause.
@@ -163,7 +163,7 @@ impl DirectState {
     }
 }
 
-/// The last observed heartbeat of the server.
+/// The server's count of heartbeats, and the time when a change of this count was last observed.
 struct Heartbeat {
     count: u64,
     observed_at: Instant,
@@ -174,7 +174,7 @@ impl Heartbeat {
         Heartbeat { count: generation.witness.notice.beat(), observed_at: Instant::now() }
     }
 
-    /// Updates the time if the server has incremented its count.
+    /// Updates count and time if the server has incremented its count.
     fn update(&mut self, generation: &Generation) {
         if self.count != generation.witness.notice.beat() {
             *self = Heartbeat::read(generation);
@@ -197,11 +197,12 @@ enum WakeReason {
     Response,
     /// The server closed the connection.
     Disconnected,
-    /// The end of a pause, or the time to check the heartbeat.
+    /// A pause ended, or the heartbeat must be checked.
     TimedOut,
 }
 
-/// Waits for a wake-up, or for the server and its next heartbeat check. Without a server, waits for the end of a pause.
+/// Waits for a wake-up, for an event of the server's socket, or for the next check of the heartbeat. Without a server,
+/// waits until the pause ends or the last `Direct` is dropped.
 fn wait(wake_receiver: &UnixStream, server: Option<&UnixStream>, pause: Duration) -> WakeReason {
     let pause = if server.is_some() { BEAT_MISSED / 4 } else { pause };
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };

@@ -30,7 +30,7 @@ pub struct Floor<'k>(Key<'k>);
 #[derive(Clone, Copy, Debug)]
 pub struct Ceiling<'k>(Key<'k>);
 
-/// A request for one key, which can be sent for each of many keys.
+/// A request for one key. A batch has one request for each of its keys.
 pub(in crate::client) trait KeyRequest<'k>: TypedRequest {
     const OP: Op;
 

@@ -1,8 +1,8 @@
 //! Requests with typed responses.
 //!
 //! In: keys and ranges, then the response to each request. Out: encoded requests, then checked values, rows, and
-//! numbers. The clients of this crate are built on these types. They have no socket, so a client for another event loop
-//! can use them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
+//! numbers. The clients of this crate are built on these types. They do no I/O, so a client for another event loop can
+//! use them together with a [`ResponseReader`](crate::protocol::reader::ResponseReader).
 
 mod keys;
 mod ranges;
@@ -22,7 +22,7 @@ pub use keys::{Ceiling, Exists, Floor, Get};
 pub use ranges::{Count, FirstRow, GetPage, LastRow, prefix_range};
 pub use server::{GetInfo, Ping, Reload, Rollback};
 
-/// Error messages show at most this many bytes of a key.
+/// Maximum number of bytes of a key that an error message shows.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers, not bytes, or bytes, not numbers); if \
                           they are not, see the log of kv_store, and if the value is damaged, bake the file again";
@@ -30,7 +30,7 @@ const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers, no
 /// A request that can encode itself and decode its response.
 ///
 /// # Example
-/// A client without a socket: encode a request, then decode the bytes that arrived.
+/// Encode a request, then decode the bytes of its response, without a socket:
 /// ```
 /// use zero_kv::client::request::{Get, TypedRequest};
 /// use zero_kv::protocol::reader::ResponseReader;
@@ -65,7 +65,7 @@ pub trait TypedRequest {
     fn decode(&self, response: Response<'_>) -> Result<Self::Output, RequestError>;
 }
 
-/// The reason why a complete response has no output for its request.
+/// The reason why a complete response could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -76,8 +76,8 @@ pub enum RequestError {
         /// The likely cause, and what to do.
         hint: &'static str,
     },
-    /// The response violates the protocol. The connection is unusable, because the other bytes from the peer cannot be
-    /// trusted either.
+    /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be
+    /// trusted.
     Violation(Violation),
 }
 
@@ -101,7 +101,7 @@ impl RequestError {
     }
 }
 
-/// Decodes the value of a response that is one number.
+/// Decodes a response whose value is one number of 8 bytes.
 fn decode_number(op: Op, value: &[u8]) -> Result<u64, RequestError> {
     let violation = Violation::ResponseLen { op, len_bytes: value.len(), min_bytes: 8, max_bytes: 8 };
     value.try_into().map(u64::from_be_bytes).map_err(|_| RequestError::Violation(violation))
@@ -121,7 +121,7 @@ pub(super) fn check_bounds<'k>(range: &impl KeyBounds<'k>) -> Result<Bounds<'k>,
     }
 }
 
-/// Checks that a request can hold the key.
+/// Checks that a byte key has at least `min_bytes`, and at most the maximum length of a key.
 #[inline]
 pub(super) fn check_len(key: Key<'_>, min_bytes: usize) -> Result<(), ClientError> {
     match key.as_bytes().map(<[u8]>::len) {

@@ -25,7 +25,7 @@ pub struct GetPage<'k> {
 }
 
 impl<'k> GetPage<'k> {
-    /// Requests the first rows of a range: at most `limit_rows`, or as many as fit a page if that is 0.
+    /// Requests the first rows of a range: at most `limit_rows`, or as many as fit a page if `limit_rows` is 0.
     ///
     /// # Errors
     /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`]. A key at an end may be empty.
@@ -33,7 +33,7 @@ impl<'k> GetPage<'k> {
         Ok(GetPage { bounds: check_bounds(&range)?, backward: false, limit_rows })
     }
 
-    /// Requests the last rows of a range: at most `limit_rows`, or as many as fit a page if that is 0.
+    /// Requests the last rows of a range: at most `limit_rows`, or as many as fit a page if `limit_rows` is 0.
     ///
     /// # Errors
     /// The errors of [`GetPage::first`].
@@ -111,7 +111,7 @@ impl<'k> Count<'k> {
         Ok(Count(check_bounds(&range)?))
     }
 
-    /// Requests the number of all keys. A table of the other key kind responds with an error.
+    /// Requests the number of all keys. If the table's keys are of the other kind, the server responds with an error.
     pub fn all_of(kind: KeyKind) -> Self {
         let smallest = match kind {
             KeyKind::U64 => Key::U64(0),

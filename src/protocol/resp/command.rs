@@ -14,9 +14,9 @@ pub struct Command<'a> {
 
 impl<'a> Command<'a> {
     /// Creates a command from bytes that [`parse`](super::parse) returned: the bytes of an inline command, or a copy of
-    /// [`Command::bytes`]. If the bytes are malformed, the arguments end before the first malformed one.
+    /// [`Command::bytes`]. If the bytes are malformed, the arguments end before the first malformed argument.
     pub fn new(bytes: &'a [u8]) -> Self {
-        let (arg_count, header_len) = count(bytes).unwrap_or((0, bytes.len()));
+        let (arg_count, header_len) = count_line(bytes).unwrap_or((0, bytes.len()));
         Command { bytes, arg_count, first_arg_at: header_len }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Command<'a> {
         self.args_from(self.first_arg_at)
     }
 
-    /// Returns the arguments from an offset that [`Args::offset_bytes`] returned.
+    /// Returns the arguments that follow an offset, which [`Args::offset_bytes`] returned.
     #[inline]
     pub fn args_from(&self, offset_bytes: usize) -> Args<'a> {
         Args { bytes: self.bytes, at: offset_bytes }
@@ -78,7 +78,7 @@ impl<'a> Iterator for Args<'a> {
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.bytes.get(self.at..)?;
-        let (arg_len, header_len) = count(rest)?;
+        let (arg_len, header_len) = count_line(rest)?;
         let arg = rest.get(header_len..)?.get(..arg_len)?;
         self.at += header_len + arg_len + b"\r\n".len();
         Some(arg)
@@ -87,7 +87,7 @@ impl<'a> Iterator for Args<'a> {
 
 /// Returns the number in a line such as `$3\r\n`, and the length of the line.
 #[inline]
-fn count(line: &[u8]) -> Option<(usize, usize)> {
+fn count_line(line: &[u8]) -> Option<(usize, usize)> {
     let mut number = 0_usize;
     for (at, &byte) in line.iter().enumerate().skip(1) {
         let digit = byte.wrapping_sub(b'0');

@@ -1,9 +1,10 @@
 //! A fast path for GET, the most frequent command.
 
-/// The bytes before the length of the key, in two parts.
+/// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
+/// The next 6 bytes, up to the length of the key, and two zero bytes.
 const NAME: u64 = u64::from_le_bytes(*b"GET\r\n$\0\0");
-/// Clears the case bits of the name, and the two bytes after `$`.
+/// Mask that clears the case bits of the name, and the two bytes after `$`.
 const NAME_MASK: u64 = u64::from_le_bytes([0xDF, 0xDF, 0xDF, 0xFF, 0xFF, 0xFF, 0, 0]);
 /// Offset of the length of the key.
 const LEN_AT: usize = 14;
@@ -13,7 +14,7 @@ const LEN_DIGITS_MAX: usize = 5;
 /// Returns the key of a complete `GET` at the start of `input`, and the length of the command.
 ///
 /// Returns `None` for all other input, which [`parse`](super::parse) handles. The fast path accepts only a complete
-/// array of `GET`, in any case, and a key of 1 to 99,999 bytes.
+/// command in array form: the name `GET`, in upper or lower case, and a key of 1 to 99,999 bytes.
 #[inline(always)]
 pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
     let head: &[u8; LEN_AT + 2] = input.first_chunk()?;

@@ -1,28 +1,28 @@
-//! Patterns of `SCAN … MATCH` and `KEYS`.
+//! Matches keys with the patterns of `SCAN … MATCH` and `KEYS`.
 //!
 //! In: a pattern and a key, both bytes. Out: whether the key matches, and the common prefix of all matches.
 //!
-//! `?` matches any byte, and `*` any number of bytes. `[a-z\]]` matches one of the listed bytes, `[^…]` one of the others, and
-//! `\` the next byte literally. The special cases follow Redis: an unterminated class ends with the pattern, `]` is a member
-//! only if escaped, and a range may be reversed. Bytes above 127 are greater than all others; in Redis that depends on the C
-//! compiler.
+//! `?` matches any byte, and `*` matches any number of bytes. The class `[a-z\]]` matches one of the listed bytes, and
+//! `[^…]` matches one byte that is not listed. After `\`, the next byte matches literally. The special cases follow
+//! Redis: an unterminated class ends with the pattern, `]` is a member of a class only if it is escaped, and a range
+//! may be reversed. Bytes above 127 are greater than bytes up to 127; in Redis, this depends on the C compiler.
 //!
-//! A pattern is compiled into segments, the parts between its stars. All other elements match exactly one byte, so a segment
-//! has a fixed length, and the leftmost match of each segment is always the right one: a search never backtracks. Short
-//! segments are compared at each position. Long ones are searched with one bit per element (Shift-And), 64 elements at a
-//! time. The time of a match is therefore linear in the key: at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation
-//! per 64 elements, for each byte.
+//! A pattern is compiled into segments, which are the parts between its stars. Every element of a segment matches
+//! exactly one byte, so a segment has a fixed length. The leftmost match of each segment is always a correct choice, so
+//! a search never backtracks. A short segment is compared at each position of the key. A long segment is searched with
+//! one bit per element (Shift-And), 64 elements at a time. The time of a match is therefore linear in the length of the
+//! key: for each byte, at most [`SHORT_SEGMENT_LEN_MAX`] comparisons, or one operation per 64 elements.
 
 /// Maximum length of a segment that is compared at each position.
 const SHORT_SEGMENT_LEN_MAX: usize = 8;
 
-/// Number of operations that an allocation of a segment counts as.
+/// Number of operations that are counted for the allocation of a segment.
 const SEGMENT_OPS: usize = 64;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    /// The parts between stars, one more than the number of stars.
+    /// The segments between the stars. There is one more segment than there are stars.
     segments: Vec<Segment>,
     literal_prefix: Vec<u8>,
 }
@@ -52,7 +52,7 @@ impl Glob {
         Glob { segments: segments.collect(), literal_prefix }
     }
 
-    /// Returns the number of operations of the compilation.
+    /// Returns the number of operations that compiling the pattern took.
     pub fn compile_ops(&self) -> usize {
         let ops = |segment: &Segment| match segment.masks.is_empty() {
             true => SEGMENT_OPS + segment.elements.len(),
@@ -96,12 +96,12 @@ impl Glob {
     }
 }
 
-/// Elements without a star between them.
+/// Consecutive elements of a pattern, without a star between them.
 #[derive(Clone, Debug)]
 struct Segment {
     elements: Vec<ByteSet>,
-    /// For each byte, the bits of the elements that match it, in [`Segment::words`] words. Empty unless the segment is long
-    /// and must be searched.
+    /// For each of the 256 bytes, [`Segment::words`] words with one bit per element, which is set if the element
+    /// matches the byte. Empty unless the segment is long and must be searched.
     masks: Vec<u64>,
 }
 
@@ -143,7 +143,7 @@ impl Segment {
             return start.map(|start| start + len);
         }
         let words = self.words();
-        // A bit is set if the elements up to the bit match the bytes up to the current one.
+        // A bit is set if the elements up to this bit match the text's last bytes up to the current byte.
         let mut matching = vec![0_u64; words];
         for (at, byte) in text.iter().enumerate() {
             let masks = &self.masks[usize::from(*byte) * words..][..words];
@@ -216,7 +216,8 @@ fn next_element(pattern: &[u8]) -> Option<(Element, &[u8])> {
     })
 }
 
-/// Returns the members of a class, given the pattern after its opening bracket, and the pattern after the class.
+/// Parses a class, whose opening bracket precedes `class`. Returns the members of the class, and the pattern after the
+/// class.
 fn class_members(mut class: &[u8]) -> (ByteSet, &[u8]) {
     let mut members = ByteSet::EMPTY;
     loop {
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn every_short_pattern_matches_as_the_model() {
+    fn every_short_pattern_matches_the_same_texts_as_the_model() {
         let texts = texts(b"ab*\\", 4);
         for pattern in self::texts(b"ab*?\\", 5) {
             let glob = Glob::new(&pattern);
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn long_segments_match_as_the_model() {
+    fn long_segments_match_the_same_texts_as_the_model() {
         // More than 8 elements are searched with words of 64 bits; more than 64 need two words.
         let text: Vec<u8> = (0..400_usize).map(|at| b'a' + (at * at / 7 % 3) as u8).collect();
         let mut found = [0; 2];

@@ -1,11 +1,11 @@
 //! The Redis protocol: RESP2, RESP3 and inline commands.
 //!
-//! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. The module has no sockets,
-//! runtimes, or tables; [`crate::server`] executes commands. Texts and results are the same as in Redis 7.0.
+//! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. This module does no I/O and has
+//! no access to tables; [`crate::server`] executes commands. Error texts and replies are those of Redis 7.0.
 //!
-//! [`parse`] splits bytes into commands, and [`get`] is a fast path for the most frequent one. [`commands`] lists the
-//! commands, [`range`] parses the arguments of the commands for ranges, [`Glob`] matches patterns, and [`Reply`] encodes
-//! replies. Clients use [`reply_len_bytes`].
+//! [`parse`] splits bytes into commands, and [`get`] is a fast path for `GET`. [`commands`] lists the commands,
+//! [`range`] parses the arguments of the commands for ranges, [`Glob`] matches patterns, and [`Reply`] encodes replies.
+//! Clients find the end of a reply with [`reply_len_bytes`].
 
 pub mod commands;
 pub mod range;
@@ -27,12 +27,14 @@ pub use parse::{Parsed, Progress, ProtocolError, parse};
 pub use reply::{Reply, Sink, Version};
 pub use reply_len::{NotReply, reply_len_bytes};
 
-/// Maximum number of arguments of a command, including its name, as in Redis 6.2. [`COMMAND_LEN_MAX_BYTES`] also applies.
+/// Maximum number of arguments of a command, including its name, as in Redis 6.2. [`COMMAND_LEN_MAX_BYTES`] also
+/// applies.
 pub const ARGS_MAX: usize = 1024 * 1024;
 /// Maximum length of an argument.
 pub const BULK_LEN_MAX_BYTES: usize = 1024 * 1024;
-/// Maximum length of a line without its line end, as in Redis: an inline command, or a count.
+/// Maximum length of a line without its line end, as in Redis. A line is an inline command, a number of arguments, or
+/// the length of an argument.
 pub const LINE_LEN_MAX_BYTES: usize = 64 * 1024;
-/// Maximum length of a command with its framing. An incomplete command is always shorter, so a buffer of this size holds
-/// every incomplete command.
+/// Maximum length of a command with its framing. An incomplete command is always shorter, so a buffer of this length
+/// has room for it.
 pub const COMMAND_LEN_MAX_BYTES: usize = 4 * 1024 * 1024;

@@ -1,6 +1,7 @@
-//! Integers as Redis parses them.
+//! Parses integers like Redis.
 
-/// Parses a decimal number as strictly as Redis: no sign except one `-`, no leading zero, no spaces, and within 64 bits.
+/// Parses a decimal number as strictly as Redis: no sign except one `-`, no leading zero, no spaces, and within 64
+/// bits.
 pub fn integer(digits: &[u8]) -> Option<i64> {
     let (negative, magnitude) = match digits {
         [b'-', magnitude @ ..] => (true, magnitude),
@@ -11,7 +12,7 @@ pub fn integer(digits: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] => {}
         _ => return None,
     }
-    // Accumulates a negative number, because the smallest number has no positive counterpart.
+    // The loop computes a negative number, because the smallest number has no positive counterpart.
     let mut number = 0_i64;
     for &digit in magnitude {
         let digit = digit.wrapping_sub(b'0');

@@ -1,10 +1,11 @@
 //! Splits the bytes of a connection, which arrive in pieces, into commands.
 //!
-//! In: bytes that a client sent and that no command has consumed. Out: the first command, borrowed, or whether it is
-//! incomplete or malformed. Only [`Progress`] is kept between calls, and only a complete inline command is allocated.
+//! In: bytes that a client sent and that no command has consumed. Out: the first command, borrowed from the input, or
+//! the result that the command is incomplete or malformed. Only [`Progress`] is kept between calls. Memory is allocated
+//! only for complete inline commands.
 //!
-//! Redis accepts any two bytes as a line end and after an argument. This parser requires CR and LF, because after other bytes
-//! the client and the server disagree about the start of the next command.
+//! Redis accepts any two bytes as a line end and after an argument. This parser requires CR and LF, because other bytes
+//! show that the client and the server disagree about the start of the next command.
 
 use thiserror::Error;
 
@@ -13,18 +14,18 @@ use super::{ARGS_MAX, BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_L
 /// Minimum length of an argument with its framing.
 const ARG_LEN_MIN_BYTES: usize = b"$0\r\n\r\n".len();
 
-/// The state of parsing an incomplete command, so that only the line in which parsing stopped is parsed again. Each
-/// connection has its own state.
+/// The state of parsing an incomplete command. With this state, only the line in which parsing stopped is parsed again.
+/// Each connection has its own state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Offset of the next argument; 0 before the count of arguments is known.
+    /// Offset of the next argument, or 0 while the number of arguments is unknown.
     at: u32,
     args_left: u32,
-    /// Offset up to which the input has no line end.
+    /// Offset where the search for a line end continues. No line end was found before this offset.
     searched: u32,
 }
 
-/// The result of parsing the start of a client's bytes.
+/// The result of parsing the first command in a client's bytes.
 #[derive(Debug)]
 pub enum Parsed<'a> {
     /// A command.
@@ -50,7 +51,7 @@ pub enum Parsed<'a> {
     Incomplete,
 }
 
-/// Why bytes are not a command. The message is Redis's text for the reply, without `ERR`.
+/// The reason why bytes are not a command. The message is Redis's text for the reply, without `ERR`.
 ///
 /// After this error, the rest of the connection's bytes cannot be split into commands.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>,
     let parsed = match input.first() {
         None => Parsed::Incomplete,
         Some(b'*') => array(input, progress)?,
-        Some(_) => line_of_words(input, progress)?,
+        Some(_) => inline_command(input, progress)?,
     };
     if !matches!(parsed, Parsed::Incomplete) {
         *progress = Progress::default();
@@ -114,7 +115,7 @@ fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, Pro
             return Ok(Parsed::Nothing { len_bytes: line_end });
         }
         let arg_count = at_most(count, ARGS_MAX).ok_or(ProtocolError::MultibulkLen)?;
-        progress.go_to(line_end, arg_count)?;
+        progress.advance_to(line_end, arg_count)?;
     }
     while progress.args_left > 0 {
         match input.get(progress.at as usize) {
@@ -129,7 +130,7 @@ fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, Pro
         let len = at_most(len, BULK_LEN_MAX_BYTES).ok_or(ProtocolError::BulkLen)?;
         let arg_end = line_end + len;
         let mut next = *progress;
-        next.go_to(arg_end + 2, progress.args_left as usize - 1)?;
+        next.advance_to(arg_end + 2, progress.args_left as usize - 1)?;
         match input.get(arg_end..arg_end + 2) {
             None => return Ok(Parsed::Incomplete),
             Some(b"\r\n") => *progress = next,
@@ -141,8 +142,9 @@ fn array<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, Pro
 }
 
 impl Progress {
-    /// Advances to the argument at `at`, if the minimum length of the remaining arguments fits the limit.
-    fn go_to(&mut self, at: usize, args_left: usize) -> Result<(), ProtocolError> {
+    /// Advances to the argument at `at`. Fails if the command exceeds its maximum length even with the shortest
+    /// remaining arguments.
+    fn advance_to(&mut self, at: usize, args_left: usize) -> Result<(), ProtocolError> {
         if at + args_left * ARG_LEN_MIN_BYTES > COMMAND_LEN_MAX_BYTES {
             return Err(ProtocolError::CommandTooBig);
         }
@@ -153,7 +155,7 @@ impl Progress {
 }
 
 /// Returns the number after the first byte of the line at `progress.at`, and the end of the line, or `None` if the line
-/// is incomplete. `invalid` is the error for a line that is not a number, and `too_big` the error for a line that is
+/// is incomplete. `invalid` is the error for a line without a valid number. `too_big` is the error for a line that is
 /// too long.
 fn count_line(
     input: &[u8],
@@ -187,7 +189,7 @@ fn at_most(number: i64, max: usize) -> Option<usize> {
     usize::try_from(number).ok().filter(|&number| number <= max)
 }
 
-fn line_of_words<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
+fn inline_command<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Parsed<'a>, ProtocolError> {
     let window_end = LINE_LEN_MAX_BYTES + 1;
     let window = &input[..input.len().min(window_end)];
     let searched = progress.searched as usize;

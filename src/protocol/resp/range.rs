@@ -1,6 +1,6 @@
-//! The arguments of `ZKV.RANGE` and `ZKV.COUNT`.
+//! Parses the arguments of `ZKV.RANGE` and `ZKV.COUNT`.
 //!
-//! In: the arguments after the name. Out: the requested keys and page. The table defines the order of keys.
+//! In: the arguments after the name. Out: the requested keys and page. Keys remain text; the table defines their order.
 //!
 //! ```text
 //! ZKV.RANGE span [REV] [LIMIT count] [FROM cursor]
@@ -15,20 +15,20 @@
 //!        key      same as [key
 //! ```
 //!
-//! A key that starts with `-`, `+`, `[`, or `(`, or equals `PREFIX` in any case, must be written as `[key`. `min` always
-//! precedes `max`; `REV` only reverses the order of the rows. Options may be in any order, each at most once.
+//! A key that starts with `-`, `+`, `[`, or `(`, or equals `PREFIX` in any case, must be written as `[key`. `min`
+//! always precedes `max`; `REV` only reverses the order of the rows. Options may be in any order, each at most once.
 //!
-//! The reply to `ZKV.RANGE` is an array with two elements: the cursor of the next page, or null after the last page, and an
-//! array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default) and may have fewer,
-//! even none: only a null cursor marks the last page. The cursor is `(` and the last key that was examined. `FROM` continues
-//! after the cursor, with the same span and order. `FROM` accepts any other key, too: rows before that key, in the requested
-//! order, are omitted. The server keeps no state for a cursor, so a cursor remains valid on other connections and after the
-//! table was replaced.
+//! The reply to `ZKV.RANGE` is an array with two elements: the cursor of the next page, or null after the last page,
+//! and an array of alternating keys and values. A page has at most `LIMIT` rows ([`LIMIT_DEFAULT`] by default). It may
+//! have fewer rows, or none, before the last page: only a null cursor marks the last page. The cursor is `(` and the
+//! last key that was examined. `FROM` continues after the cursor, if the span and the order are those of the first
+//! page. `FROM` also accepts any other key: rows before this key, in the requested order, are omitted. The server keeps
+//! no state for a cursor, so a cursor remains valid on other connections and after the table was replaced.
 //!
-//! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than `max`, is
-//! not an error.
+//! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than
+//! `max`, is not an error.
 //!
-//! A table of numbers parses keys as decimal text and orders them as numbers. It rejects `PREFIX`.
+//! If the table's keys are numbers, keys are parsed as decimal text and ordered as numbers, and `PREFIX` is an error.
 
 use thiserror::Error;
 
@@ -69,15 +69,15 @@ pub enum Span<'a> {
 pub struct RangeArgs<'a> {
     /// The requested keys.
     pub span: Span<'a>,
-    /// Whether rows are in descending order.
+    /// Whether rows are requested in descending order.
     pub reverse: bool,
     /// Maximum number of rows, at least one.
     pub limit: usize,
-    /// Start of the page: rows before it, in the requested order, are omitted.
+    /// Start of the page. Rows before this key, in the requested order, are omitted.
     pub from: Option<Edge<'a>>,
 }
 
-/// Why the arguments are invalid. The message is the text of the reply.
+/// The reason why the arguments are invalid. The message is the text of the reply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RangeError {
     /// An option is unknown, repeated, or lacks its value.

@@ -1,6 +1,7 @@
 //! Encodes replies in the protocol version of the connection.
 //!
-//! In: replies. Out: bytes, appended to a buffer. Types that RESP2 lacks are encoded as Redis encodes them for RESP2 clients.
+//! In: replies. Out: bytes, appended to a buffer. For RESP2 clients, the types that RESP2 does not have are encoded as
+//! in Redis.
 
 /// Protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.version = version;
     }
 
-    /// Returns the buffer, for bytes that this type does not encode.
+    /// Returns the buffer, so that the caller can append other bytes.
     #[inline]
     pub fn sink(&mut self) -> &mut S {
         self.out
@@ -86,13 +87,14 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.bulk_end();
     }
 
-    /// Appends the header of a value that is sent from another buffer. [`Reply::bulk_end`] must follow the value.
+    /// Appends the header of a value that the caller sends from another buffer. The caller calls [`Reply::bulk_end`]
+    /// after the value.
     #[inline]
     pub fn bulk_header(&mut self, value_len_bytes: usize) {
         self.header(b'$', value_len_bytes);
     }
 
-    /// Appends the bytes after a value.
+    /// Appends the bytes that end a value.
     #[inline]
     pub fn bulk_end(&mut self) {
         self.out.push_bytes(b"\r\n");
@@ -109,13 +111,13 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.by_version(b"*-1\r\n", b"_\r\n");
     }
 
-    /// Appends the header of an array of `len` replies, which must follow.
+    /// Appends the header of an array. The caller appends the array's `len` replies.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len);
     }
 
-    /// Appends the header of a map of `pairs` pairs of replies, which must follow.
+    /// Appends the header of a map. The caller appends the map's `pairs` pairs of replies.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             Version::Resp2 => self.header(b'*', 2 * pairs),
@@ -123,7 +125,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// Appends the header of a set of `len` replies, which must follow.
+    /// Appends the header of a set. The caller appends the set's `len` replies.
     pub fn set(&mut self, len: usize) {
         self.header(if self.version == Version::Resp2 { b'*' } else { b'~' }, len);
     }
@@ -146,7 +148,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         }
     }
 
-    /// Appends text of several lines that people read.
+    /// Appends a text of several lines for people to read.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_from_another_buffer_has_the_framing_of_a_copied_one() {
+    fn a_value_from_another_buffer_has_the_framing_of_a_copied_value() {
         let in_place = written(1, |reply| reply.bulk(&[b'x'; 1000]));
         let framed = written(1, |reply| {
             reply.bulk_header(1000);

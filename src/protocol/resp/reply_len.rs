@@ -1,24 +1,24 @@
 //! Finds the end of a reply, for clients that do not decode replies.
 //!
-//! In: bytes that a server sent. Out: the length of the first reply. The function counts pending replies instead of tracking
-//! nesting, so any depth is allowed, and it allocates nothing.
+//! In: bytes that a server sent. Out: the length of the first reply. Replies may be nested to any depth: the function
+//! counts the replies that are left instead of keeping a stack, and allocates nothing.
 
 use thiserror::Error;
 
 use super::integer;
 
-/// Why bytes are not a reply.
+/// The reason why bytes are not a reply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("byte '{}' at offset {at_bytes} does not start a valid line of a reply", kind.escape_ascii())]
 pub struct NotReply {
     /// First byte of the invalid line.
     pub kind: u8,
-    /// Offset of the byte.
+    /// Offset of this byte.
     pub at_bytes: usize,
 }
 
-/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. An attribute is part of the
-/// reply after it.
+/// Returns the length of the reply at the start of `input`, or `None` if the reply is incomplete. An attribute is part
+/// of the reply after it.
 ///
 /// # Errors
 /// [`NotReply`] if a line has an unknown type or an invalid length.
@@ -57,7 +57,7 @@ pub fn reply_len_bytes(input: &[u8]) -> Result<Option<usize>, NotReply> {
     Ok(Some(at))
 }
 
-/// Returns the length in a header, or `None` if the header is invalid. The inner `None` is RESP2's null.
+/// Returns the length in a header, or `None` if the header is invalid. The inner option is `None` for RESP2's null.
 fn length(line: &[u8]) -> Option<Option<u64>> {
     match integer(line)? {
         -1 => Some(None),

@@ -78,7 +78,7 @@ fn a_key_that_no_table_can_have_is_not_sent() {
     }
     assert!(matches!(client.prefix(&long), Err(ClientError::KeyLen { len_bytes: 65_536 })));
     let mixed = client.count(Key::from(7)..Key::from("seven")).unwrap_err();
-    let expected = "the start of a range is one of unsigned 64-bit numbers, and its end one of bytes: \
+    let expected = "the range starts with a key of kind unsigned 64-bit numbers, and ends with a key of kind bytes: \
                     use keys of one kind";
     assert_eq!(mixed.to_string(), expected);
     // The connection remains usable.
@@ -92,11 +92,11 @@ fn an_error_names_the_key_on_one_line() {
     let mut client = Client::connect(peer.socket()).unwrap();
     let mut said = |key: &[u8]| client.get(key).unwrap_err().to_string();
     let (text, long) = (said(b"a\n\"\xff"), said(&[b'k'; 1000]));
-    assert!(text.contains(r#"answered key "a\n\"\xff" with an error"#), "{text}");
+    assert!(text.contains(r#"responded to key "a\n\"\xff" with an error"#), "{text}");
     assert!(text.contains("keys may be of the other kind"), "{text}");
     assert!(long.contains(&format!("key \"{}...\" with", "k".repeat(64))), "{long}");
     let range = client.count("a".."b").unwrap_err().to_string();
-    assert!(range.contains(r#"answered the range from "a" to "b" with an error"#), "{range}");
+    assert!(range.contains(r#"responded to the range from "a" to "b" with an error"#), "{range}");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn server_info_is_read_by_name() {
     assert_eq!(info.number::<u64>("version"), None);
     assert_eq!(info.iter().count(), 6);
     let refused = client.info().unwrap_err().to_string();
-    assert!(refused.contains("answered the request for information with an error"), "{refused}");
+    assert!(refused.contains("responded to the request for information with an error"), "{refused}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_server_can_be_named_by_an_abstract_socket() {
 fn a_wrong_response_is_an_error() {
     for question in ["get", "exists"] {
         let ask = |answer: &[u8]| ask_peer(&ScriptedServer::answering(&[COUNT_7, answer]), &[question, "7"]);
-        assert_error(&ask(ERROR), &["peer.sock: ", "answered key 7 with an error"]);
+        assert_error(&ask(ERROR), &["peer.sock: ", "responded to key 7 with an error"]);
         assert_error(&ask(&announced(77, 0)), &["peer.sock: status code 77, where 0 (ok)"]);
         assert_error(&ask(&announced(1, 5)), &["peer.sock: ", "a value of 5 bytes", "NotFound"]);
         assert_error(&ask(&announced(0, u32::MAX)), &["peer.sock: ", "announces a value of 4294967295 bytes"]);

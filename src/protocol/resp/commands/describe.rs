@@ -1,12 +1,12 @@
-//! Descriptions of commands.
+//! Encodes descriptions of commands.
 //!
-//! In: entries of the table. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`, `COMMAND GETKEYS`,
-//! and a container's `HELP`.
+//! In: entries of the table. Out: the elements of the replies to `COMMAND`, `COMMAND INFO`, `COMMAND DOCS`, `COMMAND
+//! GETKEYS`, and the subcommand `HELP`.
 
 use super::super::{Command, Reply, Sink};
 use super::{KeyPositions, Spec};
 
-/// Appends a command as in the reply to `COMMAND INFO`.
+/// Appends the description of a command in the reply to `COMMAND INFO`.
 pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
@@ -16,7 +16,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
         reply.integer(number.into());
     }
     words(spec.categories, reply);
-    // The command has no tips for clients of clusters.
+    // Redis lists tips for clients of a cluster here. The list is empty.
     reply.set(0);
     if spec.keys.first == 0 {
         reply.set(0);
@@ -30,7 +30,7 @@ pub fn info<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Appends the name of a command and a map of its documentation, which are a pair in the reply to `COMMAND DOCS`.
+/// Appends the name of a command and a map of its documentation, which are one entry of the reply to `COMMAND DOCS`.
 pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     reply.bulk(spec.name.as_bytes());
     reply.map(if spec.subcommands.is_empty() { 4 } else { 5 });
@@ -49,7 +49,7 @@ pub fn docs<S: Sink>(spec: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Appends the reply to a container's `HELP`.
+/// Appends the reply to the subcommand `HELP` of `container`, which is a command with subcommands.
 pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     reply.array(1 + 2 * container.subcommands.len());
     let name = container.name.to_ascii_uppercase();
@@ -61,7 +61,7 @@ pub fn help<S: Sink>(container: &Spec, reply: &mut Reply<S>) {
     }
 }
 
-/// Returns the keys among the arguments of `command`, whose entry is `spec`.
+/// Returns the keys among the arguments of `command`. `spec` is the command's entry in the table.
 pub fn keys<'a>(spec: &Spec, command: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let KeyPositions { first, last, step } = spec.keys;
     let from_end = if last < 0 { command.arg_count() as i64 } else { 0 };
@@ -77,20 +77,20 @@ fn words<S: Sink>(words: &[&str], reply: &mut Reply<S>) {
     }
 }
 
-/// Appends the key specifications, which newer clients use.
+/// Appends a key specification, from which clients since Redis 7 derive the positions of keys.
 fn key_spec<S: Sink>(keys: KeyPositions, reply: &mut Reply<S>) {
     reply.map(3);
     reply.bulk(b"flags");
     words(&["RO", "access"], reply);
     reply.bulk(b"begin_search");
-    found_by("index", &[("index", keys.first)], reply);
+    search_step("index", &[("index", keys.first)], reply);
     reply.bulk(b"find_keys");
-    // Redis counts this position from the first key.
+    // Redis counts the position of the last key from the first key.
     let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-    found_by("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
+    search_step("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], reply);
 }
 
-fn found_by<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
+fn search_step<S: Sink>(kind: &str, numbers: &[(&str, i32)], reply: &mut Reply<S>) {
     reply.map(2);
     reply.bulk(b"type");
     reply.bulk(kind.as_bytes());

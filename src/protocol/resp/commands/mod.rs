@@ -1,6 +1,7 @@
 //! The supported commands, and the error texts for other commands.
 //!
-//! In: a command. Out: its entry in the table, or Redis's text for the error. The module does not execute commands.
+//! In: a command. Out: the command's entry in the table, or Redis's text for the error. This module does not execute
+//! commands.
 
 mod describe;
 mod refusal;
@@ -20,7 +21,7 @@ pub struct Spec {
     pub id: Id,
     /// The name in lower case; for a subcommand `container|name`.
     pub name: &'static str,
-    /// Number of arguments including the name; negative if it is a minimum.
+    /// Number of arguments, including the name. A negative number is a minimum: -2 means at least 2.
     pub arity: i32,
     /// Maximum number of arguments including the name.
     pub args_max: usize,
@@ -30,7 +31,7 @@ pub struct Spec {
     pub categories: &'static [&'static str],
     /// The positions of keys among the arguments.
     pub keys: KeyPositions,
-    /// The group in the documentation.
+    /// The command's group in Redis's documentation.
     pub group: &'static str,
     /// The first version of Redis that has the command, or of Zero-KV for its own commands.
     pub since: &'static str,
@@ -44,12 +45,12 @@ pub struct Spec {
     pub subcommands: &'static [Spec],
 }
 
-/// Maximum number of arguments, including the name, of a command that is executed in one pass. Commands without this limit
-/// are executed in parts, between which the worker serves other clients.
+/// Maximum number of arguments, including the name, of a command that is executed in one pass. A command without this
+/// limit is executed in several passes, and the worker serves other clients between them.
 pub const ARGS_MAX_AT_ONCE: usize = 1024;
 
-/// The positions of keys: `first`, and every `step`-th argument after it up to `last`, which counts from the end if it is
-/// negative. A command has no keys if `first` is 0.
+/// The positions of keys: `first`, and every `step`-th argument after it up to `last`. A negative `last` counts from
+/// the end. If `first` is 0, the command has no keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the struct's documentation describes the fields")]
 pub struct KeyPositions {
@@ -58,7 +59,7 @@ pub struct KeyPositions {
     pub step: i32,
 }
 
-/// Identifiers of commands. Each is named after its command.
+/// Identifiers of commands. Each identifier is named after its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a summary of each")]
 #[rustfmt::skip]
@@ -75,30 +76,30 @@ pub enum Id {
 }
 
 impl Spec {
-    /// Returns the name without the name of its container.
+    /// Returns the last part of the name: `get` for the subcommand `config|get`.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit_once('|').map_or(self.name, |(_, own)| own)
     }
 
-    fn takes(&self, arg_count: usize) -> bool {
+    fn accepts(&self, arg_count: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arg_count >= least } else { arg_count == least }
     }
 }
 
-/// Returns the command with this name, in any case.
+/// Returns the command with this name, in upper or lower case.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     let wanted = packed(name)?;
     let at = table::PACKED_NAMES.iter().position(|&packed| packed == wanted)?;
     Some(&COMMANDS[at])
 }
 
-/// Returns the subcommand with this name, in any case.
+/// Returns the subcommand with this name, in upper or lower case.
 pub fn find_subcommand(container: &Spec, name: &[u8]) -> Option<&'static Spec> {
     container.subcommands.iter().find(|spec| spec.own_name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Returns the command with this full name, in any case: `get`, or `config|get`.
+/// Returns the command with this full name, in upper or lower case: `get`, or `config|get`.
 pub fn find_full(name: &[u8]) -> Option<&'static Spec> {
     match name.iter().position(|&byte| byte == b'|') {
         None => find(name),
@@ -124,13 +125,13 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     }
     match command.arg_count() {
         arg_count if arg_count > spec.args_max => Err(Refusal::TooManyArgs { spec, arg_count }),
-        arg_count if spec.takes(arg_count) => Ok(spec),
+        arg_count if spec.accepts(arg_count) => Ok(spec),
         _ => Err(Refusal::ArgCount(spec)),
     }
 }
 
-/// Returns the name in lower case as one number. Returns `None` if the name is longer than the name of any command, or
-/// ends in a zero byte, because zero bytes pad the number.
+/// Returns the lower-case name as one number, which is padded with zero bytes. Returns `None` if the name is longer
+/// than the name of any command, or ends in a zero byte.
 const fn packed(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; 16];
     if name.len() > bytes.len() || matches!(name, [.., 0]) {

@@ -1,20 +1,20 @@
-//! Errors for commands that are not executed, with Redis's texts.
+//! Errors for commands that the server does not execute, with Redis's texts.
 
 use std::fmt;
 
 use super::super::Command;
 use super::Spec;
 
-/// Maximum length of a name, and of all arguments together, in an error.
+/// Maximum length of a name that an error quotes, and maximum total length of the arguments that it quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
 
-/// Why a command is not executed.
+/// The reason why a command is not executed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Refusal<'a> {
     /// The command is unknown.
     Unknown(Command<'a>),
-    /// The container has no subcommand with this name.
+    /// The command has no subcommand with this name.
     UnknownSubcommand {
         /// The command that has subcommands.
         container: &'static Spec,
@@ -35,8 +35,8 @@ pub enum Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// Returns the text for [`Reply::error`](super::super::Reply::error). As in Redis, names and arguments are truncated after
-    /// 128 bytes or before a zero byte.
+    /// Returns the text for [`Reply::error`](super::super::Reply::error). As in Redis, names and arguments are
+    /// truncated after 128 bytes or before a zero byte.
     pub fn text(&self) -> Vec<u8> {
         match self {
             Refusal::Unknown(command) => unknown(command),
@@ -62,10 +62,10 @@ impl Refusal<'_> {
     }
 }
 
-/// Returns whether the name of a command is the start of an HTTP request or of its `Host` header.
+/// Returns whether the name of a command is the first word of an HTTP POST request or of a `Host` header.
 ///
-/// Like Redis, the server closes the connection on these two words, in any case and with or without arguments. Otherwise a web
-/// page could make a browser send a request to this port with commands in its body.
+/// Like Redis, the server closes the connection if a command's name is `POST` or `Host:`, in upper or lower case.
+/// Otherwise a web page could make a browser send a request with commands in its body to this port.
 pub fn is_http(name: &[u8]) -> bool {
     [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::super::super::inline;
     use super::super::resolve;
 
-    fn refused(words: &str) -> String {
+    fn error_or_name(words: &str) -> String {
         let bytes = inline::to_command(words.as_bytes()).unwrap();
         match resolve(&super::Command::new(&bytes)) {
             Ok(spec) => spec.name.to_owned(),
@@ -120,7 +120,7 @@ mod tests {
             ("COMMAND", "command"),
             ("Zkv.Range - +", "zkv.range"),
         ] {
-            assert_eq!(refused(words), name);
+            assert_eq!(error_or_name(words), name);
         }
     }
 
@@ -149,16 +149,16 @@ mod tests {
                 format!("ERR unknown command 'foo', with args beginning with: '{}' ", "a".repeat(125)),
             ),
         ] {
-            assert_eq!(refused(words), text);
+            assert_eq!(error_or_name(words), text);
         }
     }
 
     #[test]
     fn an_unknown_subcommand_has_the_error_of_redis() {
-        assert_eq!(refused("Client X"), "ERR unknown subcommand 'X'. Try CLIENT HELP.");
-        assert_eq!(refused("config set a b"), "ERR unknown subcommand 'set'. Try CONFIG HELP.");
+        assert_eq!(error_or_name("Client X"), "ERR unknown subcommand 'X'. Try CLIENT HELP.");
+        assert_eq!(error_or_name("config set a b"), "ERR unknown subcommand 'set'. Try CONFIG HELP.");
         let long = format!("ERR unknown subcommand '{}'. Try COMMAND HELP.", "x".repeat(128));
-        assert_eq!(refused(&format!("COMMAND {}", "x".repeat(200))), long);
+        assert_eq!(error_or_name(&format!("COMMAND {}", "x".repeat(200))), long);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             ("config get", "config|get"),
             ("zkv.floor", "zkv.floor"),
         ] {
-            assert_eq!(refused(words), format!("ERR wrong number of arguments for '{name}' command"));
+            assert_eq!(error_or_name(words), format!("ERR wrong number of arguments for '{name}' command"));
         }
     }
 
@@ -180,12 +180,12 @@ mod tests {
     fn a_command_that_writes_has_its_own_error() {
         for words in ["set k v", "SET", "Del k", "georadiusbymember x", "FUNCTION LOAD x", "xgroup setid x", "flushall"]
         {
-            assert_eq!(refused(words), "READONLY You can't write against a read only replica.", "{words}");
+            assert_eq!(error_or_name(words), "READONLY You can't write against a read only replica.", "{words}");
         }
         for words in
             ["function list", "function", "xgroup", "sett", "georadius_ro", "georadiusbymemberx", "function|load"]
         {
-            assert!(refused(words).starts_with("ERR unknown command"), "{words}");
+            assert!(error_or_name(words).starts_with("ERR unknown command"), "{words}");
         }
     }
 }

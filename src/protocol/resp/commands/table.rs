@@ -28,7 +28,7 @@ const CONNECTION: Words = &["@fast", "@connection"];
 const SLOW_CONNECTION: Words = &["@slow", "@connection"];
 const SLOW: Words = &["@slow"];
 
-/// Starts an entry, which `documented` and `described` complete.
+/// Creates an entry. [`Spec::documented`] and [`Spec::described`] must complete it.
 const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
     let (group, since, complexity, syntax, summary) = ("", "", "", "", "");
     let args_max = ARGS_MAX_AT_ONCE;
@@ -50,13 +50,13 @@ const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags:
 }
 
 impl Spec {
-    /// Sets the group, the first version, and the complexity.
+    /// Sets the group, the first version with the command, and the time complexity.
     const fn documented(mut self, group: &'static str, since: &'static str, complexity: &'static str) -> Spec {
         (self.group, self.since, self.complexity) = (group, since, complexity);
         self
     }
 
-    /// Removes the limit on arguments, because the command is executed in parts.
+    /// Raises the limit on arguments to [`ARGS_MAX`], because the command is executed in several passes.
     const fn in_parts(mut self) -> Spec {
         self.args_max = ARGS_MAX;
         self
@@ -101,7 +101,7 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::ZkvCount, "zkv.count", 3, NO_KEY, READ, KEYSPACE).documented("module", "0.1.0", "O(log N)")
         .described("<min max | PREFIX prefix>", "Count the keys of a range without reading them"),
     spec(Id::ZkvGeneration, "zkv.generation", 1, NO_KEY, FAST_READ, KEYSPACE).documented("module", "0.1.0", "O(1)")
-        .described("", "Tell which generation of the table is served"),
+        .described("", "Get the number of the generation that the server serves"),
     spec(Id::Type, "type", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "1.0.0", "O(1)")
         .described("key", "Determine the type stored at key"),
     spec(Id::Ttl, "ttl", 2, ONE_KEY, FAST_READ, KEYSPACE).documented("generic", "1.0.0", "O(1)")
@@ -221,7 +221,7 @@ const OBJECT: &[Spec] = &[
         .described("", HELP_SUMMARY),
 ];
 
-/// The names of [`COMMANDS`] as numbers, so that a lookup compares numbers instead of bytes.
+/// The names of [`COMMANDS`] as numbers. Looking a command up compares numbers instead of byte strings.
 pub(super) static PACKED_NAMES: [u128; 31] = {
     let mut names = [0; 31];
     assert!(COMMANDS.len() == names.len());

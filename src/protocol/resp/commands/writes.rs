@@ -1,4 +1,4 @@
-//! The commands that write data in Redis. Their error differs from the error for unknown commands.
+//! Lists the commands that write data in Redis. Their error differs from the error for unknown commands.
 
 use super::super::Command;
 

@@ -175,7 +175,7 @@ fn the_length_of_a_command_is_limited() {
     assert_eq!(read(longest.chunks(100_000)).commands[0].len(), 5);
     let one_over = command(last + 1);
     assert_eq!(read(one_over.chunks(100_000)).error, Some(ProtocolError::CommandTooBig));
-    // The announced length suffices; the argument has not arrived.
+    // The announced length causes the error; the argument itself has not arrived.
     let announced = &one_over[..one_over.len() - last - 3];
     assert_eq!(error_of(announced), Some(ProtocolError::CommandTooBig));
 }
@@ -188,7 +188,7 @@ fn a_line_that_exceeds_the_limit_of_the_command_is_rejected() {
         input.resize(input.len() + len, b'x');
         input.extend(b"\r\n");
     }
-    assert!(COMMAND_LEN_MAX_BYTES - input.len() < LINE_LEN_MAX_BYTES, "else the other limit is met first");
+    assert!(COMMAND_LEN_MAX_BYTES - input.len() < LINE_LEN_MAX_BYTES, "otherwise the limit of a line applies first");
     input.push(b'$');
     for (len, error) in
         [(COMMAND_LEN_MAX_BYTES - 2, None), (COMMAND_LEN_MAX_BYTES - 1, Some(ProtocolError::CommandTooBig))]
