@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The whole life of a table, on a fresh clone with only Rust installed: build,
-# generate rows, bake them, serve them, saturate the server, check that it
-# answers still, stop it. Any step that fails ends it with a non-zero exit.
+# Runs the whole life cycle of a table, on a fresh clone with only Rust installed:
+# builds the programs, generates rows, bakes and serves them, saturates the server,
+# checks that it still responds correctly, and stops it. If a step fails, the script
+# stops with a nonzero exit status.
 #
-# SECONDS_PER_RUN (default 10) is how long the saturation lasts.
+# SECONDS_PER_RUN (default 10) is the duration of the saturation.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -23,7 +24,7 @@ fail() {
     exit 1
 }
 
-# The one way out, for success, failure and signals alike.
+# Every exit runs this function: after success, a failure, or a signal.
 clean_up() {
     status=$?
     trap - EXIT
@@ -34,7 +35,7 @@ clean_up() {
         wait "$server" 2>/dev/null || true
     fi
     if ((status != 0 && status < 128)) && [[ -s $folder/server.log ]]; then
-        printf 'cycle.sh: the last lines of the server:\n' >&2
+        printf 'cycle.sh: the last lines of the server log:\n' >&2
         tail -n 20 "$folder/server.log" >&2
     fi
     [[ -z $folder ]] || rm -rf "$folder"
@@ -45,9 +46,9 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Runs a long step in the background, since bash sees to a signal only after what
-# runs in the foreground has ended.
-attend() {
+# Runs a long command in the background and waits for it, because bash handles a
+# signal only after the command in the foreground has ended.
+run_interruptibly() {
     local status=0
     "$@" &
     job=$!
@@ -58,44 +59,45 @@ attend() {
 
 is_alive() { kill -0 "$server" 2>/dev/null; }
 
-# Exactly the value of key 77777, and not a byte more: `$()` drops line ends, so
-# a full stop follows.
-answers() {
-    local answer
-    answer=$(timeout 10 "$BIN/zkv" get 77777 --socket "$socket" 2>"$folder/answer.err" && printf .) &&
-        [[ $answer == value_content_at_key_77777. ]]
+# Whether the server returns exactly the value of key 77777. A period is appended,
+# because `$()` removes line ends, which would hide extra ones in the value.
+serves_the_value() {
+    local value
+    value=$(timeout 10 "$BIN/zkv" get 77777 --socket "$socket" 2>"$folder/get.err" && printf .) &&
+        [[ $value == value_content_at_key_77777. ]]
 }
 
-# A folder and a socket of its own: a server that is running is not disturbed.
-# Short, because a socket's path has 107 bytes at most.
+# The run has a separate folder and socket, so other servers are not disturbed. The
+# path is short, because the path of a socket has at most 107 bytes.
 folder=$(mktemp -d /tmp/zkv-cycle.XXXXXX)
 socket=$folder/kv.sock
 
 step "build"
-attend cargo build --release --locked
+run_interruptibly cargo build --release --locked
 
 step "generate $ROWS rows"
 paste -d , <(seq "$ROWS") <(seq -f 'value_content_at_key_%.0f' "$ROWS") >"$folder/input.csv"
 
 step "bake"
-attend "$BIN/baker" "$folder/input.csv" --output "$folder/storage.db"
+run_interruptibly "$BIN/baker" "$folder/input.csv" --output "$folder/storage.db"
 
 step "serve"
 "$BIN/kv_store" --db "$folder/storage.db" --socket "$socket" 2>"$folder/server.log" &
 server=$!
 deadline=$((SECONDS + READY_WITHIN_SECONDS))
-until answers; do
-    is_alive || fail "the server ended before it answered"
-    ((SECONDS < deadline)) || fail "no right answer within $READY_WITHIN_SECONDS s: $(cat "$folder/answer.err")"
+until serves_the_value; do
+    is_alive || fail "the server exited before it served the table"
+    ((SECONDS < deadline)) ||
+        fail "the server did not return the value of key 77777 within $READY_WITHIN_SECONDS s: $(cat "$folder/get.err")"
     sleep 0.05
 done
 
 step "saturate for $SECONDS_PER_RUN s"
-attend "$BIN/benchmarker" --socket "$socket" --db "$folder/storage.db" --seconds "$SECONDS_PER_RUN"
+run_interruptibly "$BIN/benchmarker" --socket "$socket" --db "$folder/storage.db" --seconds "$SECONDS_PER_RUN"
 
-step "check that the server survived"
-is_alive || fail "the server died under load"
-answers || fail "the server no longer gives the value of key 77777: $(cat "$folder/answer.err")"
+step "check that the server still returns the right value"
+is_alive || fail "the server exited under load"
+serves_the_value || fail "the server no longer returns the value of key 77777: $(cat "$folder/get.err")"
 
 step "stop"
 kill -TERM "$server"
@@ -107,6 +109,6 @@ done
 status=0
 wait "$server" || status=$?
 server=
-((status == 0)) || fail "the server ended with exit code $status, 0 was expected"
+((status == 0)) || fail "the server exited with status $status, but 0 was expected"
 
 step "done"

@@ -1,10 +1,10 @@
 //! Requests of one client over one connection.
 //!
-//! Canonical load: a server in this process with one worker, 100,000 rows, values of 26 bytes, random
-//! keys of the table, seed 1. `get_with` requests one key at a time, the others 256. `get_many_with`
-//! borrows each value from the receive buffer, `get_many` copies each into a vector, and `exists_many`
-//! gets no values; `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. All
-//! responses are checked once before the measurement.
+//! Canonical load: a server in this process with the default number of workers, 100,000 rows, values of 26 bytes,
+//! random keys of the table, seed 1. `get_with` requests one key per call, the other benches 256 keys. `get_many_with`
+//! borrows each value from the receive buffer, `get_many` copies each value into a vector, and `exists_many` gets no
+//! values. `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. The responses to one batch
+//! are checked before each measurement.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn rows() -> u64 {
     if is_test() { 1_000 } else { 100_000 }
 }
 
-/// Starts a server once, and returns its socket.
+/// Returns the socket of the server. The first call starts the server.
 fn socket() -> PathBuf {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -57,7 +57,7 @@ fn connect() -> Client {
     Client::connect(socket()).expect("connect")
 }
 
-/// Returns a function that returns the next batch of keys.
+/// Returns a function that returns the next batch of keys on each call.
 fn batches() -> impl FnMut() -> &'static [u64] {
     static KEYS: OnceLock<Vec<u64>> = OnceLock::new();
     let keys = KEYS.get_or_init(|| {

@@ -1,9 +1,9 @@
-//! Direct mode: lookups in the mapped file of a server, by one process and by a hundred.
+//! Direct mode: lookups in the mapped file of a server, by one process and by a hundred processes.
 //!
-//! Canonical load: 100,000 rows with values of 26 bytes, random keys, seed 1; `get_many_with` gets 256
-//! keys at a time, and every value is copied into one buffer. A sample is 102,400 lookups. The hundred
-//! processes look up one key every two milliseconds while the file is replaced; the bench reports the
-//! time from the server's notification of a new generation to the first value of it in each process.
+//! Canonical load: 100,000 rows with values of 26 bytes, random keys, seed 1. `get_many_with` gets 256 keys at a time,
+//! and every value is copied into one buffer. A sample is 102,400 lookups. The hundred processes look up one key every
+//! two milliseconds while the file is replaced. The bench reports the time from the server's notification of a new
+//! generation until each process has read the first value of that generation.
 
 mod support;
 
@@ -24,7 +24,7 @@ use zero_kv::store::{Memory, OpenOptions};
 const BATCH_KEYS: usize = 256;
 /// Interval between the lookups of a reader process.
 const LOOKUP_INTERVAL: Duration = Duration::from_millis(2);
-/// Environment variable that makes this program a reader process of the server on a socket.
+/// Environment variable that makes this program a reader process. Its value is the server's socket.
 const READER: &str = "ZERO_KV_BENCH_READER";
 /// Key whose value is the number of the generation.
 const GENERATION_KEY: u64 = 0;
@@ -111,7 +111,7 @@ fn lookups(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints the minimum, median and maximum time per lookup.
+/// Prints the minimum, median, and maximum time per lookup.
 fn report<E>(what: &str, lookups: usize, mut run: impl FnMut() -> Result<(), E>) -> Result<(), E> {
     let mut samples_ns = Vec::new();
     for _ in 0..if is_test() { 1 } else { 51 } {
@@ -125,7 +125,7 @@ fn report<E>(what: &str, lookups: usize, mut run: impl FnMut() -> Result<(), E>)
     Ok(())
 }
 
-/// Measures many reader processes while the file is replaced.
+/// Measures the memory of many reader processes, and the time until they read a new generation.
 fn processes(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
     let (count, swaps) = if is_test() { (3, 2) } else { (100, 5) };
     let direct = table.open()?;
@@ -147,15 +147,15 @@ fn processes(table: &ServedTable) -> Result<(), Box<dyn std::error::Error>> {
             thread::sleep(Duration::from_micros(100));
         }
         let notified_us = now_us();
-        let mut seen_us = Vec::new();
+        let mut visible_us = Vec::new();
         for reader in &mut readers {
             let line = reader.line()?;
             let (found, at_us) = line.trim().split_once(' ').ok_or("expected a line of two numbers")?;
             assert_eq!(found.parse::<u64>()?, generation);
-            seen_us.push(at_us.parse::<u64>()?.saturating_sub(notified_us));
+            visible_us.push(at_us.parse::<u64>()?.saturating_sub(notified_us));
         }
-        seen_us.sort_unstable();
-        let (median, last) = (seen_us[seen_us.len() / 2], seen_us[seen_us.len() - 1]);
+        visible_us.sort_unstable();
+        let (median, last) = (visible_us[visible_us.len() / 2], visible_us[visible_us.len() - 1]);
         println!(
             "  swap {generation}: visible after {:.1} ms in half of the processes, {:.1} ms in all",
             ms(median),
@@ -208,7 +208,7 @@ impl Drop for Reader {
     }
 }
 
-/// Returns the memory of a process that belongs to mappings of the table.
+/// Returns the sum of a field of `/proc/PID/smaps`, such as `Pss:`, over a process's mappings of the table.
 fn memory_bytes(reader: &Reader, name: &str) -> u64 {
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", reader.child.id())).unwrap_or_default();
     let mut is_table = false;
@@ -224,7 +224,7 @@ fn memory_bytes(reader: &Reader, name: &str) -> u64 {
     kib << 10
 }
 
-/// Runs a reader process: looks up all keys once, and then one key at intervals, until it is killed.
+/// Runs a reader process. It looks up all keys once, and then one key at intervals, until the process is killed.
 fn reader(socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let direct = Client::connect(socket)?.direct()?;
     let keys: Vec<u64> = (0..rows()).collect();

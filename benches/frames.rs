@@ -1,10 +1,11 @@
 //! Encoding and decoding of the native protocol, in memory.
 //!
-//! Canonical load: a pipeline of 256 requests, seed 1, nine of ten for Get. `decode_requests` decodes op and key of
-//! 4096 bytes of requests. `read_responses` separates the responses to these requests, with values of 26 bytes and one
-//! of ten "not found". `assemble_responses` looks up the rows for Gets of all 100,000 rows, with values of 26 bytes, in
-//! random order, and assembles the responses, 256 at a time. A sample is many pipelines, as the harness chooses; input
-//! is in the first-level cache. Results are checked once before the measurement.
+//! Canonical load: a pipeline of 256 requests, seed 1, of which nine in ten are `get`. `decode_requests` decodes the op
+//! and key of each request (4096 bytes in total). `read_responses` splits the responses to these requests, with values
+//! of 26 bytes; one response in ten is "not found". `assemble_responses` looks up all 100,000 keys of a table in random
+//! order, with values of 26 bytes, and assembles the responses, 256 at a time. The harness chooses the number of
+//! pipelines per sample. The inputs of the first two benches are in the first-level cache. Results are checked once
+//! before the measurement.
 
 mod support;
 
@@ -35,7 +36,7 @@ fn requested() -> Vec<(Op, u64)> {
     ops.into_iter().map(|op| (op, random.next_u64())).collect()
 }
 
-/// Calls `request` with op and key of each request.
+/// Calls `request` with the op and key of each request.
 #[inline(always)]
 fn decode(bytes: &[u8], mut request: impl FnMut(Option<Op>, u64)) {
     for frame in <[Request]>::ref_from_bytes(bytes).expect("complete requests") {
@@ -124,7 +125,7 @@ fn assemble_responses(bencher: Bencher) {
     keys.shuffle(&mut SmallRng::seed_from_u64(3));
     let requests: Vec<Request> = keys.iter().map(|key| Request::new(Op::Get, *key)).collect();
 
-    let mut answers = Responses::new();
+    let mut responses = Responses::new();
     for (requests, keys) in requests.chunks(PIPELINE_FRAMES).zip(keys.chunks(PIPELINE_FRAMES)) {
         let mut expected = Vec::new();
         for key in keys {
@@ -132,15 +133,15 @@ fn assemble_responses(bencher: Bencher) {
             expected.extend_from_slice(header.as_bytes());
             push_value(&mut expected, *key, VALUE_LEN_MIN_BYTES);
         }
-        answers.clear();
-        assert_eq!(answer_requests(&store, requests, &mut answers), requests.len());
+        responses.clear();
+        assert_eq!(answer_requests(&store, requests, &mut responses), requests.len());
         let check = |unsent: &[std::io::IoSlice]| assert!(*unsent[0] == expected[..] && unsent.len() == 1);
-        answers.with_unsent(&store, 0, check).expect("intact file");
+        responses.with_unsent(&store, 0, check).expect("intact file");
     }
     let mut pipelines = requests.chunks_exact(PIPELINE_FRAMES).cycle();
     bencher.counter(ItemsCount::new(PIPELINE_FRAMES)).bench_local(|| {
-        answers.clear();
-        answer_requests(&store, black_box(pipelines.next().expect("endless iterator")), &mut answers);
-        answers.total_len_bytes()
+        responses.clear();
+        answer_requests(&store, black_box(pipelines.next().expect("endless iterator")), &mut responses);
+        responses.total_len_bytes()
     });
 }

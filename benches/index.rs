@@ -4,25 +4,22 @@
 //! values of 100 bytes. The key distributions are defined in `spreads`, with seed 1. Lookups are for random keys of the
 //! table, seed 2, on one thread:
 //!
-//! - in batches of 256, each value copied into one buffer;
-//! - one key at a time, the value borrowed. Lookups do not depend on each other,
-//!   so the processor may begin the next one before the last is done.
+//! - in batches of 256, with each value copied into one buffer;
+//! - one key at a time, with the value borrowed. Lookups do not depend on each other, so the processor may begin the next
+//!   lookup before the previous one is done.
 //!
-//! A sample is 131,072 lookups, and consecutive samples use different keys. All
-//! indexes on all distributions alternate in rounds of three samples (from
-//! 10,000,000 rows on, one distribution after the other, to save memory). Each
-//! round also measures the memory itself: random cache lines of a buffer as long
-//! as the records, read independently (so that waits overlap) or each after the
-//! previous one. The fastest sample counts.
+//! A sample is 131,072 lookups, and consecutive samples use different keys. All indexes on all distributions alternate
+//! in rounds of three samples. From 10,000,000 rows on, the distributions are measured one after the other, to save
+//! memory. Each round also measures the memory: it reads random cache lines of a buffer as long as the records, either
+//! independently, so that waits overlap, or each line after the previous one. The result is the fastest sample.
 //!
-//! Bytes per row count the keys, the padding for alignment, and the index, but not the values and the response headers.
+//! Bytes per row include the keys, the padding for alignment, and the index, but not the values and the response
+//! headers.
 //!
-//! Before the measurement, each index looks up 100,000 keys, half a percent of
-//! them absent, in batches and one by one, and every result is compared with
-//! binary search over the sorted keys.
+//! Before the measurement, each index looks up 100,000 keys, half a percent of which are absent, in batches and one by
+//! one. Every result is compared with binary search over the sorted keys.
 //!
-//! `cargo bench --bench index -- ipv4 dense` measures the distributions whose
-//! names contain one of the words.
+//! `cargo bench --bench index -- ipv4 dense` measures only the distributions whose names contain one of these words.
 
 mod indexes;
 mod support;
@@ -60,7 +57,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the row counts to measure, and words in the names of distributions.
+/// Returns the row counts to measure, and the words that select distributions by name.
 fn arguments() -> Result<(Vec<usize>, Vec<String>), String> {
     let mut rows = if is_test() { TEST_ROWS.to_vec() } else { ROWS.to_vec() };
     let mut words = Vec::new();

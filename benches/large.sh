@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Bakes of up to 100 million rows: rows per second and peak memory at each size,
-# compared with GNU sort, and an update of a base compared with a copy of it.
+# Measures bakes of up to 100 million rows: rows per second and peak memory at each
+# size. Also compares a bake with GNU sort, and an update of a base with a copy of it.
 #
-# benches/large.sh [FOLDER]   needs 20 GB in FOLDER (default: target/large), GNU
-#                             coreutils, openssl and /usr/bin/time; ten minutes
+# benches/large.sh [FOLDER]   takes ten minutes, and needs 20 GB in FOLDER (default:
+#                             target/large), GNU coreutils, openssl, and /usr/bin/time
 #
-# ROWS="1000000 10000000 100000000", MEMORY=1GiB and ROUNDS=3 can be set.
+# The variables ROWS="1000000 10000000 100000000", MEMORY=1GiB, and ROUNDS=3 can be set.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -20,14 +20,14 @@ cargo build --release --quiet --bin baker
 mkdir -p "$folder"
 trap 'rm -rf "$folder"' EXIT
 
-# numbers END COUNT: prints COUNT random numbers below END, equal in all runs.
+# numbers END COUNT: prints COUNT random numbers below END, which are the same in all runs.
 numbers() {
     # openssl reports a closed pipe when shuf has read enough.
     shuf -i "0-$(($1 - 1))" -n "$2" \
         --random-source=<(openssl enc -aes-256-ctr -pass pass:1 -nosalt </dev/zero 2>/dev/null)
 }
 
-# rows COUNT VALUE_LENGTH: prints rows of all numbers below COUNT, shuffled.
+# rows COUNT VALUE_LENGTH: prints a row for each number below COUNT, in random order.
 rows() {
     numbers "$1" "$1" |
         awk -v len="$2" '

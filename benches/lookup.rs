@@ -1,11 +1,11 @@
-//! Lookups in a file, on one thread: by key, and by key order.
+//! Point and range lookups in a file, on one thread.
 //!
-//! Canonical load: 100,000 and 1,000,000 rows, values of 26 bytes; keys are the numbers from 1 on, or
-//! texts of 24 bytes that contain these numbers after a common prefix of 10 bytes. Keys are drawn at
-//! random, seed 1; none, half or all of them are absent. A sample is 102,400 lookups, or 1,024 ranges,
-//! and consecutive samples use different keys; `get_many` gets 256 keys at a time, and every value is
-//! copied into one buffer. A range is the 100 rows from a key on, whose values are copied too. All
-//! results are checked once before the measurement.
+//! Canonical load: 100,000 and 1,000,000 rows, values of 26 bytes. Keys are the numbers from 1 on, or texts of 24 bytes
+//! that contain these numbers after a common prefix of 10 bytes. Keys are drawn at random, seed 1, and none, half, or
+//! all of them are absent. A sample is 102,400 lookups or 1,024 ranges, and consecutive samples use different keys.
+//! `get_many_copied` gets 256 keys at a time, and copies every value into one buffer. A range is the 100 rows from a
+//! key on, whose values are copied, too. Before the measurement, all point lookups and some
+//! floors and ranges are checked once.
 //!
 //! `cargo bench --bench index` measures other key distributions and other indexes.
 
@@ -28,7 +28,7 @@ const RANGE_ROWS: usize = 100;
 const SAMPLES: usize = 10;
 const ROWS: [u64; 2] = [100_000, 1_000_000];
 const TEST_ROWS: u64 = 1_000;
-/// The distance from the number of a key to the number of an absent key.
+/// The number that is added to a key's number to make an absent key.
 const MISSING: u64 = 50_000_000_000_000;
 
 fn main() {
@@ -36,11 +36,11 @@ fn main() {
     divan::main();
 }
 
-/// A type of keys.
+/// A type of keys that the benches use.
 trait BenchKey: Copy + Into<Key<'static>> {
     const KEYS: Keys;
 
-    /// Returns the keys with these numbers. They are ordered as the numbers are.
+    /// Returns the keys with these numbers. Keys have the same order as their numbers.
     fn from_numbers(numbers: &[u64]) -> Vec<Self>;
 }
 
@@ -64,7 +64,7 @@ impl BenchKey for Text {
     }
 }
 
-/// The rows of a table, and the share of absent keys.
+/// The number of rows of a table, and the percentage of absent keys in lookups.
 struct Load {
     rows: u64,
     miss_percent: u64,
@@ -86,7 +86,7 @@ fn loads_of_hits() -> impl Iterator<Item = Load> {
 }
 
 impl Load {
-    /// Calls `run` with a table and an endless iterator over the samples' keys.
+    /// Calls `run` with a table and an endless iterator, each item of which is the keys of a sample.
     fn run<K: BenchKey>(&self, sample_keys: usize, run: impl FnOnce(&Store, &mut dyn Iterator<Item = &[K]>)) {
         let rows = if is_test() { TEST_ROWS } else { self.rows };
         let store = bake::<K>(rows);

@@ -24,13 +24,13 @@
 //!
 //! # Modules, in the order of the data flow
 //!
-//! | module | in | out | knows nothing of |
+//! | module | in | out | independent of |
 //! |---|---|---|---|
 //! | [`bake`] | rows as text or Parquet, older files | a file that replaces the old one | sockets |
 //! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
 //! | [`store`] | a path, then keys | values, borrowed from memory or copied from a mapping | sockets, runtimes |
 //! | [`protocol`] | bytes that a peer sent | requests and responses, as bytes | sockets, files |
-//! | [`server`] | a file and a socket's path | responses, until the server is stopped | how a file is laid out |
+//! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
 //! | [`client`] | keys | values that a server sent | files |
 //!
 //! # Features
@@ -43,8 +43,8 @@
 //! | `bake` | the module [`bake`] |
 //! | `parquet` | `bake`, and Parquet among its input formats |
 //! | `server` | the module [`server`] |
-//! | `metrics` | `server`, and its metrics over HTTP |
-//! | `cli` | the features above, and what the four binaries need |
+//! | `metrics` | `server`, and the server's metrics over HTTP |
+//! | `cli` | the features above, and the dependencies of the four binaries |
 //! | `tokio` | `client::AsyncClient` and `client::AsyncPool`, for tasks on tokio |
 //!
 //! # Limits
@@ -90,7 +90,7 @@ pub const DEFAULT_FILE: &str = "storage.db";
 /// The default path of the Unix socket that the binaries serve or connect to.
 pub const DEFAULT_SOCKET: &str = "/tmp/zero-kv.sock";
 
-/// Compiles and runs the Rust programs in documents, as doctests.
+/// The documents whose Rust programs are compiled and run as doctests.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

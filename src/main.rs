@@ -54,7 +54,7 @@ fn start_log(format: LogFormat) {
 
 fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     inherited::check(&inherited, &args.listen)?;
-    // Each connection needs a descriptor.
+    // Each connection needs a file descriptor.
     raise_limit(Resource::Nofile, "descriptors");
     let db = args.file.db.clone();
     let (metrics, metrics_exposed) = (args.logging.metrics.clone(), args.logging.metrics_exposed);
@@ -67,7 +67,7 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
             "--allow-uid and --allow-gid do not restrict TCP: the server serves every client that reaches its address"
         );
     }
-    let signals = Signals::new().map_err(|error| anyhow!("handling signals: {error}"))?;
+    let signals = Signals::new().map_err(|error| anyhow!("signals cannot be handled: {error}"))?;
     let is_stopping = Arc::clone(&signals.is_stopping);
     config.open.pace = Pace::new(move || !is_stopping.load(Ordering::Relaxed));
     let opened = match Opened::new(&db, &config) {
@@ -85,8 +85,8 @@ fn run(args: Args, inherited: Inherited) -> anyhow::Result<()> {
     Ok(server.run(signals.until_stop(control))?)
 }
 
-/// Handlers of the signals that stop or reload the server. They are installed before the file is opened, because opening
-/// it may take long, and because the first process of a container has no default handlers.
+/// Handlers of the signals that stop or reload the server. They are installed before the file is opened, because
+/// opening may take long. The kernel ignores signals without a handler if the process is the first one of a container.
 struct Signals {
     /// Set by SIGINT and SIGTERM.
     is_stopping: Arc<AtomicBool>,
@@ -108,10 +108,11 @@ impl Signals {
         // A process inherits the blocked signals of its parent.
         let handled = [SIGHUP, SIGINT, SIGTERM];
         handled.into_iter().collect::<SigSet>().thread_unblock()?;
-        // A write to the log beyond the file size limit then returns an error.
+        // With this handler, a write to the log beyond the file size limit returns an error instead of killing the
+        // process.
         flag::register(SIGXFSZ as c_int, Arc::default())?;
-        // The runtime that awaits a signal receives it, so this runtime can be dropped. Its context ends first, because
-        // a runtime must not be dropped inside a context.
+        // A signal is received by the runtime that awaits it, so this runtime can be dropped. The context ends first,
+        // because a runtime must not be dropped inside a context.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }

@@ -1,14 +1,14 @@
 //! Rules for a table that replaces another one.
 //!
-//! In: the row counts and key kinds of two tables. Out: whether one may replace the other. A failed export often looks
-//! like a small or empty table, so both the bake and the server apply rules and keep the old table if the new one breaks
-//! them.
+//! In: the row counts and key kinds of two tables. Out: whether the new table may replace the old one. A failed export
+//! often results in a small or empty table. The bake and the server therefore apply these rules, and keep the old table
+//! if the new one breaks a rule.
 
 use thiserror::Error;
 
 use crate::format::key::KeyKind;
 
-/// Conditions for a table to replace another one, or to be the first.
+/// The conditions that a new table must meet to replace another table, or to be the first one.
 ///
 /// By default, a table without rows does not replace a table with rows, and the key kind does not change. Any table
 /// may replace a table without rows.
@@ -36,7 +36,7 @@ use crate::format::key::KeyKind;
 pub struct ReplaceRules {
     /// Minimum number of rows of every table, including the first one.
     pub rows_min: u64,
-    /// Maximum percentage of the old table's rows that the new one may lack. `None` allows any percentage below 100.
+    /// Maximum percentage of the old table's rows that the new table may lose. `None` allows any percentage below 100.
     pub shrink_max_percent: Option<u8>,
     /// Whether a table without rows may replace a table with rows.
     pub allow_empty: bool,
@@ -44,21 +44,21 @@ pub struct ReplaceRules {
     pub allow_key_kind_change: bool,
 }
 
-/// The properties of a table that the rules compare.
+/// The properties of a table that [`ReplaceRules`] compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableSummary {
     pub(crate) rows: u64,
     pub(crate) key_kind: KeyKind,
 }
 
-/// Why a table may not replace another one.
+/// The rule that a new table breaks, and the values that break it.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplaceError {
     /// The new table has fewer rows than the minimum.
     #[error("the new table has {found} rows, and at least {min} are required: check its input, or lower the minimum")]
     TooFewRows {
-        /// The new table's rows.
+        /// The new table's number of rows.
         found: u64,
         /// The minimum number of rows.
         min: u64,
@@ -66,7 +66,7 @@ pub enum ReplaceError {
     /// The new table has no rows, and the old one has rows.
     #[error("the new table has no rows, and the old one has {old}: check its input, or allow an empty table")]
     Empty {
-        /// The old table's rows.
+        /// The old table's number of rows.
         old: u64,
     },
     /// The new table lost too many of the old table's rows.
@@ -75,16 +75,16 @@ pub enum ReplaceError {
          input, or allow a greater loss"
     )]
     Shrunk {
-        /// The new table's rows.
+        /// The new table's number of rows.
         found: u64,
-        /// The old table's rows.
+        /// The old table's number of rows.
         old: u64,
-        /// The maximum percentage of rows that the new table may lack.
+        /// The maximum percentage of rows that the new table may lose.
         max_percent: u8,
     },
     /// The keys of the two tables are of different kinds.
     #[error(
-        "keys of the new table are {found}, and those of the old one are {old}: bake it with keys of the old kind, or \
+        "keys of the new table are {found}, but keys of the old table are {old}: bake it with keys of the old kind, or \
          allow the change"
     )]
     KeyKind {
@@ -101,7 +101,7 @@ impl ReplaceRules {
         ReplaceRules { rows_min: 0, shrink_max_percent: None, allow_empty: true, allow_key_kind_change: true }
     }
 
-    /// Checks whether a table may replace `old`, or may be the first table if `old` is `None`.
+    /// Checks whether the table `new` may replace `old`, or whether it may be the first table if `old` is `None`.
     ///
     /// # Errors
     /// [`ReplaceError`] for the first rule that the new table breaks.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_table_too_must_have_the_minimum_number_of_rows() {
+    fn the_minimum_number_of_rows_applies_to_the_first_table_too() {
         let rules = ReplaceRules { rows_min: 10, allow_empty: true, ..ReplaceRules::default() };
         for old in [None, Some(numbers(5))] {
             assert_eq!(rules.check(numbers(9), old), Err(ReplaceError::TooFewRows { found: 9, min: 10 }));

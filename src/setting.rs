@@ -1,63 +1,65 @@
-//! Settings that errors and log lines name.
+//! Names of settings in errors and log lines.
 //!
-//! In: how a program writes its settings. Out: the name of a setting in a message. A field of a struct, a command-line
-//! flag, and a keyword argument are written differently, so messages of the library name a [`Setting`].
+//! In: a program's names for its settings. Out: the name of a setting in a message. A setting can be a field of a Rust
+//! struct, a command-line option, or a Python keyword argument, so messages of the library contain a [`Setting`], which
+//! displays as the program's name for it.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A setting that an error or a log line names. Displays as the program's name for it: see [`name_settings`].
+/// A setting that an error or a log line mentions. It displays as the program's name for the setting: see
+/// [`name_settings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Setting {
-    /// `Config::socket`
+    /// The field `Config::socket`.
     Socket,
-    /// `Config::abstract_socket`
+    /// The field `Config::abstract_socket`.
     AbstractSocket,
-    /// `SocketAccess::mode`
+    /// The field `SocketAccess::mode`.
     SocketMode,
-    /// `SocketAccess::owner`
+    /// The field `SocketAccess::owner`.
     SocketOwner,
-    /// `SocketAccess::group`
+    /// The field `SocketAccess::group`.
     SocketGroup,
-    /// `SocketAccess::allow_uids`
+    /// The field `SocketAccess::allow_uids`.
     AllowUids,
-    /// `SocketAccess::allow_gids`
+    /// The field `SocketAccess::allow_gids`.
     AllowGids,
-    /// `Config::tcp_exposed`
+    /// The field `Config::tcp_exposed`.
     TcpExposed,
-    /// The argument `exposed` of `Server::serve_metrics`
+    /// The argument `exposed` of `Server::serve_metrics`.
     MetricsExposed,
-    /// `Config::memory`
+    /// The field `Config::memory`.
     Memory,
-    /// `Config::lease` set to false
+    /// The field `Config::lease`, set to false.
     NoLease,
-    /// `ReplaceRules::rows_min`
+    /// The field `ReplaceRules::rows_min`.
     RowsMin,
-    /// `Limits::connections_max`
+    /// The field `Limits::connections_max`.
     ConnectionsMax,
-    /// `Limits::buffer_max_bytes`
+    /// The field `Limits::buffer_max_bytes`.
     BufferMax,
-    /// `Limits::client_memory_max_bytes`
+    /// The field `Limits::client_memory_max_bytes`.
     ClientMemoryMax,
-    /// `Limits::drain_rate_min_bytes_per_s`
+    /// The field `Limits::drain_rate_min_bytes_per_s`.
     DrainRateMin,
-    /// `Limits::generations_max`
+    /// The field `Limits::generations_max`.
     GenerationsMax,
-    /// `client::Options::server_user`
+    /// The field `client::Options::server_user`.
     ServerUser,
 }
 
 static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();
 
-/// Sets how the errors and log lines of this process name settings. `None` keeps the name of the library's field. The
-/// first call counts.
+/// Sets the names that settings have in the errors and log lines of this process. A setting for which `name_of` returns
+/// `None` has the name of the library's field. Only the first call has an effect.
 pub fn name_settings(name_of: fn(Setting) -> Option<&'static str>) {
     let _ = NAME_OF.set(name_of);
 }
 
 impl Setting {
-    /// Returns the name of the field of this library.
+    /// Returns the name of the library's field or argument.
     fn field(self) -> &'static str {
         match self {
             Setting::Socket => "Config::socket",

@@ -1,6 +1,7 @@
-//! Special files, such as terminals and pipes, as outputs. They are written to directly and never replaced.
+//! Opens special files, such as terminals and pipes, as outputs. Programs write to a special file and never replace it.
 //!
-//! In: a path from a command line. Out: the open file, if it is special. Other users may be able to write to its folder.
+//! In: a path from a command line. Out: the open file, if it is special. The functions assume that other users can
+//! write to the file's folder.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -9,12 +10,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens the file at this path if it is special.
+/// Opens the file at this path for writing if it is special. Returns `None` for any other path.
 pub fn open_special(path: &Path) -> io::Result<Option<File>> {
     if !is_special(path)? {
         return Ok(None);
     }
-    // A terminal must not become the controlling terminal.
+    // Without this flag, a terminal could become the controlling terminal of the process.
     let mut flags = OFlags::NOCTTY;
     if !fs::symlink_metadata(path)?.is_symlink() {
         flags |= OFlags::NOFOLLOW;
@@ -26,8 +27,8 @@ pub fn open_special(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Returns whether a path leads to a special file. Links of other users are not followed, because anyone who can write to the
-/// folder can create them.
+/// Returns whether a path leads to a special file. A symbolic link is followed only if root or the current user owns
+/// it, because anybody who can write to the folder can create links.
 pub fn is_special(path: &Path) -> io::Result<bool> {
     let Ok(named) = fs::symlink_metadata(path) else { return Ok(false) };
     let is_trusted = [0, nix::unistd::geteuid().as_raw()].contains(&named.uid());
@@ -37,8 +38,8 @@ pub fn is_special(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map_or(Ok(false), |found| is_stream(&found))
 }
 
-/// Returns whether text can be written to a file without replacing it. Block devices are an error, because writing would
-/// destroy their contents.
+/// Returns whether a file is a character device, a pipe, or a socket. A block device is an error, because writing would
+/// destroy its contents.
 fn is_stream(found: &Metadata) -> io::Result<bool> {
     let kind = found.file_type();
     match kind.is_block_device() {

@@ -1,4 +1,4 @@
-//! Baked files of the table's rows.
+//! Bakes and opens files with the rows that the indexes are compared on.
 
 use std::io::{self, Read};
 
@@ -18,7 +18,7 @@ pub(crate) fn bake(keys: &[u64], value_len_bytes: usize) -> [Store; 2] {
     [mapped, Store::open(&output)].map(|store| store.expect("open the baked table"))
 }
 
-/// Rows as CSV, formatted while they are read.
+/// A reader of rows as CSV, which formats the rows while they are read.
 struct Csv<'a> {
     keys: &'a [u64],
     value_len_bytes: usize,

@@ -1,4 +1,4 @@
-//! Checks and measurements of all indexes.
+//! Checks and measures all indexes.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -19,12 +19,12 @@ use crate::support::{VALUE_LEN_MIN_BYTES, is_test, push_value};
 
 const BATCH_KEYS: usize = 256;
 const SAMPLE_KEYS: usize = 512 * BATCH_KEYS;
-/// Consecutive samples of one index in a round. At the first one, the caches hold data of other indexes.
+/// Number of consecutive samples of one index in a round. In the first sample, the caches hold data of other indexes.
 pub(crate) const ROUND_SAMPLES: usize = 3;
 const CHECK_KEYS: usize = 100_000;
 /// One in this many checked keys is absent.
 const CHECK_MISS_EVERY: usize = 200;
-/// The number of rows from which on values are long.
+/// The number of rows from which on tables have long values.
 const LONG_FROM_ROWS: usize = 10_000_000;
 const LONG_VALUE_LEN_BYTES: usize = 100;
 
@@ -32,10 +32,10 @@ const LONG_VALUE_LEN_BYTES: usize = 100;
 pub(crate) trait Lookup {
     fn get(&self, key: u64) -> Option<&[u8]>;
 
-    /// Calls `visit` with each key's position and value, in order.
+    /// Looks up a batch of keys. Calls `visit` with the position and value of each key, in order.
     fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>));
 
-    /// Returns the length of records and index.
+    /// Returns the total length of the records and the index.
     fn len_bytes(&self) -> usize;
 }
 
@@ -55,15 +55,16 @@ impl Lookup for Store {
     }
 }
 
-/// A [`Lookup`] as a trait object, with the whole measured loop compiled for each type.
-trait Contestant {
+/// A [`Lookup`] as a trait object. Each method is a whole loop, which is compiled for each type, so that the measured
+/// code has no virtual calls.
+trait MeasuredIndex {
     fn look_up_each(&self, keys: &[u64]);
     fn copy_batches(&self, keys: &[u64], values: &mut ValueBuffer);
     fn check(&self, keys: &[u64], expected: &[Option<Vec<u8>>]);
     fn len_bytes(&self) -> usize;
 }
 
-impl<L: Lookup> Contestant for L {
+impl<L: Lookup> MeasuredIndex for L {
     fn look_up_each(&self, keys: &[u64]) {
         for key in keys {
             black_box(self.get(*key));
@@ -101,7 +102,7 @@ impl<L: Lookup> Contestant for L {
     }
 }
 
-/// The concatenated values of a batch.
+/// A buffer for the concatenated values of a batch.
 struct ValueBuffer {
     copied: Box<[u8]>,
     len_bytes: usize,
@@ -131,7 +132,8 @@ impl ValueBuffer {
     }
 }
 
-/// Copies `N` to `2 * N` bytes as their first and last `N`, as the server copies short responses.
+/// Copies `N` to `2 * N` bytes as two halves of `N` bytes that may overlap, as the server copies short responses.
+/// Returns false for any other length.
 #[inline(always)]
 fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     if from.len() > 2 * N || to.len() != from.len() {
@@ -147,18 +149,18 @@ fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     true
 }
 
-/// All indexes of one distribution, and the keys of their samples.
-struct Contest {
-    contestants: [(&'static str, Box<dyn Contestant>); 6],
+/// All indexes for one distribution of keys, and the keys of the samples.
+struct IndexComparison {
+    measured_indexes: [(&'static str, Box<dyn MeasuredIndex>); 6],
     samples: Vec<Vec<u64>>,
     measured: SpreadResults,
 }
 
-impl Contest {
-    fn new(spread: &Spread, load: &Load) -> Contest {
+impl IndexComparison {
+    fn new(spread: &Spread, load: &Load) -> IndexComparison {
         let table = Rc::new(Table::new(spread.keys(load.rows), load.value_len_bytes));
         let [mapped, copied] = bake(&table.keys, load.value_len_bytes);
-        let contestants: [(&str, Box<dyn Contestant>); 6] = [
+        let measured_indexes: [(&str, Box<dyn MeasuredIndex>); 6] = [
             ("`Store`", Box::new(mapped)),
             ("`Store`, `Store::open`", Box::new(copied)),
             ("B-tree, 64-byte nodes", Box::new(Searched::<Tree<8>>::new(&table))),
@@ -167,24 +169,24 @@ impl Contest {
             ("binary search", Box::new(Searched::<Binary>::new(&table))),
         ];
         let (keys, expected) = checked_keys(&table.keys, load.value_len_bytes);
-        for (_, contestant) in &contestants {
-            contestant.check(&keys, &expected);
+        for (_, index) in &measured_indexes {
+            index.check(&keys, &expected);
         }
         let mut random = SmallRng::seed_from_u64(2);
         let mut key = || table.keys[random.random_range(0..load.rows as u64) as usize];
         let mut sample = || std::iter::repeat_with(&mut key).take(SAMPLE_KEYS).collect();
         let samples = std::iter::repeat_with(&mut sample).take(2 * load.rounds * ROUND_SAMPLES).collect();
-        let figures = contestants.iter().map(|(name, it)| Figures::new(name, it.len_bytes(), load)).collect();
-        Contest { contestants, samples, measured: SpreadResults { spread: spread.name, indexes: figures } }
+        let figures = measured_indexes.iter().map(|(name, it)| Figures::new(name, it.len_bytes(), load)).collect();
+        IndexComparison { measured_indexes, samples, measured: SpreadResults { spread: spread.name, indexes: figures } }
     }
 
     fn run_round(&mut self, round: usize, values: &mut ValueBuffer) {
         let samples = &self.samples[2 * round * ROUND_SAMPLES..][..2 * ROUND_SAMPLES];
-        // Different keys for each, so that the second does not find the first one's data in the cache.
+        // Batches and single lookups use different keys, so the single lookups do not find their data in the cache.
         let (batches, singles) = samples.split_at(ROUND_SAMPLES);
-        for ((_, contestant), figures) in self.contestants.iter().zip(&mut self.measured.indexes) {
-            record_fastest(&mut figures.batch_ns, batches, |keys| contestant.copy_batches(keys, values));
-            record_fastest(&mut figures.single_ns, singles, |keys| contestant.look_up_each(keys));
+        for ((_, index), figures) in self.measured_indexes.iter().zip(&mut self.measured.indexes) {
+            record_fastest(&mut figures.batch_ns, batches, |keys| index.copy_batches(keys, values));
+            record_fastest(&mut figures.single_ns, singles, |keys| index.look_up_each(keys));
         }
     }
 }
@@ -193,9 +195,8 @@ impl Contest {
 pub(crate) struct Load {
     pub(crate) rows: usize,
     pub(crate) value_len_bytes: usize,
-    /// Number of rounds.
     pub(crate) rounds: usize,
-    /// Number of distributions that are in memory at once.
+    /// Number of distributions whose indexes are in memory at the same time.
     spreads_at_once: usize,
 }
 
@@ -211,7 +212,7 @@ impl Load {
     }
 }
 
-/// Builds, checks and measures all indexes for these distributions.
+/// Builds, checks, and measures all indexes for these distributions.
 pub(crate) fn measure(spreads: &[&Spread], rows: usize) -> Report {
     let load = Load::for_rows(rows);
     let record_len_bytes = record_len_bytes(Key::U64(0), load.value_len_bytes, ALIGN_BYTES);
@@ -219,21 +220,22 @@ pub(crate) fn measure(spreads: &[&Spread], rows: usize) -> Report {
     let (mut overlapped_line_ns, mut dependent_line_ns) = (f64::INFINITY, f64::INFINITY);
     let (mut measured, mut values) = (Vec::new(), ValueBuffer::new());
     for spreads in spreads.chunks(load.spreads_at_once) {
-        let mut contests: Vec<Contest> = spreads.iter().map(|spread| Contest::new(spread, &load)).collect();
+        let mut comparisons: Vec<IndexComparison> =
+            spreads.iter().map(|spread| IndexComparison::new(spread, &load)).collect();
         for round in 0..load.rounds {
-            for contest in &mut contests {
-                let samples = &contest.samples[..ROUND_SAMPLES];
+            for comparison in &mut comparisons {
+                let samples = &comparison.samples[..ROUND_SAMPLES];
                 record_fastest(&mut overlapped_line_ns, samples, |keys| lines.read_overlapped(keys.len()));
                 record_fastest(&mut dependent_line_ns, samples, |keys| lines.read_dependent(keys.len()));
-                contest.run_round(round, &mut values);
+                comparison.run_round(round, &mut values);
             }
         }
-        measured.extend(contests.into_iter().map(|contest| contest.measured));
+        measured.extend(comparisons.into_iter().map(|comparison| comparison.measured));
     }
     Report { load, lines_len_bytes: lines.len_bytes(), overlapped_line_ns, dependent_line_ns, spreads: measured }
 }
 
-/// Updates the minimum time per key of a sample.
+/// Measures each sample, and updates the minimum time per key.
 fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMut(&[u64])) {
     for keys in samples {
         let start = Instant::now();
@@ -242,7 +244,7 @@ fn record_fastest(fastest_ns: &mut f64, samples: &[Vec<u64>], mut run: impl FnMu
     }
 }
 
-/// Returns keys for the check, some of them absent, and their expected values from binary search.
+/// Returns keys for the check, some of which are absent, and their expected values according to binary search.
 fn checked_keys(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option<Vec<u8>>>) {
     let mut random = SmallRng::seed_from_u64(4);
     let mut key = |i: usize| {
@@ -250,7 +252,7 @@ fn checked_keys(sorted: &[u64], value_len_bytes: usize) -> (Vec<u64>, Vec<Option
         if !i.is_multiple_of(CHECK_MISS_EVERY) {
             return key;
         }
-        // The number above a key of the table, unless it is a key too.
+        // An absent key is one above a key of the table. If that is a key, too, random numbers are tried.
         let mut key = key.wrapping_add(1);
         while sorted.binary_search(&key).is_ok() {
             key = random.next_u64();

@@ -1,4 +1,4 @@
-//! The indexes that `benches/index.rs` compares, and how it measures them.
+//! The indexes that `benches/index.rs` compares, and the code that measures them.
 
 mod file;
 pub(crate) mod measure;

@@ -1,4 +1,4 @@
-//! Results as Markdown tables.
+//! Formats the results as Markdown tables.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::indexes::measure::{Load, ROUND_SAMPLES};
 /// The results of one index for one distribution.
 pub(crate) struct Figures {
     pub(crate) index: &'static str,
-    /// Bytes other than values and response headers.
+    /// Bytes per row that belong neither to values nor to response headers.
     pub(crate) overhead_bytes_per_row: f64,
     pub(crate) batch_ns: f64,
     pub(crate) single_ns: f64,
@@ -17,8 +17,8 @@ pub(crate) struct Figures {
 
 impl Figures {
     pub(crate) fn new(index: &'static str, len_bytes: usize, load: &Load) -> Figures {
-        let answers_len_bytes = load.rows * (load.value_len_bytes + RESPONSE_HEADER_LEN_BYTES);
-        let overhead_bytes_per_row = (len_bytes - answers_len_bytes) as f64 / load.rows as f64;
+        let responses_len_bytes = load.rows * (load.value_len_bytes + RESPONSE_HEADER_LEN_BYTES);
+        let overhead_bytes_per_row = (len_bytes - responses_len_bytes) as f64 / load.rows as f64;
         Figures { index, overhead_bytes_per_row, batch_ns: f64::INFINITY, single_ns: f64::INFINITY }
     }
 }

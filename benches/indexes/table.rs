@@ -1,4 +1,4 @@
-//! The rows that the other indexes search: sorted keys, and records as in `docs/FORMAT.md`.
+//! The table that the compared indexes search: sorted keys, and records as described in `docs/FORMAT.md`.
 
 use zero_kv::format::record::{ALIGN_BYTES, Record, record_len_bytes};
 use zero_kv::protocol::native::ResponseHeader;
@@ -10,7 +10,7 @@ use crate::support::push_value;
 
 const LINE_PLACES: usize = LINE_LEN_BYTES / size_of::<u32>();
 
-/// A cache line of records' places. A place is an offset divided by 8.
+/// A cache line with the places of records. A place is a record's offset divided by 8.
 #[derive(Clone)]
 #[repr(align(64))]
 struct PlaceLine([u32; LINE_PLACES]);
@@ -39,7 +39,7 @@ impl Table {
         Table { keys, places, records, record_len_bytes }
     }
 
-    /// Returns the length of the table without its sorted keys.
+    /// Returns the length of the records and places, without the sorted keys.
     pub(crate) fn len_bytes(&self) -> usize {
         size_of_val(&*self.places) + self.records.len()
     }

@@ -1,7 +1,7 @@
-//! Man pages and shell completions, generated from a program's command line.
+//! Generates man pages and shell completions from the definition of a program's command line.
 //!
-//! In: the command line's definition. Out: files in a folder. Each program has `--generate FOLDER`, which its help does
-//! not show because only packaging uses it.
+//! In: the definition. Out: files in a folder. Each program has the option `--generate FOLDER`, which the help does not
+//! show, because only packaging uses it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,8 @@ use std::{env, fs, io, io::Write};
 use clap::Command;
 use clap_complete::Shell;
 
-/// Generates the files if `--generate FOLDER` is the whole command line.
+/// Generates the files and returns the exit code if `--generate FOLDER` is the whole command line, otherwise returns
+/// `None`.
 pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let (Some(option), Some(folder), None) = (args.next(), args.next(), args.next()) else { return None };
@@ -32,23 +33,23 @@ pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
 
 fn generate(mut command: Command, folder: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    // Files are not generated in `folder` itself, because clap's generators follow links that other users may have put
-    // there.
+    // Files are generated in a private folder and then copied, because clap's generators follow symbolic links, which
+    // other users may have created in `folder`.
     let generated = tempfile::tempdir()?;
-    // The `help` command gets no pages. Completions are generated after the pages, because their generator adds that
-    // command.
+    // The command `help` gets no man page. Completions are generated after the man pages, because the generator of
+    // completions adds that command.
     clap_mangen::generate_to(command.clone().disable_help_subcommand(true), generated.path())?;
-    put_all(generated.path(), &folder.join("man1"))?;
+    copy_all(generated.path(), &folder.join("man1"))?;
     for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
         let generated = tempfile::tempdir()?;
         clap_complete::generate_to(shell, &mut command, &name, generated.path())?;
-        put_all(generated.path(), &folder.join(folder_name))?;
+        copy_all(generated.path(), &folder.join(folder_name))?;
     }
     Ok(())
 }
 
-/// Copies all files of a folder into another one. Replaces links in the other folder and does not follow them.
-fn put_all(generated: &Path, folder: &Path) -> io::Result<()> {
+/// Copies all files of `generated` into `folder`. Symbolic links in `folder` are replaced, not followed.
+fn copy_all(generated: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     if fs::symlink_metadata(folder)?.is_symlink() {
         let message = format!("{} is a symbolic link, but a folder was expected: remove it", folder.display());
@@ -56,7 +57,7 @@ fn put_all(generated: &Path, folder: &Path) -> io::Result<()> {
     }
     for file in fs::read_dir(generated)? {
         let file = file?;
-        // The umask is applied to this mode.
+        // The process's umask applies to this mode.
         let mut copy = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
         copy.write_all(&fs::read(file.path())?)?;
         copy.persist(folder.join(file.file_name()))?;

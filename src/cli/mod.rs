@@ -1,4 +1,4 @@
-//! Parts that several binaries share. Not part of the library's interface.
+//! Code that several binaries share. It is not part of the library's public interface.
 
 pub mod generate;
 pub mod replace_args;

@@ -1,4 +1,4 @@
-//! Options that decide which table may replace another one.
+//! Command-line options for the rules that a new table must meet to replace another one.
 
 use crate::replace::ReplaceRules;
 
@@ -8,7 +8,7 @@ pub struct ReplaceArgs {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     min_rows: u64,
     /// Reject a table that lost more than this percentage of the old table's rows, such as 50%
-    /// [default: 100%, but not all rows]
+    /// [default: reject only the loss of all rows]
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     max_shrink: Option<u8>,
     /// Allow a table without rows to replace a table with rows

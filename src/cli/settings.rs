@@ -1,8 +1,8 @@
-//! The options of programs that are clients, as messages of the library name them.
+//! The names that messages of the library use for the options of client programs.
 
 use crate::setting::{Setting, name_settings};
 
-/// Makes the messages of this program name its options.
+/// Makes messages of the library use the names of this program's options, such as `--server-user`.
 pub fn name_client_options() {
     name_settings(|setting| (setting == Setting::ServerUser).then_some("--server-user"));
 }

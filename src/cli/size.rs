@@ -1,8 +1,8 @@
-//! Sizes on command lines.
+//! Parsing of sizes in command-line options.
 
 const EXPECTED: &str = "expected a size, such as 512MiB or 2GB";
 
-/// Parses a number of bytes, with or without a unit.
+/// Parses a number of bytes, with or without a unit, such as `4096`, `512MiB`, or `2GB`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let unit_bytes = match text[digits..].to_ascii_lowercase().as_str() {

@@ -1,7 +1,7 @@
-//! Files that appear complete or not at all.
+//! Writes files that get their name only when they are complete.
 //!
-//! `baker` writes its report this way, `benchmarker` its pages and logs, and `zkv` a dump. A symbolic link at the path is
-//! replaced and not followed, because another user may have put it there.
+//! `baker` writes its report with this module, `benchmarker` its pages and logs, and `zkv` its dumps. A symbolic link
+//! at the path is replaced and not followed, because another user may have created it.
 
 use std::fmt::Display;
 use std::fs::{File, Permissions};
@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 use crate::special_file::{is_special, open_special};
 
-/// A file with a temporary name. Dropping it removes the file, unless the file was put in place.
+/// A new file with a temporary name. Dropping the value removes the file, unless it was put in place.
 pub struct WholeFile {
     file: NamedTempFile,
     folder: File,
@@ -30,9 +30,9 @@ impl WholeFile {
     fn create(path: &Path) -> io::Result<WholeFile> {
         check_is_no_folder(path)?;
         let parent = folder_of(path);
-        // The folder is opened first, because a failure must be detected before the file gets its name.
+        // `put_in_place` syncs the folder. It is opened here, so that an error occurs before the file gets its name.
         let folder = File::open(parent)?;
-        // The umask is applied to this mode.
+        // The process's umask applies to this mode.
         let rights = Permissions::from_mode(0o666);
         let file =
             tempfile::Builder::new().prefix(".zero-kv.").suffix(".tmp").permissions(rights).tempfile_in(parent)?;
@@ -60,8 +60,8 @@ impl WholeFile {
     }
 }
 
-/// Checks that a file can be written to this path. Programs call this before long work, so that the work is not lost at
-/// its end.
+/// Checks that a file can be written to this path. Programs call this before long work, so that its results are not
+/// lost.
 pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     let check = || -> io::Result<()> {
         match is_special(path)? {
@@ -72,7 +72,8 @@ pub fn check_can_be_written(path: &Path) -> anyhow::Result<()> {
     check().map_err(|error| write_error(path, &error))
 }
 
-/// Writes and syncs a file that appears complete or not at all. Special files, such as pipes, are written to directly.
+/// Writes and syncs a file that gets its name only when it is complete. A special file, such as a pipe, is written to
+/// directly.
 pub fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     if let Some(mut special) = open_special(path).map_err(|error| write_error(path, &error))? {
         return special.write_all(text).with_context(|| path.display().to_string());
@@ -93,7 +94,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns the error of a file that cannot be written.
+/// Returns an error that names the file and states that it was not written.
 fn write_error(path: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow!("{}: {error}: the file was not written", path.display())
 }

@@ -1,4 +1,4 @@
-//! Options that control who may connect, and the names of users and groups in them.
+//! Options that control which processes may connect to the Unix socket, and the parsing of users and groups in them.
 
 use nix::unistd::{Group, User};
 use zero_kv::server::SocketAccess;
@@ -15,15 +15,15 @@ pub(crate) struct AccessArgs {
     /// Set the group of the socket, a name or a number; unless the server runs as root, its user must be a member
     #[arg(long, value_name = "GROUP", value_parser = parse_gid)]
     group: Option<u32>,
-    /// Serve only processes of these users, names or numbers, and of the groups of --allow-gid; close all other
-    /// connections, also those of root
+    /// Serve only processes of these users (names or numbers), and of the groups that --allow-gid lists; close all
+    /// other connections, even from root
     #[arg(long, value_name = "USER", value_parser = parse_uid, value_delimiter = ',')]
     allow_uid: Vec<u32>,
-    /// Serve only processes with one of these effective groups, names or numbers, and of the users of --allow-uid.
-    /// To admit all members of a group, as `id` lists them, use --group instead
+    /// Serve only processes whose effective group is one of these (names or numbers), and processes of the users that
+    /// --allow-uid lists. To admit all members of a group, as `id` lists them, use --group instead
     #[arg(long, value_name = "GROUP", value_parser = parse_gid, value_delimiter = ',')]
     allow_gid: Vec<u32>,
-    /// Refuse direct mode, in which a client maps the file and looks keys up directly
+    /// Reject requests for direct mode, in which a client maps the file and looks keys up itself
     #[arg(long)]
     pub(crate) no_direct: bool,
 }
@@ -53,7 +53,7 @@ fn parse_gid(text: &str) -> Result<u32, String> {
     parse_id(text, "group", || Ok(Group::from_name(text)?.map(|group| group.gid.as_raw())))
 }
 
-/// Returns the ID of a user or group, given as a number or as a name that the system's database lists.
+/// Returns the ID of a user or group. `text` is a number, or a name that the system's database lists.
 fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option<u32>>) -> Result<u32, String> {
     // For chown, u32::MAX (-1) means "do not change".
     if let Some(id) = text.parse().ok().filter(|id| *id != u32::MAX) {

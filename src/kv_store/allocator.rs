@@ -1,15 +1,15 @@
 //! Configures when the allocator returns memory to the system.
 
-/// The smallest allocation that gets a separate mapping. Buffers of idle connections are smaller. Pending responses of
-/// a client that does not read, up to 64 KiB, can be larger.
+/// The minimum length of an allocation that gets a separate mapping. Buffers of idle connections are shorter. Pending
+/// responses to a client that does not read, up to 64 KiB, can be longer.
 #[cfg(target_env = "gnu")]
 const MAPPED_MIN_LEN_BYTES: i32 = 32 << 10;
 
 /// Makes the allocator return large allocations to the system as soon as they are freed.
 ///
 /// By default, glibc takes allocations below a threshold from heaps, which shrink only at their end. The threshold is
-/// 128 KiB at first, and up to 32 MiB after larger allocations were freed. The buffers of thousands of clients that do
-/// not read would stay there.
+/// 128 KiB at first, and rises to up to 32 MiB when larger allocations are freed. The freed buffers of thousands of
+/// clients would stay in the heaps.
 pub(crate) fn return_large_allocations() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `mallopt` only sets a parameter of the allocator, and no other thread exists yet.

@@ -1,4 +1,4 @@
-//! The command line, in the groups that its help shows.
+//! The command-line options of `kv_store`, in the groups that the help shows.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -17,10 +17,10 @@ use super::client_limits::ClientLimitArgs;
 
 /// Serves a baked file to all processes of this machine.
 ///
-/// When a new file replaces the served one, the server checks it and then serves it without a
-/// pause; SIGHUP requests that check. SIGINT and SIGTERM stop the server. Logs go to standard
-/// error, and RUST_LOG=debug logs more. Sockets that systemd passes (LISTEN_FDS) replace --socket
-/// and --tcp.
+/// When a new file replaces the served one, the server checks the new file and then serves it
+/// without a pause. SIGHUP makes the server check now. SIGINT and SIGTERM stop the server. Logs go to
+/// standard error; RUST_LOG=debug adds detail. Sockets that systemd passes (LISTEN_FDS) replace
+/// --socket and --tcp.
 #[derive(Parser)]
 #[command(name = "kv_store", version, max_term_width = 100)]
 pub(crate) struct Args {
@@ -67,7 +67,7 @@ impl Args {
     }
 }
 
-/// Returns the option that is a setting of the server.
+/// Returns the name of the option for a setting of the server, or `None` if no option is for this setting.
 pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
     Some(match setting {
         Setting::Socket => "--socket",
@@ -91,7 +91,7 @@ pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
     })
 }
 
-/// Returns the option that allows a table that was rejected.
+/// Returns the name of the option that would allow a table which was rejected with this error.
 fn option_for(error: &ReplaceError) -> &'static str {
     match error {
         ReplaceError::TooFewRows { .. } => "--min-rows",
@@ -113,7 +113,7 @@ pub(crate) struct FileArgs {
     /// Read the whole file into memory, on all processors, before serving it
     #[arg(long)]
     warm: bool,
-    /// Lock the whole file in memory, or refuse to start
+    /// Lock the whole file in memory; the server does not start if locking fails
     #[arg(long)]
     lock: bool,
     /// Choose when each block of the file is verified against its checksum
@@ -125,7 +125,7 @@ pub(crate) struct FileArgs {
     /// Do not watch for new files; check for one only on SIGHUP or `zkv reload`
     #[arg(long)]
     no_watch: bool,
-    /// Serve a file only if it agrees with each `key,digest` line of this one, which `zkv canary` writes
+    /// Serve a file only if it matches the canaries in this file: `key,digest` lines, as `zkv canary` writes them
     #[arg(long, value_name = "FILE")]
     canary: Option<PathBuf>,
 }
@@ -192,7 +192,7 @@ pub(crate) struct LoggingArgs {
     /// Serve /metrics, /healthz and /readyz over HTTP, on an address such as 127.0.0.1:9464 or on a Unix socket
     #[arg(long, value_name = "ADDRESS|PATH")]
     pub(crate) metrics: Option<MetricsAddress>,
-    /// Allow --metrics on an address that other machines can reach: they can read the server's counters, but no row
+    /// Allow --metrics on an address that other machines can reach; they can read the server's counters, but no rows
     #[arg(long, requires = "metrics")]
     pub(crate) metrics_exposed: bool,
     /// Choose the format of log lines

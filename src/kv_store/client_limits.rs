@@ -1,4 +1,4 @@
-//! Options that limit what clients may use.
+//! Options that limit the connections, time, and memory of clients.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use zero_kv::server::Limits;
 
 #[derive(clap::Args)]
 pub(crate) struct ClientLimitArgs {
-    /// Allow at most this many connections; further ones are closed at once [default: what the limit of
-    /// descriptors leaves, at most 16384]
+    /// Allow at most this many connections, and close further ones at once [default: as many as the limit of
+    /// file descriptors allows, at most 16384]
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
     /// Buffer at most this much of an incomplete Redis command per connection, from 256KiB to 4MiB. A
@@ -19,20 +19,20 @@ pub(crate) struct ClientLimitArgs {
     /// Disconnect a client that sends no request for this long; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     idle_timeout: u32,
-    /// Disconnect a client that for this long takes no byte of its pending responses, or sends no byte of an
+    /// Disconnect a client that for this long reads no byte of its pending responses, or sends no byte of an
     /// incomplete request; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     stall_timeout: u32,
-    /// Disconnect a client that takes pending responses slower than this many bytes per second, averaged
+    /// Disconnect a client that reads its pending responses slower than this many bytes per second, averaged
     /// over two stall time-outs (60 s by default); 0: never
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1KiB")]
     min_drain_rate: u64,
-    /// Keep at most this many replaced generations for pending responses; above that, disconnect the clients
-    /// of the oldest
+    /// Keep at most this many replaced generations for pending responses; beyond that, disconnect the clients
+    /// with pending responses from the oldest one
     #[arg(long, value_name = "N", default_value_t = Limits::GENERATIONS_MAX)]
     generations_max: usize,
-    /// Let all connections together use at most this much memory for buffers; above that, disconnect those
-    /// that use the most [default: an eighth of the memory of the machine, or of its control group]
+    /// Let all connections together use at most this much memory for buffers; beyond that, disconnect the
+    /// clients that use the most [default: an eighth of the memory of the machine, or of the control group]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     client_memory_max: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! Sockets that systemd, or another program that follows its protocol, passes to this process: LISTEN_FDS counts
-//! them, from descriptor 3 on, and LISTEN_PID names the process.
+//! Takes over sockets that systemd, or another program that follows its protocol, passes to this process. LISTEN_FDS is
+//! the number of sockets, whose file descriptors begin at 3. LISTEN_PID is the process that the sockets are for.
 
 use anyhow::{anyhow, bail};
 use listenfd::ListenFd;
@@ -7,7 +7,8 @@ use zero_kv::server::Inherited;
 
 use super::args::ListenArgs;
 
-/// Takes the sockets named by the environment. Must be called before the process starts a thread.
+/// Takes over the sockets that the environment announces. Must be called before the process starts a thread, because
+/// the function removes environment variables.
 pub(crate) fn take() -> anyhow::Result<Inherited> {
     let mut sockets = ListenFd::from_env();
     let mut inherited = Inherited::default();
@@ -24,7 +25,7 @@ pub(crate) fn take() -> anyhow::Result<Inherited> {
     Ok(inherited)
 }
 
-/// Checks that `--socket` and `--tcp` do not contradict the inherited sockets.
+/// Checks that `--socket` and `--tcp`, if given, are the addresses of the inherited sockets.
 pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs) -> anyhow::Result<()> {
     if let (Some(passed), Some(requested)) = (inherited.unix_path(), &listen.socket)
         && passed != *requested

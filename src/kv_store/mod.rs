@@ -1,5 +1,5 @@
-//! The parts of `kv_store`: its options, how they configure the library, and the sockets and resource limits that it
-//! takes from the system before it serves.
+//! The modules of the program `kv_store`: its options, which configure the library's server, and the inherited sockets,
+//! resource limits, and allocator settings of its process.
 
 pub(crate) mod access;
 pub(crate) mod allocator;

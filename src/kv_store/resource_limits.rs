@@ -13,6 +13,6 @@ pub(crate) fn raise_limit(resource: Resource, unit: &str) {
     let (from, to) = (number(current), number(maximum));
     match setrlimit(resource, Rlimit { current: maximum, maximum }) {
         Ok(()) => info!("limit of {unit} raised from {from} to {to}"),
-        Err(error) => warn!("limit of {unit} stays at {from}, not {to}: {error}"),
+        Err(error) => warn!("limit of {unit} cannot be raised from {from} to {to}: {error}"),
     }
 }

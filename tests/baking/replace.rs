@@ -40,7 +40,7 @@ const CASES: [(&str, Args, Args, Args, &str); 4] = [
         &["--keys", "bytes"],
         &[],
         &["--allow-key-kind-change"],
-        "keys of the new table are bytes, and those of the old one are unsigned 64-bit numbers",
+        "keys of the new table are bytes, but keys of the old table are unsigned 64-bit numbers",
     ),
     (
         "1,a\n2,b\n3,c\n4,d\n",

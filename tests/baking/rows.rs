@@ -115,7 +115,7 @@ fn the_summary_is_one_line_and_quiet_prints_nothing() {
     assert!(rate.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{out}");
     assert_eq!(
         overhead,
-        format!("{:.1} bytes of overhead a row; keys are unsigned 64-bit numbers", (bytes - 6) as f64 / 2.0)
+        format!("{:.1} bytes of overhead per row; keys are unsigned 64-bit numbers", (bytes - 6) as f64 / 2.0)
     );
     for quiet in ["--quiet", "-q"] {
         assert_eq!(folder.bake(&["rows.csv", quiet]).succeeds().out, "");

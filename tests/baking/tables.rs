@@ -15,7 +15,7 @@ fn rows_of_the_input_replace_and_remove_rows_of_the_base() {
     let delta = ["--base", "storage.db", "--delete-marker", "GONE"];
     let ended =
         folder.bake_text("2,dos\n4,four\n3,GONE\n9,GONE\n", &[&delta[..], &["--report", "report.json"]].concat());
-    let counts = "storage.db: 3 rows (1 replaced, 1 removed, 1 not there to remove), ";
+    let counts = "storage.db: 3 rows (1 replaced, 1 removed, 1 removals of absent keys), ";
     assert!(ended.succeeds().out.starts_with(counts), "{}", ended.out);
     assert_eq!(folder.rows(), rows([(1, b"one"), (2, b"dos"), (4, b"four")]));
     let report: Value = serde_json::from_slice(&fs::read(folder.path("report.json")).unwrap()).unwrap();

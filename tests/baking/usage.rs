@@ -11,8 +11,8 @@ fn options_that_do_not_go_together_end_with_code_2() {
         (&["--value", "2", "--columns", "1,2"][..], "'--value <COLUMN>' cannot be used with '--columns"),
         (&["--columns", "2,name,2"], "--columns names a column twice: name it once"),
         (&["--pack", "json"], "--columns"),
-        (&["--bad-rows-file", "bad.csv"], "--bad-rows-file is for --bad-rows skip: give both"),
-        (&["--max-bad-rows", "5"], "--max-bad-rows is for --bad-rows skip: give both"),
+        (&["--bad-rows-file", "bad.csv"], "--bad-rows-file requires --bad-rows skip: pass both"),
+        (&["--max-bad-rows", "5"], "--max-bad-rows requires --bad-rows skip: pass both"),
         (&["--shard", "3"], "a shard was expected, such as 1/4"),
         (&["--shard", "0/2"], "shard 0 of 2, where 1 to 2 was expected"),
         (&["--shard", "3/2"], "shard 3 of 2, where 1 to 2 was expected"),
@@ -44,7 +44,7 @@ fn options_before_merge_are_rejected() {
     folder.bake(&["rows.csv", "-o", "a.db"]).succeeds();
     let ended = folder.bake(&["--quiet", "merge", "a.db", "-o", "b.db"]);
     assert_eq!((ended.status.code(), &*ended.out), (Some(2), ""), "{}", ended.err);
-    assert!(ended.err.contains("write the options of merge after it"), "{}", ended.err);
+    assert!(ended.err.contains("options of merge must follow it"), "{}", ended.err);
     assert_eq!(folder.names(), ["a.db", "rows.csv"]);
 }
 
@@ -128,7 +128,7 @@ fn no_file_has_two_roles() {
         ),
         (
             [&["rows.csv"], &bad[..], &["rows.csv"]].concat(),
-            "rows.csv: is also the file of bad rows: name another with --bad-rows-file",
+            "rows.csv: is also the file of bad rows: name another file with --bad-rows-file",
         ),
         (
             [&["rows.csv"], &bad[..], &["storage.db"]].concat(),

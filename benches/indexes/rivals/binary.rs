@@ -1,4 +1,4 @@
-//! Binary search over the sorted keys, the baseline.
+//! Binary search over the sorted keys, which is the baseline.
 
 use super::Search;
 use crate::indexes::table::Table;

@@ -1,17 +1,17 @@
-//! A two-level directory: the range of keys is divided into equal shares, each with its first row, and a
-//! share is searched by binary search.
+//! A two-level directory: the range of keys is divided into parts of equal width (shares). The directory stores the
+//! first row of each share, and binary search finds the row in the share.
 
 use super::{STAGE_KEYS, Search};
 use crate::indexes::memory::prefetch;
 use crate::indexes::table::Table;
 
-/// Maximum of the average number of rows per share; the minimum is half of it.
+/// Maximum average number of rows per share. The minimum average is half of this number.
 const SHARE_ROWS: usize = 4;
 
 pub(crate) struct Directory {
     min_key: u64,
     shift_bits: u32,
-    /// The first row of each share, and finally the number of rows.
+    /// The first row of each share, followed by the number of rows.
     starts: Vec<u32>,
 }
 

@@ -14,14 +14,14 @@ pub(crate) use binary::Binary;
 pub(crate) use directory::Directory;
 pub(crate) use tree::Tree;
 
-/// Number of keys that pass through the stages of a lookup together, as in the file's index.
+/// Number of keys that pass through the stages of a lookup together. The file's index has equally many keys in flight.
 const STAGE_KEYS: usize = 64;
 
 /// An index over sorted keys.
 pub(crate) trait Search {
     fn new(table: &Table) -> Self;
 
-    /// Returns the length of the index without records and places.
+    /// Returns the length of the index, without the records and their places.
     fn len_bytes(&self, table: &Table) -> usize;
 
     /// Returns the row of a key, or any number if the key is absent.
@@ -31,7 +31,7 @@ pub(crate) trait Search {
     fn rows(&self, table: &Table, keys: &[u64], rows: &mut [usize]);
 }
 
-/// Lookups with a [`Search`].
+/// An index over sorted keys together with its table, which can look values up.
 pub(crate) struct Searched<S> {
     table: Rc<Table>,
     search: S,
@@ -50,7 +50,7 @@ impl<S: Search> Searched<S> {
     }
 
     #[inline(always)]
-    fn get_many_plainly<'s>(&'s self, keys: &[u64], mut answer: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn get_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&'s [u8]>)) {
         let mut rows = [0; STAGE_KEYS];
         for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
             let rows = &mut rows[..keys.len()];
@@ -61,7 +61,7 @@ impl<S: Search> Searched<S> {
                 self.table.prefetch_record(*offset_bytes);
             }
             for (i, (key, offset_bytes)) in keys.iter().zip(offsets_bytes).enumerate() {
-                answer(stage * STAGE_KEYS + i, self.table.value(*key, *offset_bytes));
+                visit(stage * STAGE_KEYS + i, self.table.value(*key, *offset_bytes));
             }
         }
     }
@@ -74,8 +74,8 @@ impl<S: Search> Searched<S> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
-    fn get_many_wide<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
-        self.get_many_plainly(keys, answer);
+    fn get_many_wide<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
+        self.get_many_plainly(keys, visit);
     }
 }
 
@@ -89,13 +89,13 @@ impl<S: Search> Lookup for Searched<S> {
         self.get_plainly(key)
     }
 
-    fn get_many<'s>(&'s self, keys: &[u64], answer: impl FnMut(usize, Option<&'s [u8]>)) {
+    fn get_many<'s>(&'s self, keys: &[u64], visit: impl FnMut(usize, Option<&'s [u8]>)) {
         #[cfg(target_arch = "x86_64")]
         if self.is_wide {
             // SAFETY: `is_wide` states that the processor has the features that the function is compiled for.
-            return unsafe { self.get_many_wide(keys, answer) };
+            return unsafe { self.get_many_wide(keys, visit) };
         }
-        self.get_many_plainly(keys, answer);
+        self.get_many_plainly(keys, visit);
     }
 
     fn len_bytes(&self) -> usize {

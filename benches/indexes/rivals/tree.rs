@@ -1,11 +1,11 @@
-//! A packed static B-tree (S+ tree): leaves of `N` sorted keys, and levels of inner nodes with the largest keys of the
-//! first `N` of their `N + 1` children.
+//! A packed static B-tree (S+ tree). Leaves have `N` sorted keys. Inner nodes have `N + 1` children, and store the
+//! largest key of each of the first `N`.
 
 use super::Search;
 use crate::indexes::memory::{LINE_LEN_BYTES, prefetch};
 use crate::indexes::table::Table;
 
-/// Fills the last node.
+/// Fills the unused entries of the last node.
 const NO_KEY: u64 = u64::MAX;
 
 const LINE_KEYS: usize = LINE_LEN_BYTES / size_of::<u64>();
@@ -18,7 +18,7 @@ impl<const N: usize> Node<N> {
     /// Returns the number of keys below this one.
     #[inline(always)]
     fn count_below(&self, key: u64) -> usize {
-        // A sum as wide as the keys lets the compiler keep the comparisons in vectors.
+        // The sum is as wide as the keys, so the compiler can keep the comparisons in vector registers.
         self.0.iter().map(|other| u64::from(*other < key)).sum::<u64>() as usize
     }
 
@@ -31,7 +31,7 @@ impl<const N: usize> Node<N> {
 }
 
 pub(crate) struct Tree<const N: usize> {
-    /// The levels from the root down. The last level holds the keys.
+    /// The levels from the root down. The last level contains all keys.
     levels: Vec<Vec<Node<N>>>,
 }
 

@@ -1,4 +1,4 @@
-//! The chart: bars for gets in engines, and for requests per second of servers.
+//! Draws the chart: bars for the time of gets in engines, and for the requests per second of servers.
 
 use std::fmt::Write;
 
@@ -7,12 +7,13 @@ use crate::report::{Report, grouped};
 use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 
 const WIDTH: usize = 760;
-/// The left end of bars, and the length of the longest.
+/// The left end of all bars.
 const BARS_AT: usize = 210;
+/// The length of the longest bar.
 const BAR_LEN_MAX: f64 = 440.0;
 const ROW_HEIGHT: usize = 26;
 
-/// Follows the reader's color scheme, and highlights Zero-KV's bars.
+/// The chart's style sheet, which follows the reader's color scheme and highlights Zero-KV's bars.
 const STYLE: &str = "<style>\
     text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}\
     .title{font-size:15px;font-weight:600}.note{font-size:12px;fill:#59636e}\
@@ -32,8 +33,8 @@ struct Panel {
     bars: Vec<Bar>,
 }
 
-/// Returns a chart of one table of the engines and one table of the servers: the tables with a million rows, or
-/// otherwise the last tables.
+/// Returns a chart with the results of the engines and of the servers for one table each: the table with a million
+/// rows, or the last table if there is none.
 pub(crate) fn svg(report: &Report) -> String {
     let tables: Vec<&Table> = report.tables.iter().filter(|table| !table.plan.mixed).collect();
     let table = tables.iter().find(|table| table.plan.rows.count == 1_000_000).or(tables.last());
@@ -89,7 +90,7 @@ fn note(rows: u64, value_len_bytes: usize, load: &str) -> String {
     format!("{} rows, values of {value_len_bytes} bytes, {load}", grouped(rows))
 }
 
-/// Draws a panel from `y` on, and returns the `y` of the next.
+/// Draws a panel whose top is at `y`, and returns the top of the next panel.
 fn draw(panel: &Panel, y: usize, body: &mut String) -> usize {
     let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     // Writing to a string cannot fail.

@@ -1,5 +1,4 @@
-//! Removes the run's folder and stops its processes at the end, also
-//! after a signal.
+//! Stops the processes of a run and removes its folder at the end, even if a signal ends the run.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,39 +9,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// The resources that a signal must clean up.
-struct Left {
+/// The resources of the run that the signal handler must clean up.
+struct RunResources {
     folder: Option<PathBuf>,
     children: Vec<Child>,
 }
 
-static LEFT: Mutex<Left> = Mutex::new(Left { folder: None, children: Vec::new() });
+static RESOURCES: Mutex<RunResources> = Mutex::new(RunResources { folder: None, children: Vec::new() });
 
-fn left() -> MutexGuard<'static, Left> {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+fn resources() -> MutexGuard<'static, RunResources> {
+    RESOURCES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Creates the run's folder in `parent`. From here on, SIGINT, SIGTERM and SIGHUP
-/// clean up before they end the process.
+/// Creates the run's folder in `parent`. From this call on, SIGINT, SIGTERM, and SIGHUP clean up before they end the
+/// process.
 pub(crate) fn run_folder(parent: &Path) -> Result<TempDir> {
     ctrlc::set_handler(|| {
-        // Never unlocked, so that no process is started afterward.
-        let mut left = left();
-        left.children.iter_mut().for_each(end);
-        if let Some(folder) = &left.folder {
+        // The mutex stays locked, so that no other process is started.
+        let mut resources = resources();
+        resources.children.iter_mut().for_each(stop);
+        if let Some(folder) = &resources.folder {
             remove(folder);
         }
         process::exit(130);
     })?;
-    let mut left = left();
+    let mut resources = resources();
     let folder = tempfile::Builder::new().prefix("run.").tempdir_in(parent);
     let folder = folder.with_context(|| format!("{}: cannot make a folder in it", parent.display()))?;
-    left.folder = Some(folder.path().to_path_buf());
+    resources.folder = Some(folder.path().to_path_buf());
     Ok(folder)
 }
 
-/// Removes a folder into which another thread may still write files. Once
-/// the folder is removed, the thread cannot.
+/// Removes a folder, with several attempts, because another thread may create files in it until it is removed.
 fn remove(folder: &Path) {
     const ATTEMPTS: usize = 100;
     for _ in 0..ATTEMPTS {
@@ -53,7 +51,7 @@ fn remove(folder: &Path) {
     }
 }
 
-/// A process that is stopped when the value is dropped.
+/// A child process. Dropping the value stops it.
 pub(crate) struct Process {
     id: u32,
     output: Option<ChildStdout>,
@@ -61,11 +59,11 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(command: &mut Command) -> Result<Process> {
-        let mut left = left();
+        let mut resources = resources();
         let mut child =
             command.spawn().with_context(|| format!("{}: cannot start", command.get_program().display()))?;
         let process = Process { id: child.id(), output: child.stdout.take() };
-        left.children.push(child);
+        resources.children.push(child);
         Ok(process)
     }
 
@@ -73,30 +71,30 @@ impl Process {
         self.id
     }
 
-    /// Takes the process's standard output, if it is a pipe.
+    /// Removes and returns the pipe of the process's standard output, if there is one.
     pub(crate) fn output(&mut self) -> Option<ChildStdout> {
         self.output.take()
     }
 
-    /// Returns the exit status if the process has ended.
+    /// Returns the exit status of the process if it has ended, for messages.
     pub(crate) fn ended(&self) -> Option<String> {
-        let mut left = left();
-        let child = left.children.iter_mut().find(|child| child.id() == self.id)?;
+        let mut resources = resources();
+        let child = resources.children.iter_mut().find(|child| child.id() == self.id)?;
         child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let mut left = left();
-        if let Some(at) = left.children.iter().position(|child| child.id() == self.id) {
-            end(&mut left.children.swap_remove(at));
+        let mut resources = resources();
+        if let Some(at) = resources.children.iter().position(|child| child.id() == self.id) {
+            stop(&mut resources.children.swap_remove(at));
         }
     }
 }
 
-fn end(child: &mut Child) {
-    // For a child that has already exited, only `wait` has an effect.
+fn stop(child: &mut Child) {
+    // If the child has already exited, only `wait` has an effect.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,4 +1,4 @@
-//! The environment of a run: machine, kernel, date, versions.
+//! Describes the environment of a run: machine, kernel, date, and versions.
 
 use std::fs;
 use std::process::Command;
@@ -20,16 +20,16 @@ pub(crate) fn kernel() -> String {
 }
 
 pub(crate) fn date() -> String {
-    said_by("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(|| "unknown".to_owned())
+    output_of("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(|| "unknown".to_owned())
 }
 
 pub(crate) fn rust_version() -> String {
-    said_by("rustc", &["--version"])
+    output_of("rustc", &["--version"])
         .and_then(|line| line.split(' ').nth(1).map(|version| format!("std {version}")))
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Returns the version of a dependency of this program.
+/// Returns the version of one of this program's dependencies, from Cargo.lock.
 pub(crate) fn locked_version(package: &str) -> String {
     let entry = format!("name = \"{package}\"\nversion = \"");
     let lock = include_str!("../Cargo.lock");
@@ -39,24 +39,24 @@ pub(crate) fn locked_version(package: &str) -> String {
 
 /// Returns the version of an installed Debian package.
 pub(crate) fn package_version(package: &str) -> String {
-    said_by("dpkg-query", &["-W", "-f", "${Version}", package]).unwrap_or_else(|| "unknown".to_owned())
+    output_of("dpkg-query", &["-W", "-f", "${Version}", package]).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Returns the commit of the working tree, if there is one.
+/// Returns the Git commit of the working tree, or `None` without Git.
 pub(crate) fn commit() -> Option<String> {
-    said_by("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"])
+    output_of("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"])
 }
 
 pub(crate) fn memory_total_bytes() -> Result<u64> {
     kib_of("/proc/meminfo", "MemTotal:")
 }
 
-/// Returns the resident set of a process, including shared pages.
+/// Returns the resident memory of a process, including shared pages.
 pub(crate) fn resident_bytes(process: u32) -> Result<u64> {
     kib_of(&format!("/proc/{process}/status"), "VmRSS:")
 }
 
-/// Returns the bytes that this process has read from disks.
+/// Returns the number of bytes that this process has read from disks so far.
 pub(crate) fn storage_read_bytes() -> Option<u64> {
     let counters = fs::read_to_string("/proc/self/io").ok()?;
     counters.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
@@ -69,7 +69,7 @@ fn kib_of(path: &str, name: &str) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,10 +1,8 @@
-//! Compares Zero-KV with other engines and servers on equal rows, and writes a
-//! Markdown report and a chart.
+//! Compares Zero-KV with other engines and servers on equal rows, and writes a Markdown report and a chart.
 //!
-//! `rows` defines rows and requests, `engine` opens and reads each engine,
-//! `measure` measures engines in turn, `server` does both for servers, `resp` compares
-//! `kv_store` with Redis in the Redis protocol, and `report` and `chart` write the
-//! results.
+//! `rows` defines rows and requests, `engine` builds, opens, and reads each engine, and `measure` measures the engines
+//! by turns. `server` starts and measures servers, and `resp` compares `kv_store` with Redis in the Redis protocol.
+//! `report` and `chart` write the results.
 
 mod chart;
 mod cleanup;
@@ -31,10 +29,10 @@ use crate::plan::Plans;
 use crate::report::Report;
 use crate::rows::Rows;
 
-/// Compares Zero-KV with LMDB, RocksDB, redb, cdb, HashMap, Redis and memcached.
+/// Compares Zero-KV with LMDB, RocksDB, redb, cdb, HashMap, Redis, and memcached.
 ///
-/// The report goes to standard output, progress to standard error. Use run.sh,
-/// which installs and builds what this needs.
+/// The report goes to standard output, and progress to standard error. Use run.sh, which installs
+/// the required packages and builds the programs.
 #[derive(Parser, Debug)]
 #[command(name = "peers", version, max_term_width = 100)]
 struct Args {
@@ -44,19 +42,20 @@ struct Args {
     /// Measure this table; can be repeated [default: 100000x26, 1000000x26, 10000000x100]
     #[arg(long = "table", value_name = "ROWSxBYTES", value_parser = plan::table)]
     tables: Vec<Rows>,
-    /// Use this many rows of 256 bytes for the mixed load, 0 for none [default: as many as memory and disk allow]
+    /// Use this many rows of 256 bytes for the mixed load, or 0 to skip it [default: as many as memory and disk allow]
     #[arg(long, value_name = "ROWS")]
     mixed_rows: Option<u64>,
     /// Run this many rounds, and report medians
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
-    /// Measure only engines and servers whose names begin with this; `resp` is the Redis protocol [default: all]
+    /// Measure only engines and servers whose names begin with one of these; `resp` is the comparison in the Redis
+    /// protocol [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Put the run's files into this folder on a disk; they are removed at the end
+    /// Create the run's files in this folder, which must be on a disk; the run removes them at its end
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target"))]
     dir: PathBuf,
-    /// Run this kv_store
+    /// Run this kv_store program
     #[arg(
         long,
         value_name = "FILE",
@@ -69,7 +68,7 @@ struct Args {
 }
 
 impl Args {
-    fn takes(&self, name: &str) -> bool {
+    fn is_selected(&self, name: &str) -> bool {
         let lower = name.to_lowercase();
         self.only.is_empty() || self.only.iter().any(|only| lower.starts_with(&only.to_lowercase()))
     }
@@ -92,7 +91,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let folder = cleanup::run_folder(&args.dir)?;
     let free_bytes = page_cache::free_disk_bytes(folder.path())?;
-    let plans = Plans::of(args, free_bytes)?;
+    let plans = Plans::new(args, free_bytes)?;
     let report = measure_all(args, &plans, folder.path());
     folder.close().with_context(|| format!("{}: cannot remove the run's folder", args.dir.display()))?;
 
@@ -107,29 +106,29 @@ fn run(args: &Args) -> Result<()> {
 }
 
 fn measure_all(args: &Args, plans: &Plans, folder: &Path) -> Report {
-    let tell = |text: &str| {
+    let log = |text: &str| {
         let _ = writeln!(io::stderr(), "{text}");
     };
     let mut report = Report::new();
     let mut engines = Vec::new();
     for engine in engine::all() {
         match engine {
-            Ok(engine) if args.takes(engine.name) => engines.push(engine),
-            Err(left_out) if args.takes(left_out.name) => report.left_out.push(left_out),
+            Ok(engine) if args.is_selected(engine.name) => engines.push(engine),
+            Err(unavailable) if args.is_selected(unavailable.name) => report.unavailable.push(unavailable),
             _ => {}
         }
     }
     let tables = if engines.is_empty() { &[][..] } else { &plans.tables };
     for plan in tables {
-        report.tables.push(Table::measure(*plan, &engines, folder, &tell));
+        report.tables.push(Table::measure(*plan, &engines, folder, &log));
     }
     for plan in &plans.servers {
-        let lines = server::measure(*plan, &|name| args.takes(name), &args.kv_store, folder, &tell);
+        let lines = server::measure(*plan, &|name| args.is_selected(name), &args.kv_store, folder, &log);
         if !lines.is_empty() {
             report.servers.push((*plan, lines));
         }
-        if args.takes("resp") {
-            report.comparisons.push((*plan, resp::measure(*plan, &args.kv_store, folder, &tell)));
+        if args.is_selected("resp") {
+            report.comparisons.push((*plan, resp::measure(*plan, &args.kv_store, folder, &log)));
         }
     }
     report

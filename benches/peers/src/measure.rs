@@ -1,8 +1,8 @@
-//! Measures all engines in turn at one table size: build, cold open, and lookups.
+//! Measures all engines by turns at one table size: builds, cold opens, and lookups.
 //!
-//! In: engines and rows. Out: medians. Every round measures each engine once,
-//! beginning with a different one. A measurement loads the engine's file into the page
-//! cache, opens it, and warms it up with unmeasured lookups.
+//! In: engines and rows. Out: medians. Every round measures each engine once, and begins with a different engine.
+//! Before lookups are measured, the engine's file is loaded into the page cache, opened, and warmed up with other
+//! lookups.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ use anyhow::{Result, ensure};
 use crate::engine::Engine;
 use crate::machine::{memory_total_bytes, storage_read_bytes};
 use crate::page_cache::{allocated_bytes, drop_files, read_files};
-use crate::rows::{Amounts, Expected, Questions, Random, Rows, Sum};
+use crate::rows::{Amounts, Expected, Random, Requests, Rows, Sum};
 
-/// Number of keys whose values are checked byte by byte before the measurement.
+/// Maximum number of keys whose values are checked byte by byte before the measurement.
 const CHECKED_KEYS: usize = 10_000;
 
 /// A table size, and the parameters of its measurement.
@@ -45,7 +45,7 @@ pub(crate) enum Figure {
     MixedNs,
 }
 
-/// The results of one engine, or its error.
+/// The results of one engine, or the reason why it was not measured.
 pub(crate) struct Column {
     pub(crate) engine: Engine,
     samples: BTreeMap<Figure, Vec<f64>>,
@@ -57,7 +57,7 @@ impl Column {
         let failure = match () {
             () if !engine.holds(&plan.rows) => Some("its file holds at most 4 GiB".to_owned()),
             () if plan.mixed && !(engine.ordered && engine.build.is_some()) => {
-                Some("not part of the mixed load, which takes scans and a file".to_owned())
+                Some("not part of the mixed load, which requires scans and a file".to_owned())
             }
             () => None,
         };
@@ -83,29 +83,29 @@ pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     })
 }
 
-/// The results of all engines at one size.
+/// The results of all engines at one table size.
 pub(crate) struct Table {
     pub(crate) plan: Plan,
     pub(crate) columns: Vec<Column>,
 }
 
 impl Table {
-    /// Measures in new folders below `folder`, and removes them.
-    pub(crate) fn measure(plan: Plan, engines: &[Engine], folder: &Path, tell: &dyn Fn(&str)) -> Table {
+    /// Measures all engines. Their files are in new folders in `folder`, which are removed at the end.
+    pub(crate) fn measure(plan: Plan, engines: &[Engine], folder: &Path, log: &dyn Fn(&str)) -> Table {
         let columns = engines.iter().map(|engine| Column::new(engine.clone(), &plan)).collect();
         let mut table = Table { plan, columns };
         for round in 0..plan.build_rounds {
-            table.turns(round, folder, tell, "build", |turn| turn.build());
+            table.turns(round, folder, log, "build", |turn| turn.build());
         }
         for round in 0..plan.rounds {
-            table.turns(round, folder, tell, "cold open", |turn| turn.open_cold());
+            table.turns(round, folder, log, "cold open", |turn| turn.open_cold());
         }
         for round in 0..plan.rounds {
-            let warm_up = Questions::new(&plan.rows, plan.amounts, 2 * round as u64);
-            let asked = Asked::new(&plan, 2 * round as u64 + 1);
-            table.turns(round, folder, tell, "ask", |turn| {
-                turn.ask(&warm_up, &asked)?;
-                turn.end()
+            let warm_up = Requests::new(&plan.rows, plan.amounts, 2 * round as u64);
+            let checked = CheckedRequests::new(&plan, 2 * round as u64 + 1);
+            table.turns(round, folder, log, "lookups", |turn| {
+                turn.look_up(&warm_up, &checked)?;
+                turn.drop_large_file()
             });
         }
         for column in &table.columns {
@@ -115,12 +115,12 @@ impl Table {
         table
     }
 
-    /// Measures every engine that has not failed once.
+    /// Runs one round: calls `take` once for every engine that has not failed so far.
     fn turns(
         &mut self,
         round: usize,
         folder: &Path,
-        tell: &dyn Fn(&str),
+        log: &dyn Fn(&str),
         what: &str,
         take: impl Fn(&mut Turn<'_>) -> Result<()>,
     ) {
@@ -132,7 +132,7 @@ impl Table {
                 continue;
             }
             let name = column.engine.name;
-            tell(&format!("{} rows, {what}, round {}, {name}", plan.rows.count, round + 1));
+            log(&format!("{} rows, {what}, round {}, {name}", plan.rows.count, round + 1));
             let folder = engine_folder(folder, &column.engine);
             if let Err(error) = take(&mut Turn { plan: &plan, column, folder }) {
                 column.failure = Some(format!("{what}: {error:#}"));
@@ -141,7 +141,7 @@ impl Table {
     }
 }
 
-/// Measures one engine once.
+/// The turn of one engine in a round.
 struct Turn<'c> {
     plan: &'c Plan,
     column: &'c mut Column,
@@ -163,11 +163,12 @@ impl Turn<'_> {
         built?;
         self.column.add(Figure::BuildSeconds, seconds);
         self.column.add(Figure::FileBytes, allocated_bytes(&self.folder)? as f64);
-        // Not measured, because the file is complete. Without this step, writeback would disturb the next measurement.
+        // This step is not measured, because the file is complete. Without it, the kernel's writeback of dirty pages
+        // would disturb the next measurement.
         drop_files(&self.folder)
     }
 
-    /// Opens the engine without its file in the page cache, and gets one row.
+    /// Drops the engine's file from the page cache, opens the engine, and gets one row.
     fn open_cold(&mut self) -> Result<()> {
         if self.column.engine.build.is_none() {
             return Ok(());
@@ -183,7 +184,7 @@ impl Turn<'_> {
             anyhow::Ok((opened, sum))
         });
         let read_bytes = storage_read_bytes().zip(read_before_bytes).map(|(after, before)| after - before);
-        right(opened?.1, Expected::of_gets(&rows, &[key]), "the first get")?;
+        check_sum(opened?.1, Expected::of_gets(&rows, &[key]), "the first get")?;
         self.column.add(Figure::ColdOpenMs, seconds * 1e3);
         if let Some(bytes) = read_bytes {
             self.column.add(Figure::ColdReadBytes, bytes as f64);
@@ -191,7 +192,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn ask(&mut self, warm_up: &Questions, asked: &Asked) -> Result<()> {
+    fn look_up(&mut self, warm_up: &Requests, checked: &CheckedRequests) -> Result<()> {
         let engine = &self.column.engine;
         let (rows, ordered, batched) = (self.plan.rows, engine.ordered, engine.batched);
         if engine.build.is_some() {
@@ -203,42 +204,43 @@ impl Turn<'_> {
             ensure!(found == rows.count, "{found} rows in a scan of all, where {} were expected", rows.count);
         }
         opened.gets(&warm_up.hits)?;
-        let Questions { hits, misses, floors, scans, mixed } = &asked.questions;
+        let Requests { hits, misses, floors, scans, mixed } = &checked.requests;
         opened.check(&rows, &hits[..hits.len().min(CHECKED_KEYS)])?;
 
         let opened = &mut *opened;
-        self.time(Figure::GetNs, hits.len(), 1e9, asked.hits, || opened.gets(hits))?;
+        self.time(Figure::GetNs, hits.len(), 1e9, checked.hits, || opened.gets(hits))?;
         if batched {
-            self.time(Figure::BatchNs, hits.len(), 1e9, asked.hits, || opened.batches(hits))?;
+            self.time(Figure::BatchNs, hits.len(), 1e9, checked.hits, || opened.batches(hits))?;
         }
-        self.time(Figure::MissNs, misses.len(), 1e9, asked.misses, || opened.gets(misses))?;
+        self.time(Figure::MissNs, misses.len(), 1e9, checked.misses, || opened.gets(misses))?;
         if ordered {
-            self.time(Figure::FloorNs, floors.len(), 1e9, asked.floors, || opened.floors(floors))?;
-            self.time(Figure::ScanUs, scans.len(), 1e6, asked.scans, || opened.scans(scans))?;
+            self.time(Figure::FloorNs, floors.len(), 1e9, checked.floors, || opened.floors(floors))?;
+            self.time(Figure::ScanUs, scans.len(), 1e6, checked.scans, || opened.scans(scans))?;
         }
         if self.plan.mixed {
-            self.time(Figure::MixedNs, mixed.len(), 1e9, asked.mixed, || opened.mixed(mixed))?;
+            self.time(Figure::MixedNs, mixed.len(), 1e9, checked.mixed, || opened.mixed(mixed))?;
         }
         Ok(())
     }
 
-    /// Records the time per request, scaled by `per_second`, and rejects wrong results.
+    /// Measures `run`, and records its time per request in units of 1 / `per_second` seconds. Returns an error if a
+    /// result is wrong.
     fn time(
         &mut self,
         figure: Figure,
         count: usize,
         per_second: f64,
         expected: Sum,
-        ask: impl FnOnce() -> Result<Sum>,
+        run: impl FnOnce() -> Result<Sum>,
     ) -> Result<()> {
-        let (seconds, sum) = timed(ask);
-        right(sum?, expected, &format!("{figure:?}"))?;
+        let (seconds, sum) = timed(run);
+        check_sum(sum?, expected, &format!("{figure:?}"))?;
         self.column.add(figure, seconds * per_second / count as f64);
         Ok(())
     }
 
-    /// Drops the file from the page cache if the files of all engines do not fit into it.
-    fn end(&self) -> Result<()> {
+    /// Drops the engine's file from the page cache if it is so large that the files of all engines may not fit.
+    fn drop_large_file(&self) -> Result<()> {
         let files_bytes = self.column.median(Figure::FileBytes).unwrap_or(0.0) as u64;
         match files_bytes > memory_total_bytes()? / 16 {
             true => drop_files(&self.folder),
@@ -247,9 +249,9 @@ impl Turn<'_> {
     }
 }
 
-/// Requests and the expected sums of their results.
-struct Asked {
-    questions: Questions,
+/// The requests of a round, and the expected sums of their results.
+struct CheckedRequests {
+    requests: Requests,
     hits: Sum,
     misses: Sum,
     floors: Sum,
@@ -257,21 +259,21 @@ struct Asked {
     mixed: Sum,
 }
 
-impl Asked {
-    fn new(plan: &Plan, seed: u64) -> Asked {
-        let questions = Questions::new(&plan.rows, plan.amounts, seed);
-        Asked {
-            hits: Expected::of_gets(&plan.rows, &questions.hits),
-            misses: Expected::of_gets(&plan.rows, &questions.misses),
-            floors: Expected::of_floors(&plan.rows, &questions.floors),
-            scans: Expected::of_scans(&plan.rows, &questions.scans),
-            mixed: Expected::of_mixed(&plan.rows, &questions.mixed),
-            questions,
+impl CheckedRequests {
+    fn new(plan: &Plan, seed: u64) -> CheckedRequests {
+        let requests = Requests::new(&plan.rows, plan.amounts, seed);
+        CheckedRequests {
+            hits: Expected::of_gets(&plan.rows, &requests.hits),
+            misses: Expected::of_gets(&plan.rows, &requests.misses),
+            floors: Expected::of_floors(&plan.rows, &requests.floors),
+            scans: Expected::of_scans(&plan.rows, &requests.scans),
+            mixed: Expected::of_mixed(&plan.rows, &requests.mixed),
+            requests,
         }
     }
 }
 
-fn right(sum: Sum, expected: Sum, what: &str) -> Result<()> {
+fn check_sum(sum: Sum, expected: Sum, what: &str) -> Result<()> {
     ensure!(sum == expected, "{what}: the results add up to {sum:?}, expected {expected:?}");
     Ok(())
 }

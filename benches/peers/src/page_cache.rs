@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, fadvise, fstatfs};
 
-/// Writes back dirty pages and drops all pages, except those that a process has mapped.
+/// Writes back the dirty pages of a folder's files, and drops all their pages except mapped ones.
 pub(crate) fn drop_files(folder: &Path) -> Result<()> {
     for path in files(folder)? {
         let file = File::open(path)?;
@@ -18,7 +18,7 @@ pub(crate) fn drop_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads every file completely.
+/// Reads every file of a folder completely, which loads it into the page cache.
 pub(crate) fn read_files(folder: &Path) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     for path in files(folder)? {
@@ -28,7 +28,7 @@ pub(crate) fn read_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the disk space of the files.
+/// Returns the disk space that a folder's files use.
 pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for path in files(folder)? {
@@ -37,7 +37,7 @@ pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the free bytes of the disk with a folder, or an error if its file system is in memory.
+/// Returns the free bytes of the disk that a folder is on, or an error if the file system is in memory (tmpfs).
 pub(crate) fn free_disk_bytes(folder: &Path) -> Result<u64> {
     const TMPFS: i64 = 0x0102_1994;
     let file_system = fstatfs(File::open(folder)?)?;

@@ -1,4 +1,4 @@
-//! The tables to measure, and the number of requests.
+//! The tables that a run measures, and the number of requests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{Args, measure, server};
 
 /// Length of values in the mixed load.
 const MIXED_VALUE_LEN_BYTES: usize = 256;
-/// Memory that baking needs per row in addition to its value.
+/// Memory that a bake needs per row, in addition to the value.
 const BAKE_ROW_BYTES: u64 = 60;
 /// Maximum disk space per row of the mixed load, for all ordered engines together.
 const MIXED_ROW_DISK_BYTES: u64 = 4 * 350;
@@ -21,7 +21,7 @@ pub(crate) struct Plans {
     pub(crate) servers: Vec<server::Plan>,
 }
 
-/// Parses `ROWSxBYTES`.
+/// Parses a table size in the form `ROWSxBYTES`.
 pub(crate) fn table(text: &str) -> Result<Rows, String> {
     let expected = || format!("{text:?} where rows and bytes of a value were expected, such as 100000x26");
     let (count, value_len_bytes) = text.split_once('x').ok_or_else(expected)?;
@@ -31,8 +31,8 @@ pub(crate) fn table(text: &str) -> Result<Rows, String> {
     Ok(Rows { count, value_len_bytes })
 }
 
-/// Returns the largest mixed table that fits on this machine: baking it uses at
-/// most 60 % of the memory, and the files of all engines at most 80 % of the free disk.
+/// Returns the number of rows of the largest table for the mixed load that this machine supports, in whole millions.
+/// Its bake uses at most 60 % of the memory, and the files of all engines use at most 80 % of the free disk.
 fn mixed_rows(memory_bytes: u64, free_disk_bytes: u64) -> u64 {
     let by_memory = memory_bytes / 10 * 6 / (BAKE_ROW_BYTES + MIXED_VALUE_LEN_BYTES as u64);
     let by_disk = free_disk_bytes / 10 * 8 / MIXED_ROW_DISK_BYTES;
@@ -40,7 +40,7 @@ fn mixed_rows(memory_bytes: u64, free_disk_bytes: u64) -> u64 {
 }
 
 impl Plans {
-    pub(crate) fn of(args: &Args, free_disk_bytes: u64) -> Result<Plans> {
+    pub(crate) fn new(args: &Args, free_disk_bytes: u64) -> Result<Plans> {
         let rows = |count, value_len_bytes| Rows { count, value_len_bytes };
         let sizes = match (&*args.tables, args.quick) {
             ([], true) => vec![rows(20_000, 26), rows(200_000, 26)],
@@ -60,7 +60,7 @@ impl Plans {
             (None, false) => mixed_rows(memory_total_bytes()?, free_disk_bytes),
         };
         if mixed_rows > 0 {
-            // Built only once, because a build takes minutes.
+            // This table is built only once, because a build takes minutes.
             tables.push(plan(rows(mixed_rows, MIXED_VALUE_LEN_BYTES), 1, rounds.min(3), true));
         }
         let timed = Duration::from_millis(if args.quick { 300 } else { 2000 });
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_rows_and_bytes() {
+    fn a_table_size_is_a_number_of_rows_and_of_bytes_per_value() {
         assert_eq!(table("100x26"), Ok(Rows { count: 100, value_len_bytes: 26 }));
         for wrong in ["", "100", "100x", "x26", "0x26", "100x0", "100x26x", "-1x26"] {
             assert!(table(wrong).is_err(), "{wrong}");

@@ -1,22 +1,22 @@
-//! The report, in Markdown.
+//! Formats the report as Markdown.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::{self, Display, Formatter};
 
-use crate::engine::LeftOut;
+use crate::engine::UnavailableEngine;
 use crate::machine::{commit, date, kernel, machine};
 use crate::measure::{Figure, Table};
 use crate::resp::Comparison;
 use crate::rows::{MIXED_GETS, MIXED_SCANS, SCAN_ROWS, SHORT_SCAN_ROWS};
 use crate::server::{CLIENTS, DEPTHS, Line, Plan};
 
-/// All results.
+/// The results of a run.
 pub(crate) struct Report {
     pub(crate) tables: Vec<Table>,
     pub(crate) servers: Vec<(Plan, Vec<Line>)>,
     pub(crate) comparisons: Vec<(Plan, Comparison)>,
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) unavailable: Vec<UnavailableEngine>,
     started: String,
 }
 
@@ -26,7 +26,7 @@ impl Report {
             tables: Vec::new(),
             servers: Vec::new(),
             comparisons: Vec::new(),
-            left_out: Vec::new(),
+            unavailable: Vec::new(),
             started: date(),
         }
     }
@@ -42,13 +42,13 @@ impl Display for Report {
         if let Some(commit) = commit() {
             writeln!(out, "- Commit: {commit}")?;
         }
-        self.tables.iter().try_for_each(|table| table_of(table, &self.left_out, out))?;
+        self.tables.iter().try_for_each(|table| table_of(table, &self.unavailable, out))?;
         self.servers.iter().try_for_each(|(plan, lines)| servers_of(plan, lines, out))?;
         self.comparisons.iter().try_for_each(|(plan, comparison)| comparison_of(plan, comparison, out))
     }
 }
 
-/// A column: its title, its value, and the number of decimals.
+/// A column of a table: its title, its figure, and its number of decimals.
 type Title = (&'static str, Figure, usize);
 
 fn titles(table: &Table) -> Vec<Title> {
@@ -69,7 +69,7 @@ fn titles(table: &Table) -> Vec<Title> {
     titles
 }
 
-fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt::Result {
+fn table_of(table: &Table, unavailable: &[UnavailableEngine], out: &mut Formatter<'_>) -> fmt::Result {
     let plan = &table.plan;
     let (count, value_len_bytes) = (grouped(plan.rows.count), plan.rows.value_len_bytes);
     let mixed = if plan.mixed { "Mixed load: " } else { "" };
@@ -77,7 +77,7 @@ fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt
     let (gets, scans) = (grouped(plan.amounts.gets as u64), grouped(plan.amounts.scans as u64));
     writeln!(
         out,
-        "One thread, medians of {} rounds (builds {}) of {gets} gets, {gets} misses, {gets} floors and {scans} scans of \
+        "One thread, medians of {} rounds (builds {}) of {gets} gets, {gets} misses, {gets} floors, and {scans} scans of \
          {SCAN_ROWS} rows from a key on; engines alternate.\n\
          A floor is the row with the largest key that is not above the requested one; half of the requested keys are present. \
          Zero-KV's build formats and parses CSV text.",
@@ -107,8 +107,8 @@ fn table_of(table: &Table, left_out: &[LeftOut], out: &mut Formatter<'_>) -> fmt
         writeln!(out)?;
     }
     let failures = table.columns.iter().filter_map(|column| Some((column.engine.name, column.failure.as_ref()?)));
-    let left_out = left_out.iter().map(|left_out| (left_out.name, &left_out.reason));
-    not_measured(failures.chain(left_out), out)
+    let unavailable = unavailable.iter().map(|unavailable| (unavailable.name, &unavailable.reason));
+    not_measured(failures.chain(unavailable), out)
 }
 
 fn servers_of(plan: &Plan, lines: &[Line], out: &mut Formatter<'_>) -> fmt::Result {
@@ -162,7 +162,7 @@ fn comparison_of(plan: &Plan, comparison: &Comparison, out: &mut Formatter<'_>) 
     not_measured(comparison.failure.iter().map(|failure| ("Redis's protocol", failure)), out)
 }
 
-/// Lists engines and servers without results, once for each reason.
+/// Lists the engines and servers without results, grouped by reason.
 fn not_measured<'r>(failures: impl Iterator<Item = (&'r str, &'r String)>, out: &mut Formatter<'_>) -> fmt::Result {
     let mut names_by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, reason) in failures {

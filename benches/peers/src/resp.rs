@@ -1,9 +1,8 @@
-//! Compares `kv_store` with Redis: alternating loads in the Redis protocol on equal rows.
+//! Compares `kv_store` with Redis, with alternating loads in the Redis protocol on equal rows.
 //!
-//! In: the number of rows and the length of values. Out: replies per second of both for each
-//! load, and their ratio. Keys are the rows' numbers, because `redis-benchmark` requests
-//! numbers of twelve digits; the benchmarker writes them without leading zeros. So there are two
-//! Redis servers, one for each format, and only one is under load at a time.
+//! In: the number of rows and the length of values. Out: replies per second of both servers for each load, and their
+//! ratio. Keys are row numbers, which `redis-benchmark` sends with twelve digits, and the benchmarker without leading
+//! zeros. Two Redis servers therefore run, one for each format of keys. Only one of them is under load at a time.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -19,11 +18,11 @@ use crate::measure::median;
 use crate::rows::{Random, Rows};
 use crate::server::{CLIENTS, Plan, kv_store_command, redis_benchmark, redis_command, start_process};
 
-/// Number of rows that are stored before their replies are read.
+/// Number of rows that are sent to Redis before the replies to them are read.
 const STORE_ROWS: u64 = 500;
 /// Number of rows whose values are checked before the measurement.
 const COMPARED_ROWS: u64 = 10_000;
-/// Number of requests of a run that determines the length of the measured one.
+/// Number of requests of a first run, whose rate determines the number of requests of the measured run.
 const TRIAL_REQUESTS: usize = 50_000;
 
 /// The load generator.
@@ -41,7 +40,7 @@ impl Tool {
         }
     }
 
-    /// Returns the key of a row in the generator's format.
+    /// Returns the key of a row in the load generator's format.
     fn key(self, row: u64) -> String {
         match self {
             Tool::RedisBenchmark => format!("{row:012}"),
@@ -50,11 +49,11 @@ impl Tool {
     }
 }
 
-/// The generators, and the number of requests in flight per client.
+/// The load generators, each with the number of requests in flight per client.
 const LOADS: [(Tool, usize); 4] =
     [(Tool::RedisBenchmark, 256), (Tool::RedisBenchmark, 16), (Tool::RedisBenchmark, 1), (Tool::Benchmarker, 256)];
 
-/// The results of one load, one per round.
+/// The results of one load: the replies per second of Redis and of `kv_store` in each round.
 pub(crate) struct Line {
     tool: Tool,
     pub(crate) depth: usize,
@@ -67,51 +66,51 @@ impl Line {
         self.tool.name()
     }
 
-    /// Returns the replies per second of Redis and of `kv_store`, and the median of their ratios in
-    /// consecutive runs, because the machine's speed varies.
+    /// Returns the median replies per second of Redis and of `kv_store`, and the median of the ratios of the rounds.
+    /// The machine's speed varies, so only consecutive runs are compared.
     pub(crate) fn medians(&self) -> Option<(f64, f64, f64)> {
         let ratios: Vec<f64> = self.ours.iter().zip(&self.redis).map(|(ours, redis)| ours / redis).collect();
         Some((median(&self.redis)?, median(&self.ours)?, median(&ratios)?))
     }
 }
 
-/// The results of all loads, and the error that ended the comparison early, if there was one.
+/// The results of all loads, and the error if one ended the comparison early.
 pub(crate) struct Comparison {
     pub(crate) lines: Vec<Line>,
     pub(crate) failure: Option<String>,
 }
 
-pub(crate) fn measure(plan: Plan, kv_store: &Path, folder: &Path, tell: &dyn Fn(&str)) -> Comparison {
+pub(crate) fn measure(plan: Plan, kv_store: &Path, folder: &Path, log: &dyn Fn(&str)) -> Comparison {
     let lines = LOADS.map(|(tool, depth)| Line { tool, depth, redis: Vec::new(), ours: Vec::new() }).into();
     let mut comparison = Comparison { lines, failure: None };
-    let failure = run(&mut comparison.lines, plan, kv_store, folder, tell).err();
+    let failure = run(&mut comparison.lines, plan, kv_store, folder, log).err();
     comparison.failure = failure.map(|error| format!("{error:#}"));
     comparison
 }
 
-fn run(lines: &mut [Line], plan: Plan, kv_store: &Path, folder: &Path, tell: &dyn Fn(&str)) -> Result<()> {
-    tell(&format!("{} rows, start and fill both for Redis's protocol", plan.rows.count));
+fn run(lines: &mut [Line], plan: Plan, kv_store: &Path, folder: &Path, log: &dyn Fn(&str)) -> Result<()> {
+    log(&format!("{} rows, start and fill both for Redis's protocol", plan.rows.count));
     let servers = Servers::start(&plan.rows, kv_store, folder)?;
     for round in 0..plan.rounds {
         for line in &mut *lines {
-            tell(&format!("{} rows, {}, {} in flight, round {}", plan.rows.count, line.tool(), line.depth, round + 1));
+            log(&format!("{} rows, {}, {} in flight, round {}", plan.rows.count, line.tool(), line.depth, round + 1));
             let redis = servers.redis_for(line.tool);
-            let mut ask = |ours: bool| -> Result<()> {
+            let mut run_load = |ours: bool| -> Result<()> {
                 let (socket, rates) = if ours { (&servers.ours, &mut line.ours) } else { (redis, &mut line.redis) };
                 rates.push(match line.tool {
-                    Tool::RedisBenchmark => ask_by_redis_benchmark(socket, &plan, line.depth)?,
-                    Tool::Benchmarker => ask_by_benchmarker(socket, &servers, &plan, line.depth)?,
+                    Tool::RedisBenchmark => rate_by_redis_benchmark(socket, &plan, line.depth)?,
+                    Tool::Benchmarker => rate_by_benchmarker(socket, &servers, &plan, line.depth)?,
                 });
                 Ok(())
             };
-            // A different server begins each round.
-            [round % 2 == 1, round % 2 == 0].into_iter().try_for_each(&mut ask)?;
+            // The servers take turns to begin a round.
+            [round % 2 == 1, round % 2 == 0].into_iter().try_for_each(&mut run_load)?;
         }
     }
     Ok(())
 }
 
-/// The three servers with their rows. Dropping the value stops them.
+/// One `kv_store` and two Redis servers, which have equal rows. Dropping the value stops them.
 struct Servers {
     _processes: [Process; 3],
     ours: PathBuf,
@@ -140,7 +139,7 @@ impl Servers {
             ours,
             redis: [of_redis_benchmark, of_benchmarker],
             db,
-            // Installed in the server's folder.
+            // The benchmarker is in the folder of `kv_store`.
             benchmarker: kv_store.with_file_name("benchmarker"),
         })
     }
@@ -151,7 +150,7 @@ impl Servers {
     }
 }
 
-/// Returns the rows as CSV, with their numbers as keys.
+/// Bakes the rows into a file, with the row numbers as keys.
 fn bake(rows: &Rows, db: &Path) -> Result<()> {
     let csv = db.with_extension("csv");
     let mut writer = BufWriter::new(File::create(&csv)?);
@@ -186,7 +185,7 @@ fn fill(socket: &Path, rows: &Rows, tool: Tool) -> Result<()> {
     Ok(())
 }
 
-/// Checks the values of some rows byte by byte.
+/// Checks the values of random rows byte by byte.
 fn compare(socket: &Path, rows: &Rows, tool: Tool) -> Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     let mut random = Random::seeded(u64::MAX);
@@ -204,17 +203,17 @@ fn compare(socket: &Path, rows: &Rows, tool: Tool) -> Result<()> {
     Ok(())
 }
 
-fn ask_by_redis_benchmark(socket: &Path, plan: &Plan, depth: usize) -> Result<f64> {
+fn rate_by_redis_benchmark(socket: &Path, plan: &Plan, depth: usize) -> Result<f64> {
     let rows = plan.rows.count.to_string();
-    let ask = |requests: usize| {
+    let run_requests = |requests: usize| {
         let rate = redis_benchmark(socket, depth, requests, &["-r", &rows, "get", "__rand_int__"])?;
-        anyhow::Ok(rate.answers_per_second)
+        anyhow::Ok(rate.responses_per_second)
     };
-    let per_second = ask(TRIAL_REQUESTS)?;
-    ask((per_second * plan.timed.as_secs_f64()) as usize)
+    let per_second = run_requests(TRIAL_REQUESTS)?;
+    run_requests((per_second * plan.timed.as_secs_f64()) as usize)
 }
 
-fn ask_by_benchmarker(socket: &Path, servers: &Servers, plan: &Plan, depth: usize) -> Result<f64> {
+fn rate_by_benchmarker(socket: &Path, servers: &Servers, plan: &Plan, depth: usize) -> Result<f64> {
     let mut command = Command::new(&servers.benchmarker);
     command.args(["--protocol", "resp", "--json"]).arg("--socket").arg(socket).arg("--db").arg(&servers.db);
     let timed = plan.timed.as_secs_f64();

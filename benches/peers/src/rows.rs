@@ -1,8 +1,7 @@
 //! The rows that every engine stores, and the requests for them.
 //!
-//! In: the number of rows and the length of values. Out: keys, values, requests
-//! and the expected sums of results. All of them are computed from a row's number, so nothing
-//! is stored. This module knows no engine.
+//! In: the number of rows and the length of values. Out: keys, values, requests, and the expected sums of results. Keys
+//! and values are computed from row numbers, so rows are not stored in memory. This module knows no engine.
 
 use std::ops::Range;
 
@@ -34,8 +33,8 @@ impl Random {
     }
 }
 
-/// A table. Keys are odd, randomly distributed over all 64-bit numbers, and ascend
-/// with the row's number; no even number is a key.
+/// The rows of a table. Keys are odd numbers, randomly distributed over all 64-bit numbers, and ascend with the row
+/// number. An even number is therefore always absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) count: u64,
@@ -48,20 +47,19 @@ impl Rows {
         (row * stretch + mix(row) % stretch) | 1
     }
 
-    /// Returns the row with the largest key that is not above this number.
+    /// Returns the number of the row with the largest key that is not above `key`.
     pub(crate) fn floor(&self, key: u64) -> Option<u64> {
         let row = (key / self.stretch()).min(self.count - 1);
         if self.key(row) <= key { Some(row) } else { row.checked_sub(1) }
     }
 
-    /// Returns the size of the range from which each row's key is drawn.
+    /// Returns the length of the range from which a row's key is drawn.
     fn stretch(&self) -> u64 {
-        // Even, so that setting the lowest bit stays in the row's range.
+        // The length is even, so a key with its lowest bit set is still in the row's range.
         (u64::MAX / self.count) & !1
     }
 
-    /// Replaces the contents of `buffer` by a key's value: printable
-    /// text without a comma or a quote.
+    /// Replaces the contents of `buffer` with a key's value: printable text without commas and quotes.
     pub(crate) fn value<'b>(&self, key: u64, buffer: &'b mut Vec<u8>) -> &'b [u8] {
         buffer.clear();
         let mut seed = key;
@@ -79,7 +77,7 @@ impl Rows {
         self.each_of(0..self.count, row)
     }
 
-    /// Calls `row` with the key and value of each row in a range of numbers, in key order.
+    /// Calls `row` with the key and value of each row in a range of row numbers, in key order.
     pub(crate) fn each_of(&self, numbers: Range<u64>, mut row: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut value = Vec::new();
         numbers.into_iter().try_for_each(|number| {
@@ -100,12 +98,12 @@ impl Rows {
     }
 }
 
-/// Receives results.
+/// Receives the results of lookups.
 pub(crate) trait Sink {
     fn found(&mut self, value: &[u8]);
     fn missing(&mut self);
 
-    fn answer(&mut self, value: Option<&[u8]>) {
+    fn accept(&mut self, value: Option<&[u8]>) {
         match value {
             Some(value) => self.found(value),
             None => self.missing(),
@@ -113,7 +111,7 @@ pub(crate) trait Sink {
     }
 }
 
-/// Reads every byte of every result and adds them up.
+/// A sink that reads every byte of every value and adds the bytes up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     found: u64,
@@ -147,7 +145,7 @@ impl Sink for Sum {
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
     Get(u64),
-    /// A scan from this key on.
+    /// A scan that begins at this key.
     Scan(u64),
 }
 
@@ -155,37 +153,38 @@ pub(crate) enum Operation {
 pub(crate) const SCAN_ROWS: u64 = 100;
 /// Number of rows per scan in the mixed load.
 pub(crate) const SHORT_SCAN_ROWS: u64 = 10;
-/// Percentages of operations in the mixed load. The others are gets of absent keys.
+/// Percentage of gets of existing keys in the mixed load.
 pub(crate) const MIXED_GETS: u64 = 80;
+/// Percentage of scans in the mixed load. The remaining operations are gets of absent keys.
 pub(crate) const MIXED_SCANS: u64 = 15;
 
-/// The number of requests of each kind.
+/// The number of requests of each kind in a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amounts {
     pub(crate) gets: usize,
     pub(crate) scans: usize,
 }
 
-/// The requests of one round, which all engines get.
-pub(crate) struct Questions {
+/// The requests of one round, which are the same for all engines.
+pub(crate) struct Requests {
     pub(crate) hits: Vec<u64>,
     pub(crate) misses: Vec<u64>,
-    /// Half of the keys are present, half are absent.
+    /// The requested keys of floors, about half of which are absent.
     pub(crate) floors: Vec<u64>,
     /// The first keys of scans.
     pub(crate) scans: Vec<u64>,
     pub(crate) mixed: Vec<Operation>,
 }
 
-impl Questions {
-    pub(crate) fn new(rows: &Rows, amounts: Amounts, seed: u64) -> Questions {
+impl Requests {
+    pub(crate) fn new(rows: &Rows, amounts: Amounts, seed: u64) -> Requests {
         let mut random = Random::seeded(seed);
         let hit = |random: &mut Random| rows.key(random.below(rows.count));
         let miss = |random: &mut Random| random.next() & !1;
         let start = |random: &mut Random, len: u64| {
             rows.key(random.below(rows.count.saturating_sub(len) + 1).min(rows.count - 1))
         };
-        Questions {
+        Requests {
             hits: (0..amounts.gets).map(|_| hit(&mut random)).collect(),
             misses: (0..amounts.gets).map(|_| miss(&mut random)).collect(),
             floors: (0..amounts.gets)
@@ -203,7 +202,7 @@ impl Questions {
     }
 }
 
-/// The expected sums of results.
+/// Computes the expected sums of results.
 pub(crate) struct Expected<'r> {
     rows: &'r Rows,
     value: Vec<u8>,
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_missing_or_extra_answer_changes_the_sum() {
+    fn a_wrong_missing_or_extra_result_changes_the_sum() {
         let rows = Rows { count: 10, value_len_bytes: 26 };
         let mut value = Vec::new();
         let sum = |values: &[&[u8]]| {

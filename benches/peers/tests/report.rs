@@ -1,11 +1,11 @@
-//! A report of tiny tables, with the engines that need no system library.
+//! Tests that measure tiny tables, with the engines that need no system library, and check the report.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns a folder on the disk of the build.
+/// Creates a temporary folder on the disk that the build is on.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -20,7 +20,7 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// Returns the cells of the first row of a table that begins with this text.
+/// Returns the cells of an engine's row in a table of the report.
 fn cells<'r>(section: &'r str, engine: &str) -> Vec<&'r str> {
     let start = format!("| {engine} |");
     let line = section.lines().find(|line| line.starts_with(&start));
@@ -28,7 +28,7 @@ fn cells<'r>(section: &'r str, engine: &str) -> Vec<&'r str> {
 }
 
 #[test]
-fn every_engine_has_its_figures() {
+fn the_report_has_results_of_every_engine() {
     let (folder, charts) = (folder(), folder());
     let chart = charts.path().join("chart.svg");
     let mut command =
@@ -73,7 +73,7 @@ fn every_engine_has_its_figures() {
 }
 
 #[test]
-fn a_peer_that_fails_is_named_and_the_rest_is_measured() {
+fn a_server_that_fails_is_reported_and_engines_are_measured() {
     let folder = folder();
     let arguments = ["--table", "1000x26", "--mixed-rows", "0", "--only", "zero-kv,hashmap"];
     let output = peers(folder.path(), &arguments).output().unwrap();
@@ -84,7 +84,7 @@ fn a_peer_that_fails_is_named_and_the_rest_is_measured() {
 }
 
 #[test]
-fn redis_s_protocol_can_be_measured_alone() {
+fn the_redis_protocol_can_be_measured_alone() {
     let folder = folder();
     let output = peers(folder.path(), &["--table", "1000x26", "--only", "resp"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -95,7 +95,7 @@ fn redis_s_protocol_can_be_measured_alone() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_nothing() {
+fn an_interrupted_run_removes_its_files() {
     let folder = folder();
     let mut command = peers(folder.path(), &["--table", "2000000x100", "--mixed-rows", "0", "--only", "lmdb"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

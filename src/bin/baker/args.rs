@@ -1,4 +1,4 @@
-//! The command line.
+//! The command-line options of `baker`.
 
 use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
@@ -13,7 +13,7 @@ use zero_kv::cli::size::parse_size;
 use zero_kv::store::Unchecked;
 use zero_kv::{DEFAULT_FILE, Key, KeyKind};
 
-/// The default of --max-bad-rows.
+/// The default of `--max-bad-rows`.
 const BAD_ROWS_MAX: u64 = 1000;
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves
@@ -38,16 +38,16 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Merges tables whose keys are of one kind. To bake a file called `merge`, name it `./merge`
+    /// Merge tables whose keys are of one kind; to bake a file named `merge`, pass `./merge`
     Merge(MergeArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct MergeArgs {
-    /// Baked files, in the order that --duplicates refers to
+    /// Merge these baked files; with --duplicates first or last, their order decides which row is kept
     #[arg(required = true, value_name = "TABLE", help_heading = "Input")]
     pub(crate) tables: Vec<PathBuf>,
-    /// Policy for keys that several tables have
+    /// Choose what happens to a key that several tables have
     #[arg(long, value_name = "POLICY", default_value = "error", help_heading = "Rows")]
     duplicates: DuplicatesArg,
     #[command(flatten)]
@@ -75,17 +75,17 @@ pub(crate) struct BakeArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Files to read as one table, plain or compressed (gzip, Zstandard); `-` is standard input, and `*`, `?`, `[…]`,
-    /// and `**` in quotes are patterns
+    /// Read these files as one table, plain or compressed (gzip, Zstandard); `-` is standard input, and quoted names
+    /// may contain the wildcards `*`, `?`, `[…]`, and `**`
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Table to start from: its rows are kept unless the inputs replace or remove them. May be the output
+    /// Start from this table: keep its rows, except those that the inputs replace or remove. It may be the output
     #[arg(long, value_name = "TABLE")]
     pub(crate) base: Option<PathBuf>,
-    /// Format of the inputs
+    /// Choose the format of the inputs
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     format: FormatArg,
-    /// One byte between fields; `\t` is a tab [default: a comma, and a tab in TSV]
+    /// Expect this byte between fields; `\t` is a tab [default: a comma, and a tab in TSV]
     #[arg(short, long, value_name = "BYTE", value_parser = delimiter)]
     delimiter: Option<u8>,
     /// Read column names from the first row
@@ -96,37 +96,38 @@ pub(crate) struct InputArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Rows")]
 struct RowArgs {
-    /// Column that holds the key: its number from 1, or with --header its name; in JSON Lines and Parquet its name
+    /// Take the key from this column: a number counted from 1, or with --header a name; in JSON Lines and Parquet,
+    /// always a name
     #[arg(long, value_name = "COLUMN")]
     key: Option<Column>,
-    /// Column that holds the value
+    /// Take the value from this column
     #[arg(long, value_name = "COLUMN", conflicts_with = "columns")]
     value: Option<Column>,
-    /// Columns to pack into the value, with their names
+    /// Pack these columns, with their names, into the value
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     columns: Vec<Column>,
-    /// Encoding of packed columns
+    /// Choose the encoding of packed columns
     #[arg(long, value_name = "PACKING", default_value = "json", requires = "columns")]
     pack: PackArg,
-    /// Kind of the keys [default: the kind of the keys of --base, otherwise u64]
+    /// Choose the kind of the keys [default: the kind of the base's keys; u64 without --base]
     #[arg(long, value_name = "KIND")]
     keys: Option<KeysArg>,
-    /// Policy for rows that have the same key, in the order of the inputs
+    /// Choose what happens to rows with the same key; the order of the inputs decides which row is first
     #[arg(long, value_name = "POLICY", default_value = "error")]
     duplicates: DuplicatesArg,
-    /// Remove the keys of rows with this value
+    /// Remove the key of each row that has this value
     #[arg(long, value_name = "TEXT")]
     delete_marker: Option<OsString>,
-    /// Remove the keys of rows in which this column is 1, true, t, yes, or y
+    /// Remove the key of each row in which this column is 1, true, t, yes, or y
     #[arg(long, value_name = "COLUMN")]
     delete_column: Option<Column>,
-    /// Policy for malformed rows
+    /// Choose what happens to malformed rows
     #[arg(long, value_name = "POLICY", default_value = "error")]
     bad_rows: BadRowsArg,
-    /// File for the skipped rows, with their input, line, and reason
+    /// Write the skipped rows to this file, with their input, line, and reason
     #[arg(long, value_name = "FILE")]
     bad_rows_file: Option<PathBuf>,
-    /// Maximum number of skipped rows; one more is an error [default: 1000]
+    /// Skip at most this many rows; one more is an error [default: 1000]
     #[arg(long, value_name = "COUNT")]
     max_bad_rows: Option<u64>,
 }
@@ -134,10 +135,10 @@ struct RowArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Rows")]
 struct ShardArgs {
-    /// Bake only the rows of shard I of N, counted from 1; rows are divided by a hash of their keys
+    /// Bake only the rows of shard I of N, counted from 1; the hash of a row's key decides the row's shard
     #[arg(long, value_name = "I/N", value_parser = shard)]
     shard: Option<(u32, u32)>,
-    /// Divide by key instead: the first keys of shards 2 to N
+    /// Divide rows by key range instead of by hash; the values are the first keys of shards 2 to N
     #[arg(long, value_name = "KEY,…", value_delimiter = ',', requires = "shard")]
     shard_bounds: Vec<OsString>,
 }
@@ -145,15 +146,15 @@ struct ShardArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// File to write
+    /// Write the table to this file
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) output: PathBuf,
-    /// Checks of the file before it is put in place
+    /// Choose how the file is checked before it is put in place
     #[arg(long, value_name = "HOW", default_value = "sample")]
     verify: VerifyArg,
     #[command(flatten)]
     replace: ReplaceArgs,
-    /// File for a report in JSON; `-` is standard output
+    /// Write a JSON report to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Print nothing but errors
@@ -164,26 +165,26 @@ pub(crate) struct OutputArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Resources")]
 struct ResourceArgs {
-    /// Memory to use, such as 512MiB or 2GB; rows that do not fit are sorted in temporary files [default: half of the
-    /// machine's memory]
+    /// Use at most this much memory, such as 512MiB or 2GB; rows that do not fit are sorted in temporary files
+    /// [default: half of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// Number of threads [default: the number of processors]
+    /// Run this many threads [default: the number of processors]
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZero<usize>>,
-    /// Folder for temporary files [default: the output's folder]
+    /// Write temporary files to this folder [default: the output's folder]
     #[arg(long, value_name = "FOLDER")]
     temp_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FormatArg {
-    /// Parquet by its first bytes; otherwise by name: .jsonl, .ndjson, and .json are JSON Lines, .tsv is TSV, and all
-    /// other names are CSV
+    /// Detect Parquet by its first bytes, and other formats by the file's name: .jsonl, .ndjson, and .json are JSON
+    /// Lines, .tsv is TSV, and all other names are CSV
     Auto,
     /// Delimited text, RFC 4180
     Csv,
-    /// Delimited text with tabs
+    /// Text with tabs between fields
     Tsv,
     /// One JSON object per line
     Jsonl,
@@ -229,9 +230,9 @@ enum BadRowsArg {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum VerifyArg {
-    /// Verify the checksums of the file and look keys up
+    /// Verify all checksums, and look up all keys, or a sample if the index does not fit into memory
     Sample,
-    /// Also compare every row
+    /// In addition, compare every row with the sorted row that it was written from
     Full,
 }
 
@@ -270,7 +271,7 @@ impl BakeArgs {
         let (input, rows) = (&self.input, &self.rows);
         if input.inputs[0] == Path::new("merge") {
             return Err(usage_error(
-                "write the options of merge after it: baker merge TABLE… OPTIONS; an input called merge is ./merge",
+                "options of merge must follow it: baker merge TABLE… OPTIONS; to bake a file named merge, pass ./merge",
             ));
         }
         let columns = &rows.columns;
@@ -319,22 +320,24 @@ impl RowArgs {
         match self.bad_rows {
             BadRowsArg::Skip => Ok(BadRows::Skip { file, max: max.unwrap_or(BAD_ROWS_MAX) }),
             BadRowsArg::Error if file.is_some() => {
-                Err(usage_error("--bad-rows-file is for --bad-rows skip: give both"))
+                Err(usage_error("--bad-rows-file requires --bad-rows skip: pass both"))
             }
-            BadRowsArg::Error if max.is_some() => Err(usage_error("--max-bad-rows is for --bad-rows skip: give both")),
+            BadRowsArg::Error if max.is_some() => {
+                Err(usage_error("--max-bad-rows requires --bad-rows skip: pass both"))
+            }
             BadRowsArg::Error => Ok(BadRows::Refuse),
         }
     }
 }
 
 impl ShardArgs {
-    /// Sets the shard. If the kind of the keys is not given, it is the kind of the keys of `table`.
+    /// Sets the shard. If no option gives the kind of the keys, it is read from `table`.
     fn fill(&self, options: &mut Options, table: Option<&Path>) -> Result<(), clap::Error> {
         let Some((number, count)) = self.shard else { return Ok(()) };
         let kind = match (options.keys, table) {
             (Keys::U64, _) => KeyKind::U64,
             (Keys::Bytes, _) => KeyKind::Bytes,
-            // The bake reports a table that cannot be opened.
+            // If the table cannot be opened, the bake reports the error.
             (Keys::Auto, Some(table)) => {
                 Unchecked::open(table).map_or(KeyKind::U64, |table| table.layout().dimensions.key_kind)
             }

@@ -1,4 +1,4 @@
-//! Checks that no file on the command line has two roles.
+//! Checks that no file on the command line has two conflicting roles.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-/// The role of a file.
+/// How a bake uses a file that the command line names.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Role {
-    /// A file that is only read. It may be named twice.
+    /// An input. The command line may name it twice, because it is only read.
     Input,
-    /// A table that is only read. It may be the output, because a rename replaces the output.
+    /// A table that is only read. The output may have the same path, because a rename replaces the output.
     Table,
     Output,
     BadRows,
@@ -19,35 +19,35 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Describes the role, and how to choose another file.
-    fn words(self) -> (&'static str, &'static str) {
+    /// Returns the name of the role for messages, and the way to choose another file for it.
+    fn name_and_remedy(self) -> (&'static str, &'static str) {
         match self {
-            Role::Input => ("an input", "give another"),
-            Role::Table => ("an input table", "give another"),
+            Role::Input => ("an input", "pass another file"),
+            Role::Table => ("an input table", "pass another file"),
             Role::Output => ("the output", "name another file with -o"),
-            Role::BadRows => ("the file of bad rows", "name another with --bad-rows-file"),
+            Role::BadRows => ("the file of bad rows", "name another file with --bad-rows-file"),
             Role::Report => ("the report", "name another file with --report"),
         }
     }
 }
 
-/// A file on the command line.
+/// A file that the command line names, and its role.
 pub(crate) struct NamedFile {
     role: Role,
     name: String,
     identity: FileIdentity,
 }
 
-/// The identity of a file.
+/// Identifies a file, so that different paths to one file compare equal.
 #[derive(PartialEq)]
 enum FileIdentity {
     File {
         device: u64,
         inode: u64,
     },
-    /// The file does not exist: its folder and its name.
+    /// The path of a file that does not exist, with the canonical path of its folder.
     Absent(PathBuf),
-    /// A terminal or another special file, which is never replaced.
+    /// A terminal or another special file. It may have several roles, because it is never replaced.
     Other,
 }
 
@@ -81,7 +81,8 @@ impl FileIdentity {
     }
 }
 
-/// Returns an error if two roles have the same file.
+/// Returns an error if one file has two conflicting roles. An input or a table may be named twice, and a table may also
+/// be the output.
 pub(crate) fn check_apart(files: &[NamedFile]) -> anyhow::Result<()> {
     for (index, later) in files.iter().enumerate() {
         for first in &files[..index] {
@@ -91,7 +92,7 @@ pub(crate) fn check_apart(files: &[NamedFile]) -> anyhow::Result<()> {
                 (first, later) => first == later && only_read.contains(&later),
             };
             if first.identity == later.identity && later.identity != FileIdentity::Other && !may_be {
-                let (what, remedy) = later.role.words();
+                let (what, remedy) = later.role.name_and_remedy();
                 bail!("{}: is also {what}: {remedy}", first.name);
             }
         }

@@ -20,11 +20,11 @@ use zero_kv::cli::{generate, whole_file};
 
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs};
 use files::{NamedFile, Role};
-use progress::Live;
+use progress::ProgressDisplay;
 use remedies::explain;
 use signals::Signals;
 
-/// The name of standard output where a file is expected.
+/// The file name that stands for standard output.
 const STDOUT: &str = "-";
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let output = args.output();
-    let live = Live::new(output.quiet);
+    let live = ProgressDisplay::new(output.quiet);
     let signals = Signals::watch(cancel, &live).context("signals cannot be handled")?;
     let baked = match &args.command {
         None => bake_rows(&args.rows, options, &live),
@@ -60,7 +60,7 @@ fn run(args: &Args, options: &Options, cancel: &Cancel) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-fn bake_rows(args: &BakeArgs, options: &Options, live: &Live) -> anyhow::Result<Report> {
+fn bake_rows(args: &BakeArgs, options: &Options, live: &ProgressDisplay) -> anyhow::Result<Report> {
     let inputs = Input::expand(&args.input.inputs).map_err(|error| explain(&error))?;
     let named =
         |input: &Input<'_>| input.path().map_or_else(NamedFile::stdin, |path| NamedFile::new(Role::Input, path));
@@ -73,14 +73,14 @@ fn bake_rows(args: &BakeArgs, options: &Options, live: &Live) -> anyhow::Result<
     bake::bake(inputs, &args.output.output, options, progress).map_err(|error| explain(&error))
 }
 
-fn merge_tables(args: &MergeArgs, options: &Options, live: &Live) -> anyhow::Result<Report> {
+fn merge_tables(args: &MergeArgs, options: &Options, live: &ProgressDisplay) -> anyhow::Result<Report> {
     let files = args.tables.iter().map(|path| NamedFile::new(Role::Table, path));
     check(files.collect(), &args.output)?;
     let progress = &mut |progress| live.show(progress, None);
     bake::merge(&args.tables, &args.output.output, options, progress).map_err(|error| explain(&error))
 }
 
-/// Checks that the output and the report are not any of these files, and that the report can be written.
+/// Checks that neither the output nor the report conflicts with one of these files, and that the report can be written.
 fn check(mut files: Vec<NamedFile>, args: &OutputArgs) -> anyhow::Result<()> {
     let report = args.report.as_deref().filter(|path| *path != Path::new(STDOUT));
     files.push(NamedFile::new(Role::Output, &args.output));
@@ -89,7 +89,7 @@ fn check(mut files: Vec<NamedFile>, args: &OutputArgs) -> anyhow::Result<()> {
     report.map_or(Ok(()), whole_file::check_can_be_written)
 }
 
-/// Returns the length of all inputs, if all are files.
+/// Returns the total length of the inputs, or `None` if one of them is not a regular file.
 fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
     let len_bytes = |input: &Input<'_>| {
         let metadata = input.path().and_then(|path| fs::metadata(path).ok());
@@ -98,13 +98,13 @@ fn len_bytes(inputs: &[Input<'_>]) -> Option<u64> {
     inputs.iter().map(len_bytes).sum()
 }
 
-/// Prints the summary and writes the report. The table is in place already, so a summary that cannot be printed is not
-/// an error.
+/// Prints the summary and writes the report. A summary that cannot be printed is not an error, because the table is
+/// already in place.
 fn print_report(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::Result<()> {
     let wants_stdout = args.report.as_deref() == Some(Path::new(STDOUT));
     if !args.quiet {
         let line = report::summary(&args.output, report, took);
-        // Standard output has only the report.
+        // With `--report -`, only the report goes to standard output.
         let _ = if wants_stdout { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
     }
     let Some(path) = &args.report else { return Ok(()) };
@@ -113,5 +113,5 @@ fn print_report(args: &OutputArgs, report: &Report, took: Duration) -> anyhow::R
         true => io::stdout().write_all(text.as_bytes()).context("standard output"),
         false => whole_file::write_whole(path, text.as_bytes()),
     };
-    written.with_context(|| format!("{} is in place, but its report failed", args.output.display()))
+    written.with_context(|| format!("{} is in place, but its report could not be written", args.output.display()))
 }

@@ -6,26 +6,26 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
 
-/// The template of stages that count rows.
+/// The template of the live line in stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const MIB: f64 = (1 << 20) as f64;
 
-/// The display of progress. Clones share one line.
+/// Displays the progress of a bake. Clones draw the same live line.
 #[derive(Clone)]
-pub(crate) struct Live {
+pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
-    /// Whether completed stages are printed.
+    /// Whether a line is printed for each completed stage.
     prints_stages: bool,
 }
 
-impl Live {
+impl ProgressDisplay {
     pub(crate) fn new(quiet: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        Live { bar, prints_stages: !quiet && !is_terminal }
+        ProgressDisplay { bar, prints_stages: !quiet && !is_terminal }
     }
 
-    /// Shows progress. `input_len_bytes` is the length of all inputs, if known.
+    /// Shows progress. `input_len_bytes` is the total length of the inputs, if known.
     pub(crate) fn show(&self, progress: Progress, input_len_bytes: Option<u64>) {
         match progress {
             Progress::Read { input_bytes, rows } => {
@@ -71,30 +71,30 @@ impl Live {
         self.bar.tick();
     }
 
-    /// Switches to the line of another stage, and restarts its rate and remaining time.
+    /// Switches the live line to another stage, and restarts the rate and the remaining time.
     fn stage(&self, stage: Stage, template: &str, len: u64) {
         if self.bar.prefix() == stage.name() && self.bar.length() == Some(len) {
             return;
         }
         let rows_per_sec = |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // The line is drawn again, so errors do not matter.
+            // An error is ignored, because the line is redrawn soon.
             let _ = write!(out, "{} rows/s", HumanCount(state.per_sec() as u64));
         };
         let template = format!("{:<7} {template}", stage.name());
         let style = ProgressStyle::with_template(&template).expect("a valid template");
-        // The style must be set first, because the other calls may draw.
+        // The style is set first, because the calls after it may draw the line.
         self.bar.set_style(style.with_key("rows_per_sec", rows_per_sec));
         self.bar.reset_eta();
         self.bar.set_position(0);
         self.bar.set_length(len);
-        // The prefix is not shown. It identifies the stage.
+        // The prefix is not shown. It stores the current stage.
         self.bar.set_prefix(stage.name());
     }
 
     fn print_stage(&self, facts: &StageFacts) {
         if self.prints_stages {
-            // The bake continues even if nobody can read this.
-            let _ = writeln!(io::stderr(), "{}", line(facts));
+            // The bake continues even if standard error is closed.
+            let _ = writeln!(io::stderr(), "{}", stage_line(facts));
         }
     }
 
@@ -103,8 +103,8 @@ impl Live {
     }
 }
 
-/// Returns the facts of a stage in columns.
-fn line(facts: &StageFacts) -> String {
+/// Formats a completed stage in columns: name, rows, MiB, seconds, and MiB/s.
+fn stage_line(facts: &StageFacts) -> String {
     let seconds = facts.took.as_secs_f64();
     let mut line = format!("{:<7}", facts.stage.name());
     match facts.rows {

@@ -1,8 +1,8 @@
-//! The command-line options that avoid a failure of a bake.
+//! Error messages of a failed bake, with the command-line options that can avoid the failure.
 
 use zero_kv::bake::{BakeError, Remedy};
 
-/// Returns the error's message, followed by the options that it suggests.
+/// Returns the error's message, followed by the command-line options of its remedies.
 pub(crate) fn explain(error: &BakeError) -> anyhow::Error {
     let flags: Vec<_> = error.remedies().iter().filter_map(|remedy| flag(*remedy)).collect();
     match flags.is_empty() {

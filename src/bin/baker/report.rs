@@ -1,4 +1,4 @@
-//! The report of a bake: one line for people, one JSON object for programs.
+//! The report of a bake: one line of text for people, or a JSON object for programs.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String 
         (report.bad_rows, "bad rows skipped"),
         (report.base_replaced, "replaced"),
         (report.base_removed, "removed"),
-        (report.absent_removed, "not there to remove"),
+        (report.absent_removed, "removals of absent keys"),
     ];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
@@ -25,7 +25,7 @@ pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String 
         None => String::new(),
     };
     format!(
-        "{}: {} rows{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead a row; keys are {}{why}",
+        "{}: {} rows{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are {}{why}",
         output.display(),
         report.rows,
         report.file_len_bytes,
@@ -35,7 +35,7 @@ pub(crate) fn summary(output: &Path, report: &Report, took: Duration) -> String 
     )
 }
 
-/// Returns the report that docs/OPERATIONS.md describes.
+/// Returns the report as JSON, with the fields that docs/OPERATIONS.md describes.
 pub(crate) fn json(output: &Path, report: &Report, took: Duration) -> Value {
     let inputs = report.inputs.iter().map(|input| {
         json!({
@@ -114,12 +114,13 @@ fn value_len_bytes(report: &Report) -> Value {
     })
 }
 
-/// Returns the digest as one number, like `zkv inspect`. The header stores it in little-endian order.
+/// Formats the digest as one hexadecimal number, as `zkv inspect` does. The file stores its bytes in little-endian
+/// order.
 fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// Returns the peak of resident memory.
+/// Returns the peak resident memory of this process.
 fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;

@@ -1,7 +1,8 @@
 //! Signals that stop a bake.
 //!
-//! The first signal cancels the bake. If the bake waits for its input or for the disk and does not end soon, the
-//! process ends anyway. It dies by the signal, as its parent expects. A second signal kills at once.
+//! The first signal cancels the bake. If the bake does not end within 200 ms, because it waits for its input or for the
+//! disk, the process ends anyway, unless the new file is already in place. The process dies by the signal, so that its
+//! parent sees the signal in the exit status. A second signal kills the process at once.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,35 +17,35 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, iterator, low_level};
 use zero_kv::bake::{BakeError, Cancel};
 
-use crate::progress::Live;
+use crate::progress::ProgressDisplay;
 
-/// The time that a canceled bake has to end.
+/// Time that a canceled bake has to end before the process ends anyway.
 const GRACE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Signals {
     arrived: Arc<AtomicI32>,
     /// Locked by the thread that ends the process.
     ending: Arc<Mutex<()>>,
-    /// Closed when the bake has ended.
+    /// Dropped when the bake has ended, which the watcher thread waits for.
     running: Sender<()>,
 }
 
 impl Signals {
-    /// Cancels the bake when a signal arrives, unless the process was started with the signal ignored, as under `nohup`
-    /// and in the background.
-    pub(crate) fn watch(cancel: &Cancel, live: &Live) -> io::Result<Signals> {
+    /// Starts a thread that cancels the bake when a signal arrives. Signals that were ignored when the process started,
+    /// as under `nohup` or in the background, stay ignored.
+    pub(crate) fn watch(cancel: &Cancel, live: &ProgressDisplay) -> io::Result<Signals> {
         let ignored = ignored();
         let watched = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let watched: Vec<_> = watched.collect();
         let arrived_once = Arc::default();
         for signal in &watched {
-            // The order matters: the first signal only enables the default action of the next.
+            // The order matters: the first signal only sets the flag, which enables the default action of the next one.
             flag::register_conditional_default(*signal, Arc::clone(&arrived_once))?;
             flag::register(*signal, Arc::clone(&arrived_once))?;
         }
         // A process inherits the blocked signals of its parent.
         watched.iter().try_for_each(|signal| SigSet::from(Signal::try_from(*signal)?).thread_unblock())?;
-        // Then a write beyond the file size limit returns an error, which is reported.
+        // With this handler, a write beyond the file size limit returns an error instead of killing the process.
         flag::register(SIGXFSZ, Arc::default())?;
 
         let arrived = Arc::new(AtomicI32::new(0));
@@ -62,10 +63,10 @@ impl Signals {
         Ok(Signals { arrived, ending, running })
     }
 
-    /// Marks the end of the bake: from now on, only a second signal ends the process.
+    /// Marks the end of the bake. From then on, only a second signal ends the process.
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
-        // Locked until the process ends.
+        // The mutex stays locked until the process ends.
         std::mem::forget(lock(&self.ending));
         ArrivedSignal(self.arrived.load(Ordering::Relaxed))
     }
@@ -75,7 +76,7 @@ impl Signals {
 pub(crate) struct ArrivedSignal(i32);
 
 impl ArrivedSignal {
-    /// Dies by the signal, if one arrived.
+    /// Ends the process by the signal, if one arrived.
     pub(crate) fn die(self) {
         if self.0 != 0 {
             die(self.0);
@@ -88,7 +89,7 @@ struct Watcher {
     ending: Arc<Mutex<()>>,
     ended: Receiver<()>,
     cancel: Cancel,
-    live: Live,
+    live: ProgressDisplay,
 }
 
 impl Watcher {
@@ -100,7 +101,7 @@ impl Watcher {
             return;
         }
         let ending = lock(&self.ending);
-        // If the file is in place, the bake is about to end and to report that.
+        // If the new file is already in place, the main thread is about to report it and to end the process.
         if self.cancel.abandon() {
             self.live.clear();
             let _ = writeln!(io::stderr(), "baker: {}", BakeError::Canceled);
@@ -115,14 +116,14 @@ fn lock(ending: &Mutex<()>) -> MutexGuard<'_, ()> {
 }
 
 fn die(signal: i32) {
-    // The first process of a container does not die by signals.
+    // The kernel does not kill process 1, the first process of a container, by the default action of a signal.
     if std::process::id() != 1 {
         let _ = low_level::emulate_default_handler(signal);
     }
     std::process::exit(128 + signal);
 }
 
-/// Returns the signals that the process was started to ignore, as bits.
+/// Returns the signals that the process ignores, as a bit mask.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command-line options of `benchmarker`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::mix::{Op, OpMix};
 use crate::plan::Plan;
 use crate::wire::Protocol;
 
-/// Three years. Longer times would overflow the clock.
+/// Maximum of `--seconds` and `--warmup`, about three years. It keeps sums with the clock from overflowing.
 const SECONDS_MAX: f64 = 1e8;
-/// Number of intervals per run, for --report and --hdr.
+/// Number of intervals per run that `--report` and `--hdr` show.
 const INTERVALS: u32 = 50;
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
@@ -26,14 +26,16 @@ const INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// a pipeline is the time from its first byte sent (with --rate, from its scheduled time) to its last
 /// response read.
 ///
-/// Exit status: 0 done, 1 if any response was wrong or any connection failed, 2 after a usage error.
+/// Exit status: 0 after a valid run; 1 if a response was wrong or a connection failed, and after other
+/// errors; 2 after a usage error.
 #[derive(Parser)]
 #[command(name = "benchmarker", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// Connect to the server on this socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub(crate) socket: PathBuf,
-    /// Trust a server of this user, a name or number, besides root and you [env: ZERO_KV_SERVER_USER]
+    /// Trust a server that runs as this user, a name or a number; root and you are always trusted
+    /// [env: ZERO_KV_SERVER_USER]
     #[arg(long, value_name = "USER")]
     pub(crate) server_user: Option<String>,
     /// Draw keys from this file, which the server must serve
@@ -51,10 +53,10 @@ pub(crate) struct Args {
     /// Measure for this many seconds; fractions are allowed
     #[arg(long, default_value = "10", value_parser = parse_positive_seconds)]
     pub(crate) seconds: f64,
-    /// Warm up for this many seconds, which count only for errors
+    /// Warm up for this many seconds, in which only errors are counted
     #[arg(long, default_value = "1", value_parser = parse_seconds)]
     pub(crate) warmup: f64,
-    /// Seed the random numbers; equal seeds request equal keys
+    /// Seed the random number generator; runs with equal seeds and options request equal keys
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Choose how requests are distributed over the rows
@@ -63,13 +65,13 @@ pub(crate) struct Args {
     /// Set the exponent of --distribution zipf [default: 0.99]
     #[arg(long, value_name = "NUMBER", value_parser = parse_exponent)]
     zipf_exponent: Option<f64>,
-    /// Request absent keys in this share of requests, from 0 to 1
+    /// Request an absent key in this share of the requests, from 0 to 1
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = parse_ratio)]
     pub(crate) miss_ratio: f64,
     /// Choose the ops: `get`, `exists`, or both with their shares, such as `get:0.9,exists:0.1`
     #[arg(long, value_name = "OPS", default_value = "get")]
     pub(crate) op: OpMix,
-    /// Compare each value with that in the file
+    /// Compare each value with the file's value for the key
     #[arg(long)]
     pub(crate) verify: bool,
     /// Send this many requests per second on a schedule, and measure latency from the scheduled time
@@ -81,22 +83,22 @@ pub(crate) struct Args {
     /// Limit the p99 latency for --sweep, in microseconds [default: 1000]
     #[arg(long, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
     p99_us: Option<f64>,
-    /// Alternate with a server that sends as many bytes without lookups, and report the ratio
+    /// Alternate with a server that sends equally long responses without lookups, and report the ratio of their rates
     #[arg(long, conflicts_with_all = ["rate", "verify"])]
     pub(crate) ceiling: bool,
-    /// Report bytes per key, and the server's memory and page faults
+    /// Report the file's bytes per key, and the memory and page faults of the server
     #[arg(long)]
     pub(crate) memory: bool,
-    /// Write an HTML page with charts
+    /// Write an HTML page with charts to this file
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// Write latencies as an HdrHistogram log, in nanoseconds
+    /// Write latencies in nanoseconds to this file, as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
-    /// Print one JSON object on one line
+    /// Print the results as one JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Run the server of --ceiling, with responses of this mean length
+    /// Run as the server of --ceiling, with responses of this mean length
     #[arg(long = SERVE_CANNED, hide = true, exclusive = true, value_name = "BYTES")]
     pub(crate) serve_canned: Option<f64>,
 }
@@ -205,7 +207,7 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
 
 fn parse_exponent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        // Above 10, one row would get all requests.
+        // With an exponent above 10, one row would get nearly all requests.
         Ok(exponent) if exponent > 0.0 && exponent <= 10.0 => Ok(exponent),
         _ => Err("expected a number above 0 and up to 10".to_owned()),
     }

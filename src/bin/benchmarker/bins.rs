@@ -1,15 +1,15 @@
-//! A histogram of latencies for people, with few bins.
+//! A coarse histogram of latencies, for the text output and the HTML page.
 
 use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 
-/// Beginnings of the bins within a decade.
+/// Bounds of the bins in the decade from 100 ns to 1 µs. Every other decade has these bounds times a power of ten.
 const STEPS_NS: &[u64] = &[100, 150, 200, 300, 500, 700];
 const BAR_LEN_MAX: f64 = 40.0;
 
-/// The number of latencies from `from_ns` up to, but not including, `to_ns`.
+/// The number of latencies from `from_ns`, inclusive, to `to_ns`, exclusive.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bin {
     pub(crate) from_ns: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Bin {
     pub(crate) count: u64,
 }
 
-/// Returns the bins from the first to the last that is not empty.
+/// Returns the bins from the first nonempty one to the last nonempty one.
 pub(crate) fn bins(latency_ns: &Histogram<u64>) -> Vec<Bin> {
     let mut bins: Vec<Bin> = Vec::new();
     let mut bounds = bounds_ns().peekable();
@@ -42,7 +42,7 @@ fn bounds_ns() -> impl Iterator<Item = u64> {
     (0..17).flat_map(|decade| STEPS_NS.iter().map(move |step| step * 10u64.pow(decade))).chain([u64::MAX])
 }
 
-/// Formats nanoseconds as microseconds, with a decimal below 10 µs.
+/// Formats nanoseconds as microseconds. Fractional numbers below 10 µs have one decimal.
 pub(crate) fn format_us(ns: u64) -> String {
     match ns {
         ns if ns < 10_000 && !ns.is_multiple_of(1000) => format!("{:.1}", ns as f64 / 1e3),
@@ -50,7 +50,7 @@ pub(crate) fn format_us(ns: u64) -> String {
     }
 }
 
-/// Formats one line per bin: its bounds, its share and a bar. Without color, so that it can be piped.
+/// Formats one line per bin with its bounds, its share, and a bar. The text has no colors, so it can be piped.
 pub(crate) fn format_lines(latency_ns: &Histogram<u64>) -> String {
     let bins = bins(latency_ns);
     let total = bins.iter().map(|bin| bin.count).sum::<u64>().max(1) as f64;

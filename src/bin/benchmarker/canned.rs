@@ -1,25 +1,25 @@
-//! Canned responses, which a server sends without lookups.
+//! Canned responses: made-up responses that a server sends without lookups.
 //!
-//! In: the mean length of responses. Out: the bytes of many consecutive responses, and the header of
-//! each. Server and clients know one pattern: on each connection, response n is number n modulo the
-//! pattern's length. So the mean length is exact to a sixteenth of a byte, and clients can check the
-//! length of each response.
+//! In: the mean length of responses. Out: the bytes of many consecutive responses, and the header of each. Server and
+//! clients compute the same pattern of 16 responses, which every connection repeats. Their lengths differ by at most
+//! one byte, so the mean length is exact to a sixteenth of a byte. The pattern also gives a client the expected length
+//! of each response.
 
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, VALUE_LEN_MAX_BYTES};
 use zerocopy::IntoBytes;
 
-/// Responses in the pattern. Their lengths differ by at most one byte.
+/// Number of responses in the pattern. Their lengths differ by at most one byte.
 const PATTERN_RESPONSES: usize = 16;
-/// From this mean length on, one byte is negligible, and the pattern has only one response.
+/// Mean length from which the pattern has only one response, because a rounding error of one byte is negligible.
 const LONG_RESPONSE_LEN_BYTES: f64 = 65536.0;
-/// Minimum length of the repeated pattern, so that one send has enough bytes.
+/// Minimum length of the repeated pattern, so that one `send` can send many responses.
 const BYTES_LEN_MIN: usize = 256 << 10;
 
 const _: () = assert!(PATTERN_RESPONSES.is_power_of_two());
 
 pub(crate) struct Canned {
     headers: Vec<ResponseHeader>,
-    /// The offset of each response, and the length of the pattern.
+    /// The offset of each response in the pattern, followed by the pattern's length.
     starts: Vec<usize>,
 }
 
@@ -37,14 +37,14 @@ impl Canned {
         Canned { headers, starts }
     }
 
-    /// Returns the header of the response with this number on its connection.
+    /// Returns the header of response `number` of a connection, counted from 0.
     #[inline]
     pub(crate) fn header(&self, number: usize) -> ResponseHeader {
-        // The length is a power of two; a division would be slower.
+        // The number of headers is a power of two, so a mask replaces a slower division.
         self.headers[number & (self.headers.len() - 1)]
     }
 
-    /// Returns the pattern, repeated.
+    /// Returns the bytes of the pattern, repeated to at least 256 KiB.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.pattern_len_bytes());
         for (header, start) in self.headers.iter().zip(&self.starts) {
@@ -58,7 +58,7 @@ impl Canned {
         self.starts[self.headers.len()]
     }
 
-    /// Returns the total length of consecutive responses, the first of which has this number on its connection.
+    /// Returns the total length of this many consecutive responses of a connection, beginning with response `number`.
     #[inline]
     pub(crate) fn len_bytes(&self, number: usize, responses: usize) -> usize {
         let end = number % self.headers.len() + responses;

@@ -1,8 +1,8 @@
 //! The server of `--ceiling`, which sends canned responses without lookups.
 //!
-//! One thread counts requests and sends as many canned responses from one buffer. The benchmarker runs this server as a
-//! child process. The server prints its socket's path on standard output, and exits when its standard input is closed.
-//! So it removes its socket and folder even if the benchmarker is killed.
+//! One thread counts the requests it receives, and sends an equal number of canned responses from one buffer. The
+//! benchmarker runs this server as a child process. The server prints its socket's path on standard output, and exits
+//! when its standard input is closed. It therefore removes its socket and folder even if the benchmarker is killed.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
@@ -19,16 +19,17 @@ use crate::canned::Canned;
 
 const EVENTS_MAX: usize = 256;
 const READ_BUFFER_LEN_BYTES: usize = 64 << 10;
-/// Tokens of events. Other tokens are indexes of connections.
+/// Event token of the listener. A connection's token is its index.
 const LISTENER: u64 = u64::MAX;
+/// Event token of standard input.
 const STDIN: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends.
+/// Runs the server until standard input is closed.
 pub(crate) fn run(response_len_bytes: f64) -> anyhow::Result<()> {
     let folder = tempfile::Builder::new()
         .prefix("zkv-ceiling-")
         .tempdir()
-        .context("creating a folder for the socket of --ceiling")?;
+        .context("cannot create a folder for the socket of --ceiling")?;
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
     listener.set_nonblocking(true)?;
@@ -37,19 +38,20 @@ pub(crate) fn run(response_len_bytes: f64) -> anyhow::Result<()> {
         // The benchmarker has already exited.
         return Ok(());
     }
-    serve(&listener, &Canned::with_mean_len(response_len_bytes)).context("epoll")
+    serve(&listener, &Canned::with_mean_len(response_len_bytes)).context("the server of --ceiling failed")
 }
 
 /// A connection and its pending responses.
 struct Connection {
     stream: UnixStream,
-    /// The number of the next response.
+    /// The number of responses sent or pending, which selects the next response in the pattern.
     next_response: usize,
-    /// Received bytes of an incomplete request.
+    /// The number of bytes received of an incomplete request.
     request_len_bytes: usize,
     pending_bytes: usize,
     /// Offset of the pending responses in the canned bytes.
     at_bytes: usize,
+    /// Whether epoll reports when the socket becomes writable.
     awaits_room: bool,
 }
 
@@ -90,7 +92,8 @@ fn serve(listener: &UnixListener, canned: &Canned) -> io::Result<()> {
             if matches!(next, Next::Close) {
                 *slot = None;
             } else if awaits_room != connection.awaits_room {
-                // Requested only while the socket is full. Otherwise each read of the client would wake this thread.
+                // `OUT` events are requested only for a full socket. Otherwise, every read by the client would wake
+                // this thread.
                 let room = if awaits_room { EventFlags::OUT } else { EventFlags::empty() };
                 let data = EventData::new_u64(index);
                 epoll::modify(&epoll, &connection.stream, data, EventFlags::IN | EventFlags::ET | room)?;
@@ -128,7 +131,7 @@ fn accept(
 }
 
 impl Connection {
-    /// Responds until there are no more requests or the socket is full.
+    /// Reads requests and sends responses until no request is left or the socket is full.
     #[inline]
     fn advance(&mut self, canned: &Canned, bytes: &[u8], buffer: &mut [u8]) -> Next {
         let mut is_drained = false;
@@ -154,12 +157,13 @@ impl Connection {
             match recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
                 Ok((0, _)) => return Next::Close,
                 Ok((read_bytes, _)) => {
-                    // A read that does not fill the buffer has emptied the socket. The events are edge-triggered.
+                    // A read that does not fill the buffer has emptied the socket. Events are edge-triggered, so the
+                    // socket must be empty before this thread waits for the next event.
                     is_drained = read_bytes < buffer.len();
                     let request_bytes = self.request_len_bytes + read_bytes;
                     let requests = request_bytes / REQUEST_LEN_BYTES;
                     self.request_len_bytes = request_bytes % REQUEST_LEN_BYTES;
-                    // The beginning of the buffer is in the cache.
+                    // Continue in the first copy of the pattern, which is in the processor's cache.
                     self.at_bytes %= canned.pattern_len_bytes();
                     self.pending_bytes = canned.len_bytes(self.next_response, requests);
                     self.next_response = self.next_response.wrapping_add(requests);

@@ -9,24 +9,25 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Hidden option with which the benchmarker runs as this server.
+/// Hidden option that makes the benchmarker run as this server.
 pub(crate) const SERVE_CANNED: &str = "serve-canned";
 
-/// The server's process. Dropping the value stops the process and waits for its end.
+/// The process of the server of `--ceiling`. Dropping the value stops the process and waits for its end.
 pub(crate) struct CeilingServer {
     child: Child,
     socket: PathBuf,
 }
 
 impl CeilingServer {
-    /// Starts the server with a mean length of responses, and waits until the server listens.
+    /// Starts the server with this mean length of responses, and waits until the server listens.
     pub(crate) fn start(response_len_bytes: f64) -> anyhow::Result<CeilingServer> {
-        let this_program = std::env::current_exe().context("finding the benchmarker's executable")?;
+        let this_program = std::env::current_exe().context("cannot find the benchmarker's executable")?;
         let mut child = Command::new(&this_program)
             .arg(format!("--{SERVE_CANNED}={response_len_bytes}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // In a separate process group, so that Ctrl-C stops only the benchmarker, which closes the server's input.
+            // The server is in a separate process group, so Ctrl-C stops only the benchmarker. The end of the
+            // benchmarker closes the server's standard input, which stops the server.
             .process_group(0)
             .spawn()
             .with_context(|| this_program.display().to_string())?;
@@ -35,7 +36,7 @@ impl CeilingServer {
         let mut ceiling = CeilingServer { child, socket: PathBuf::new() };
         BufReader::new(stdout)
             .read_until(b'\n', &mut path)
-            .context("reading the socket's path from the server of --ceiling")?;
+            .context("cannot read the socket's path from the server of --ceiling")?;
         if path.pop() != Some(b'\n') {
             bail!("the server of --ceiling exited before it listened");
         }

@@ -18,29 +18,29 @@ use crate::responses::ResponseReader;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
 
-/// Longer than a pipeline of small responses, because tokio skips the read that would find the socket
-/// empty only if the last read did not fill the buffer.
+/// Length of the read buffer. It exceeds the length of the responses to a pipeline if values are short. After a read
+/// that does not fill the buffer, tokio knows that the socket is empty and skips another read.
 const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
 
 thread_local! {
-    /// Shared by the clients of a thread, so that it stays in the cache.
+    /// The read buffer of a thread. The thread's clients share it, so it stays in the processor's cache.
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER_LEN_BYTES]);
 }
 
 pub(crate) struct Client {
     stream: UnixStream,
     draw: KeyDraw,
-    /// `None` if the client sends its next pipeline as soon as it has all responses.
+    /// The schedule of `--rate`. `None` if the client sends its next pipeline as soon as it has all responses.
     schedule: Option<Schedule>,
     pipeline: Pipeline,
     sent_bytes: usize,
     reader: ResponseReader,
-    /// Number of responses to earlier pipelines, including the pipelines of the warm-up.
+    /// Number of responses to earlier pipelines, including pipelines of the warm-up.
     responses_before: u64,
 }
 
 impl Client {
-    /// Creates a client that has not sent a pipeline yet.
+    /// Creates a client for a connection, without sending anything.
     ///
     /// # Errors
     /// Fails if the timer of the schedule cannot be created.
@@ -57,7 +57,7 @@ impl Client {
         })
     }
 
-    /// Takes the description of the first wrong response, if there was one.
+    /// Removes and returns the description of the first wrong response, if any response was wrong.
     pub(crate) fn take_first_wrong(&mut self) -> Option<String> {
         self.reader.first_wrong.take()
     }
@@ -74,7 +74,7 @@ impl Client {
     /// Sends pipelines until the run ends, and counts each in the tally.
     ///
     /// # Errors
-    /// The reason why the client stopped early.
+    /// Returns the reason why the client stopped early.
     pub(crate) async fn run(
         &mut self,
         plan: &Plan,
@@ -88,8 +88,8 @@ impl Client {
         }
     }
 
-    /// Sends each pipeline after all responses to the last one. While the server stalls, the client sends fewer
-    /// requests.
+    /// Sends each pipeline when all responses to the previous one have arrived. A server that stalls therefore receives
+    /// fewer requests.
     async fn run_back_to_back(
         &mut self,
         plan: &Plan,
@@ -97,7 +97,7 @@ impl Client {
         clock: Clock,
         tally: &Mutex<Tally>,
     ) -> Result<(), String> {
-        // Each client counts at least one pipeline, so that a server slower than --seconds is measured too.
+        // Each client counts at least one pipeline, so a server that takes longer than --seconds is measured, too.
         let (mut counted, mut finished) = (false, clock.start);
         while !counted || finished < clock.end {
             self.draw(plan, table)?;
@@ -108,8 +108,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends each pipeline at its scheduled time, or after all responses to the last one if that is later. Latency is
-    /// measured from the scheduled time.
+    /// Sends each pipeline at its scheduled time, or later, when all responses to the previous one have arrived. In
+    /// both cases, latency is measured from the scheduled time.
     async fn run_on_schedule(
         &mut self,
         mut schedule: Schedule,
@@ -127,7 +127,7 @@ impl Client {
                 lock(tally).count_unsent(pipelines, plan.pipeline_requests, waited, schedule.interval());
                 return Ok(());
             }
-            schedule.wait_until(due).await.map_err(|error| format!("timer: {error}"))?;
+            schedule.wait_until(due).await.map_err(|error| format!("the timer failed: {error}"))?;
             self.exchange(due, table, clock, tally).await?;
             schedule.advance();
         }
@@ -140,8 +140,8 @@ impl Client {
             .map_err(|error| error.to_string())
     }
 
-    /// Sends the drawn pipeline, reads all responses, counts the pipeline with its latency since `started`, and returns
-    /// the time of the last response.
+    /// Sends the drawn pipeline, reads all responses, and returns the time of the last response. Counts the pipeline
+    /// with its latency since `started`, unless it started during the warm-up.
     async fn exchange(
         &mut self,
         started: Instant,
@@ -163,8 +163,9 @@ impl Client {
         Ok(finished)
     }
 
-    /// Sends and reads, whichever is possible, until all responses have arrived. A server stops reading requests while
-    /// its pending responses are not read, so a client that only wrote until the end could block forever.
+    /// Sends requests and reads responses until all responses have arrived. Reading cannot wait until the whole
+    /// pipeline is sent: a server stops reading requests while the client does not read responses, so both would block
+    /// forever.
     fn poll_exchange(&mut self, context: &mut Context<'_>, table: &Table) -> Poll<Result<(), String>> {
         READ_BUFFER.with_borrow_mut(|buffer| {
             while self.reader.counts.responses < self.pipeline.requests.len() {
@@ -190,7 +191,7 @@ impl Client {
         while self.sent_bytes < requests.len() {
             match Pin::new(&mut self.stream).poll_write(context, &requests[self.sent_bytes..]) {
                 Poll::Ready(Ok(sent_bytes)) => self.sent_bytes += sent_bytes,
-                // The server closed the connection. Reads return its last responses and then the error.
+                // The server closed the connection. Reads still return its last responses, and then the error.
                 Poll::Ready(Err(_)) => self.sent_bytes = requests.len(),
                 Poll::Pending => return,
             }

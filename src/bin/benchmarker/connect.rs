@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::net::UnixStream;
 use zero_kv::client::check_server_user;
 
-/// Time during which connecting is retried while the server's queue of connections is full.
+/// Maximum time for which connecting is retried while the server's accept queue is full.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
@@ -17,7 +17,7 @@ pub(crate) async fn connect(socket: &Path, server_user: Option<&str>) -> anyhow:
     let give_up = Instant::now() + RETRY_MAX;
     let stream = loop {
         match UnixStream::connect(socket).await {
-            // Unlike TCP, a Unix socket does not wait for room in the queue of connections.
+            // Unlike a TCP socket, a nonblocking Unix socket does not wait for room in the server's accept queue.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < give_up => {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
@@ -25,7 +25,8 @@ pub(crate) async fn connect(socket: &Path, server_user: Option<&str>) -> anyhow:
             Ok(stream) => break stream,
         }
     };
-    let peer = stream.peer_cred().with_context(|| format!("{}: the server's user", socket.display()))?;
+    let peer =
+        stream.peer_cred().with_context(|| format!("{}: cannot determine the server's user", socket.display()))?;
     check_server_user(socket, peer.uid(), server_user)?;
     Ok(stream)
 }

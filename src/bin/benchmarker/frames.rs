@@ -1,11 +1,11 @@
-//! Consecutive frames of different lengths: the requests of a pipeline, or of all rows of a table.
+//! A list of encoded requests of different lengths (frames) in one buffer.
 
 use std::ops::Range;
 
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    /// The end of each frame in `bytes`.
+    /// The offset in `bytes` at which each frame ends.
     ends: Vec<usize>,
 }
 
@@ -28,14 +28,14 @@ impl Frames {
         &self.bytes[self.start(frame)..self.ends[frame]]
     }
 
-    /// Adds the frame that `write` appends.
+    /// Adds a frame: the bytes that `write` appends.
     #[inline]
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends a range of frames with one copy.
+    /// Appends a range of another list's frames. Their bytes are copied at once.
     pub(crate) fn extend_from(&mut self, other: &Frames, frames: Range<usize>) {
         let (from, to) = (other.start(frames.start), other.start(frames.end));
         let begin = self.bytes.len();

@@ -8,7 +8,7 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use crate::tally::Interval;
 
-/// The log's column of maxima is in milliseconds.
+/// Converts nanoseconds to milliseconds, the unit of the log's column of maximum latencies.
 const NS_PER_MS: f64 = 1e6;
 
 pub(crate) fn encode(intervals: &[Interval]) -> anyhow::Result<Vec<u8>> {

@@ -1,12 +1,12 @@
 //! Random requests, and the responses that they must get.
 //!
-//! In: the baked file, a protocol, a distribution and a seed. Out: pipelines of requests, each with
-//! the expected response header. Each pipeline is drawn just before it is sent, because the rows of
-//! a small pool of pipelines would stay in the processor's caches and make the server look faster.
+//! In: the baked file, a protocol, a distribution, and a seed. Out: pipelines of requests, each request with the
+//! expected response header. Each pipeline is drawn just before it is sent. The rows of a small pool of prepared
+//! pipelines would stay in the processor's caches and make the server look faster.
 //!
-//! Draws must be cheap, because they use the server's machine, and a random access to a row costs a
-//! cache miss. Therefore the rows are shuffled once, and a pipeline takes consecutive rows from a
-//! random one on: every row has equal probability, and consecutive requests are for unrelated keys.
+//! Draws must be cheap, because the benchmarker runs on the server's machine and each access to a random row is a cache
+//! miss. Therefore, the rows are shuffled once, and a pipeline takes consecutive rows that begin at a random one. Every
+//! row has equal probability, and consecutive requests are for unrelated keys.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ use crate::mix::{Op, OpMix};
 use crate::random::client_rng;
 use crate::wire::{Protocol, Requests};
 
-/// Maximum number of draws for an absent key. Three in four draws are far outside of a small dense table, so only
-/// a table that holds nearly every possible key exceeds it.
+/// Maximum number of draws for one absent key. With a small dense table, three in four draws are outside of its range
+/// of keys, so only a table with nearly every possible key reaches the maximum.
 const MISS_TRIES_MAX: u32 = 10_000;
 
 /// The distribution of requests over the rows.
@@ -37,26 +37,26 @@ pub(crate) enum Distribution {
     Uniform,
     /// Probability proportional to r^-exponent for the row of rank r; ranks are random
     Zipf,
-    /// Ascending keys, cyclically; clients begin at evenly spaced rows
+    /// Ascending keys, then again from the first; clients begin at evenly spaced rows
     Sequential,
 }
 
-/// The state of a distribution. The rows are in key order for `Sequential`, and shuffled otherwise.
+/// How the next row is chosen. Rows are in key order for `Sequential`, and shuffled otherwise.
 enum RowChoice {
-    /// Consecutive rows from a random one on.
+    /// Consecutive rows that begin at a random one.
     Uniform,
-    /// Random ranks; the rank of a row is its index.
+    /// The row at a random index. Lower indexes are more probable.
     Zipf(WeightedAliasIndex<f64>),
-    /// The rows that follow the rows of the last pipeline.
+    /// The rows after the previous pipeline's rows.
     Sequential,
 }
 
-/// The baked file, and the requests for its rows.
+/// The baked file, and a request and the expected response for each row.
 pub(crate) struct Table {
     pub(crate) store: MappedStore,
-    /// An encoded Get for each row.
+    /// An encoded `get` request for each row.
     gets: Requests,
-    /// The expected response header of each Get.
+    /// The expected response header of each `get` request.
     responses: Vec<ResponseHeader>,
     row_choice: RowChoice,
     miss_ratio: f64,
@@ -64,10 +64,10 @@ pub(crate) struct Table {
 
 impl Table {
     /// Encodes a request for each row, and chooses the order of the rows. `zipf_exponent` applies to
-    /// [`Distribution::Zipf`]. The seed determines the order of the rows, and so the most frequent keys.
+    /// [`Distribution::Zipf`]. The seed determines the order of the rows, and with it the most frequent keys.
     ///
     /// # Errors
-    /// Fails if a row is damaged, or if there are more rows than a distribution can be drawn from.
+    /// Fails if a row is damaged, or if the table has more rows than `--distribution zipf` supports.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,
@@ -115,9 +115,9 @@ pub(crate) struct KeyDraw {
     rng: SmallRng,
     /// The index of the next row.
     next_row: usize,
-    /// Number of requests in earlier pipelines, for a server whose responses follow a pattern.
+    /// Number of requests in earlier pipelines, which selects the next canned response. Unused without `--ceiling`.
     requests_before: usize,
-    /// The last absent key, if keys are bytes.
+    /// The last absent key that was drawn, if keys are bytes.
     absent: Vec<u8>,
 }
 
@@ -127,14 +127,14 @@ impl KeyDraw {
         KeyDraw { rng: client_rng(seed, client), next_row, requests_before: 0, absent: Vec::new() }
     }
 
-    /// Begins a pipeline.
+    /// Prepares for the next pipeline: with the uniform distribution, moves to a random row.
     fn begin(&mut self, table: &Table) {
         if matches!(table.row_choice, RowChoice::Uniform) && !table.is_empty() {
             self.next_row = self.rng.random_range(0..table.rows());
         }
     }
 
-    /// Returns at most `rows_max` consecutive rows.
+    /// Returns the indexes of at most `rows_max` consecutive rows, and moves to the row after them.
     fn next_rows(&mut self, table: &Table, rows_max: usize) -> Range<usize> {
         let first = self.next_row;
         let end = table.rows().min(first + rows_max);
@@ -149,8 +149,8 @@ impl KeyDraw {
         }
     }
 
-    /// Returns a key that is not in the file, but near one that is. Nearly all uniformly random keys would be far
-    /// outside of the table's keys.
+    /// Returns an absent key near a key of the table. Nearly all uniformly random keys would be far outside of the
+    /// table's keys.
     fn absent_key(&mut self, table: &Table) -> anyhow::Result<Key<'_>> {
         for _ in 0..MISS_TRIES_MAX {
             let near = if table.is_empty() { None } else { Some(table.gets.key(self.next_row(table))) };
@@ -172,12 +172,12 @@ impl KeyDraw {
         bail!("found no absent key in {MISS_TRIES_MAX} draws: pass --miss-ratio 0")
     }
 
-    /// Returns a number at a random distance.
+    /// Returns a number at a random distance from `near`. All orders of magnitude of the distance are equally likely.
     fn near_number(&mut self, near: u64) -> u64 {
         near ^ (self.rng.next_u64() >> self.rng.random_range(0..64u32))
     }
 
-    /// Copies a key, and replaces or appends one byte.
+    /// Copies `near` into `absent`, and replaces or appends one byte.
     fn draw_near_bytes(&mut self, near: &[u8]) {
         self.absent.clear();
         self.absent.extend_from_slice(near);
@@ -201,8 +201,8 @@ impl Pipeline {
         Pipeline { requests: protocol.empty_requests(keys), expected: Vec::new() }
     }
 
-    /// Replaces the pipeline with the next one. With `canned`, the canned responses are expected, whatever the keys
-    /// are.
+    /// Replaces the requests and expected headers with those of the next pipeline. With `canned`, the expected headers
+    /// are the canned ones, whatever the keys are.
     pub(crate) fn draw(
         &mut self,
         table: &Table,

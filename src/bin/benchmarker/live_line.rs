@@ -1,4 +1,4 @@
-//! The line that a terminal shows during a run.
+//! The live line on standard error that shows the progress of a run, if standard error is a terminal.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use crate::plan::Clock;
 
-/// Minimum time over which a rate is computed.
+/// Minimum time over which the rate of requests is computed.
 const RATE_OVER_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct LiveLine {

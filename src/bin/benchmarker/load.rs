@@ -1,4 +1,4 @@
-//! Runs all clients, and sums up their results.
+//! Runs all clients, and adds up their results.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use crate::live_line::LiveLine;
 use crate::plan::{Clock, Plan};
 use crate::tally::{Interval, Tally};
 
-/// Clients share tallies, because 10,000 histograms would fill gigabytes, and a hundred the caches. A client locks its
-/// tally once per pipeline.
+/// Number of tallies per processor, which the clients share. With a histogram per client, 10,000 clients would need
+/// gigabytes, and a hundred clients would fill the processor's caches. A client locks its tally once per pipeline.
 const TALLIES_PER_PROCESSOR: usize = 2;
-/// Time after the end of the run until a pipeline in flight counts as stuck.
+/// Time after the end of the run at which a pipeline that is still in flight counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const LIVE_LINE_EVERY: Duration = Duration::from_millis(200);
 
 /// The results of a run.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    /// The tallies of intervals, if the plan requests them.
+    /// A tally for each interval, if the plan requests intervals.
     pub(crate) intervals: Vec<Interval>,
-    /// Time from the end of the warm-up to the last response that counts.
+    /// Time from the end of the warm-up to the last counted response.
     pub(crate) elapsed: Duration,
     /// Number of clients that could not connect or lost their connection.
     pub(crate) failed_clients: u64,
-    /// The number and the errors of each client that had errors.
+    /// The errors of each client that had errors, with the client's number.
     pub(crate) faults: Vec<(usize, String)>,
 }
 
@@ -46,7 +46,7 @@ impl Outcome {
         if seconds > 0.0 { quantity as f64 / seconds } else { 0.0 }
     }
 
-    /// Adds a later run of the same plan.
+    /// Adds the results of a later run of the same plan.
     pub(crate) fn add(&mut self, later: Outcome) {
         self.tally.add(&later.tally);
         self.intervals.extend(later.intervals);
@@ -59,7 +59,7 @@ impl Outcome {
 /// The result of one client: its number, its first wrong response, and the error that stopped it.
 type ClientResult = (usize, Option<String>, Result<(), String>);
 
-/// Connects all clients, runs them, and waits for their end.
+/// Connects all clients, runs them, and returns their results.
 ///
 /// # Errors
 /// Fails if no client can connect.
@@ -103,7 +103,7 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<Outco
     Ok(Outcome { tally: record.tally, intervals: record.intervals, elapsed, failed_clients, faults })
 }
 
-/// Collects the clients' tallies, in intervals if the plan requests them.
+/// Collects the counts of all clients, and splits them into intervals if the plan requests intervals.
 struct Record {
     tally: Tally,
     intervals: Vec<Interval>,
@@ -116,7 +116,7 @@ impl Record {
         Record { tally: Tally::new(), intervals: Vec::new(), interval_started: clock.measured_from, interval }
     }
 
-    /// Waits for the end of the interval. Never returns if there are no intervals.
+    /// Waits for the end of the current interval. Never returns if the plan requests no intervals.
     async fn end_of_interval(&self) {
         match self.interval {
             Some(interval) => tokio::time::sleep_until((self.interval_started + interval).into()).await,
@@ -124,7 +124,7 @@ impl Record {
         }
     }
 
-    /// Takes the counts of all tallies, and begins the next interval.
+    /// Moves the counts of all tallies into this record, and begins the next interval.
     fn collect(&mut self, tallies: &[Mutex<Tally>]) {
         let mut tally = Tally::new();
         tallies.iter().for_each(|each| tally.add(&std::mem::replace(&mut *lock(each), Tally::new())));
@@ -149,19 +149,22 @@ async fn run_client(
     let stuck_at = tokio::time::Instant::from_std(clock.end + STUCK_AFTER);
     let ended = match tokio::time::timeout_at(stuck_at, client.run(plan, table, clock, tally)).await {
         Ok(ended) => ended,
-        Err(_) => Err(format!("stuck {}: {} s after the end", client.progress(), STUCK_AFTER.as_secs())),
+        Err(_) => {
+            let seconds = STUCK_AFTER.as_secs();
+            Err(format!("a pipeline is still in flight {seconds} s after the end of the run, {}", client.progress()))
+        }
     };
     (number, client.take_first_wrong(), ended)
 }
 
-/// Returns the counts for the live line, without adding histograms.
+/// Returns the numbers of requests and of wrong responses so far. Histograms are not added, so this is cheap.
 fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
     let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_responses));
     let collected = (record.tally.requests, record.tally.wrong_responses);
     each.fold(collected, |sum, tally| (sum.0 + tally.0, sum.1 + tally.1))
 }
 
-/// The connected clients, and the errors of the others.
+/// The connected clients, and the errors of the clients that failed to connect, each with the client's number.
 type Connected = (Vec<(usize, Client)>, Vec<(usize, String)>);
 
 async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
@@ -173,7 +176,7 @@ async fn connect(plan: &Plan, table: &Table) -> anyhow::Result<Connected> {
                 Err(error) => faults.push((number, format!("cannot create a timer: {error}"))),
             },
             Err(error) if clients.is_empty() => return Err(error),
-            // A limit of connections or of open files may have been reached.
+            // The server's limit of connections or this process's limit of open files may have been reached.
             Err(error) => faults.push((number, format!("cannot connect: {error}"))),
         }
     }

@@ -1,9 +1,8 @@
 //! `benchmarker`: saturates a server with requests and measures it.
 //!
-//! This file has the main sequence and the exit status. [`args`] parses the command line into a
-//! [`plan`]. [`keys`] draws keys, [`wire`] encodes requests in a protocol, [`load`] runs the
-//! clients, [`client`] is one client, [`responses`] checks what the server sends, [`tally`] counts
-//! it, and [`report`] formats the results.
+//! This file contains the main sequence and the exit status. [`args`] parses the command line into a [`plan`]. [`keys`]
+//! draws keys, [`wire`] encodes requests in a protocol, [`load`] runs the clients, and [`client`] is one client.
+//! [`responses`] checks the responses, [`tally`] counts them, and [`report`] formats the results.
 
 mod args;
 mod bins;
@@ -48,7 +47,7 @@ use load::Outcome;
 use memory::ServerProcess;
 use report::Report;
 
-/// Maximum number of failed clients that are listed by number.
+/// Maximum number of failed clients whose errors are printed.
 const CLIENTS_LISTED_MAX: usize = 10;
 
 fn main() -> ExitCode {
@@ -90,8 +89,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the file. A lookup in a mapped file costs a system call. So if the load needs lookups (to verify values, or to
-/// draw absent keys), the file is copied into memory unless there is too little.
+/// Opens the baked file. If the run looks keys up in it (to verify values or to draw absent keys), the file is copied
+/// into memory, because a lookup in a mapped file costs a system call. The file is mapped if memory is too small.
 fn open(args: &Args) -> Result<MappedStore, StoreError> {
     if !args.verify && args.miss_ratio == 0.0 {
         return MappedStore::open(&args.db);
@@ -103,7 +102,7 @@ fn open(args: &Args) -> Result<MappedStore, StoreError> {
 }
 
 async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
-    // Checked before the run, so that writing these files does not fail after the run.
+    // The output files are checked before the run, so that the results are not lost after it.
     for path in args.report.iter().chain(&args.hdr) {
         whole_file::check_can_be_written(path)?;
     }
@@ -145,7 +144,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout(), "{text}").map_err(|error| anyhow!("standard output: {error}"))
 }
 
-/// Returns an error if any client failed, and prints the reasons.
+/// Returns an error and prints the reasons if a response was wrong or a client failed.
 fn check_errors(outcome: &Outcome) -> anyhow::Result<()> {
     if outcome.errors() == 0 {
         return Ok(());

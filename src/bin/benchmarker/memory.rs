@@ -1,7 +1,7 @@
 //! Memory and page faults of the server's process, from `/proc`.
 //!
-//! In: the server's socket, which identifies its process. Out: the memory of the process after a run and its page
-//! faults during the run, or why they cannot be read.
+//! In: the server's socket, which identifies the process. Out: the memory of the process after a run and its page
+//! faults during the run, or the reason why they cannot be read.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use crate::connect::connect;
 
-/// Indexes of the fields of `/proc/PID/stat` that count page faults, relative to the field after the name.
+/// Index of the field of `/proc/PID/stat` that counts minor page faults, counted from the field after the name.
 const MINOR_FAULTS_FIELD: usize = 7;
+/// Index of the field that counts major page faults.
 const MAJOR_FAULTS_FIELD: usize = 9;
 
 /// The server's process, and its page faults before the run.
@@ -43,14 +44,14 @@ pub(crate) struct Memory {
 }
 
 impl ServerProcess {
-    /// Connects to the server to find its process, and reads the page faults until now.
+    /// Finds the server's process through a connection, and reads its page faults so far.
     ///
     /// # Errors
-    /// Fails if no server accepts connections on the socket, or its process is in another PID namespace.
+    /// Fails if no server accepts connections on the socket, or if the server's process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
         let stream = connect(socket, server_user).await.context("--memory")?;
         let Some(pid) = stream.peer_cred()?.pid().filter(|pid| *pid > 0) else {
-            bail!("--memory: the server's process is not visible here: run both in one container");
+            bail!("--memory: the server's process is in another PID namespace: run both programs in one container");
         };
         Ok(ServerProcess { pid, faults_before: faults(pid) })
     }
@@ -94,7 +95,7 @@ impl Memory {
         text
     }
 
-    /// Returns the results for programs. A value that could not be read is replaced by the reason.
+    /// Returns the results for programs. If values could not be read, a field with the reason replaces them.
     pub(crate) fn json(&self) -> JsonMemory<'_> {
         let (resident, faults) = (self.resident.as_ref(), self.faults.as_ref());
         JsonMemory {
@@ -158,11 +159,11 @@ fn faults(pid: i32) -> Result<Faults, String> {
 mod tests {
     use super::*;
 
-    /// Larger than any process ID.
+    /// A number that no process has, because it is larger than any process ID.
     const NO_PROCESS: i32 = i32::MAX;
 
     #[test]
-    fn a_report_states_why_values_could_not_be_read() {
+    fn results_state_why_memory_and_page_faults_could_not_be_read() {
         let server = ServerProcess { pid: NO_PROCESS, faults_before: faults(NO_PROCESS) };
         let memory = server.after_run(10, 500);
         let text = memory.text();
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_this_process_can_be_read() {
+    fn memory_and_page_faults_of_this_process_can_be_read() {
         let pid = std::process::id() as i32;
         assert!(resident(pid).unwrap().resident_bytes > 0);
         assert!(faults(pid).unwrap().minor > 0);

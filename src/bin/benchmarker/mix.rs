@@ -1,4 +1,4 @@
-//! The ops of requests and their shares, such as `get`, or `get:0.9,exists:0.1`.
+//! The mix of ops that requests use, such as `get` or `get:0.9,exists:0.1`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,19 +22,19 @@ impl Op {
         }
     }
 
-    /// Returns the op of a request that the benchmarker encoded.
+    /// Converts the op of a request that the benchmarker encoded, which is always `get` or `exists`.
     #[inline]
     pub(crate) fn from_native(op: Option<native::Op>) -> Op {
         if op == Some(native::Op::Get) { Op::Get } else { Op::Exists }
     }
 }
 
-/// The ops and their names on the command line.
+/// The ops, with their names on the command line.
 const OPS: &[(&str, Op)] = &[("get", Op::Get), ("exists", Op::Exists)];
-/// Tolerance for the sum of shares, because decimals such as 0.1 have no exact binary representation.
+/// Maximum difference of the shares' sum from 1. Decimals such as 0.1 have no exact binary representation.
 const SUM_TOLERANCE: f64 = 1e-6;
 
-/// Ops and the share of requests of each.
+/// The ops that requests use, each with its share of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OpMix(Vec<(Op, f64)>);
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display_returns_the_parsed_text() {
+    fn a_parsed_mix_is_displayed_as_the_same_text() {
         for text in ["get", "exists", "get:0.9,exists:0.1"] {
             assert_eq!(text.parse::<OpMix>().unwrap().to_string(), text);
         }

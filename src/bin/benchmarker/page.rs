@@ -1,6 +1,6 @@
-//! The report as one HTML page: results, charts, parameters and machine.
+//! The report of a run as one HTML page: results, charts, parameters, and machine.
 //!
-//! In: a report. Out: HTML that needs no other file, no script and no network, and that is also well-formed XML.
+//! In: a report. Out: HTML that needs no other file, no script, and no network. The page is also well-formed XML.
 
 use std::fmt::{Display, Write};
 use std::time::{Instant, SystemTime};
@@ -30,12 +30,12 @@ svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px;
 .other { stroke: var(--other); } .bar { fill: var(--ours); } b.ours { color: var(--ours); } b.other { color: var(--other); }
 ";
 
-/// Number of ticks of the percentile axis: 0%, 90%, 99% and so on.
+/// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
 const PERCENTILE_TICKS: u32 = 8;
-/// Points of the curve for each halving of the remaining share.
+/// Number of points of the percentile curve for each halving of the share of slower pipelines.
 const POINTS_PER_HALVING: u32 = 5;
 
-/// Returns the page.
+/// Returns the HTML of the page.
 pub(crate) fn render(report: &Report<'_>) -> String {
     let outcome = report.outcome;
     let mut page = format!(
@@ -135,7 +135,8 @@ fn machine() -> Rows {
     ]
 }
 
-/// Charts latency over 1/(1-p), so that each tick to the right is ten times as rare.
+/// Charts latency over 1/(1-p) for each quantile p, so that latencies at each tick are ten times as rare as at the tick
+/// to its left.
 fn percentiles(outcome: &Outcome) -> Chart {
     let latency_ns = &outcome.tally.latency_ns;
     let ticks = (0..PERCENTILE_TICKS).map(|nines| match nines {
@@ -168,7 +169,7 @@ fn throughput(report: &Report<'_>) -> String {
     let mut chart =
         Chart::new(x, Axis::linear("requests/s", 0.0, rate_max, |rate| HumanCount(rate as u64).to_string()));
     for (class, intervals) in [("ours", &server[..]), ("other", ceiling)] {
-        // One line per round, because nothing is measured between the rounds.
+        // Each round gets a separate line, because nothing is measured between rounds.
         for round in intervals.chunk_by(|one, next| next.started == one.started + one.len) {
             let middle = |interval: &Interval| end(interval) - interval.len.as_secs_f64() / 2.0;
             chart.line(class, round.iter().map(|interval| (middle(interval), rate(interval))));

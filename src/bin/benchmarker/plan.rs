@@ -12,7 +12,7 @@ use crate::wire::Protocol;
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) socket: PathBuf,
-    /// A user whose server is trusted, besides root and this process's user.
+    /// A user whose server is trusted, in addition to root and this process's user.
     pub(crate) server_user: Option<String>,
     pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
@@ -22,12 +22,12 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) mix: OpMix,
     pub(crate) verify: bool,
-    /// Scheduled requests per second of all clients together. `None` makes each client send its next
-    /// pipeline as soon as it has all responses of the last.
+    /// Scheduled requests per second of all clients together. `None` makes each client send its next pipeline as soon
+    /// as it has all responses to the previous one.
     pub(crate) rate: Option<u64>,
     /// Length of the intervals that are recorded separately, if any.
     pub(crate) interval: Option<Duration>,
-    /// Responses of a server that does no lookups.
+    /// The expected responses if the server sends canned responses. `None` for a server that looks keys up.
     pub(crate) canned: Option<Arc<Canned>>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Clock {
     pub(crate) start: Instant,
     /// The end of the warm-up. Pipelines sent before this time do not count.
     pub(crate) measured_from: Instant,
-    /// No pipeline is sent after this time.
+    /// The end of the run, after which a client sends at most one more pipeline.
     pub(crate) end: Instant,
 }
 

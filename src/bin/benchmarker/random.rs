@@ -3,9 +3,9 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Returns the random numbers of one client. Each pair of seed and client has its own sequence.
+/// Returns the random number generator of a client. Each pair of seed and client has its own sequence.
 pub(crate) fn client_rng(seed: u64, client: usize) -> SmallRng {
-    // A sum of seed and client would give neighboring seeds the same clients, shifted by one.
+    // With the sum of seed and client, neighboring seeds would give the same sequences to neighboring clients.
     let mixed_seed = SmallRng::seed_from_u64(seed).next_u64();
     SmallRng::seed_from_u64(mixed_seed ^ client as u64)
 }

@@ -16,7 +16,7 @@ use crate::wire::Protocol;
 /// The reported quantiles and their names.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// The results of a run.
+/// The options and results of a run, which a report shows.
 pub(crate) struct Report<'r> {
     pub(crate) args: &'r Args,
     pub(crate) outcome: &'r Outcome,
@@ -29,7 +29,7 @@ impl Report<'_> {
         self.outcome.tally.hits as f64 / self.outcome.tally.requests.max(1) as f64
     }
 
-    /// Returns the reported latencies and their names, in microseconds.
+    /// Returns the reported quantiles of latency in microseconds, each with its name.
     pub(crate) fn latencies_us(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let tally = &self.outcome.tally;
         QUANTILES.into_iter().chain([("max", 1.0)]).map(|(name, quantile)| (name, tally.quantile_us(quantile)))
@@ -76,7 +76,7 @@ impl Report<'_> {
         )
     }
 
-    /// Formats the results that options request.
+    /// Formats the lines that `--rate`, `--ceiling`, and `--memory` add to the results.
     fn optional_lines(&self) -> String {
         let mut lines = String::new();
         if let Some(rate) = self.args.rate {
@@ -141,7 +141,7 @@ impl Report<'_> {
     }
 }
 
-/// The fields of the report for programs. Options that were not requested have no fields.
+/// The fields of the JSON report. A field that belongs to an option is present only with that option.
 #[derive(Serialize)]
 struct JsonReport<'r> {
     requests_per_second: f64,

@@ -1,7 +1,7 @@
 //! The part of the Redis protocol (RESP 2) that the benchmarker uses.
 //!
-//! In: an op and a key, or the first line of a reply. Out: a request, or the parsed line. The reply to
-//! `GET` is a bulk string, the reply to `EXISTS` an integer.
+//! In: an op and a key, or the first line of a reply. Out: an encoded request, or the parsed line. The reply to `GET`
+//! is a bulk string, and the reply to `EXISTS` is an integer.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ fn command(op: Op) -> &'static [u8] {
     }
 }
 
-/// Appends a request. A key that is a number is written as decimal text.
+/// Appends a request to `bytes`. A key that is a number is written as decimal text.
 pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
     match key {
@@ -35,7 +35,7 @@ pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     .expect("a vector takes all bytes");
 }
 
-/// Appends a request for the key of this `GET`.
+/// Appends a request for the key of `get`, an encoded `GET` request.
 #[inline]
 pub(crate) fn write_like(op: Op, get: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(command(op));
@@ -59,16 +59,16 @@ pub(crate) fn key(keys: KeyKind, request: &[u8]) -> Key<'_> {
     }
 }
 
-/// The first line of an expected reply, if it fits into 8 bytes.
+/// The first line of an expected reply. It has at most 8 bytes, so it is compared as one number.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyPrefix {
     pub(crate) len_bytes: usize,
-    /// The bytes of the line, then zeros.
+    /// The bytes of the line, padded with zeros.
     word: [u8; 8],
 }
 
 impl ReplyPrefix {
-    /// Returns the first line of the reply that is equivalent to this header.
+    /// Returns the first line of the reply that corresponds to this native header. `None` if it exceeds 8 bytes.
     #[inline]
     pub(crate) fn expected(op: Op, header: ResponseHeader) -> Option<ReplyPrefix> {
         let text = |text: &[u8]| {
@@ -98,7 +98,7 @@ impl ReplyPrefix {
         Some(ReplyPrefix { len_bytes: digits + 3, word })
     }
 
-    /// Returns whether `bytes` begin with this line. Returns false if there are fewer than 8 bytes.
+    /// Returns whether `bytes` begin with this line. Always returns false for fewer than 8 bytes.
     #[inline]
     pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
         let Some(first) = bytes.first_chunk() else { return false };
@@ -107,11 +107,11 @@ impl ReplyPrefix {
     }
 }
 
-/// Maximum length of a reply's first line. Errors quote the request.
+/// Maximum length of a reply's first line. An error reply may quote the request, so the line may be long.
 const LINE_LEN_MAX_BYTES: usize = 4096;
 
-/// Returns the length of the first line, or `None` if it is incomplete. A longer line is cut at the maximum length, and
-/// its parser then rejects it.
+/// Returns the length of the first line, or `None` if the line is incomplete. For a line beyond the maximum length,
+/// returns the maximum, and [`read_head`] rejects the truncated line.
 #[inline]
 pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().take(LINE_LEN_MAX_BYTES).position(|byte| *byte == b'\n');
@@ -121,7 +121,7 @@ pub(crate) fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
 /// Parses the first line of the reply to `op`.
 ///
 /// # Errors
-/// Fails if a reply to a command with one key cannot begin with this line.
+/// Fails if the line cannot be the first line of a reply to a command with one key.
 pub(crate) fn read_head(op: Op, line: &[u8]) -> Result<ResponseHead, String> {
     let invalid = || format!("\"{}\" where a reply was expected", line[..line.len().min(100)].escape_ascii());
     let (kind, text) = line.strip_suffix(LINE_END).and_then(<[u8]>::split_first).ok_or_else(invalid)?;

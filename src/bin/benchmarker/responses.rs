@@ -1,7 +1,8 @@
-//! Checks of the responses to a pipeline as they arrive.
+//! Reads and checks the responses to a pipeline while they arrive.
 //!
-//! In: bytes in pieces of any size, and the expected header of each response. Out: counts, and the first wrong
-//! response. No response is allocated or assembled: the pieces of a value are compared with the file as they arrive.
+//! In: received bytes in pieces of any size, and the expected header of each response. Out: counts, and a description
+//! of the first wrong response. No response is assembled in memory: each piece of a value is compared with the file
+//! when it arrives.
 
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status, VALUE_LEN_MAX_BYTES};
 use zerocopy::IntoBytes;
@@ -11,14 +12,14 @@ use crate::mix::Op;
 use crate::resp::{LINE_END, ReplyPrefix};
 use crate::wire::{Protocol, ResponseHead};
 
-/// Counts of the responses to one pipeline so far.
+/// Counts of the responses to the current pipeline.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) responses: usize,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) bytes: u64,
-    /// Responses whose status, length or value differs from the file.
+    /// Number of responses whose status, length, or value differs from the expected one.
     pub(crate) wrong: u64,
 }
 
@@ -27,16 +28,16 @@ pub(crate) struct ResponseReader {
     protocol: Protocol,
     verify: bool,
     pub(crate) counts: Counts,
-    /// The first wrong response of all pipelines.
+    /// A description of the first wrong response of all pipelines.
     pub(crate) first_wrong: Option<String>,
-    /// An incomplete head.
+    /// The received bytes of an incomplete response head.
     head: Vec<u8>,
-    /// Received bytes of the body: the value and its terminator.
+    /// The number of bytes read of the current body, which is the value and its terminator.
     body_at_bytes: usize,
     value_len_bytes: usize,
     body_len_bytes: usize,
     response_is_wrong: bool,
-    /// The file's value for the current response, if there is one.
+    /// The file's value for the current response. `None` if the file has no such key.
     expected_value: Option<Vec<u8>>,
 }
 
@@ -56,16 +57,15 @@ impl ResponseReader {
         }
     }
 
-    /// Begins the next pipeline, after all responses to the last one were read.
+    /// Prepares for the next pipeline, after all responses to the previous one were read.
     pub(crate) fn begin(&mut self) {
         self.counts = Counts::default();
     }
 
-    /// Reads the next bytes.
+    /// Reads and checks the bytes that were received next.
     ///
     /// # Errors
-    /// Fails if the responses cannot be separated any more, because of an impossible length or bytes after the last
-    /// one.
+    /// Fails if the end of a response cannot be determined, or if bytes follow the last response.
     pub(crate) fn read(&mut self, mut bytes: &[u8], pipeline: &Pipeline, table: &Table) -> Result<(), String> {
         self.counts.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -91,9 +91,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Counts the complete responses in `bytes` that are as expected, and returns the bytes after them, which the
-    /// general loop reads. This fast path leaves more of the processor to the server: the end of a response is computed
-    /// from the expected header, so no header has to be loaded before the next one.
+    /// Counts complete responses until the first unexpected or incomplete one, and returns the bytes from there on.
+    /// This fast path leaves more processor time to the server: it computes the end of a response from the expected
+    /// header and does not wait for the received header to be loaded.
     fn read_expected<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for expected in pipeline.expected.get(self.counts.responses..).unwrap_or_default() {
@@ -110,7 +110,7 @@ impl ResponseReader {
         bytes
     }
 
-    /// Does what [`Self::read_expected`] does, for the Redis protocol.
+    /// Counts complete responses as [`Self::read_expected`] does, for the Redis protocol.
     fn read_expected_resp<'b>(&mut self, mut bytes: &'b [u8], pipeline: &Pipeline) -> &'b [u8] {
         let (mut responses, mut hits) = (0, 0);
         for request in self.counts.responses..pipeline.requests.len() {
@@ -142,7 +142,8 @@ impl ResponseReader {
         self.counts.misses += responses as u64 - hits;
     }
 
-    /// Returns the next response's head, or `None` if it is incomplete.
+    /// Removes the next response's head from `bytes` and parses it. If the head is incomplete, stores the bytes until
+    /// the next call, and returns `None`.
     #[inline]
     fn take_head(&mut self, bytes: &mut &[u8], pipeline: &Pipeline) -> Result<Option<ResponseHead>, String> {
         let op = pipeline.requests.op(self.counts.responses);
@@ -198,7 +199,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Reads the available part of a value and its terminator, and returns the bytes after it.
+    /// Reads the part of the current value and terminator that `bytes` has, and returns the bytes after it.
     #[inline]
     fn read_body<'b>(&mut self, bytes: &'b [u8], pipeline: &Pipeline, table: &Table) -> Result<&'b [u8], String> {
         let value_left_bytes = self.value_len_bytes.saturating_sub(self.body_at_bytes);
@@ -228,7 +229,7 @@ impl ResponseReader {
         if self.verify && !self.response_is_wrong {
             let key = pipeline.requests.key(self.counts.responses);
             if self.body_at_bytes == 0 {
-                // Looked up once, and not for each piece.
+                // The value is looked up only for the first piece.
                 let mut copy = self.expected_value.take().unwrap_or_default();
                 copy.clear();
                 let found =
@@ -272,7 +273,8 @@ mod tests {
     use zero_kv::protocol::native::ResponseHeader;
     use zero_kv::{Key, KeyKind, MappedStore};
 
-    /// Requests for two values, an empty value, an absent key, and the existence of two keys, and the responses.
+    /// A pipeline and the bytes of its responses: four `get` requests, for two values, an empty value, and an absent
+    /// key, and two `exists` requests.
     struct Exchange {
         _folder: tempfile::TempDir,
         protocol: Protocol,
@@ -327,7 +329,7 @@ mod tests {
             Exchange { _folder: folder, protocol, table, pipeline, bytes, is_value }
         }
 
-        /// Returns exchanges in each protocol and with each kind of keys.
+        /// Returns an exchange for each protocol and kind of keys.
         fn all() -> [Exchange; 4] {
             let with_each_kind = |protocol| [KeyKind::U64, KeyKind::Bytes].map(|keys| Exchange::new(protocol, keys));
             let ([numbers, bytes], [resp_numbers, resp_bytes]) =
@@ -335,7 +337,7 @@ mod tests {
             [numbers, bytes, resp_numbers, resp_bytes]
         }
 
-        /// Returns whether the reader detects a change of this byte.
+        /// Returns whether the reader detects that the byte at this offset has changed.
         fn detects_change_at(&self, at: usize, verify: bool) -> bool {
             let mut bytes = self.bytes.clone();
             bytes[at] ^= 1;

@@ -1,7 +1,7 @@
 //! Alternating runs of the server and of a server without lookups (the ceiling), under equal load.
 //!
-//! In: a plan. Out: the results of both, and their ratio. The speed of a machine varies from second to second, so each
-//! round compares two runs in direct succession.
+//! In: a plan. Out: the results of both servers, and the ratio of their rates. The speed of a machine varies from
+//! second to second, so each round compares two runs in direct succession.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::keys::Table;
 use crate::load::{self, Outcome};
 use crate::plan::Plan;
 
-/// Number of rounds. Each gets an equal share of the measured time.
+/// Number of rounds. Each round gets an equal share of `--seconds` and of `--warmup`.
 const ROUNDS: u32 = 3;
 
-/// The results of the ceiling.
+/// The results of the ceiling, the server without lookups, and the server's rates relative to the ceiling's.
 pub(crate) struct CeilingOutcome {
     pub(crate) outcome: Outcome,
     pub(crate) response_len_bytes: f64,
-    /// The server's requests per second divided by the ceiling's, for each round, in ascending order.
+    /// For each round, the server's requests per second divided by the ceiling's, in ascending order.
     ratios: Vec<f64>,
 }
 
 impl CeilingOutcome {
-    /// Returns the median ratio.
+    /// Returns the median over all rounds of the server's rate divided by the ceiling's.
     pub(crate) fn ratio_median(&self) -> f64 {
         self.ratios[self.ratios.len() / 2]
     }
@@ -33,8 +33,8 @@ impl CeilingOutcome {
     }
 }
 
-/// Runs all rounds. Returns no ceiling if the server's first run had errors, because the length of its responses is
-/// then unknown.
+/// Runs all rounds. If the server's first run had errors, returns no results of the ceiling, because the mean length of
+/// responses is then unknown.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
     let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
     let mut outcome = load::run(&server_plan, table).await?;

@@ -1,7 +1,7 @@
-//! The times at which one client sends its pipelines.
+//! The schedule of one client with `--rate`: the times at which it sends its pipelines.
 //!
 //! In: the rate of all clients together. Out: the scheduled time of each pipeline, which does not depend on the server,
-//! and a wait for it. The wait uses a timer of the kernel, because tokio's timers have a resolution of a millisecond.
+//! and a wait until that time. The wait uses a timerfd, because tokio's timers have a resolution of a millisecond.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(crate) struct Schedule {
     rate: u64,
     pipeline_requests: usize,
     clients: usize,
-    /// Index among the pipelines of all clients, which are scheduled in turn.
+    /// Index of this client's next pipeline among the pipelines of all clients, which take turns.
     next_pipeline: u64,
     timer: AsyncFd<OwnedFd>,
 }
@@ -43,13 +43,13 @@ impl Schedule {
         })
     }
 
-    /// Returns the scheduled time of a pipeline.
+    /// Returns the scheduled time of the pipeline with this index.
     fn due(&self, pipeline: u64, clock: Clock) -> Instant {
         let after_ns = u128::from(pipeline) * self.pipeline_requests as u128 * NS_PER_SECOND / u128::from(self.rate);
         clock.start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))
     }
 
-    /// Returns the scheduled time of the next pipeline, if it is before the end.
+    /// Returns the scheduled time of the next pipeline, or `None` if it is not before the end of the run.
     pub(crate) fn next_due(&self, clock: Clock) -> Option<Instant> {
         Some(self.due(self.next_pipeline, clock)).filter(|due| *due < clock.end)
     }
@@ -58,13 +58,13 @@ impl Schedule {
         self.next_pipeline += self.clients as u64;
     }
 
-    /// Returns whether the pipeline after the next is due too.
+    /// Returns whether the pipeline after the next one is already due, too.
     pub(crate) fn is_late(&self, now: Instant, clock: Clock) -> bool {
         self.due(self.next_pipeline + self.clients as u64, clock) <= now
     }
 
-    /// Returns the number of unsent pipelines that were scheduled between the end of the warm-up and the end, and the
-    /// scheduled time of the first.
+    /// Returns the number of unsent pipelines that were scheduled after the warm-up and before the end of the run, and
+    /// the scheduled time of the first one.
     pub(crate) fn unsent(&self, clock: Clock) -> (u64, Instant) {
         let pipelines_before = |moment: Instant| {
             let after_ns = moment.saturating_duration_since(clock.start).as_nanos();
@@ -77,7 +77,7 @@ impl Schedule {
         (pipelines_before(clock.end) - uncounted, first_due)
     }
 
-    /// Returns the time between two pipelines of this client.
+    /// Returns the scheduled time between two pipelines of this client.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.clients as f64 * self.pipeline_requests as f64 / self.rate as f64)
     }

@@ -1,7 +1,7 @@
-//! Charts as inline SVG: axes, lines and bars, no script.
+//! Charts as inline SVG, with axes, lines, and bars, and without scripts.
 //!
-//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element, whose colors are
-//! classes of the enclosing page.
+//! In: axes with their ticks, and points in the axes' units. Out: an `<svg>` element. Its colors come from CSS classes
+//! that the enclosing page defines.
 
 use std::fmt::Write;
 
@@ -41,12 +41,12 @@ impl Axis {
         Axis { label: label.to_owned(), from: 1.0, to, is_log: true, ticks }
     }
 
-    /// Returns an axis for bars, each of which is between two whole numbers.
+    /// Returns an axis for a bar chart. Bar n extends from n to n + 1.
     pub(crate) fn for_bars(label: &str, bars: usize, ticks: Vec<(f64, String)>) -> Self {
         Axis { label: label.to_owned(), from: 0.0, to: bars.max(1) as f64, is_log: false, ticks }
     }
 
-    /// Returns the position of a value, from 0 to 1.
+    /// Returns the position of a value along the axis, from 0 to 1. Values beyond the axis are clamped.
     fn position(&self, value: f64) -> f64 {
         let position = match self.is_log {
             true => value.max(self.from).ln() / self.to.ln(),
@@ -75,7 +75,7 @@ impl Chart {
         HEIGHT - BOTTOM - self.y.position(value) * (HEIGHT - TOP - BOTTOM)
     }
 
-    /// Adds a line through these points.
+    /// Adds a line through these points, with a CSS class.
     pub(crate) fn line(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let mut coordinates = String::new();
         for (x, y) in points {
@@ -84,7 +84,7 @@ impl Chart {
         let _ = writeln!(self.body, "<polyline class=\"line {class}\" points=\"{}\"/>", coordinates.trim_end());
     }
 
-    /// Adds a bar with a tooltip.
+    /// Adds a bar from `from` to `to` on the x axis, with `title` as its tooltip.
     pub(crate) fn bar(&mut self, from: f64, to: f64, height: f64, title: &str) {
         let (left, right, top) = (self.x_at(from), self.x_at(to), self.y_at(height));
         let _ = writeln!(
@@ -97,7 +97,7 @@ impl Chart {
         );
     }
 
-    /// Returns the `<svg>` element.
+    /// Returns the chart as an `<svg>` element.
     pub(crate) fn svg(&self) -> String {
         let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
@@ -121,7 +121,7 @@ impl Chart {
     }
 }
 
-/// Escapes text for an element or an attribute.
+/// Escapes text for an XML element or attribute.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

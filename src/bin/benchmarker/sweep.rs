@@ -1,6 +1,6 @@
-//! Search for the highest rate at which the latency stays below a limit.
+//! Searches for the highest rate at which the p99 latency stays within a limit.
 //!
-//! In: a plan, and a limit of the 99th percentile. Out: each step, and the rate. A first run without a schedule finds
+//! In: a plan, and the limit. Out: the result of each step, and the highest rate. A first run without a schedule finds
 //! the server's maximum rate. The steps then bisect between the highest rate that passed and the lowest that failed.
 
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;
-/// The search ends when the passed and the failed rate differ by at most this share.
+/// The search ends when the highest passed and the lowest failed rate differ by at most this share.
 const PRECISION: f64 = 0.05;
 /// Minimum number of pipelines per step, so that the p99 is meaningful.
 const PIPELINES_MIN: f64 = 100.0;
@@ -37,10 +37,10 @@ pub(crate) struct Sweep {
     pub(crate) last: Outcome,
 }
 
-/// A failed step is repeated if the server reached this share of its rate.
+/// A failed step is repeated once if the server reached at least this share of the step's rate.
 const REPEAT_MIN: f64 = 0.95;
 
-/// Runs the steps, and prints each when it is done, unless the output is JSON.
+/// Runs the search. Prints the result of each step when it is done, unless the output is JSON.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: bool) -> anyhow::Result<Sweep> {
     let print = |line: String| match json {
         true => Ok(()),
@@ -55,7 +55,7 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: 
     while sweep.last.errors() == 0 && sweep.steps.len() < STEPS_MAX && rate >= rate_min {
         let mut is_passed = sweep.step(plan, table, rate, &print).await?;
         if !is_passed && sweep.last.requests_per_second() > rate as f64 * REPEAT_MIN {
-            // The server reached the rate, so the machine may have stalled for a moment.
+            // The server reached the rate, so a short stall of the machine may have caused the high latency.
             is_passed = sweep.step(plan, table, rate, &print).await?;
         }
         if is_passed {
@@ -66,7 +66,7 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: 
         if (failed - passed) as f64 <= failed as f64 * PRECISION {
             break;
         }
-        // Before the search fails, the lowest possible rate is tried once.
+        // Before the search gives up, it tries the lowest possible rate once.
         rate = match passed + (failed - passed) / 2 {
             rate if rate < rate_min && failed > rate_min => rate_min,
             rate => rate,
@@ -92,7 +92,7 @@ impl Step {
 }
 
 impl Sweep {
-    /// Runs one step, and returns whether its latency was below the limit.
+    /// Runs one step, and returns whether it passed: its p99 is within the limit, and every scheduled request was sent.
     async fn step(
         &mut self,
         plan: &Plan,
@@ -120,7 +120,7 @@ impl Sweep {
         format!("highest rate with a p99 of at most {} µs: {rate}", self.p99_us_max)
     }
 
-    /// Describes why no rate passed.
+    /// Returns the error message for a search in which no rate passed.
     pub(crate) fn failure(&self) -> String {
         match self.steps.last() {
             Some(step) => format!(

@@ -1,4 +1,4 @@
-//! Counts and latencies of clients.
+//! Tallies: the counts and latencies of one or more clients.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::responses::Counts;
 
 /// Significant decimal digits of a latency.
 const LATENCY_DIGITS: u8 = 3;
-/// Maximum number of groups in which unsent pipelines are added to the histogram.
+/// Maximum number of groups of unsent pipelines. All pipelines of a group are added to the histogram with one latency.
 const UNSENT_GROUPS_MAX: u64 = 1_000;
 
-/// Counts of one or more clients.
+/// The counts and latencies of one or more clients.
 pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) hits: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Tally {
     pub(crate) response_bytes: u64,
     /// Number of wrong responses, including responses during the warm-up and in failed pipelines.
     pub(crate) wrong_responses: u64,
-    /// Number of requests that were scheduled before the end and not sent.
+    /// Number of requests that were scheduled before the end of the run and not sent.
     pub(crate) unsent_requests: u64,
     pub(crate) latency_ns: Histogram<u64>,
     pub(crate) last_response: Option<Instant>,
@@ -34,13 +34,13 @@ impl Tally {
             response_bytes: 0,
             wrong_responses: 0,
             unsent_requests: 0,
-            // Without a maximum, so that every latency can be recorded.
+            // The histogram has no maximum, so every latency can be recorded.
             latency_ns: Histogram::new(LATENCY_DIGITS).expect("3 digits are allowed"),
             last_response: None,
         }
     }
 
-    /// Counts a pipeline with all its responses.
+    /// Counts a completed pipeline and its responses.
     pub(crate) fn count(&mut self, counts: &Counts, started: Instant, finished: Instant) {
         self.requests += counts.responses as u64;
         self.hits += counts.hits;
@@ -50,8 +50,8 @@ impl Tally {
         self.last_response = self.last_response.max(Some(finished));
     }
 
-    /// Counts pipelines that were not sent by the end, with the time since they were scheduled: `waited` for the first,
-    /// and `interval` less for each following one.
+    /// Counts pipelines that were not sent by the end of the run. Their latency is the time since they were scheduled:
+    /// `waited` for the first one, and `interval` less for each following one.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,
@@ -85,12 +85,12 @@ impl Tally {
 
     /// Returns a quantile of the latencies of pipelines, in microseconds.
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
-        // The upper bound of a bucket may exceed the largest value in it.
+        // The histogram returns the upper bound of a bucket, which may exceed the largest recorded latency.
         self.latency_ns.value_at_quantile(quantile).min(self.latency_ns.max()) as f64 / 1e3
     }
 }
 
-/// The counts of one interval of the run.
+/// The tally of one interval of the run.
 pub(crate) struct Interval {
     pub(crate) started: Instant,
     pub(crate) len: Duration,

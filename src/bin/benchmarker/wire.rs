@@ -1,7 +1,7 @@
-//! Encoding of requests, and parsing of the first bytes of responses, in both protocols.
+//! Encoding of requests, and parsing of response heads, in both protocols.
 //!
-//! In: an op and a key, or the first bytes of a response. Out: encoded requests, and parsed heads. Other modules
-//! use protocols only through this one, which knows neither when requests are sent nor which responses are right.
+//! In: an op and a key, or the first bytes of a response. Out: encoded requests, and parsed heads. Other modules use a
+//! protocol only through this module. It knows neither when requests are sent nor which responses are right.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use crate::frames::Frames;
 use crate::mix::Op;
 use crate::resp;
 
-/// A protocol of the server.
+/// A protocol that the server speaks.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Protocol {
-    /// The native protocol, as in docs/PROTOCOL.md
+    /// The native protocol, described in docs/PROTOCOL.md
     Native,
-    /// The Redis protocol, version 2; numbers are decimal text
+    /// The Redis protocol, RESP 2; numbers are sent as decimal text
     Resp,
 }
 
@@ -41,7 +41,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the length of the head at the beginning of `bytes`, or `None` if it is incomplete.
+    /// Returns the length of the response head at the beginning of `bytes`, or `None` if the head is incomplete.
     #[inline]
     pub(crate) fn head_len_bytes(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -50,7 +50,7 @@ impl Protocol {
         }
     }
 
-    /// Parses a complete head of a response to `op`.
+    /// Parses the complete head of a response to `op`.
     ///
     /// # Errors
     /// Fails if the end of the response cannot be determined.
@@ -72,7 +72,7 @@ pub(crate) struct ResponseHead {
     pub(crate) header: ResponseHeader,
     /// Length of the terminator after the value.
     pub(crate) tail_len_bytes: usize,
-    /// The reply, if it cannot be a reply to the request.
+    /// The first line of a Redis reply that is an error, or that cannot be a reply to the request.
     pub(crate) unexpected: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request. The key must be of the kind that the other requests have.
+    /// Adds a request. The key must be of the kind that the list was created for.
     pub(crate) fn push(&mut self, op: Op, key: Key<'_>) {
         match self {
             Requests::Native(requests) => {
@@ -116,7 +116,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request for the key of one of `gets`.
+    /// Adds a request for the key of request number `get` of `gets`.
     #[inline]
     pub(crate) fn push_like(&mut self, op: Op, gets: &Requests, get: usize) {
         match (self, gets) {
@@ -130,7 +130,7 @@ impl Requests {
         }
     }
 
-    /// Appends a range of other requests, unchanged.
+    /// Appends a range of another list's requests, unchanged.
     pub(crate) fn extend_from(&mut self, other: &Requests, range: Range<usize>) {
         match (self, other) {
             (Requests::Native(requests), Requests::Native(other)) => requests.extend_from_slice(&other[range]),
@@ -158,7 +158,7 @@ impl Requests {
 
 const ONE_KIND: &str = "requests for one table are of one kind";
 
-/// The encoding of requests whose lengths differ.
+/// An encoding in which requests have different lengths.
 #[derive(Clone, Copy)]
 pub(crate) enum Framing {
     /// Long native requests, for keys that are bytes.
@@ -206,7 +206,7 @@ impl Framing {
     }
 }
 
-/// Reads one of the two numbers at the beginning of a long request.
+/// Reads one of the two numbers in the header of a long request: the op, or the length of the key.
 #[inline]
 fn long_word(frame: &[u8], at_bytes: usize) -> u32 {
     u32::from_be_bytes(*frame[at_bytes..].first_chunk().expect("a long request has a header"))

@@ -1,8 +1,8 @@
 //! Batches of keys from arguments or standard input.
 //!
-//! In: arguments, or a stream of keys with a terminator after each; and the table's kind of keys. Out:
-//! batches of keys, in order. A batch of a stream holds the keys that one read returned, so a program
-//! that writes a key and waits gets its row.
+//! In: the table's kind of keys, and either arguments or a stream with a terminator after each key. Out: batches of
+//! keys, in order. A batch of a stream contains the keys that one read returned. A program that writes one key and
+//! waits for its row therefore gets the row.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -17,9 +17,9 @@ use zero_kv::{Key, KeyKind};
 
 use crate::keys::{parse_key, unescape};
 
-/// The length of the first reads of a stream.
+/// Initial length of the buffer that a stream is read into. The buffer grows for a longer line.
 const PIECE_LEN_BYTES: usize = 256 << 10;
-/// The length of the longest key if four characters, such as `\x00`, escape every byte.
+/// Maximum length of a line: the longest key, with each byte escaped by four characters, such as `\x00`.
 const LINE_LEN_MAX_BYTES: usize = 4 * KEY_LEN_MAX_BYTES;
 
 /// The syntax of keys in arguments and streams.
@@ -31,13 +31,13 @@ pub(crate) struct KeySyntax {
     pub(crate) null: bool,
 }
 
-/// Returns whether the arguments request keys from standard input.
+/// Returns whether the only argument is `-`, which reads the keys from standard input.
 pub(crate) fn are_from_stdin(args: &[OsString]) -> bool {
     matches!(args, [arg] if arg == "-")
 }
 
-/// Calls `visit` with all keys in batches. All arguments are parsed before the first call, so an
-/// invalid key is reported before any key is looked up.
+/// Calls `visit` with batches of all keys. All arguments are one batch, so an invalid argument is reported before any
+/// key is looked up.
 pub(crate) fn for_each_batch(
     args: &[OsString],
     syntax: KeySyntax,
@@ -45,7 +45,7 @@ pub(crate) fn for_each_batch(
     mut visit: impl FnMut(&[Key<'_>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if are_from_stdin(args) {
-        // Not io::stdin, whose buffer is short.
+        // Reads bypass io::stdin, because its buffer is short.
         let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(stdin_error)?;
         return for_each_batch_of_stream(File::from(stdin), syntax, kind, visit);
     }
@@ -77,7 +77,7 @@ fn for_each_batch_of_stream(
             Err(error) => return Err(stdin_error(error)),
         };
         let complete_bytes = match read_bytes {
-            // The last key needs no terminator.
+            // At the end of the stream, the last key may lack a terminator.
             0 => len_bytes,
             _ => {
                 let received = &buffer[len_bytes..len_bytes + read_bytes];
@@ -98,7 +98,7 @@ fn for_each_batch_of_stream(
     }
 }
 
-/// Parses complete lines, visits their keys as one batch, and returns how many there are.
+/// Parses complete lines, calls `visit` with their keys as one batch, and returns the number of keys.
 fn visit_lines(
     lines: &[u8],
     syntax: KeySyntax,
@@ -141,7 +141,7 @@ fn stdin_error(error: io::Error) -> anyhow::Error {
 mod tests {
     use super::*;
 
-    /// Returns at most this many bytes per read.
+    /// A reader that returns at most this many bytes per read.
     struct SlowReader<'a>(&'a [u8], usize);
 
     impl Read for SlowReader<'_> {

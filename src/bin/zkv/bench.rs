@@ -1,8 +1,8 @@
-//! `zkv bench`: measures lookups of this library's client.
+//! `zkv bench`: measures how fast this library looks keys up, on a server or in a file.
 //!
-//! In: a table, and how long to measure. Out: lookups per second, and the latency of batches. Each thread looks
-//! up keys of the table in random order, as fast as it can. `benchmarker` measures a server under the load of many
-//! clients.
+//! In: a table, and the duration of the measurement. Out: lookups per second, and the latency of batches. Each thread
+//! looks up keys of the table in random order, one batch after another. `benchmarker` measures a server under the load
+//! of many clients.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -27,9 +27,9 @@ use crate::table::{Scan, Table};
 
 /// Maximum number of distinct keys to look up.
 const KEYS_MAX: usize = 1_000_000;
-/// Seed of the order of the keys, which is equal in all runs.
+/// Seed of the shuffle of the keys. All runs look keys up in the same order.
 const SEED: u64 = 1;
-/// Significant digits of percentiles.
+/// Significant decimal digits of latencies.
 const LATENCY_DIGITS: u8 = 3;
 
 /// Runs the benchmark, and returns whether all keys were found. `connect` is called once per thread.
@@ -50,7 +50,7 @@ pub(crate) fn bench<'t>(
     Ok(report.not_found == 0)
 }
 
-/// Returns keys of the table, shuffled.
+/// Returns the table's first million keys, shuffled.
 fn shuffled_keys(table: &mut dyn Table) -> anyhow::Result<Vec<OwnedKey>> {
     let mut keys = Vec::new();
     let scan = Scan { range: &RangeArgs::default(), reverse: false, limit: Some(KEYS_MAX) };
@@ -85,7 +85,7 @@ fn measure(
             thread::Builder::new().spawn_scoped(scope, run)
         };
         let threads = tables.into_iter().enumerate().map(spawn).collect::<io::Result<Vec<_>>>();
-        // Starts all threads at once. If one could not be created, the others end without a lookup.
+        // All threads begin now, at the same time. If one could not be created, the others end without a lookup.
         is_complete.get_or_init(|| threads.is_ok());
         let threads = threads.context(THREAD_ERROR)?;
         let results = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
@@ -115,8 +115,8 @@ fn measure(
     })
 }
 
-/// Looks up batches until the time is over. `thread_index` determines the first key. Begins when `is_complete` is set,
-/// and ends at once if it is `false`.
+/// Looks up batches until the measurement time is over. `thread_index` determines the first key. The thread waits until
+/// `is_complete` is set, and ends without a lookup if it is false.
 fn run_thread(
     table: &mut dyn Table,
     keys: &[OwnedKey],

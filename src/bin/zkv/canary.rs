@@ -1,6 +1,6 @@
 //! `zkv canary`: writes keys and the digests of their values, for `kv_store --canary`.
 //!
-//! In: a baked file, and keys that are in it or absent. Out: lines `key,digest`, with the key unchanged.
+//! In: a baked file, and keys, present or absent. Out: a line `key,digest` for each key, with the key unchanged.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::args::CanaryArgs;
 use crate::batches::{KeySyntax, for_each_batch};
 use crate::output::{DisplayKey, buffered, ignore_closed_pipe, stdout_error};
 
-/// Written instead of a digest for a key that is not in the table.
+/// The text that replaces the digest of a key that is not in the table.
 const ABSENT: &str = "absent";
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
@@ -28,11 +28,12 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Writes evenly spaced rows, including the first and the last. Skips keys that a line cannot hold.
+/// Writes canaries for evenly spaced rows, including the first and the last. Skips keys that do not fit on a line,
+/// because they are not UTF-8 or have a line end.
 fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> anyhow::Result<()> {
     let (count, last_row) = (rows.min(store.len()), store.len().saturating_sub(1));
     for at in 0..count {
-        // The product may exceed 64 bits.
+        // The product may exceed 64 bits, so it is computed with 128.
         let row = (at as u128 * last_row as u128 / (count.max(2) - 1) as u128) as usize;
         match store.row(row)? {
             Some((key, _)) if fits_on_line(key.as_key()) => write_line(store, key.as_key(), output)?,

@@ -1,4 +1,5 @@
-//! A time limit for a whole operation. A client's time-outs limit each connection attempt and each call by itself.
+//! A time limit for a whole operation. The client's own time-outs limit each connection attempt and each call
+//! separately, not their sum.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -6,19 +7,19 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// Starts a thread.
+/// Starts a thread, or returns an error with a remedy.
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new().spawn(work).context(THREAD_ERROR)
 }
 
-/// What failed, and the remedy, where a thread cannot be started.
+/// The message, with a remedy, for a thread that cannot be started.
 pub(crate) const THREAD_ERROR: &str = "a thread cannot be started: raise the limit on processes (ulimit -u, TasksMax=)";
 
-/// Runs an operation on a new thread, and returns its result, or `None` after the time-out. The thread of an
-/// operation that timed out runs until the process exits.
+/// Runs an operation on a new thread, and returns its result, or `None` after the time-out. After a time-out, the
+/// operation continues on its thread until it ends or the process exits.
 ///
 /// # Errors
-/// The thread cannot be started.
+/// Fails if the thread cannot be started.
 pub(crate) fn run_within<T: Send + 'static>(
     timeout: Duration,
     operation: impl FnOnce() -> T + Send + 'static,

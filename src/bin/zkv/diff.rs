@@ -1,7 +1,7 @@
 //! `zkv diff`: compares the rows of two files.
 //!
-//! In: two baked files with keys of one kind. Out: a line for each row that is not equal in both, and the
-//! counts. Both files are read in key order at the same time, so only one row of each is in memory.
+//! In: two baked files with keys of one kind. Out: a line for each key whose rows differ, and the counts. Both files
+//! are read in key order at the same time, so only one row of each file is in memory.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ use crate::output::{JsonKey, buffered, ignore_closed_pipe, json_value, stdout_er
 
 const NOT_TEXT: &str = "use --format text";
 
-/// A key and its value in each file, if any.
+/// A key, and its value in each file. The value is `None` in a file that does not have the key.
 struct Change<'a> {
     key: Key<'a>,
     a: Option<&'a [u8]>,
@@ -70,7 +70,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     Ok(counts.are_all_equal())
 }
 
-/// Counts the rows of both tables, and calls `visit` with those that differ.
+/// Counts the rows of both tables, and calls `visit` with each row that differs.
 fn compare(
     a: &MappedStore,
     b: &MappedStore,
@@ -79,7 +79,7 @@ fn compare(
 ) -> anyhow::Result<()> {
     let (mut rows_a, mut rows_b) = (a.iter(), b.iter());
     let (mut row_a, mut row_b) = (rows_a.next().transpose()?, rows_b.next().transpose()?);
-    // The smallest key that is left in either table.
+    // The next key is the smallest one that remains in either table.
     while let Some(key) = [&row_a, &row_b].into_iter().flatten().map(|(key, _)| key.clone()).min() {
         let value_a = take_value(key.as_key(), &mut row_a, &mut rows_a)?;
         let value_b = take_value(key.as_key(), &mut row_b, &mut rows_b)?;
@@ -92,7 +92,7 @@ fn compare(
     Ok(())
 }
 
-/// Returns the value of `row` and advances to the next row, if `row` has this key.
+/// If `row` has this key, returns its value and replaces `row` with the next row.
 fn take_value(key: Key<'_>, row: &mut Option<Row>, rows: &mut MappedRows<'_>) -> anyhow::Result<Option<Vec<u8>>> {
     let Some((_, value)) = row.take_if(|row| row.0.as_key() == key) else { return Ok(None) };
     *row = rows.next().transpose()?;

@@ -1,7 +1,7 @@
 //! `zkv dump`: writes a file's rows as text that bakes to the same file.
 //!
-//! In: a baked file, and a range. Out: text, on standard output or in a file that appears when it is
-//! complete. Only a buffer of the text is in memory.
+//! In: a baked file, and a range. Out: text, on standard output or in a file that gets its name when it is complete.
+//! The text is never in memory as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -35,7 +35,7 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
         DumpFormat::Jsonl => write_json_lines(output.file(), rows),
     });
-    // A file that cannot be examined counts as damaged.
+    // If the file cannot be examined, lookups report it as changed. This message names the cause.
     let written = written.map_err(|error| match store.system_error() {
         Some(cause) if error.is::<LookupError>() => anyhow!("{}: {cause}", args.file.display()),
         _ => error,
@@ -69,17 +69,17 @@ fn write_json_lines(output: &File, rows: MappedRows<'_>) -> anyhow::Result<()> {
 
 /// The destination of a dump.
 enum Output {
-    /// Standard output or another special file, such as a pipe, and its name.
+    /// Standard output or another special file, such as a pipe, and its name for messages.
     Stream(File, String),
-    /// A file that gets its name when it is complete.
+    /// A new file, which gets its name when it is complete.
     New(WholeFile),
 }
 
 impl Output {
-    /// Opens the output, unless it is the input.
+    /// Opens the output. Returns an error if the output is also the input.
     fn open(path: &Path, input: &Path) -> anyhow::Result<Output> {
         if path == Path::new("-") {
-            // Not io::stdout, which flushes at line ends.
+            // Writes bypass io::stdout, because it flushes at line ends.
             let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(crate::output::stdout_error)?;
             return Ok(Output::Stream(stdout.into(), "standard output".to_owned()));
         }

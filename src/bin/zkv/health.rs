@@ -1,7 +1,7 @@
 //! `zkv health`: checks whether a server is healthy.
 //!
-//! In: a socket, and a time limit. Out: an exit status, a line for each problem, and a line for each condition that an
-//! operator should know although the server is healthy.
+//! In: a socket, and a time limit. Out: an exit status, and lines for an operator: one for each problem, and one for
+//! each note, which is a condition that does not make the server unhealthy.
 
 use std::io::{self, Write};
 
@@ -40,7 +40,7 @@ fn request_info(server: &Address, args: &HealthArgs) -> anyhow::Result<Info> {
     Ok(response.ok_or_else(|| anyhow!("{name}: no response within {} s", args.timeout.as_secs_f64()))??)
 }
 
-/// Returns the conditions that make a server unhealthy.
+/// Returns a message for each condition that makes the server unhealthy.
 fn problems(info: &Info) -> Vec<String> {
     let file = info.get("file").unwrap_or("its file");
     let remedy = "bake it again, or replace it with an intact file by rename";
@@ -66,7 +66,7 @@ fn problems(info: &Info) -> Vec<String> {
     problems
 }
 
-/// Returns the conditions that an operator should know although the server is healthy.
+/// Returns a message for each condition that an operator should know and that does not make the server unhealthy.
 fn notes(info: &Info) -> Vec<String> {
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
     let refused = refused.map(|reason| format!("the file at the path is {reason}"));

@@ -1,4 +1,4 @@
-//! `zkv info`: prints what a server reports about itself, as text or as JSON. The server decides which fields there
+//! `zkv info`: prints the fields of a server's Info response, as text or as JSON. The server decides which fields there
 //! are.
 
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use zero_kv::client::{Client, Info};
 
 use crate::output::{finish_stdout, write_json_line};
 
-/// Fields whose values are text even if they look like numbers.
+/// Fields whose values are JSON strings even if they look like numbers.
 const TEXT_FIELDS: &[&str] =
     &["version", "socket", "tcp", "file", "memory", "verify", "digest", "keys", "state", "reload_last"];
 
@@ -23,7 +23,7 @@ pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Serializes Info as one object, with its fields in order.
+/// Serializes Info as one JSON object, with the fields in the server's order.
 struct InfoObject<'a>(&'a Info);
 
 impl Serialize for InfoObject<'_> {
@@ -39,7 +39,7 @@ impl Serialize for InfoObject<'_> {
     }
 }
 
-/// Parses a value of digits, with or without a fraction.
+/// Parses a value that is a decimal number, with or without a fraction.
 fn parse_number(value: &str) -> Option<serde_json::Number> {
     value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| value.parse().ok()).flatten()
 }

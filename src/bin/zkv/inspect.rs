@@ -1,6 +1,6 @@
 //! `zkv inspect`: describes a file.
 //!
-//! In: a baked file, intact or damaged. Out: its header, its sections, and, if it is intact, statistics of its rows.
+//! In: a baked file, intact or damaged. Out: its header and sections. For an intact file, also statistics of its rows.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use zero_kv::{KeyKind, MappedStore};
 
 use crate::output::{DisplayKey, finish_stdout, report_damage, write_json_line};
 
-/// Significant digits of percentiles.
+/// Significant decimal digits of percentiles.
 const PERCENTILE_DIGITS: u8 = 3;
 /// Length of the histogram's longest bar.
 const BAR_LEN: u128 = 40;
@@ -57,7 +57,7 @@ struct Report {
     slots_per_part: u64,
     header_len_bytes: usize,
     sections: Vec<Section>,
-    /// `None` for a damaged file.
+    /// Statistics of the rows. `None` for a damaged file.
     table: Option<RowStatistics>,
     damage: Option<String>,
 }
@@ -86,7 +86,7 @@ impl Report {
             len_bytes: layout.file_len_bytes(),
             digest: format!("{:032x}", layout.digest()),
             format_version: VERSION,
-            // The names of `baker --keys`.
+            // These are the names that `baker --keys` uses.
             keys: match dimensions.key_kind {
                 KeyKind::U64 => "u64",
                 KeyKind::Bytes => "bytes",
@@ -136,14 +136,14 @@ impl fmt::Display for Report {
 struct RowStatistics {
     first_key: Option<LossyJsonKey>,
     last_key: Option<LossyJsonKey>,
-    /// The bytes that all keys begin with. `None` for numbers.
+    /// The longest prefix that all keys share. `None` if keys are numbers.
     common_prefix: Option<LossyJsonKey>,
-    /// Bytes of the file that do not belong to a value.
+    /// Average number of bytes of the file per row that do not belong to a value.
     overhead_bytes_per_row: f64,
     value_len_bytes: ValueLenStatistics,
 }
 
-/// A key in JSON: a number, or text in which bytes that are not UTF-8 are replaced.
+/// A key in JSON: a number, or text in which U+FFFD replaces bytes that are not UTF-8.
 struct LossyJsonKey(OwnedKey);
 
 impl Serialize for LossyJsonKey {
@@ -182,7 +182,7 @@ impl fmt::Display for RowStatistics {
         if let Some(LossyJsonKey(prefix)) = &self.common_prefix {
             writeln!(f, "prefix of all {}", DisplayKey(prefix.as_key()))?;
         }
-        writeln!(f, "overhead      {:.1} bytes a row", self.overhead_bytes_per_row)?;
+        writeln!(f, "overhead      {:.1} bytes per row", self.overhead_bytes_per_row)?;
         let ValueLenStatistics { sum, mean, p0, p50, p90, p99, p100, histogram } = &self.value_len_bytes;
         writeln!(f, "values        {sum} bytes, {mean:.1} on average")?;
         writeln!(f, "percentiles   p0 {p0}, p50 {p50}, p90 {p90}, p99 {p99}, p100 {p100}")?;
@@ -207,7 +207,7 @@ struct ValueLenStatistics {
     p90: u64,
     p99: u64,
     p100: u64,
-    /// Bins are powers of two, from the shortest value to the longest.
+    /// The number of rows by length of the value. The bounds of a bin are powers of two.
     histogram: Vec<Bin>,
 }
 
@@ -221,7 +221,7 @@ struct Bin {
 impl ValueLenStatistics {
     fn new(store: &MappedStore) -> anyhow::Result<Self> {
         let mut lens = Histogram::<u64>::new_with_max(VALUE_LEN_MAX_BYTES as u64, PERCENTILE_DIGITS)?;
-        // Indexed by the number of bits of a length.
+        // A bin's index is the number of bits of the lengths in it.
         let mut bins = [0; VALUE_LEN_MAX_BYTES.ilog2() as usize + 2];
         let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
         for row in store.iter() {

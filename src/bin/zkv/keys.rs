@@ -1,7 +1,7 @@
 //! Parsing of keys and ranges.
 //!
-//! In: arguments, and the table's kind of keys. Out: keys of that kind. This module knows neither
-//! servers nor the file format.
+//! In: arguments, and the table's kind of keys. Out: keys of this kind. This module knows neither servers nor the file
+//! format.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ impl RangeArgs {
         [&self.from, &self.after, &self.to, &self.before].iter().all(|key| key.is_none())
     }
 
-    /// Returns both bounds. Clap has checked that each is given at most once.
+    /// Returns both bounds of the range. Clap has checked that each bound is given at most once.
     pub(crate) fn bounds(&self, kind: KeyKind) -> anyhow::Result<(Bound<Key<'_>>, Bound<Key<'_>>)> {
         Ok((bound(kind, &self.from, &self.after)?, bound(kind, &self.to, &self.before)?))
     }
@@ -46,7 +46,7 @@ fn bound<'a>(
     }
 }
 
-/// Checks the length of a byte key. Files and servers get the same error, the client's.
+/// Checks the length of a byte key. Lookups in files return the same error as lookups on servers.
 fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     let len_bytes = text.len();
     match (min_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {
@@ -55,8 +55,8 @@ fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     }
 }
 
-/// Parses a key of this kind. `min_bytes` is 0 for a bound of a range. Numbers are parsed as strictly as by `baker`,
-/// which rejects the `+` that Rust accepts.
+/// Parses a key of this kind. `min_bytes` is 0 for a bound of a range. Like `baker`, this function rejects a `+` before
+/// a number, which Rust's `parse` accepts.
 pub(crate) fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
     if kind == KeyKind::Bytes {
         return Ok(Key::Bytes(check_len(text, min_bytes)?));

@@ -1,7 +1,7 @@
 //! Lookups of keys and rows.
 //!
-//! In: a lookup and a table. Out: the result on standard output, and whether all keys (or any row)
-//! were found. An [`io::Error`] is always an error of standard output.
+//! In: a lookup and a table. Out: the result on standard output, and whether all keys were found (for a range, whether
+//! any row was found). An [`io::Error`] is always an error of standard output.
 
 use std::io::{self, Write};
 
@@ -19,8 +19,8 @@ pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<
         Lookup::Exists { keys, print, null } => exists(table, keys, *print, *null),
         Lookup::Floor { keys, output } => neighbors(table, Neighbor::Floor, keys, output),
         Lookup::Ceiling { keys, output } => neighbors(table, Neighbor::Ceiling, keys, output),
-        Lookup::First { output } => end(table, false, output),
-        Lookup::Last { output } => end(table, true, output),
+        Lookup::First { output } => first_or_last(table, false, output),
+        Lookup::Last { output } => first_or_last(table, true, output),
         Lookup::Range { range, reverse, limit, output } => {
             scan(table, &Scan { range, reverse: *reverse, limit: *limit }, output)
         }
@@ -32,13 +32,13 @@ pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<
     }
 }
 
-/// Returns whether there is only one key, so that its result need not name the key.
+/// Returns whether exactly one key is requested. Its result need not name the requested key.
 fn is_single(keys: &KeysArgs) -> bool {
     keys.keys.len() == 1 && !are_from_stdin(&keys.keys)
 }
 
-/// Looks up all keys and returns whether all were found. `look_up_batch` does so for one batch. Each batch is flushed
-/// before the next one is read, for programs that write a key and wait for its row.
+/// Looks up all keys and returns whether all were found. `look_up_batch` looks up one batch. The output of a batch is
+/// flushed before the next batch is read, for programs that write a key and wait for its row.
 fn look_up_all(
     table: &mut dyn Table,
     keys: &KeysArgs,
@@ -101,7 +101,7 @@ fn neighbors(table: &mut dyn Table, neighbor: Neighbor, keys: &KeysArgs, output:
     })
 }
 
-fn end(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> anyhow::Result<bool> {
+fn first_or_last(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> anyhow::Result<bool> {
     scan(table, &Scan { range: &RangeArgs::default(), reverse, limit: Some(1) }, output)
 }
 

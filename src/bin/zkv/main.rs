@@ -34,11 +34,11 @@ use args::{Args, Command, FileCommand, Lookup, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
 use table::Table;
 
-/// The key or row exists, or the file or server is in order.
+/// Exit status if the key or row exists, or if the file or server is intact.
 const EXIT_YES: u8 = 0;
-/// The key or row does not exist, or the file or server is not in order.
+/// Exit status if the key or row does not exist, or if the file or server is not intact.
 const EXIT_NO: u8 = 1;
-/// An error. Clap uses the same status for usage errors.
+/// Exit status after an error. Clap uses the same status for usage errors.
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         return code;
     }
     name_client_options();
-    // A write beyond the file size limit then returns an error.
+    // With this handler, a write beyond the file size limit returns an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     args.take_file_of_get();
@@ -122,12 +122,14 @@ fn check_table_options(args: &Args) {
     }
 }
 
-/// Looks keys or rows up and prints them. If the reader closed the pipe, something was found.
+/// Looks keys or rows up and prints them. If the reader of the output closed the pipe, returns true, because a row was
+/// found.
 fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<bool> {
     ignore_closed_pipe(lookup::look_up(table, lookup), true, stdout_error)
 }
 
-/// Returns the command line, without the options in the help that [`check_table_options`] rejects.
+/// Returns the definition of the command line. The help of each command hides the options that
+/// [`check_table_options`] rejects.
 fn command() -> clap::Command {
     let hidden = |name: &'static str| Arg::new(name).long(name).value_parser(value_parser!(PathBuf)).hide(true);
     let direct = || Arg::new("direct").long("direct").action(ArgAction::SetTrue).hide(true);

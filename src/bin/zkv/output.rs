@@ -1,7 +1,6 @@
 //! Encoding of rows and keys as text, and output of errors.
 //!
-//! In: rows, keys, or errors. Out: text. This module knows neither where rows come from nor why they are
-//! written.
+//! In: rows, keys, or errors. Out: text. This module knows neither where rows come from nor why they are written.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,16 +10,16 @@ use csv::{QuoteStyle, WriterBuilder};
 use serde::Serialize;
 use zero_kv::{Key, StoreError};
 
-/// Bytes that readers of text, such as `baker`, strip from the beginning of the text.
+/// The UTF-8 byte order mark. Readers of text, such as `baker`, strip it from the beginning of their input.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The length of an output's buffer.
+/// The length of an output buffer.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
-/// The number of bytes of a key that messages show.
+/// Maximum number of bytes of a key that messages show.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 
-/// Returns a writer of delimited rows that `baker` can read back. The first row has this key.
+/// Returns a writer of delimited rows that `baker` can read back. `first_key` is the key of the first row.
 pub(crate) fn csv_writer<W: Write>(output: W, delimiter: u8, first_key: Key<'_>) -> csv::Writer<W> {
-    // A quote in front keeps a reader from stripping the first bytes of the key.
+    // A quote before the first key keeps readers from stripping a byte order mark that belongs to the key.
     let is_stripped = first_key.as_bytes().is_some_and(|key| key.starts_with(BYTE_ORDER_MARK));
     let quote_style = if is_stripped { QuoteStyle::Always } else { QuoteStyle::Necessary };
     let mut builder = WriterBuilder::new();
@@ -43,7 +42,7 @@ pub(crate) fn csv_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// Adds a buffer of the same length as [`csv_writer`] has.
+/// Adds a buffer to a writer. The writers that [`csv_writer`] returns have a buffer of the same length.
 pub(crate) fn buffered<W: Write>(output: W) -> io::BufWriter<W> {
     io::BufWriter::with_capacity(BUFFER_LEN_BYTES, output)
 }
@@ -63,7 +62,7 @@ pub(crate) enum JsonKey<'a> {
 }
 
 impl<'a> JsonKey<'a> {
-    /// Returns an error with this remedy if the key is not UTF-8.
+    /// Returns the key for JSON, or an error with this remedy if the key is not UTF-8.
     pub(crate) fn new(key: Key<'a>, remedy: &str) -> anyhow::Result<Self> {
         match key {
             Key::U64(key) => Ok(JsonKey::U64(key)),
@@ -75,13 +74,13 @@ impl<'a> JsonKey<'a> {
     }
 }
 
-/// Returns a value as text, or an error with this remedy if it is not UTF-8.
+/// Returns a value as text, or an error with this remedy if the value is not UTF-8.
 pub(crate) fn json_value<'a>(key: Key<'_>, value: &'a [u8], remedy: &str) -> anyhow::Result<&'a str> {
     str::from_utf8(value)
         .map_err(|_| anyhow!("the value of key {} is not UTF-8, which JSON requires: {remedy}", DisplayKey(key)))
 }
 
-/// Displays a key in a message: bytes are escaped and quoted, and long keys truncated.
+/// Displays a key in a message. Byte keys are quoted and escaped, and truncated after 64 bytes.
 pub(crate) struct DisplayKey<'a>(pub(crate) Key<'a>);
 
 impl fmt::Display for DisplayKey<'_> {
@@ -94,8 +93,8 @@ impl fmt::Display for DisplayKey<'_> {
     }
 }
 
-/// Returns `if_closed` if the reader closed the pipe, because a reader that has read enough is not an error. Other I/O
-/// errors get their context from `add_context`.
+/// Replaces the error of a closed pipe with `if_closed`, because a reader may stop early. Other I/O errors get their
+/// context from `add_context`.
 pub(crate) fn ignore_closed_pipe<T>(
     written: anyhow::Result<T>,
     if_closed: T,
@@ -109,7 +108,7 @@ pub(crate) fn ignore_closed_pipe<T>(
     }
 }
 
-/// Returns the error of a write to standard output, unless the reader closed the pipe.
+/// Returns the error of a failed write to standard output, unless the reader closed the pipe.
 pub(crate) fn finish_stdout(written: io::Result<()>) -> anyhow::Result<()> {
     ignore_closed_pipe(written.map_err(Into::into), (), stdout_error)
 }
@@ -123,8 +122,8 @@ pub(crate) fn print_error(error: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "zkv: {error}");
 }
 
-/// Prints the error and returns false if a file is damaged, which is a result of `inspect` and `verify`. Returns other
-/// errors, such as the error of a file that cannot be read.
+/// Prints the error and returns false if it states that a file is damaged, which `inspect` and `verify` report as a
+/// result. Returns other errors, such as the error of a file that cannot be read.
 pub(crate) fn report_damage(error: StoreError) -> anyhow::Result<bool> {
     match error {
         StoreError::Format { .. } => {

@@ -14,6 +14,6 @@ pub(crate) fn ping(client: &mut Client) -> anyhow::Result<bool> {
     client.ping()?;
     let us = started.elapsed().as_nanos() as f64 / 1e3;
     let mut output = io::stdout().lock();
-    finish_stdout(writeln!(output, "answered in {us:.1} µs").and_then(|()| output.flush()))?;
+    finish_stdout(writeln!(output, "response in {us:.1} µs").and_then(|()| output.flush()))?;
     Ok(true)
 }

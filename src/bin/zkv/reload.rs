@@ -14,7 +14,7 @@ use crate::deadline::run_within;
 use crate::output::{finish_stdout, print_error};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Beginning of the server's report about a file that it rejected.
+/// The first word of the field `reload_last` in Info after the server rejected a file.
 const REJECTED: &str = "refused";
 
 pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool> {

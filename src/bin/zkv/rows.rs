@@ -1,7 +1,7 @@
-//! Output of rows to standard output in the requested format.
+//! Writes rows to standard output in the requested format.
 //!
-//! In: rows, optionally preceded by the requested key. Out: text. This module knows neither where rows come
-//! from nor why they are written.
+//! In: rows, each optionally preceded by the requested key. Out: text. This module knows neither where rows come from
+//! nor why they are written.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,7 +14,7 @@ use zero_kv::Key;
 use crate::args::{Format, OutputArgs, Part};
 use crate::output::{buffered, csv_error, csv_writer, write_json_line};
 
-/// The format of rows, and which parts of a row are written.
+/// The format of rows, and the parts of a row to write.
 #[derive(Clone, Copy)]
 pub(crate) struct RowFormat {
     format: Format,
@@ -23,20 +23,20 @@ pub(crate) struct RowFormat {
 }
 
 impl RowFormat {
-    /// Returns the format of keys without values, unchanged.
+    /// Returns the format that writes only keys, unchanged.
     pub(crate) fn for_keys(null: bool) -> RowFormat {
         let output = OutputArgs { format: Some(Format::Raw), only: Some(Part::Keys), null };
         RowFormat::for_rows(&output)
     }
 
-    /// Returns the requested format, by default CSV.
+    /// Returns the requested format of rows. The default is CSV.
     pub(crate) fn for_rows(args: &OutputArgs) -> RowFormat {
         let terminator = if args.null { &b"\0"[..] } else { b"\n" };
         RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator }
     }
 
-    /// Returns the requested format for the row of a single key. In formats without field names, only the value is
-    /// written. By default the value is written unchanged, without a line end.
+    /// Returns the requested format of the row of a single key. CSV and JSON write the whole row, other formats only
+    /// the value. By default, the value is written unchanged and without a line end.
     pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
         let rows = RowFormat { format, ..RowFormat::for_rows(args) };
@@ -52,7 +52,7 @@ impl RowFormat {
 
 pub(crate) struct RowWriter {
     format: RowFormat,
-    /// Opened with the first row, whose key decides whether CSV must be quoted.
+    /// Standard output. It is opened with the first row, because that row's key decides whether CSV must be quoted.
     stdout: Option<StdoutWriter>,
 }
 
@@ -120,10 +120,10 @@ impl RowWriter {
 }
 
 fn open_stdout(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Result<StdoutWriter> {
-    // Not io::stdout, which flushes at line ends.
+    // Writes bypass io::stdout, because it flushes at line ends.
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok(match format {
-        // Without keys, the output is not an input of `baker`.
+        // Output without keys is not meant for `baker`, so its first row needs no extra quotes.
         Format::Csv if only == Some(Part::Values) => StdoutWriter::Csv(Box::new(csv_writer(stdout, b',', Key::U64(0)))),
         Format::Csv => StdoutWriter::Csv(Box::new(csv_writer(stdout, b',', first_key))),
         _ => StdoutWriter::Text(buffered(stdout)),
@@ -152,8 +152,8 @@ fn hex(bytes: &[u8]) -> String {
     digits
 }
 
-/// A JSON object with a field for each part of a row. Bytes that are not UTF-8 are in a field whose name ends in
-/// `_hex`.
+/// A JSON object with a field for each part of a row. If a part is not UTF-8, the field has its hexadecimal digits, and
+/// the field's name ends in `_hex`.
 struct JsonRow<'a> {
     requested: Option<Key<'a>>,
     key: Option<Key<'a>>,

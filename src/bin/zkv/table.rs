@@ -1,6 +1,6 @@
-//! A table to look keys up in: a server's, or a file's.
+//! A common interface for lookups on a server, in direct mode, and in a file.
 //!
-//! In: batches of keys, and ranges. Out: results, in order, passed to a visitor as borrowed slices. This module
+//! In: batches of keys, and ranges. Out: results in order, which a visitor receives as borrowed slices. This module
 //! knows no output formats.
 
 use std::os::unix::ffi::OsStrExt;
@@ -10,14 +10,14 @@ use zero_kv::{Key, KeyKind, MappedStore};
 
 use crate::args::RangeArgs;
 
-/// The row to look up for a key that may not be in the table.
+/// Which neighbor of a key to look up: the row at or before the key, or the row at or after it.
 #[derive(Clone, Copy)]
 pub(crate) enum Neighbor {
     Floor,
     Ceiling,
 }
 
-/// The rows of a range, from either end, up to a limit.
+/// A request for the rows of a range, from either end, up to a limit.
 pub(crate) struct Scan<'a> {
     pub(crate) range: &'a RangeArgs,
     pub(crate) reverse: bool,
@@ -26,7 +26,8 @@ pub(crate) struct Scan<'a> {
 
 type Row<'r> = (Key<'r>, &'r [u8]);
 
-/// A table. For lookups of keys, the visitor gets the index of each key in the batch.
+/// A table on a server or in a file, in which keys and ranges can be looked up. Visitors of key lookups receive the
+/// index of each key in the batch.
 pub(crate) trait Table {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
 
@@ -41,7 +42,7 @@ pub(crate) trait Table {
         visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()>;
 
-    /// Stops at the first error that the visitor returns.
+    /// Calls `visit` with each row of the scan, and stops at the first error that `visit` returns.
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()>;
 
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64>;
@@ -108,7 +109,7 @@ impl Table for Client {
     }
 }
 
-/// A file. Its values are copied and verified, as described at [`MappedStore`].
+/// Lookups in a file. Values are copied and verified, as described at [`MappedStore`].
 impl Table for &MappedStore {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Ok(MappedStore::key_kind(self))
@@ -153,7 +154,7 @@ impl Table for &MappedStore {
     }
 }
 
-/// The mapped file of a server. Each call reads one generation.
+/// Lookups in a server's file, in direct mode. Each call reads one generation.
 impl Table for Direct {
     fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
         Table::key_kind(&mut &*self.snapshot())

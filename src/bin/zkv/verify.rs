@@ -8,7 +8,7 @@ use zero_kv::MappedStore;
 
 use crate::output::{finish_stdout, report_damage};
 
-/// Verifies a file as [`MappedStore::open`] does, and prints the speed.
+/// Verifies a file as [`MappedStore::open`] does, and prints the result and the speed.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let started = Instant::now();
     let store = match MappedStore::open(path) {

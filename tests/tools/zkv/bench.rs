@@ -56,7 +56,7 @@ fn ping_succeeds_if_the_server_responds_and_fails_otherwise() {
     let output = ping(&table.path("s.sock"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
-    assert!(text.starts_with("answered in ") && text.ends_with(" µs\n"), "{text}");
+    assert!(text.starts_with("response in ") && text.ends_with(" µs\n"), "{text}");
     assert_error(&ping(&table.path("none.sock")), &["none.sock: cannot connect"]);
     assert_error(&ping(&ScriptedServer::answering(&[ERROR]).socket()), &["peer.sock: "]);
 }

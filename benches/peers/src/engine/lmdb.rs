@@ -1,6 +1,5 @@
-//! LMDB: integer keys, appended in order with only a final sync; opened
-//! read-only without thread-local readers and read-ahead, with one read
-//! transaction for all lookups.
+//! LMDB. Rows have integer keys, and are appended in key order with only a final sync. The file is opened read-only,
+//! without thread-local readers and read-ahead. One read transaction serves all lookups.
 
 use std::path::Path;
 
@@ -37,11 +36,12 @@ struct Lmdb {
 
 fn environment(rows: &Rows, folder: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
-    // Only address space, not memory: twice the maximum length of the rows.
+    // The map size uses address space, not memory. It is twice the maximum length of the rows.
     let map_len_bytes = (rows.count as usize * (rows.value_len_bytes + 64) * 2).next_multiple_of(1 << 30);
     options.map_size(map_len_bytes);
-    // SAFETY: the flags are NO_SYNC while the file is built, because it may be lost in a
-    // crash, and afterward READ_ONLY and NO_READ_AHEAD, which have no safety conditions.
+    // SAFETY: NO_SYNC is set only while the file is built. A crash may then damage the file, but a damaged file is never
+    // opened, because each run builds new files. READ_ONLY and NO_READ_AHEAD, which are set for lookups, have no safety
+    // conditions.
     unsafe { options.flags(flags) };
     // SAFETY: no other process uses the folder, and only LMDB accesses its file.
     Ok(unsafe { options.open(folder) }?)
@@ -72,13 +72,13 @@ fn open(rows: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
 impl Table for Lmdb {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(self.table.get(&self.transaction, &key)?);
+        sink.accept(self.table.get(&self.transaction, &key)?);
         Ok(())
     }
 
     #[inline]
     fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(self.table.get_lower_than_or_equal_to(&self.transaction, &key)?.map(|(_, value)| value));
+        sink.accept(self.table.get_lower_than_or_equal_to(&self.transaction, &key)?.map(|(_, value)| value));
         Ok(())
     }
 

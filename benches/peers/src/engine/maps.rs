@@ -1,4 +1,4 @@
-//! `HashMap`, filled from the rows: no file, and a copy in every process.
+//! `HashMap`, filled from the rows. It has no file, so every process needs its own copy.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -35,7 +35,7 @@ fn fill<S: BuildHasher + Default + 'static>(rows: &Rows) -> Result<Box<dyn Opene
 impl<S: BuildHasher> Table for HashMap<u64, Box<[u8]>, S> {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(HashMap::get(self, &key).map(|value| &**value));
+        sink.accept(HashMap::get(self, &key).map(|value| &**value));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The engines, with a common interface.
 //!
-//! In: rows and a folder. Out: an open table. The file of each engine documents how
-//! the engine is opened. This module measures nothing.
+//! In: rows and a folder. Out: an open table. The source file of each engine documents the engine's settings. This
+//! module measures nothing.
 
 #[cfg(feature = "cdb")]
 mod cdb;
@@ -18,7 +18,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::rows::{Operation, Rows, SCAN_ROWS, SHORT_SCAN_ROWS, Sink, Sum};
 
-/// Batch size for engines with batch lookups.
+/// Number of keys per batch, in engines that support batch lookups.
 const BATCH_KEYS: usize = 256;
 
 /// One engine of the comparison.
@@ -26,13 +26,13 @@ const BATCH_KEYS: usize = 256;
 pub(crate) struct Engine {
     pub(crate) name: &'static str,
     pub(crate) version: String,
-    /// Whether the engine stores rows in key order, and so supports floors and scans.
+    /// Whether the engine stores rows in key order, and therefore supports floors and scans.
     pub(crate) ordered: bool,
     /// Whether the engine supports batch lookups.
     pub(crate) batched: bool,
-    /// Whether offsets in the engine's file have 32 bits.
+    /// Whether offsets in the engine's file have 32 bits, which limits the file to 4 GiB.
     pub(crate) small: bool,
-    /// Writes rows into an empty folder, and syncs them. `None` if the engine stores rows in memory.
+    /// Writes rows to files in an empty folder, and syncs the files. `None` if the engine stores rows in memory.
     pub(crate) build: Option<fn(&Rows, &Path) -> Result<()>>,
     /// Opens the built file, or fills an engine that has no file.
     pub(crate) open: fn(&Rows, &Path) -> Result<Box<dyn Opened>>,
@@ -47,21 +47,21 @@ impl Engine {
 }
 
 /// An engine that is not part of this build.
-pub(crate) struct LeftOut {
+pub(crate) struct UnavailableEngine {
     pub(crate) name: &'static str,
     pub(crate) reason: String,
 }
 
-/// Returns all engines, or why they are not available.
-pub(crate) fn all() -> Vec<Result<Engine, LeftOut>> {
+/// Returns all engines. An engine that is not part of this build is an error with the reason.
+pub(crate) fn all() -> Vec<Result<Engine, UnavailableEngine>> {
     #[cfg(feature = "rocksdb")]
     let rocksdb = Ok(rocksdb::engine());
     #[cfg(not(feature = "rocksdb"))]
-    let rocksdb = Err(LeftOut::unlinked("RocksDB", "rocksdb", "librocksdb-dev"));
+    let rocksdb = Err(UnavailableEngine::unlinked("RocksDB", "rocksdb", "librocksdb-dev"));
     #[cfg(feature = "cdb")]
     let cdb = Ok(cdb::engine());
     #[cfg(not(feature = "cdb"))]
-    let cdb = Err(LeftOut::unlinked("cdb", "cdb", "libcdb-dev"));
+    let cdb = Err(UnavailableEngine::unlinked("cdb", "cdb", "libcdb-dev"));
     vec![
         Ok(zero_kv::engine()),
         Ok(lmdb::engine()),
@@ -73,45 +73,45 @@ pub(crate) fn all() -> Vec<Result<Engine, LeftOut>> {
     ]
 }
 
-impl LeftOut {
+impl UnavailableEngine {
     #[cfg(not(all(feature = "rocksdb", feature = "cdb")))]
-    fn unlinked(name: &'static str, feature: &str, package: &str) -> LeftOut {
-        LeftOut { name, reason: format!("built without the feature `{feature}`, which links {package}") }
+    fn unlinked(name: &'static str, feature: &str, package: &str) -> UnavailableEngine {
+        UnavailableEngine { name, reason: format!("built without the feature `{feature}`, which links {package}") }
     }
 }
 
-/// The lookups of an engine.
+/// The lookups that an engine supports.
 trait Table {
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()>;
 
-    /// Looks up a batch of keys, if the engine supports it.
+    /// Looks up a batch of keys, one by one if the engine has no batch lookups.
     fn get_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
         keys.iter().try_for_each(|key| self.get(*key, sink))
     }
 
-    /// Gets the row with the largest key that is not above this one.
+    /// Gets the row with the largest key that is not above `key`.
     fn floor(&mut self, _key: u64, _sink: &mut impl Sink) -> Result<()> {
         bail!("its rows have no order")
     }
 
-    /// Gets at most this many rows in key order from a key on.
+    /// Gets at most `rows` rows in key order, beginning at the key `start`.
     fn scan(&mut self, _start: u64, _rows: u64, _sink: &mut impl Sink) -> Result<()> {
         bail!("its rows have no order")
     }
 }
 
-/// An open engine. Each call gets a whole list of requests, so that the loop around
-/// the engine's lookups is compiled together with them.
+/// An open engine. Each method executes a whole list of requests, so that the loop and the engine's lookups are
+/// compiled together.
 pub(crate) trait Opened {
     fn gets(&mut self, keys: &[u64]) -> Result<Sum>;
     fn batches(&mut self, keys: &[u64]) -> Result<Sum>;
     fn floors(&mut self, keys: &[u64]) -> Result<Sum>;
-    /// Scans from these keys on.
+    /// Scans 100 rows from each of these keys on.
     fn scans(&mut self, starts: &[u64]) -> Result<Sum>;
     fn mixed(&mut self, operations: &[Operation]) -> Result<Sum>;
     /// Reads all rows in key order.
     fn scan_all(&mut self, rows: &Rows) -> Result<Sum>;
-    /// Checks results byte by byte.
+    /// Checks the values of these keys byte by byte.
     fn check(&mut self, rows: &Rows, keys: &[u64]) -> Result<()>;
 }
 
@@ -169,7 +169,7 @@ impl<T: Table> Opened for T {
     }
 }
 
-/// Stores the last result.
+/// A sink that stores the last result.
 struct Copy(Option<Vec<u8>>);
 
 impl Sink for Copy {

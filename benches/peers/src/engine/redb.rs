@@ -1,5 +1,5 @@
-//! redb: filled in key order by one transaction; opened read-only with a cache as
-//! large as the file, one read transaction for all lookups.
+//! redb. One transaction stores the rows in key order. The file is opened read-only, with a cache as large as the file,
+//! but at most a quarter of the memory. One read transaction serves all lookups.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
 fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let path = folder.join(FILE);
     let file_len_bytes = fs::metadata(&path)?.len();
-    // The page cache needs memory for this file too.
+    // The cache is limited, because the page cache needs memory for this file, too.
     let cache_len_bytes = file_len_bytes.min(memory_total_bytes()? / 4).max(1 << 20);
     let database = Builder::new().set_cache_size(cache_len_bytes as usize).open_read_only(path)?;
     let table = database.begin_read()?.open_table(TABLE)?;
@@ -56,14 +56,14 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
 impl Table for Redb {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(self.table.get(key)?.as_ref().map(|value| value.value()));
+        sink.accept(self.table.get(key)?.as_ref().map(|value| value.value()));
         Ok(())
     }
 
     #[inline]
     fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
         let row = self.table.range(..=key)?.next_back().transpose()?;
-        sink.answer(row.as_ref().map(|(_, value)| value.value()));
+        sink.accept(row.as_ref().map(|(_, value)| value.value()));
         Ok(())
     }
 

@@ -1,9 +1,9 @@
-//! RocksDB, with the C interface of Debian's library: table files written in order
-//! and ingested; opened read-only with mapped reads.
+//! RocksDB, called through the C interface of Debian's library. Table files are written in key order and ingested. The
+//! database is opened read-only, with mapped reads.
 //!
-//! Bloom filter of 10 bits per key, hash index in the blocks, no compression, 4 KiB
-//! blocks, block cache of a quarter of the memory or of the files, no checksums
-//! on reads (the mapping's blocks are not copied), one iterator for all scans.
+//! Settings: a Bloom filter of 10 bits per key, a hash index in the blocks, no compression, blocks of 4 KiB, a block
+//! cache as large as the files but at most a quarter of the memory, no checksums on reads (blocks are not copied from
+//! the mapping), and one iterator for all floors and scans.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -18,7 +18,7 @@ use super::{BATCH_KEYS, Engine, Opened, Table};
 use crate::machine::{memory_total_bytes, package_version};
 use crate::rows::{Rows, Sink};
 
-/// Length of the rows of one table file.
+/// Total length of the rows in one table file.
 const FILE_LEN_BYTES: u64 = 256 << 20;
 
 /// An object of the library, such as options, a database, or an iterator.
@@ -129,19 +129,20 @@ impl Drop for Owned {
     }
 }
 
-/// Calls the library with an out-parameter for its error.
+/// Calls a function of the library with an out-parameter for its error, and returns the error if the function stored
+/// one.
 fn checked<T>(call: impl FnOnce(Fault) -> T) -> Result<T> {
     let mut fault = ptr::null_mut();
     let result = call(&mut fault);
-    refuse(fault)?;
+    check_fault(fault)?;
     Ok(result)
 }
 
-/// Returns the error that the library stored, if any.
+/// Returns an error with the message that the library stored in `fault`, unless `fault` is null.
 #[inline]
-fn refuse(fault: *mut c_char) -> Result<()> {
+fn check_fault(fault: *mut c_char) -> Result<()> {
     let Some(fault) = NonNull::new(fault) else { return Ok(()) };
-    // SAFETY: the library stores null or a string that ends with zero.
+    // SAFETY: the library stores null or a zero-terminated string.
     let message = unsafe { CStr::from_ptr(fault.as_ptr()) }.to_string_lossy().into_owned();
     // SAFETY: the caller must free the string, and it is not used afterward.
     unsafe { rocksdb_free(fault.as_ptr().cast()) };
@@ -181,10 +182,10 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
         let path = c_path(&folder.join(format!("{}.ingest", paths.len())))?;
         // SAFETY: the function takes no arguments, and `Owned` frees the handle that it returns.
         let environment = Owned(unsafe { rocksdb_envoptions_create() }, rocksdb_envoptions_destroy);
-        // SAFETY: both handles live; the writer copies the options.
+        // SAFETY: both handles are valid; the writer copies the options.
         let writer = unsafe { rocksdb_sstfilewriter_create(environment.0, options.0) };
         let writer = Owned(writer, rocksdb_sstfilewriter_destroy);
-        // SAFETY: the writer lives; the path ends with zero.
+        // SAFETY: the writer is valid; the path is zero-terminated.
         checked(|fault| unsafe { rocksdb_sstfilewriter_open(writer.0, path.as_ptr(), fault) })?;
         rows.each_of(piece, |key, value| {
             let key = key.to_be_bytes();
@@ -198,20 +199,20 @@ fn build(rows: &Rows, folder: &Path) -> Result<()> {
         paths.push(path);
     }
     let folder = c_path(folder)?;
-    // SAFETY: the options live; the path ends with zero.
+    // SAFETY: the options are valid; the path is zero-terminated.
     let db = checked(|fault| unsafe { rocksdb_open(options.0, folder.as_ptr(), fault) })?;
     let db = Owned(db, rocksdb_close);
     // SAFETY: the function takes no arguments, and `Owned` frees the handle that it returns.
     let ingest = unsafe { rocksdb_ingestexternalfileoptions_create() };
     let ingest = Owned(ingest, rocksdb_ingestexternalfileoptions_destroy);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     unsafe { rocksdb_ingestexternalfileoptions_set_move_files(ingest.0, 1) };
     let paths: Vec<_> = paths.iter().map(|path| path.as_ptr()).collect();
-    // SAFETY: all handles live; the number of paths is right, and each ends with zero.
+    // SAFETY: all handles are valid; the number of paths is right, and each path is zero-terminated.
     checked(|fault| unsafe { rocksdb_ingest_external_file(db.0, paths.as_ptr(), paths.len(), ingest.0, fault) })
 }
 
-/// Fields are dropped in this order, so that the database is closed after the objects that use it.
+/// An open database. Fields are dropped in this order, so the database is closed after the objects that use it.
 struct RocksDb {
     iterator: Owned,
     family: Owned,
@@ -226,7 +227,7 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let options = options(files_len_bytes.min(memory_total_bytes()? / 4) as usize);
     let path = c_path(&PathBuf::from(folder))?;
     let (name, mut family) = (c"default".as_ptr(), ptr::null_mut());
-    // SAFETY: the options live; path and name end with zero; there are one name, one set of options and
+    // SAFETY: the options are valid; path and name are zero-terminated; there are one name, one set of options, and
     // room for one column family.
     let db = checked(|fault| unsafe {
         rocksdb_open_for_read_only_column_families(
@@ -244,14 +245,14 @@ fn open(_: &Rows, folder: &Path) -> Result<Box<dyn Opened>> {
     let family = Owned(family, rocksdb_column_family_handle_destroy);
     // SAFETY: the function takes no arguments, and `Owned` frees the handle that it returns.
     let read = Owned(unsafe { rocksdb_readoptions_create() }, rocksdb_readoptions_destroy);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     unsafe { rocksdb_readoptions_set_verify_checksums(read.0, 0) };
-    // SAFETY: both handles live, and outlive the iterator.
+    // SAFETY: both handles are valid, and outlive the iterator.
     let iterator = Owned(unsafe { rocksdb_create_iterator(db.0, read.0) }, rocksdb_iter_destroy);
     Ok(Box::new(RocksDb { iterator, family, db, read, _options: options }))
 }
 
-/// Passes a value of the library to `sink`, and frees it.
+/// Passes a value that the library returned to `sink`, and frees it.
 #[inline]
 fn take(value: Handle, sink: &mut impl Sink) {
     if value.is_null() {
@@ -259,7 +260,7 @@ fn take(value: Handle, sink: &mut impl Sink) {
     }
     let value = Owned(value, rocksdb_pinnableslice_destroy);
     let mut len_bytes = 0;
-    // SAFETY: the slice is not null and lives.
+    // SAFETY: the slice is not null and has not been freed.
     let bytes = unsafe { rocksdb_pinnableslice_value(value.0, &mut len_bytes) };
     // SAFETY: the slice has this many bytes until it is freed.
     sink.found(unsafe { slice::from_raw_parts(bytes, len_bytes) });
@@ -269,7 +270,7 @@ impl Table for RocksDb {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
         let key = key.to_be_bytes();
-        // SAFETY: both handles live; the key is 8 bytes long.
+        // SAFETY: both handles are valid; the key is 8 bytes long.
         let value = checked(|fault| unsafe { rocksdb_get_pinned(self.db.0, self.read.0, key.as_ptr(), 8, fault) })?;
         take(value, sink);
         Ok(())
@@ -286,7 +287,7 @@ impl Table for RocksDb {
         }
         let (places, count) = (places[..keys.len()].as_ptr(), keys.len());
         let (values_at, faults_at) = (values[..count].as_mut_ptr(), faults[..count].as_mut_ptr());
-        // SAFETY: the handles live; all arrays have this many elements, and each key has 8 bytes.
+        // SAFETY: the handles are valid; all arrays have this many elements, and each key has 8 bytes.
         unsafe {
             rocksdb_batched_multi_get_cf(
                 self.db.0,
@@ -300,7 +301,7 @@ impl Table for RocksDb {
                 false,
             );
         }
-        faults[..count].iter().try_for_each(|fault| refuse(*fault))?;
+        faults[..count].iter().try_for_each(|fault| check_fault(*fault))?;
         values[..count].iter().for_each(|value| take(*value, sink));
         Ok(())
     }
@@ -308,7 +309,7 @@ impl Table for RocksDb {
     #[inline]
     fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
         let key = key.to_be_bytes();
-        // SAFETY: the iterator lives; the key is 8 bytes long.
+        // SAFETY: the iterator is valid; the key is 8 bytes long.
         unsafe { rocksdb_iter_seek_for_prev(self.iterator.0, key.as_ptr(), 8) };
         match self.is_at_row() {
             true => self.take_row(sink),
@@ -319,14 +320,14 @@ impl Table for RocksDb {
 
     fn scan(&mut self, start: u64, rows: u64, sink: &mut impl Sink) -> Result<()> {
         let key = start.to_be_bytes();
-        // SAFETY: the iterator lives; the key is 8 bytes long.
+        // SAFETY: the iterator is valid; the key is 8 bytes long.
         unsafe { rocksdb_iter_seek(self.iterator.0, key.as_ptr(), 8) };
         for _ in 0..rows {
             if !self.is_at_row() {
                 break;
             }
             self.take_row(sink);
-            // SAFETY: the iterator lives, and is at a row.
+            // SAFETY: the iterator is valid, and is at a row.
             unsafe { rocksdb_iter_next(self.iterator.0) };
         }
         self.iterator_fault()
@@ -336,7 +337,7 @@ impl Table for RocksDb {
 impl RocksDb {
     #[inline]
     fn is_at_row(&self) -> bool {
-        // SAFETY: the iterator lives.
+        // SAFETY: the iterator is valid.
         unsafe { rocksdb_iter_valid(self.iterator.0) != 0 }
     }
 
@@ -344,14 +345,14 @@ impl RocksDb {
     #[inline]
     fn take_row(&self, sink: &mut impl Sink) {
         let mut len_bytes = 0;
-        // SAFETY: the iterator lives, and is at a row.
+        // SAFETY: the iterator is valid, and is at a row.
         let bytes = unsafe { rocksdb_iter_value(self.iterator.0, &mut len_bytes) };
         // SAFETY: the value has this many bytes until the iterator moves.
         sink.found(unsafe { slice::from_raw_parts(bytes, len_bytes) });
     }
 
     fn iterator_fault(&self) -> Result<()> {
-        // SAFETY: the iterator lives.
+        // SAFETY: the iterator is valid.
         checked(|fault| unsafe { rocksdb_iter_get_error(self.iterator.0, fault) })
     }
 }

@@ -1,4 +1,5 @@
-//! Zero-KV: baked from CSV text that is formatted during the bake, and opened with all checks.
+//! Zero-KV. The file is baked from CSV text, which is formatted during the bake. Opening the file verifies it
+//! completely.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -27,25 +28,25 @@ pub(super) fn engine() -> Engine {
 }
 
 pub(crate) fn bake(rows: &Rows, output: &Path) -> Result<()> {
-    bake_csv(Csv::of(rows), output, &Options::default(), &mut |_| ())?;
+    bake_csv(Csv::new(rows), output, &Options::default(), &mut |_| ())?;
     Ok(())
 }
 
 impl Table for Store {
     #[inline]
     fn get(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(Store::get(self, key)?);
+        sink.accept(Store::get(self, key)?);
         Ok(())
     }
 
     fn get_batch(&mut self, keys: &[u64], sink: &mut impl Sink) -> Result<()> {
-        self.get_many(keys, |_, value| sink.answer(value))?;
+        self.get_many(keys, |_, value| sink.accept(value))?;
         Ok(())
     }
 
     #[inline]
     fn floor(&mut self, key: u64, sink: &mut impl Sink) -> Result<()> {
-        sink.answer(Store::floor(self, key)?.map(|(_, value)| value));
+        sink.accept(Store::floor(self, key)?.map(|(_, value)| value));
         Ok(())
     }
 
@@ -55,7 +56,7 @@ impl Table for Store {
     }
 }
 
-/// Formats the rows as CSV text.
+/// A reader of the rows as CSV text, which formats them while they are read.
 struct Csv<'r> {
     rows: &'r Rows,
     row: u64,
@@ -65,7 +66,7 @@ struct Csv<'r> {
 }
 
 impl<'r> Csv<'r> {
-    fn of(rows: &'r Rows) -> Csv<'r> {
+    fn new(rows: &'r Rows) -> Csv<'r> {
         Csv { rows, row: 0, value: Vec::new(), line: Vec::new(), read_bytes: 0 }
     }
 }

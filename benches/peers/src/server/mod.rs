@@ -1,5 +1,4 @@
-//! The servers: started on sockets in the run's folder, filled, measured in turn,
-//! and stopped.
+//! Starts servers on sockets in the run's folder, fills them, measures them by turns, and stops them.
 
 mod load;
 mod wire;
@@ -28,7 +27,7 @@ pub(crate) const DEPTHS: [usize; 3] = [1, 16, 256];
 
 /// Number of rows whose values are checked before the measurement.
 const COMPARED_ROWS: usize = 10_000;
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The parameters of the measurement.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +42,7 @@ enum Kind {
     ZeroKv,
     Redis,
     Memcached,
-    /// Redis under the load of its own tool.
+    /// Redis under the load of `redis-benchmark`.
     RedisBenchmark,
 }
 
@@ -55,7 +54,7 @@ pub(crate) struct Line {
     pub(crate) name: &'static str,
     pub(crate) version: String,
     pub(crate) resident_bytes: Option<u64>,
-    /// The rates of all rounds, for each depth.
+    /// The rates of all rounds, for each number of requests in flight.
     rates: [Vec<Rate>; DEPTHS.len()],
     pub(crate) failure: Option<String>,
 }
@@ -71,15 +70,16 @@ impl Line {
         Line { kind, name, version, resident_bytes: None, rates: Default::default(), failure: None }
     }
 
-    /// Returns the median responses per second and microseconds per pipeline at a depth.
+    /// Returns the median responses per second and microseconds per pipeline, with `depth` requests in flight per
+    /// client.
     pub(crate) fn medians(&self, depth: usize) -> Option<(f64, f64)> {
         let at = DEPTHS.iter().position(|each| *each == depth)?;
-        let of = |part: fn(&Rate) -> f64| median(&self.rates[at].iter().map(part).collect::<Vec<_>>());
-        of(|rate| rate.answers_per_second).zip(of(|rate| rate.pipeline_us))
+        let median_of = |part: fn(&Rate) -> f64| median(&self.rates[at].iter().map(part).collect::<Vec<_>>());
+        median_of(|rate| rate.responses_per_second).zip(median_of(|rate| rate.pipeline_us))
     }
 }
 
-/// A running server with the rows.
+/// A running server that has the rows.
 struct Running {
     process: Process,
     socket: PathBuf,
@@ -89,15 +89,15 @@ struct Running {
 /// Measures all servers with equal rows.
 pub(crate) fn measure(
     plan: Plan,
-    takes: &dyn Fn(&str) -> bool,
+    is_selected: &dyn Fn(&str) -> bool,
     kv_store: &Path,
     folder: &Path,
-    tell: &dyn Fn(&str),
+    log: &dyn Fn(&str),
 ) -> Vec<Line> {
-    let mut lines: Vec<Line> = KINDS.map(Line::new).into_iter().filter(|line| takes(line.name)).collect();
+    let mut lines: Vec<Line> = KINDS.map(Line::new).into_iter().filter(|line| is_selected(line.name)).collect();
     let mut servers = Vec::new();
     for line in lines.iter_mut().filter(|line| line.kind != Kind::RedisBenchmark) {
-        tell(&format!("{} rows, start and fill {}", plan.rows.count, line.name));
+        log(&format!("{} rows, start and fill {}", plan.rows.count, line.name));
         match start(line.kind, &plan.rows, kv_store, folder) {
             Ok(server) => servers.push((line.kind, server)),
             Err(error) => line.failure = Some(format!("{error:#}")),
@@ -110,7 +110,7 @@ pub(crate) fn measure(
             if lines[at].failure.is_some() {
                 continue;
             }
-            tell(&format!("{} rows, ask, round {}, {}", plan.rows.count, round + 1, lines[at].name));
+            log(&format!("{} rows, gets, round {}, {}", plan.rows.count, round + 1, lines[at].name));
             if let Err(error) = take_turn(&mut lines, at, &servers, &plan, round) {
                 lines[at].failure = Some(format!("{error:#}"));
             }
@@ -128,10 +128,10 @@ fn take_turn(lines: &mut [Line], at: usize, servers: &[(Kind, Running)], plan: &
     for (depth_at, depth) in DEPTHS.into_iter().enumerate() {
         let rate = match lines[at].kind {
             Kind::RedisBenchmark => {
-                let redis = server_of(Kind::Redis).context("Redis is not there")?;
+                let redis = server_of(Kind::Redis).context("Redis is not running")?;
                 let own = lines.iter().find(|line| line.kind == Kind::Redis).and_then(|line| line.medians(depth));
-                let (answers_per_second, _) = own.context("Redis was not measured")?;
-                let requests = (answers_per_second * plan.timed.as_secs_f64()) as usize;
+                let (responses_per_second, _) = own.context("Redis was not measured")?;
+                let requests = (responses_per_second * plan.timed.as_secs_f64()) as usize;
                 let [rows, len_bytes] =
                     [plan.rows.count, plan.rows.value_len_bytes as u64].map(|each| each.to_string());
                 redis_benchmark(&redis.socket, depth, requests, &["-t", "get", "-r", &rows, "-d", &len_bytes])?
@@ -153,7 +153,7 @@ fn take_turn(lines: &mut [Line], at: usize, servers: &[(Kind, Running)], plan: &
     Ok(())
 }
 
-/// Starts a server with all rows, and checks some of them.
+/// Starts a server, stores all rows in it, and checks some of their values.
 fn start(kind: Kind, rows: &Rows, kv_store: &Path, folder: &Path) -> Result<Running> {
     let megabytes = (rows.len_bytes() + 128 * rows.count) / (1 << 20) + 64;
     let (name, protocol) = match kind {
@@ -211,14 +211,14 @@ pub(crate) fn start_process(mut command: Command, socket: &Path) -> Result<Proce
     Ok(process)
 }
 
-/// Waits until the server accepts connections.
+/// Waits until the server accepts connections. Returns an error if the server exits or the wait takes too long.
 fn wait_for(process: &Process, socket: &Path) -> Result<()> {
     let start = Instant::now();
     while let Err(error) = UnixStream::connect(socket) {
         if let Some(status) = process.ended() {
             bail!("ended with {status}");
         }
-        ensure!(start.elapsed() < START_PATIENCE, "{}: {error}", socket.display());
+        ensure!(start.elapsed() < START_TIME_MAX, "{}: {error}", socket.display());
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
@@ -226,10 +226,10 @@ fn wait_for(process: &Process, socket: &Path) -> Result<()> {
 
 fn last_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    text.lines().next_back().unwrap_or("no word from it").to_owned()
+    text.lines().next_back().unwrap_or("its log is empty").to_owned()
 }
 
-/// Runs Redis's own tool with these arguments, and returns its result.
+/// Runs `redis-benchmark` with these arguments, and returns its result.
 pub(crate) fn redis_benchmark(socket: &Path, depth: usize, requests: usize, arguments: &[&str]) -> Result<Rate> {
     let mut command = Command::new("redis-benchmark");
     command.arg("-s").arg(socket).arg("--csv");
@@ -240,10 +240,10 @@ pub(crate) fn redis_benchmark(socket: &Path, depth: usize, requests: usize, argu
     let mut process = Process::start(&mut command)?;
     let mut csv = String::new();
     process.output().context("no output")?.read_to_string(&mut csv)?;
-    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",... and a line of numbers
+    // The output is `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",...` and a line of numbers.
     let line = csv.lines().last().and_then(|line| line.split_once("\",\""));
     let (_, line) = line.with_context(|| format!("redis-benchmark: no line of numbers in {csv:?}"))?;
     let numbers: Vec<f64> = line.split(',').map_while(|field| field.trim_matches('"').parse().ok()).collect();
-    let [answers_per_second, _, _, p50_ms, ..] = numbers[..] else { bail!("redis-benchmark: {line:?}") };
-    Ok(Rate { answers_per_second, pipeline_us: p50_ms * 1e3 })
+    let [responses_per_second, _, _, p50_ms, ..] = numbers[..] else { bail!("redis-benchmark: {line:?}") };
+    Ok(Rate { responses_per_second, pipeline_us: p50_ms * 1e3 })
 }

@@ -1,19 +1,19 @@
-//! Encoding of requests and shapes of responses in the three protocols.
+//! Encoding of requests, and the form of responses, in the three protocols.
 //!
-//! Requests contain the key of a row: a number for Zero-KV, `key:` and 12 digits for the
-//! others, as redis-benchmark does. Both have 16 bytes. All values of a table
-//! have one length, and so do all correct responses.
+//! A request contains the key of a row. In Zero-KV's protocol, the key is a number, and a request has 16 bytes. In the
+//! other protocols, the key is `key:` and 12 digits, which has 16 bytes, too, as in redis-benchmark. All values of a
+//! table have equal lengths, and therefore also all correct responses.
 
 use std::io::Write;
 
 use crate::rows::Rows;
 
-/// The protocol of a server.
+/// The protocol that a server is measured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Zero-KV's native protocol: requests of 16 bytes, responses of 8 bytes and the value.
+    /// Zero-KV's native protocol. A request has 16 bytes, and a response has 8 bytes before the value.
     Native,
-    /// The Redis protocol, version 2.
+    /// The Redis protocol, RESP 2.
     Resp,
     /// memcached's meta commands.
     Meta,
@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// Appends the request that stores a row, for servers that are filled by requests.
+    /// Appends the request that stores a row. Not supported by the native protocol, because Zero-KV serves a file.
     pub(crate) fn set(self, row: u64, value: &[u8], out: &mut Vec<u8>) {
         let len_bytes = value.len();
         match self {
@@ -46,7 +46,7 @@ impl Protocol {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Returns the response to a request that stores a row.
+    /// Returns the expected response to a request that stores a row.
     pub(crate) fn stored(self) -> &'static [u8] {
         match self {
             Protocol::Native => b"",
@@ -70,7 +70,7 @@ fn text(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a vector takes all bytes");
 }
 
-/// The shape of a correct response.
+/// The form of a correct response: the bytes before and after the value, and the length of the value.
 pub(crate) struct Frame {
     head: Vec<u8>,
     value_len_bytes: usize,
@@ -84,8 +84,8 @@ impl Frame {
 
     /// Returns the value in a response that has the correct status and length.
     #[inline]
-    pub(crate) fn value<'a>(&self, answer: &'a [u8]) -> Option<&'a [u8]> {
-        answer.strip_prefix(&*self.head)?.strip_suffix(self.tail)
+    pub(crate) fn value<'a>(&self, response: &'a [u8]) -> Option<&'a [u8]> {
+        response.strip_prefix(&*self.head)?.strip_suffix(self.tail)
     }
 }
 
@@ -94,13 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_with_the_right_status_and_length_has_a_value() {
-        let answers: [(Protocol, &[u8], &[u8]); 3] = [
+    fn only_a_response_with_the_right_status_and_length_has_a_value() {
+        let responses: [(Protocol, &[u8], &[u8]); 3] = [
             (Protocol::Native, b"\0\0\0\0\0\0\0\x05seven", b"\0\0\0\x01\0\0\0\x05seven"),
             (Protocol::Resp, b"$5\r\nseven\r\n", b"$-1\r\n$-1\r\n"),
             (Protocol::Meta, b"VA 5\r\nseven\r\n", b"EN\r\nEN\r\nEN\r\n"),
         ];
-        for (protocol, right, wrong) in answers {
+        for (protocol, right, wrong) in responses {
             let frame = protocol.frame(5);
             assert_eq!(frame.len_bytes(), right.len());
             assert_eq!(frame.value(right), Some(&b"seven"[..]));

@@ -1,4 +1,4 @@
-//! Lookups, which servers and files support alike.
+//! The command line of lookups, which read either a server's table or a file's.
 
 use std::ffi::OsString;
 
@@ -8,8 +8,9 @@ use clap::{Subcommand, ValueEnum};
 pub(crate) enum Lookup {
     /// Write the value of a key to standard output, unchanged and without a line end
     ///
-    /// For several keys, or keys from standard input, write the rows of those that are in the table, in
-    /// the order of the keys. A baked file before the keys is the table to read: `zkv get FILE KEY…`
+    /// For several keys, or keys from standard input, write the rows of the keys that are in the table,
+    /// in the order of the keys. If the first argument is a baked file, keys are looked up in this file:
+    /// `zkv get FILE KEY…`
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Get {
@@ -18,16 +19,16 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Report by the exit status whether keys are in the table, and print nothing
+    /// Report whether keys are in the table, by the exit status and without output
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Exists {
         #[command(flatten)]
         keys: KeysArgs,
-        /// Write the keys that are in the table, or those that are not, one per line, unchanged
+        /// Write the keys that are in the table, or the keys that are absent, one per line, unchanged
         #[arg(long, value_name = "WHICH")]
         print: Option<Presence>,
-        /// Use NUL instead of line ends, in standard input and output
+        /// Terminate keys with NUL instead of line ends, in standard input and output
         #[arg(short = 'z', long)]
         null: bool,
     },
@@ -35,7 +36,7 @@ pub(crate) enum Lookup {
     ///
     /// For several keys, or keys from standard input, each row is preceded by its requested key.
     ///
-    /// Exit status: 0 if every key has such a row, 1 if some have none, 2 after an error.
+    /// Exit status: 0 if there is a row for every key, 1 if there is none for some, 2 after an error.
     Floor {
         #[command(flatten)]
         keys: KeysArgs,
@@ -46,7 +47,7 @@ pub(crate) enum Lookup {
     ///
     /// For several keys, or keys from standard input, each row is preceded by its requested key.
     ///
-    /// Exit status: 0 if every key has such a row, 1 if some have none, 2 after an error.
+    /// Exit status: 0 if there is a row for every key, 1 if there is none for some, 2 after an error.
     Ceiling {
         #[command(flatten)]
         keys: KeysArgs,
@@ -76,7 +77,7 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write the rows whose keys begin with PREFIX, or all rows, in key order
+    /// Write the rows whose keys begin with PREFIX, in key order; without PREFIX, all rows
     Scan {
         /// Write only rows whose keys begin with these bytes
         prefix: Option<OsString>,
@@ -86,7 +87,7 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write the number of keys in a range; without bounds, of all keys
+    /// Write the number of keys in a range; without bounds, the number of all keys
     Count {
         #[command(flatten)]
         range: RangeArgs,
@@ -99,7 +100,7 @@ pub(crate) struct KeysArgs {
     /// `-`. A single `-` reads keys from standard input, one per line
     #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<OsString>,
-    /// Decode escapes in keys, such as `\n`, `\x00` and `\\`; --format escaped writes the same escapes
+    /// Decode escapes in keys, such as `\n`, `\x00`, and `\\`; --format escaped writes the same escapes
     #[arg(short, long)]
     pub(crate) escapes: bool,
 }
@@ -112,7 +113,8 @@ pub(crate) struct OutputArgs {
     /// Write only keys, or only values
     #[arg(long, value_name = "PART")]
     pub(crate) only: Option<Part>,
-    /// Use NUL instead of line ends, in standard input and in all formats except csv and json
+    /// Terminate keys and rows with NUL instead of line ends, in standard input and in all formats except csv
+    /// and json
     #[arg(short = 'z', long)]
     pub(crate) null: bool,
 }
@@ -123,9 +125,9 @@ pub(crate) enum Format {
     Csv,
     /// Unchanged bytes, with a tab between key and value
     Raw,
-    /// As raw, with everything but printable ASCII escaped, such as `\n` and `\xff`
+    /// Like raw, with everything but printable ASCII escaped, such as `\n` and `\xff`
     Escaped,
-    /// As raw, with bytes as hexadecimal digits; numbers are decimals
+    /// Like raw, with bytes as hexadecimal digits; keys that are numbers stay decimal
     Hex,
     /// Lines `{"key":…,"value":"…"}`; bytes that are not UTF-8 are written as `key_hex` or `value_hex`
     Json,
@@ -145,7 +147,7 @@ pub(crate) enum Presence {
 
 #[derive(clap::Args, Default)]
 pub(crate) struct RangeArgs {
-    /// Begin at this key
+    /// Begin at this key, inclusive
     #[arg(long, value_name = "KEY", conflicts_with = "after")]
     pub(crate) from: Option<OsString>,
     /// Begin after this key

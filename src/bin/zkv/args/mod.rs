@@ -1,4 +1,4 @@
-//! The command line.
+//! The command-line options and commands of `zkv`.
 
 mod files;
 mod lookups;
@@ -20,22 +20,22 @@ pub(crate) use files::{CanaryArgs, DiffArgs, DiffFormat, DumpArgs, DumpFormat, F
 pub(crate) use lookups::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
 pub(crate) use servers::{HealthArgs, ReloadArgs, ServerCommand, TopArgs};
 
-/// Names the socket if `--socket` does not. Read by this program and not by clap, which would report a conflict between
-/// the variable and `--db`.
+/// The environment variable that names the socket if `--socket` does not. This program reads the variable itself,
+/// because clap would report a conflict between the variable and `--db`.
 const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
 /// Help heading of the options that all lookups share.
 const SERVER_OR_FILE: &str = "Server or file";
 
 /// Looks up keys and ranges on a running kv_store or in a baked file, and inspects files and servers.
 ///
-/// The table determines the kind of the keys. If they are numbers, a key is an unsigned 64-bit
-/// decimal. Otherwise, a key is the bytes of the argument.
+/// The table determines the kind of its keys. In a table whose keys are numbers, pass a key as an
+/// unsigned 64-bit decimal. In any other table, a key is the bytes of the argument.
 ///
 /// Rows are written as `key,value` lines that baker can read back, quoted where necessary, unless
 /// --format selects another format.
 ///
-/// Exit status: 0 if the key or row exists, 1 if it does not, 2 after an error. Commands for which
-/// the status means something else state it in their help.
+/// Exit status: 0 if the key or row exists, 1 if it does not, 2 after an error. The help of a command
+/// states if its exit status means something else.
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
@@ -43,7 +43,7 @@ pub(crate) struct Args {
         "Connect to the server on this socket [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
     ))]
     pub(crate) socket: Option<PathBuf>,
-    /// Read this baked file, without a server; conflicts with --socket
+    /// Look keys up in this baked file, without a server; conflicts with --socket
     #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "FILE")]
     pub(crate) db: Option<PathBuf>,
     /// Wait at most this long for the connection, and for each batch of responses [default: 30]
@@ -52,17 +52,18 @@ pub(crate) struct Args {
     /// Use direct mode: map the server's file and look keys up in this process
     #[arg(long, global = true, help_heading = SERVER_OR_FILE)]
     pub(crate) direct: bool,
-    /// Trust a server of this user, a name or number, besides root and you [env: ZERO_KV_SERVER_USER]
+    /// Trust a server that runs as this user, a name or a number; root and you are always trusted
+    /// [env: ZERO_KV_SERVER_USER]
     ///
-    /// Without this option, a server of another user is accepted only if no third user can write to its socket's folder
-    /// or to one above it.
+    /// Without this option, a server that runs as another user is accepted only if no third user can write to the
+    /// folder of its socket or to a folder above it.
     #[arg(long, global = true, help_heading = SERVER_OR_FILE, value_name = "USER")]
     pub(crate) server_user: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// A server's socket, and the options to connect to it.
+/// A server's socket, and the client options for connections to it.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) socket: PathBuf,
@@ -93,12 +94,12 @@ impl Args {
         self.socket.clone().or_else(|| variable().map(PathBuf::from)).unwrap_or_else(|| DEFAULT_SOCKET.into())
     }
 
-    /// Connects to the server. The client does not retry, so the first error is reported.
+    /// Connects to the server. The client does not retry requests, so the first error is reported.
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
         Client::connect_with(self.socket(), &self.client_options())
     }
 
-    /// Connects to the server and maps its file.
+    /// Connects to the server in direct mode, which maps the server's file.
     pub(crate) fn connect_direct(&self) -> Result<Direct, ClientError> {
         self.connect()?.direct_with(&DirectOptions { client: self.client_options(), ..DirectOptions::default() })
     }
@@ -118,8 +119,8 @@ impl Args {
     }
 }
 
-/// Returns whether a file, damaged or intact, begins as a baked file does. Only regular files are opened, because
-/// opening a pipe may wait for a writer.
+/// Returns whether a file begins with the magic number of a baked file, which may be damaged. Only regular files are
+/// opened, because opening a pipe may block until there is a writer.
 fn is_baked_file(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     fs::metadata(path).is_ok_and(|found| found.is_file())
@@ -131,13 +132,13 @@ fn is_baked_file(path: &Path) -> bool {
 pub(crate) enum Command {
     #[command(flatten)]
     Lookup(Lookup),
-    /// Measure how fast the client library gets keys, in batches and in random order
+    /// Measure how fast the client library looks up batches of keys, in random order
     ///
-    /// The keys are the table's first million, or all of them if it has fewer. To measure a server under the load of
-    /// many clients, use `benchmarker`.
+    /// The keys are the table's first million keys, or all keys of a smaller table. To measure a server under the load
+    /// of many clients, use `benchmarker`.
     ///
-    /// Exit status: 0 done, 1 if keys were not found, as when the table was replaced meanwhile, 2
-    /// after an error.
+    /// Exit status: 0 after success, 1 if keys were not found, for example because the table was
+    /// replaced during the run, 2 after an error.
     Bench(BenchArgs),
     #[command(flatten)]
     File(FileCommand),
@@ -161,7 +162,7 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// Parses a time-out or interval. The bounds keep sums of the clock and this duration from overflowing.
+/// Parses a time-out or an interval in seconds. The upper limit keeps sums with the clock from overflowing.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds @ 0.01..=1e6) => Ok(Duration::from_secs_f64(seconds)),

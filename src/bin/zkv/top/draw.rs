@@ -1,6 +1,6 @@
-//! Drawing of one screen.
+//! Draws the screen of `zkv top`.
 //!
-//! In: a view, and a frame of any size. Out: the frame, drawn. Unknown values are dashes.
+//! In: a view, and a frame of any size. Out: the drawn frame. Unknown values are drawn as dashes.
 
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ fn row(name: &str, value: String) -> Row {
     (name.to_owned(), value)
 }
 
-/// Returns the rates of the ops that the server has counted requests for.
+/// Returns a row with the rate of each op that the server has counted requests for.
 fn requests(sample: &Sample, delta: Option<&Delta<'_>>) -> Vec<Row> {
     let requested = sample.ops().filter(|op| sample.op_count(op) > Some(0));
     requested.map(|op| row(op, rate_per_s(delta.and_then(|delta| delta.op_rate(op))))).collect()
@@ -124,8 +124,8 @@ fn connections(sample: &Sample, delta: Option<&Delta<'_>>, window: Option<&Delta
     ]
 }
 
-/// Returns the number of connections that were disconnected for reasons other than idleness. An older server does not
-/// report some of the reasons.
+/// Returns the number of connections that the server closed for reasons other than idleness. An older server does not
+/// report all of these reasons.
 fn disconnected_for_other_reasons(sample: &Sample) -> Option<u64> {
     let reasons = ["stalled", "slow", "generation", "memory", "http"];
     reasons.iter().filter_map(|reason| sample.number(&format!("connections_cut_{reason}"))).reduce(u64::saturating_add)
@@ -154,7 +154,7 @@ fn file(sample: &Sample) -> Vec<Line<'static>> {
     ]
 }
 
-/// Draws names on the left and values on the right.
+/// Draws a column of rows, each with its name on the left and its value on the right.
 fn draw_column(title: &str, rows: &[Row], frame: &mut Frame<'_>, area: Rect) {
     let width = usize::from(area.width.saturating_sub(2));
     let lines = rows.iter().map(|(name, value)| {

@@ -1,6 +1,6 @@
 //! One line per interval, for outputs that are not terminals.
 //!
-//! In: two samples. Out: `name=value` pairs with fixed names; unknown values are `-`.
+//! In: two samples. Out: `name=value` pairs. An unknown value is written as `-`.
 
 use std::fmt::Write as _;
 

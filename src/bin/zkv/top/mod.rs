@@ -1,8 +1,8 @@
-//! `zkv top`: shows live what a server does.
+//! `zkv top`: shows live statistics of a server.
 //!
-//! In: a socket. Out: a screen that is redrawn, or lines, until the user quits. `sampler` requests samples,
-//! `sample` computes rates and quantiles, `view` stores the samples to show, `draw` and `lines` format them, and
-//! `terminal` owns the screen and the keyboard.
+//! In: a socket. Out: a screen that is redrawn, or lines, until the user quits. `sampler` requests samples, `sample`
+//! computes rates and quantiles, `view` stores the samples to show, `draw` and `lines` format them, and `terminal` owns
+//! the screen and the keyboard.
 
 mod draw;
 mod lines;
@@ -33,7 +33,7 @@ pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {
     ignore_closed_pipe(write_lines(count, first, &mut sampler), true, stdout_error)
 }
 
-/// Writes this many lines. Without a count, writes until the reader closes the pipe, and continues after errors,
+/// Writes `count` lines. Without a count, writes lines until the reader closes the pipe, and continues after errors,
 /// because a stopped server may be restarted.
 fn write_lines(count: Option<u64>, first: Sample, sampler: &mut Sampler) -> anyhow::Result<bool> {
     let (mut output, mut last, mut written, mut is_lost) = (io::stdout().lock(), first, 0, false);

@@ -1,14 +1,14 @@
-//! A server's Info at one moment, and the difference of two.
+//! Samples of a server's Info, and the difference of two samples.
 //!
-//! In: names and values, and the time of each sample. Out: rates, shares, and quantiles, or `None` for unknown ones.
-//! This module knows neither sockets nor screens.
+//! In: the names and values of each sample's fields, and its time. Out: rates, shares, and quantiles, or `None` if they
+//! are unknown. This module knows neither sockets nor screens.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Prefix of the counters of requests by op.
+/// The prefix of the fields that count the requests for an op.
 const REQUESTS: &str = "requests_";
-/// Other counters that never decrease while a server runs.
+/// Other fields that are counters, which never decrease while a server runs.
 const COUNTERS: &[&str] = &["hits", "misses", "errors", "batches", "connections_accepted"];
 
 pub(super) struct Sample {
@@ -29,13 +29,13 @@ impl Sample {
         self.text(name)?.parse().ok()
     }
 
-    /// Returns the ratio of two fields, from 0 to 1. The ratio is 1 if the whole is 0.
+    /// Returns field `part` divided by field `whole`, but at most 1. The result is 1 if the whole is 0.
     pub(super) fn share(&self, part: &str, whole: &str) -> Option<f64> {
         let (part, whole) = (self.number(part)?, self.number(whole)?);
         Some(if part < whole { part as f64 / whole as f64 } else { 1.0 })
     }
 
-    /// Parses a histogram: the largest value of each bucket, and its count.
+    /// Parses a field that is a histogram. Returns the count of each bucket by the largest value of the bucket.
     fn buckets(&self, name: &str) -> Option<BTreeMap<u64, u64>> {
         let bucket =
             |bucket: &str| bucket.split_once(':').and_then(|(end, count)| end.parse().ok().zip(count.parse().ok()));
@@ -58,15 +58,15 @@ impl Sample {
     }
 }
 
-/// What one server did between two samples.
+/// The difference of two samples of one server process.
 pub(super) struct Delta<'a> {
     from: &'a Sample,
     to: &'a Sample,
 }
 
 impl<'a> Delta<'a> {
-    /// Returns `None` if no time passed, or if the server was restarted. In a container, the new process may have the
-    /// process ID of the old one.
+    /// Compares two samples. Returns `None` if no time passed between them, or if the server was restarted. The process
+    /// ID does not always reveal a restart, because a container's first process always has ID 1.
     pub(super) fn between(from: &'a Sample, to: &'a Sample) -> Option<Delta<'a>> {
         let is_same = |name| from.text(name) == to.text(name);
         let grew = |name| to.number(name) >= from.number(name);
@@ -79,12 +79,12 @@ impl<'a> Delta<'a> {
         Some(self.growth(counter)? as f64 / (self.to.at - self.from.at).as_secs_f64())
     }
 
-    /// Returns the requests for an op per second.
+    /// Returns the number of requests for an op per second.
     pub(super) fn op_rate(&self, op: &str) -> Option<f64> {
         self.rate(&format!("{REQUESTS}{op}"))
     }
 
-    /// Returns the requests for all ops per second.
+    /// Returns the number of requests for all ops per second.
     pub(super) fn request_rate(&self) -> Option<f64> {
         self.to.ops().map(|op| self.op_rate(op)).sum()
     }
@@ -95,18 +95,18 @@ impl<'a> Delta<'a> {
         (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
     }
 
-    /// Returns the quantile of requests per batch.
+    /// Returns a quantile of the number of requests per batch.
     pub(super) fn batch_requests(&self, quantile: f64) -> Option<u64> {
         let end = self.quantile("batch_requests_buckets", quantile)?;
         Some(self.to.number("batch_requests_max").map_or(end, |max| end.min(max)))
     }
 
-    /// Returns the quantile of the service time per batch.
+    /// Returns a quantile of the service time per batch.
     pub(super) fn service_ns(&self, quantile: f64) -> Option<u64> {
         self.quantile("service_ns_buckets", quantile)
     }
 
-    /// Returns the quantile of the values that a histogram counted between the samples.
+    /// Returns a quantile of the values that a histogram counted between the samples.
     fn quantile(&self, histogram: &str, quantile: f64) -> Option<u64> {
         let (from, mut grown) = (self.from.buckets(histogram)?, self.to.buckets(histogram)?);
         for (end, count) in &mut grown {
@@ -157,7 +157,7 @@ mod tests {
         let [from, to] = samples(1000, &values("1", "7", "5", "5"), &values("1", "8", "5", "5"));
         let delta = Delta::between(&from, &to).unwrap();
         assert_eq!((delta.rate("swaps"), delta.rate("hits")), (None, Some(0.0)));
-        // Without lookups there is no ratio.
+        // Without lookups, the ratio is unknown.
         assert_eq!(delta.hit_ratio(), None);
         let [from, to] = samples(1000, &[("pid", "1"), ("hits", "many")], &[("pid", "1"), ("hits", "7")]);
         assert_eq!(Delta::between(&from, &to).unwrap().rate("hits"), None);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(Delta::between(&from, &to).unwrap().batch_requests(0.5), Some(256));
         let [from, to] = samples(1000, &[("ns", "10:5"), ("none", "")], &[("ns", "10:5"), ("none", "")]);
         let delta = Delta::between(&from, &to).unwrap();
-        assert_eq!(["ns", "none", "unsaid"].map(|name| delta.quantile(name, 0.5)), [None; 3]);
+        assert_eq!(["ns", "none", "missing"].map(|name| delta.quantile(name, 0.5)), [None; 3]);
         let [from, to] = samples(1000, &[("ns", "")], &[("ns", "7:one")]);
         assert_eq!(Delta::between(&from, &to).unwrap().quantile("ns", 0.5), None);
     }
@@ -203,6 +203,6 @@ mod tests {
         assert_eq!(sample.share("blocks_verified", "blocks"), Some(0.25));
         assert_eq!(sample.share("more", "blocks"), Some(1.0));
         assert_eq!(sample.share("none", "none"), Some(1.0));
-        assert_eq!(sample.share("unsaid", "blocks"), None);
+        assert_eq!(sample.share("missing", "blocks"), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Periodic samples of a server.
+//! Takes samples of a server periodically.
 //!
-//! In: a socket. Out: samples, or the error of each failed one. A thread requests them, so that the screen
-//! does not block on a server that does not respond.
+//! In: a socket. Out: samples, or the error of each failed sample. A thread requests the samples, so a server that does
+//! not respond does not block the screen.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -18,19 +18,19 @@ use crate::deadline::{run_within, spawn};
 /// Time without a response after which the server is reported as not responding.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A sample, or why it failed.
+/// A sample, or the reason why it failed.
 pub(super) type SampleResult = Result<Sample, String>;
 
 pub(super) struct Sampler {
     socket: PathBuf,
     results: Receiver<SampleResult>,
     interval: Duration,
-    /// The time at which the last result was received, or was reported as missing.
+    /// The time at which the last result was received or reported as missing.
     last_result_at: Instant,
 }
 
 impl Sampler {
-    /// Returns the first sample, and a sampler for those that follow. Fails if the first sample fails.
+    /// Takes the first sample, and starts a thread that takes the following ones. Fails if the first sample fails.
     pub(super) fn start(address: Address, interval: Duration) -> anyhow::Result<(Sample, Sampler)> {
         let socket = address.socket.clone();
         let mut server = Server { address, client: None };
@@ -40,7 +40,7 @@ impl Sampler {
         spawn(move || {
             let mut due = Instant::now();
             loop {
-                // Missed samples are skipped.
+                // Samples that are overdue are skipped.
                 due = (due + interval).max(Instant::now());
                 thread::sleep(due.saturating_duration_since(Instant::now()));
                 if sender.send(server.sample().map_err(|error| error.to_string())).is_err() {
@@ -51,7 +51,8 @@ impl Sampler {
         Ok((sample, Sampler { socket, results, interval, last_result_at: Instant::now() }))
     }
 
-    /// Returns the next result if there is one within `wait`, or an error if the server has not responded for long.
+    /// Waits at most `wait` for the next result, and returns it. Returns an error if the server has not responded for 3
+    /// s after the sample was due, and `None` if there is no result yet.
     pub(super) fn next(&mut self, wait: Duration) -> Option<SampleResult> {
         let deadline = self.last_result_at + self.interval + RESPONSE_TIME_MAX;
         let result = match self.results.recv_timeout(wait.min(deadline.saturating_duration_since(Instant::now()))) {
@@ -76,7 +77,7 @@ struct Server {
 
 impl Server {
     fn sample(&mut self) -> Result<Sample, ClientError> {
-        // The server may have closed an idle connection, or may have been restarted.
+        // If this fails, the server may have closed the idle connection or may have been restarted: reconnect once.
         if let Some(Ok(sample)) = self.client.as_mut().map(sample) {
             return Ok(sample);
         }

@@ -1,7 +1,7 @@
-//! The screen and the keyboard.
+//! The screen and the keyboard of `zkv top`.
 //!
-//! In: a view, and the samples that update it. Out: a screen until the user quits. Raw mode and the alternate screen
-//! are left in every case: at the end, after an error, in the hook of a panic, and before a signal ends the process.
+//! In: a view, and the samples that update it. Out: a screen until the user quits. The terminal leaves raw mode and the
+//! alternate screen in every case: at the end, after an error, after a panic, and before a signal ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::draw::draw;
 use super::sampler::Sampler;
 use super::view::View;
 
-/// Maximum time until a new sample is shown, or a signal handled.
+/// Maximum time until a new sample is shown or a signal is handled.
 const TICK_MAX: Duration = Duration::from_millis(100);
 
 /// Shows the screen until the user quits or a signal arrives.
@@ -58,12 +58,12 @@ fn is_quit(key: KeyEvent) -> bool {
         }
 }
 
-/// Restores the terminal. Declared before the terminal, so that it is dropped after the terminal.
+/// Restores the terminal when it is dropped. This guard is declared before the terminal, so it is dropped after it.
 struct RestoreOnDrop;
 
 impl Drop for RestoreOnDrop {
     fn drop(&mut self) {
-        // Fails only if the terminal no longer exists.
+        // Restoring fails only if the terminal no longer exists.
         let _ = ratatui::try_restore();
     }
 }

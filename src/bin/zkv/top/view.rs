@@ -1,4 +1,4 @@
-//! The data that the screen shows: the last samples, and the history of rates.
+//! The data that the screen of `zkv top` shows: the last samples, and the history of rates.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use super::sample::{Delta, Sample};
 use super::sampler::SampleResult;
 
-/// Length of the history of rates, more than a terminal has columns.
+/// Length of the history of rates. It exceeds the number of columns of a terminal.
 const RATES_MAX: usize = 1024;
-/// Number of intervals that quantiles cover. A server times few of its batches, and has few batches when idle.
+/// Number of intervals that quantiles cover. One interval may have too few values: a server times only some of its
+/// batches, and an idle server has few batches.
 const WINDOW_INTERVALS: usize = 10;
 
 pub(super) struct View {
@@ -19,12 +20,12 @@ pub(super) struct View {
     samples: VecDeque<Sample>,
     /// Whether the last sample is the first one of a restarted server.
     pub(super) is_restarted: bool,
-    /// Requests per second, the newest first; `None` where unknown.
+    /// Requests per second in each interval, the newest first. `None` if the rate is unknown.
     pub(super) rates: VecDeque<Option<u64>>,
     pub(super) lost: Option<Lost>,
 }
 
-/// The reason why samples fail, and the time since when they fail.
+/// The reason why samples fail, and the time of the first failed sample.
 pub(super) struct Lost {
     pub(super) reason: String,
     pub(super) since: Instant,
@@ -65,12 +66,12 @@ impl View {
         self.samples.back().expect("there is a first sample")
     }
 
-    /// Returns what the server did in the last interval, if both samples are there.
+    /// Returns the difference of the last two samples. `None` after a restart of the server, and while samples fail.
     pub(super) fn delta(&self) -> Option<Delta<'_>> {
         self.since(self.samples.len().checked_sub(2)?)
     }
 
-    /// Returns what the server did in the intervals that quantiles cover.
+    /// Returns the difference of the first and the last of the stored samples, which quantiles cover.
     pub(super) fn window(&self) -> Option<Delta<'_>> {
         self.since(0)
     }
@@ -94,8 +95,8 @@ mod tests {
         Sample::new(at, values.iter().map(|(name, value)| (*name, &**value)))
     }
 
-    /// Returns a view after these samples, one per second: the process ID and its requests, or `None` if the sample
-    /// failed.
+    /// Returns a view after these samples, one per second. Each is a process ID and its number of requests, or `None`
+    /// for a failed sample.
     fn view_after(samples: &[Option<(u64, u64)>]) -> View {
         let start = Instant::now();
         let mut view = View::new(Path::new("s"), Duration::from_secs(1), sample(start, 1, 0));

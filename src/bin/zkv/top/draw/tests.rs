@@ -1,4 +1,4 @@
-//! Screens, compared as text.
+//! Tests that compare drawn screens as text.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn sample(at: Instant, text: &str) -> Sample {
     Sample::new(at, text.lines().map(|line| line.split_once(' ').unwrap_or((line, ""))))
 }
 
-/// Returns a view two seconds after its first sample.
+/// Returns a view of two samples, the second of which was taken two seconds after the first one.
 fn view() -> (View, Instant) {
     let start = Instant::now();
     let mut view = View::new(Path::new("/run/kv.sock"), Duration::from_secs(2), sample(start, FIRST));
@@ -99,7 +99,7 @@ fn a_screen_of_any_size_is_drawn() {
             screen(&view, now, width, height);
         }
     }
-    // Without any field.
+    // The server reports no field.
     let empty = View::new(Path::new("s"), Duration::from_secs(1), sample(now, ""));
     assert!(screen(&empty, now, 80, 24).contains("generation –, digest –"));
 }
