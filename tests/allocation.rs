@@ -21,8 +21,8 @@ use helpers::trials::trials;
 
 fn main() -> ExitCode {
     let trials = trials![
-        native::a_connection_that_has_warmed_up_allocates_nothing,
-        redis::gets_of_the_redis_protocol_allocate_nothing_once_warmed_up,
+        native::a_warmed_up_connection_allocates_nothing,
+        redis::gets_of_the_redis_protocol_allocate_nothing_after_warm_up,
     ];
     run(&Arguments { test_threads: Some(1), ..Arguments::from_args() }, trials).exit_code()
 }

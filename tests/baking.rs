@@ -1,4 +1,4 @@
-//! Promises of `baker` and of the rules that reject a suspicious table.
+//! Tests of `baker` and of the rules that reject a suspicious table.
 
 #![cfg(feature = "cli")]
 

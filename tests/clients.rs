@@ -1,4 +1,4 @@
-//! Promises of the crate's clients, over a socket and in direct mode.
+//! Tests of the crate's clients, over a socket and in direct mode.
 
 #![cfg(feature = "cli")]
 

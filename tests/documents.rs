@@ -90,7 +90,7 @@ fn sources() -> String {
     joined
 }
 
-/// A symptom that is nothing but a quotation is a message of a program; `…` stands for what differs.
+/// A symptom that consists only of a quotation is a message of a program; `…` stands for the variable parts.
 #[test]
 fn the_troubleshooting_table_quotes_messages_that_exist() {
     let text = read(&repository().join("docs/FAQ.md"));

@@ -29,18 +29,18 @@ use helpers::trials::trials;
 fn main() -> ExitCode {
     let trials = trials![
         errors::an_error_of_any_system_call_is_reported_and_changes_nothing,
-        power_loss::a_recording_leads_to_the_files_that_are_there,
-        power_loss::a_sync_that_is_missing_or_too_late_is_found,
+        power_loss::replaying_a_recording_gives_the_actual_files,
+        power_loss::a_missing_or_late_sync_is_detected,
         power_loss::an_operation_that_the_recorder_does_not_know_is_an_error,
-        power_loss::whenever_the_power_fails_the_old_file_or_the_new_one_is_there_complete,
+        power_loss::after_a_power_loss_at_any_moment_the_old_or_the_new_file_is_complete,
         swaps::a_swap_in_which_a_system_call_fails_keeps_the_old_file_and_the_next_one_is_served,
     ];
     run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Prints a line, also for a test that passes.
+/// Prints a line, even if the test passes.
 fn report(text: &str) {
-    // The macros' output is shown only for tests that fail.
+    // The harness shows the output of `println!` only for tests that fail.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
@@ -54,7 +54,7 @@ fn random(what: &str) -> Random {
     Random(seed)
 }
 
-/// Returns whether the environment asks for all cases.
+/// Returns whether the environment requests all cases.
 fn wants_all() -> bool {
     std::env::var_os("ZERO_KV_FAULTS_ALL").is_some_and(|value| value != "0")
 }

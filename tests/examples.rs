@@ -19,41 +19,41 @@ fn example(name: &str) -> Command {
     Command::new(path)
 }
 
-/// What an example says.
+/// Returns the output of an example.
 #[track_caller]
-fn says(name: &str, arguments: &[&dyn AsRef<OsStr>]) -> String {
+fn output_of(name: &str, arguments: &[&dyn AsRef<OsStr>]) -> String {
     let output = example(name).args(arguments.iter().map(AsRef::as_ref)).output().unwrap();
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn every_example_says_what_its_head_promises() {
+fn every_example_prints_what_its_first_lines_promise() {
     let folder = tempfile::tempdir().unwrap();
     let (file, socket) = (folder.path().join("squares.db"), folder.path().join("s.sock"));
-    let baked = says("bake", &[&file]);
+    let baked = output_of("bake", &[&file]);
     assert!(baked.ends_with(" bytes\n") && baked.contains(": 100000 rows, "), "{baked}");
     let first = "value of 12: 144\nat or below 1000000: 99999 with value 9999800001\n";
-    assert_eq!(says("lookup", &[&file]), format!("{first}3 9\n4 16\n5 25\n"));
+    assert_eq!(output_of("lookup", &[&file]), format!("{first}3 9\n4 16\n5 25\n"));
 
     let mut server = example("serve");
     let mut server = server.args([&file, &socket]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, format!("serving on {}\n", socket.display()));
-    assert_eq!(says("client", &[&socket]), format!("{first}found 500 of 1000 keys\n"));
+    assert_eq!(output_of("client", &[&socket]), format!("{first}found 500 of 1000 keys\n"));
     let sum: u128 = (0..100_000).map(|number: u128| number * number).sum();
     let expected = format!("value of 12: 144\n100000 rows of generation 1 add up to {sum}\n");
-    assert_eq!(says("direct", &[&socket]), expected);
-    assert_eq!(says("async_client", &[&socket]), "8 tasks found 8000 keys\n");
-    assert_eq!(says("pool", &[&socket]), "8 threads found 8000 keys\n");
-    // The end of its input stops it.
+    assert_eq!(output_of("direct", &[&socket]), expected);
+    assert_eq!(output_of("async_client", &[&socket]), "8 tasks found 8000 keys\n");
+    assert_eq!(output_of("pool", &[&socket]), "8 threads found 8000 keys\n");
+    // The server stops at the end of its input.
     drop(server.stdin.take());
     assert!(server.wait().unwrap().success());
 }
 
 #[test]
-fn every_example_says_how_it_is_used() {
+fn every_example_prints_its_usage() {
     for name in ["bake", "lookup", "serve", "client", "direct", "async_client", "pool"] {
         let output = example(name).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

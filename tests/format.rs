@@ -1,4 +1,4 @@
-//! Promises of the file format: its bytes, the lookups in a file, and the rejection of damaged and forged files.
+//! Tests of the file format: its bytes, the lookups in a file, and the rejection of damaged and forged files.
 
 #![cfg(feature = "bake")]
 

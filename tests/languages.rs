@@ -1,5 +1,4 @@
-//! The programs of `examples/native` and `examples/redis`: each builds as its first lines say, and finds the rows of a
-//! model.
+//! The programs of `examples/native` and `examples/redis` build as their first lines say, and find the rows of a model.
 
 mod helpers;
 
@@ -24,10 +23,10 @@ use languages::vectors;
 
 const SEED: u64 = 7;
 
-/// A key as it is written on a command line, and its value.
+/// A key as a command-line argument, and its value.
 type Row = (String, Vec<u8>);
 
-/// What a program says about these keys. The rows are in the order of their table.
+/// Returns the expected output of a program for these keys. `rows` are in the order of their table.
 fn expected(rows: &[Row], keys: &[String], is_below: impl Fn(&str, &str) -> bool) -> Vec<u8> {
     let values: BTreeMap<&str, &[u8]> = rows.iter().map(|(key, value)| (&key[..], &value[..])).collect();
     let mut lines = Vec::new();
@@ -47,7 +46,7 @@ fn expected(rows: &[Row], keys: &[String], is_below: impl Fn(&str, &str) -> bool
     lines
 }
 
-/// A running server of these rows, and a folder that it is in.
+/// Starts a server of these rows. Returns it with the folder of its files.
 fn serve(rows: &[Row], keys: Keys) -> (Server, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
@@ -60,9 +59,9 @@ fn serve(rows: &[Row], keys: Keys) -> (Server, tempfile::TempDir) {
     (Server::start(&db, &socket), folder)
 }
 
-/// Runs a program, and compares what it says and its exit status with what is expected.
+/// Runs a program, and compares its output and exit status with the expected ones.
 #[track_caller]
-fn assert_says(program: &Program, socket: &Path, keys: &[String], expected: &[u8], status: i32) {
+fn assert_output(program: &Program, socket: &Path, keys: &[String], expected: &[u8], status: i32) {
     let output = program.command().arg(socket).args(keys).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{program:?}, seed {SEED}: {error}");
@@ -83,7 +82,7 @@ fn numbers() -> Vec<Row> {
     let mut keys: Vec<u64> = (0..500).map(|_| next() >> (next() % 60)).chain([7, 10, u64::MAX]).collect();
     keys.sort_unstable();
     keys.dedup();
-    // Empty values are among them.
+    // Some values are empty.
     keys.iter().map(|key| (key.to_string(), vec![b'v'; (key % 300) as usize])).collect()
 }
 
@@ -94,13 +93,13 @@ fn strings() -> Vec<Row> {
     rows.extend(["7".to_owned(), "été".to_owned(), "k".repeat(65_535)]);
     rows.sort_unstable();
     rows.dedup();
-    // An empty one among the values, and line ends in them.
+    // Some values are empty, the others contain line ends.
     let value =
         |i: usize, key: &str| if i.is_multiple_of(9) { Vec::new() } else { format!("{}\nbytes", key.len()).into() };
     rows.iter().enumerate().map(|(i, key)| (key.clone(), value(i, key))).collect()
 }
 
-fn looks_numbers_up(source: &'static str) -> Result<(), Missing> {
+fn looks_up_numbers(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows = numbers();
     let (_server, folder) = serve(&rows, Keys::U64);
@@ -108,45 +107,45 @@ fn looks_numbers_up(source: &'static str) -> Result<(), Missing> {
     let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
     let there = ["7".to_owned(), rows[3].0.clone()];
     let missing = ["0".to_owned(), "8".to_owned(), (u64::MAX - 1).to_string(), u64::MAX.to_string()];
-    assert_says(&program, &socket, &there, &expected(&rows, &there, is_below), 0);
-    assert_says(&program, &socket, &missing, &expected(&rows, &missing, is_below), 1);
+    assert_output(&program, &socket, &there, &expected(&rows, &there, is_below), 0);
+    assert_output(&program, &socket, &missing, &expected(&rows, &missing, is_below), 1);
     for refused in [&["x"][..], &["-1"], &["18446744073709551616"], &[]] {
         let output = program.command().arg(&socket).args(refused).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{program:?} {refused:?}");
-        assert!(!output.stderr.is_empty(), "{program:?} {refused:?} says what went wrong");
+        assert!(!output.stderr.is_empty(), "{program:?} {refused:?} prints no error message");
     }
     Ok(())
 }
 
-fn looks_bytes_up(source: &'static str) -> Result<(), Missing> {
+fn looks_up_byte_keys(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows = strings();
     let (_server, folder) = serve(&rows, Keys::Bytes);
     let socket = folder.path().join("s.sock");
     let keys = [rows[4].0.clone(), "été".into(), "7".into(), "zz".into(), "-".into(), "k".repeat(65_535)];
-    assert_says(&program, &socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
+    assert_output(&program, &socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);
     Ok(())
 }
 
-/// More requests than a socket holds, with longer answers: a program that sends them all before
-/// it reads waits forever.
-fn does_not_wait_forever_in_a_long_pipeline(source: &'static str) -> Result<(), Missing> {
+/// Sends more requests than a socket holds, with longer responses. A program that sends all requests before it reads
+/// would wait forever.
+fn a_long_pipeline_does_not_deadlock(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows: Vec<Row> = (0..20_000).map(|key| (key.to_string(), vec![b'v'; 100])).collect();
     let (_server, folder) = serve(&rows, Keys::U64);
     let socket = folder.path().join("s.sock");
     let keys: Vec<String> = rows.iter().map(|(key, _)| key.clone()).collect();
     let is_below = |row: &str, key: &str| row.parse::<u64>().unwrap() < key.parse().unwrap();
-    assert_says(&program, &socket, &keys, &expected(&rows, &keys, is_below), 0);
+    assert_output(&program, &socket, &keys, &expected(&rows, &keys, is_below), 0);
     Ok(())
 }
 
-fn reports_that_there_is_no_server(source: &'static str) -> Result<(), Missing> {
+fn reports_a_missing_server(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let folder = tempfile::tempdir().unwrap();
     let output = program.command().arg(folder.path().join("s.sock")).arg("7").output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{program:?}");
-    assert!(!output.stderr.is_empty(), "{program:?} says what went wrong");
+    assert!(!output.stderr.is_empty(), "{program:?} prints no error message");
     Ok(())
 }
 
@@ -161,20 +160,20 @@ fn no_program_is_longer_than_79_lines() {
 fn main() -> ExitCode {
     type Test = fn(&'static str) -> Result<(), Missing>;
     let of_all: [(&str, Test); 4] = [
-        ("looks_numbers_up", looks_numbers_up),
-        ("looks_bytes_up", looks_bytes_up),
-        ("does_not_wait_forever_in_a_long_pipeline", does_not_wait_forever_in_a_long_pipeline),
-        ("reports_that_there_is_no_server", reports_that_there_is_no_server),
+        ("looks_up_numbers", looks_up_numbers),
+        ("looks_up_byte_keys", looks_up_byte_keys),
+        ("a_long_pipeline_does_not_deadlock", a_long_pipeline_does_not_deadlock),
+        ("reports_a_missing_server", reports_a_missing_server),
     ];
     let of_native: [(&str, Test); 2] = [
-        ("sends_and_reads_what_the_vectors_say", vectors::sends_and_reads_what_the_vectors_say),
-        ("refuses_malformed_response_headers", vectors::refuses_malformed_response_headers),
+        ("sends_and_reads_the_bytes_of_the_vectors", vectors::sends_and_reads_the_bytes_of_the_vectors),
+        ("rejects_malformed_response_headers", vectors::rejects_malformed_response_headers),
     ];
-    let mut trials = trials![vectors::the_check_that_is_written_in_python_holds];
+    let mut trials = trials![vectors::the_python_check_of_the_vectors_passes];
     trials.push(trial("no_program_is_longer_than_79_lines", no_program_is_longer_than_79_lines));
     for source in SOURCES {
         for (name, test) in of_all.into_iter().chain(of_native.into_iter().filter(|_| is_native(source))) {
-            if name != "looks_bytes_up" || looks_up_bytes(source) {
+            if name != "looks_up_byte_keys" || looks_up_bytes(source) {
                 trials.push(trial(format!("{source}::{name}"), move || test(source)));
             }
         }
@@ -182,7 +181,7 @@ fn main() -> ExitCode {
     run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Whether a command runs and succeeds.
+/// Returns whether a command runs and succeeds.
 fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

@@ -1,4 +1,4 @@
-//! The protocols that `docs/PROTOCOL.md` and `docs/REDIS.md` specify, as bytes on raw sockets.
+//! The protocols that `docs/PROTOCOL.md` and `docs/REDIS.md` specify, tested with bytes on raw sockets.
 
 #![cfg(feature = "cli")]
 

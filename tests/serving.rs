@@ -1,4 +1,4 @@
-//! Promises of `kv_store` as a process: options, limits, reports, and clients that must not affect each other.
+//! Tests of `kv_store` as a process: options, limits, reports, and clients that must not affect each other.
 
 #![cfg(feature = "cli")]
 

@@ -1,4 +1,4 @@
-//! Promises of `zkv`, `benchmarker`, and the man pages.
+//! Tests of `zkv`, `benchmarker`, and the man pages.
 
 #![cfg(feature = "cli")]
 

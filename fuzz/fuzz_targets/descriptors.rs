@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use zero_kv_fuzz::fuzz::descriptors;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
-static PASSING: LazyLock<descriptors::Passing> = LazyLock::new(|| descriptors::Passing::start(FOLDER.path()));
+static PASSING: LazyLock<descriptors::TamperingServer> =
+    LazyLock::new(|| descriptors::TamperingServer::start(FOLDER.path()));
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| descriptors::check(&PASSING, data));

@@ -12,8 +12,8 @@ use crate::helpers::frames::{expect, gets};
 use crate::helpers::tables::{Table, answers_to_gets};
 use crate::helpers::waiting::eventually;
 
-pub(crate) fn a_connection_that_has_warmed_up_allocates_nothing() {
-    // Values that are copied, and values that are borrowed and fill the socket.
+pub(crate) fn a_warmed_up_connection_allocates_nothing() {
+    // Values that the server copies, and values that it borrows and that fill the socket.
     let table = Table::new((0..512_u64).map(|key| (key, vec![b'v'; if key < 256 { 26 } else { 5000 }])));
     let config = Config { socket: table.socket(), ..Config::default() };
     let server = Server::bind(table.db(), &config).unwrap();
@@ -34,13 +34,13 @@ pub(crate) fn a_connection_that_has_warmed_up_allocates_nothing() {
         }
     };
     crate::exchange(&mut stream, &gets([1]), &answers_to_gets(&table.model, [1]), &mut [0; 34]);
-    // More than the socket holds: the connection makes its one buffer, for requests whose answers must wait.
+    // The responses do not fit into the socket, so the connection allocates its only buffer for the waiting requests.
     let (requests, answers) = (gets(256..512), answers_to_gets(&table.model, 256..512));
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     stream.write_all(&requests).unwrap();
-    eventually("the server owes answers", || ALLOCATIONS.load(Ordering::Relaxed) > before);
+    eventually("the server has pending responses", || ALLOCATIONS.load(Ordering::Relaxed) > before);
     expect(&mut stream, &answers);
-    // Threads that look after the server allocate a few times a second, which can fall into any round.
+    // Background threads of the server allocate a few times per second, possibly in any round.
     let rounds_without = (0..100)
         .filter(|_| {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
@@ -50,7 +50,7 @@ pub(crate) fn a_connection_that_has_warmed_up_allocates_nothing() {
         .count();
     assert!(rounds_without >= 25, "{rounds_without} of 100 rounds allocated nothing");
 
-    // The counter counts.
+    // The counter counts this allocation.
     drop(std::hint::black_box(vec![0_u8; 100]));
     assert!(ALLOCATIONS.load(Ordering::Relaxed) > before);
 

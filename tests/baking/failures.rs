@@ -1,4 +1,4 @@
-//! What `baker` rejects, with which message, and that nothing is left then.
+//! Inputs that `baker` rejects: the message names the reason, and nothing is left behind.
 
 use crate::helpers::baker_runs::{Ended, Folder};
 
@@ -15,8 +15,8 @@ fn folder_with_a_table() -> (Folder, Vec<u8>) {
 
 #[track_caller]
 fn assert_untouched(folder: &Folder, before: &[u8], names: &[&str]) {
-    assert!(std::fs::read(folder.path("storage.db")).unwrap() == before, "the file from before is as it was");
-    assert_eq!(folder.names(), names, "nothing else is left");
+    assert!(std::fs::read(folder.path("storage.db")).unwrap() == before, "the old file is unchanged");
+    assert_eq!(folder.names(), names, "no other file is left");
 }
 
 /// Asserts that the input is rejected with this message, and that nothing has changed.
@@ -73,13 +73,13 @@ fn the_error_for_a_wrong_number_of_fields_names_the_row() {
 
 #[test]
 fn the_error_for_a_missing_column_names_it() {
-    let wide = "colour,id,note\nred,7,x\n";
+    let wide = "color,id,note\nred,7,x\n";
     assert_refused(wide, &["--key", "4"], ": the key column 4 does not exist: the first row has 3 fields (--key)");
     assert_refused(wide, &["--key", "0"], ": the key column 0 does not exist: the first row has 3 fields (--key)");
     assert_refused(
         wide,
         &["--header", "--key", "ID", "--value", "note"],
-        ": the key column \"ID\" does not exist: the header has colour, id, note (--key)",
+        ": the key column \"ID\" does not exist: the header has color, id, note (--key)",
     );
     assert_refused(
         wide,
@@ -106,7 +106,7 @@ fn the_error_for_a_duplicate_names_both_lines() {
     assert_refused("k,v\n5,a\n3,b\n5,c\n", &["--header"], &say(4, 5, 2));
     assert_refused("1,\"x\r\ny\"\r\n\r\n2,\"3\n\n\"\r\n1,z\r\n", &[], &say(7, 1, 1));
     assert_refused("9,z\n1,\"x\ny\"\n2,b\n1,\"three\nmore\nlines\"", &[], &say(5, 1, 2));
-    // The duplicate that comes first in the input is reported, whatever its key.
+    // The first duplicate in the input is reported, whatever its key.
     assert_refused("9,a\n1,b\n9,c\n1,d\n", &[], &say(3, 9, 1));
 }
 
@@ -185,7 +185,7 @@ fn the_error_for_an_unwritable_output_names_it_once() {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_code_2_and_says_what_was_wanted() {
+fn an_invalid_command_line_exits_with_2_and_names_the_valid_form() {
     let (folder, before) = folder_with_a_table();
     for (args, part) in [
         (&["--nonsense", "rows.csv"][..], "unexpected argument '--nonsense'"),

@@ -1,4 +1,4 @@
-//! `--keys`: which keys are valid, and what they become.
+//! `--keys`: the valid keys of each kind, and how they are stored.
 
 use zero_kv::KeyKind;
 
@@ -94,7 +94,7 @@ fn a_duplicate_key_of_bytes_is_an_error_that_names_both_lines_or_one_is_kept() {
     let remedy = "remove one, or choose which row to keep (--duplicates first or --duplicates last)";
     let keys = ["--keys", "bytes"];
     assert_refused("e,a\nc,b\ne,c\n", &keys, &format!(":3: key \"e\" is already on line 1: {remedy}"));
-    // The duplicate that comes first in the input is reported, whatever its key; an additional zero makes another key.
+    // The first duplicate in the input is reported, whatever its key. An additional leading zero makes a different key.
     assert_refused(
         b"k,v\nz,a\na,b\na\0,b\nz,c\na,d\n",
         &["--keys", "bytes", "--header"],
@@ -116,7 +116,7 @@ fn a_duplicate_key_of_bytes_is_an_error_that_names_both_lines_or_one_is_kept() {
 }
 
 #[test]
-fn the_error_for_a_duplicate_is_one_line_whatever_bytes_the_key_has() {
+fn the_error_for_a_duplicate_is_one_line_for_any_key() {
     let remedy = "remove one, or choose which row to keep (--duplicates first or --duplicates last)";
     let message = format!(":4: key \"a\\nb \\\"\\u{{1b}}\u{fffd}\" is already on line 2: {remedy}");
     assert_refused(b"x,1\n\"a\nb \"\"\x1b\xff\",2\n\"a\nb \"\"\x1b\xff\",3\n", &["--keys", "bytes"], &message);
@@ -151,7 +151,7 @@ fn auto_keeps_the_same_row_of_a_duplicate_key() {
 }
 
 #[test]
-fn keys_are_numbers_by_default_and_the_summary_says_what_they_are() {
+fn keys_are_numbers_by_default_and_the_summary_names_their_kind() {
     let folder = Folder::new();
     for (args, kind) in [
         (&[][..], "unsigned 64-bit numbers"),

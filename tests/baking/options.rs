@@ -34,7 +34,7 @@ fn the_format_follows_from_the_name_or_the_option() {
     assert_eq!(folder.rows(), expected);
     folder.bake_text(json, &["--format", "jsonl"]).succeeds();
     assert_eq!(folder.rows(), expected);
-    // A delimiter that is given applies to TSV too.
+    // An explicit delimiter also applies to TSV.
     folder.write("rows.tsv", "2|two\n1|one\n");
     folder.bake(&["rows.tsv", "--delimiter", "|"]).succeeds();
     assert_eq!(folder.rows(), expected);
@@ -89,10 +89,14 @@ fn bad_rows_are_skipped_with_line_and_reason_up_to_a_limit() {
     assert!(ended.err.starts_with("baker: standard input:3: ") && ended.err.ends_with(message), "{}", ended.err);
     assert!(std::fs::read(folder.path("storage.db")).unwrap() == before);
 
-    assert_eq!(std::fs::read_to_string(folder.path("bad.csv")).unwrap(), bad, "for whoever looks what was bad");
+    assert_eq!(
+        std::fs::read_to_string(folder.path("bad.csv")).unwrap(),
+        bad,
+        "the bad row is written to the file of bad rows"
+    );
     assert_eq!(folder.names(), ["bad.csv", "storage.db"]);
 
-    // The default is one thousand.
+    // The default limit is one thousand rows.
     let many = "x,bad\n".repeat(1000) + "1,one\n";
     folder.bake_text(&many, &["--bad-rows", "skip"]).succeeds();
     let ended = folder.bake_text("x,bad\n".to_owned() + &many, &["--bad-rows", "skip"]);

@@ -69,7 +69,7 @@ fn the_files_mode_follows_the_umask() {
 #[test]
 fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let (folder, before) = folder_with_a_table();
-    // Writes beyond the limit on file sizes fail, and the signal does not kill.
+    // A write beyond the limit on file sizes fails without killing the process.
     let script = "ulimit -f 8; exec \"$0\" -";
     let ended = folder.run(folder.command("sh").args(["-c", script, BAKER]), &large_text());
     ended.fails("storage.db: File too large (os error 27): nothing was put in place");
@@ -80,9 +80,9 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
 #[test]
 fn a_bake_that_is_killed_leaves_nothing() {
     let (folder, before) = folder_with_a_table();
-    // More than a pipe holds: when all is written, the bake has read most of it.
+    // The text exceeds a pipe's capacity, so once it is written, the bake has read most of it.
     let mut child = start_bake(&folder, &large_text());
-    assert!(child.try_wait().unwrap().is_none(), "it waits for more rows");
+    assert!(child.try_wait().unwrap().is_none(), "the bake waits for more rows");
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(folder.names(), ["storage.db"]);
@@ -100,7 +100,7 @@ fn the_next_bake_removes_what_a_killed_bake_left() {
 }
 
 #[test]
-fn the_files_of_another_running_bake_are_not_removed_and_not_in_the_way() {
+fn the_temporary_file_of_a_concurrent_bake_is_kept_and_does_not_conflict() {
     let folder = Folder::new();
     let mut child = start_bake(&folder, b"1,one\n");
     // In containers that share a folder, two bakes may have the same process number.
@@ -110,7 +110,7 @@ fn the_files_of_another_running_bake_are_not_removed_and_not_in_the_way() {
     rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     fs::rename(folder.path("theirs"), folder.path(&at_work)).unwrap();
     drop(child.stdin.take());
-    Ended::of(child).succeeds();
+    Ended::wait_for(child).succeeds();
     folder.bake_text("1,uno\n", &["-o", "other.db"]).succeeds();
     assert_eq!(folder.rows(), rows([(1, b"one")]));
     assert_eq!(folder.names(), [at_work.as_str(), "other.db", "storage.db"]);
@@ -154,7 +154,7 @@ fn a_summary_that_cannot_be_printed_does_not_fail_the_bake() {
 }
 
 #[test]
-fn a_file_that_is_reported_not_in_place_is_not_in_place() {
+fn an_error_before_the_rename_leaves_the_old_file() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
     let (folder, before) = folder_with_a_table();

@@ -31,8 +31,8 @@ type Args = &'static [&'static str];
 
 const TEN_ROWS: &str = "1,a\n2,b\n3,c\n4,d\n5,e\n6,f\n7,g\n8,h\n9,i\n10,j\n";
 
-/// New tables for one with ten numbers: the rows, the options that bake them, the options that reject them, the options
-/// that allow them, and what a rejection says.
+/// Tables that replace one with ten numbers: the rows, the options of the bake, the options that reject the table, the
+/// options that allow it, and the text of the rejection.
 const CASES: [(&str, Args, Args, Args, &str); 4] = [
     ("", &[], &[], &["--allow-empty"], "has no rows, and the old one has 10: check its input, or allow an empty table"),
     (
@@ -77,7 +77,7 @@ fn baker_does_not_put_a_suspicious_table_in_place() {
         let allowed = baker(rows, &db, &[keys, allowing].concat());
         assert!(allowed.status.success(), "{}", text(&allowed.stderr));
     }
-    // What is no table is replaced by any table: baking mends it.
+    // Any table replaces a file that is not a table.
     fs::write(&db, "no table").unwrap();
     assert!(baker("", &db, &[]).status.success());
     assert!(baker("a,1\n", &db, &["--keys", "bytes"]).status.success(), "an empty table is replaced by any other");
@@ -90,7 +90,7 @@ fn baker_does_not_put_a_suspicious_table_in_place() {
     }
 }
 
-/// A server of ten rows.
+/// Starts a server of ten rows.
 fn serve(table: &Table, options: &[&str]) -> Server {
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(options);
@@ -116,7 +116,7 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
         let table = Table::of_rows(10);
         let server = serve(&table, rejecting);
         put_in_place(&table, rows, keys);
-        eventually("the file is refused", || info(&table).number::<u64>("refused_files") == Some(1));
+        eventually("the file is rejected", || info(&table).number::<u64>("refused_files") == Some(1));
         let refused = info(&table);
         assert_eq!((refused.get("generation"), refused.get("rows")), (Some("1"), Some("10")));
         let message = refused.get("file_refused").unwrap();
@@ -127,7 +127,7 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
         let reload = zkv("reload", &table, &[]);
         assert_eq!(reload.status.code(), Some(1));
         assert!(text(&reload.stderr).contains(reason), "{}", text(&reload.stderr));
-        // A good table ends the refusal.
+        // A good table is served after the rejection.
         put_in_place(&table, TEN_ROWS, &[]);
         eventually("the next file is served", || info(&table).get("generation") == Some("2"));
         assert_eq!(info(&table).get("file_refused"), Some(""));
@@ -137,7 +137,7 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
         let _server = serve(&table, allowing);
         put_in_place(&table, rows, keys);
         eventually("the file is served", || info(&table).get("generation") == Some("2"));
-        // Going back is always allowed.
+        // A rollback is always allowed.
         let back = zkv("reload", &table, &["--rollback"]);
         assert_eq!(back.status.code(), Some(0), "{}", text(&back.stderr));
         assert_eq!(info(&table).get("rows"), Some("10"));
@@ -145,7 +145,7 @@ fn a_server_does_not_serve_a_suspicious_table_in_place_of_a_good_one() {
 }
 
 #[test]
-fn a_rollback_is_allowed_whatever_the_rules_say() {
+fn a_rollback_is_allowed_regardless_of_the_rules() {
     let table = Table::new([]);
     let _server = serve(&table, &[]);
     put_in_place(&table, TEN_ROWS, &[]);

@@ -1,4 +1,4 @@
-//! Which rows `baker` accepts.
+//! The rows that `baker` accepts.
 
 use crate::helpers::baker_runs::{Folder, rows};
 
@@ -63,19 +63,19 @@ fn any_byte_except_a_quote_or_a_line_end_can_be_the_delimiter() {
 
 #[test]
 fn columns_are_chosen_by_number_or_by_name() {
-    let wide = "colour,id,note,code\nred,7,x,99\nblue,3,y,98\n";
+    let wide = "color,id,note,code\nred,7,x,99\nblue,3,y,98\n";
     let expected: [(u64, &[u8]); 2] = [(3, b"blue"), (7, b"red")];
-    assert_bakes(wide, &["--header", "--key", "id", "--value", "colour"], expected);
-    assert_bakes(wide, &["--header", "--key", "2", "--value", "colour"], expected);
+    assert_bakes(wide, &["--header", "--key", "id", "--value", "color"], expected);
+    assert_bakes(wide, &["--header", "--key", "2", "--value", "color"], expected);
     assert_bakes(wide, &["--header", "--key", "2", "--value", "1"], expected);
     assert_bakes("red,7,x\nblue,3,y\n", &["--key", "2", "--value", "1"], expected);
     assert_bakes(wide, &["--header", "--key", "4", "--value", "3"], [(98, b"y"), (99, b"x")]);
-    // Of two columns, the choice of one determines the other.
+    // With two columns, the choice of one determines the other.
     assert_bakes("red,7\nblue,3\n", &["--key", "2"], expected);
     assert_bakes("red,7\nblue,3\n", &["--value", "1"], expected);
-    assert_bakes("colour,id\nred,7\nblue,3\n", &["--header", "--value", "colour"], expected);
-    assert_bakes("id,colour\n7,red\n3,blue\n", &["--header"], expected);
-    assert_bakes("id,colour\n", &["--header"], []);
+    assert_bakes("color,id\nred,7\nblue,3\n", &["--header", "--value", "color"], expected);
+    assert_bakes("id,color\n7,red\n3,blue\n", &["--header"], expected);
+    assert_bakes("id,color\n", &["--header"], []);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_signal_stops_a_bake_that_waits_for_its_input_and_nothing_is_left() {
         // Its standard input stays open until it has ended.
         let mut child = child;
         let stdin = child.stdin.take();
-        let ended = Ended::of(child);
+        let ended = Ended::wait_for(child);
         drop(stdin);
         assert_eq!(ended.status.signal(), Some(signal.as_raw()), "{}", ended.err);
         assert_eq!((&*ended.err, &*ended.out), ("baker: stopped: nothing was put in place\n", ""));
@@ -56,6 +56,6 @@ fn an_ignored_signal_stays_ignored() {
         kill_process(Pid::from_child(&child), signal).unwrap();
     }
     drop(child.stdin.take());
-    Ended::of(child).succeeds();
+    Ended::wait_for(child).succeeds();
     assert_eq!(folder.rows().len(), 20_000);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::helpers::baker_runs::{BAKER, Folder};
 
 #[test]
-fn options_that_do_not_go_together_end_with_code_2() {
+fn conflicting_options_exit_with_2() {
     let folder = Folder::new();
     for (args, part) in [
         (&["--value", "2", "--columns", "1,2"][..], "'--value <COLUMN>' cannot be used with '--columns"),
@@ -51,7 +51,7 @@ fn options_before_merge_are_rejected() {
 #[test]
 fn an_unwritable_folder_is_an_error_before_anything_is_read() {
     let folder = Folder::new();
-    // Reading the input would fail.
+    // Reading this input would fail.
     folder.write("bad.csv", "no row\n");
     folder.bake(&["bad.csv", "--temp-dir", "none"]).fails(
         "temporary files in none: No such file or directory (os error 2): nothing was put in place; choose another folder (--temp-dir)",
@@ -95,7 +95,7 @@ fn a_name_of_several_columns_is_rejected() {
 }
 
 #[test]
-fn a_header_is_suggested_only_where_there_can_be_one() {
+fn a_header_is_suggested_only_where_one_is_possible() {
     let folder = Folder::new();
     let hint = "if this row names the columns, read it as a header";
     folder.write("rows.jsonl", "{\"key\":\"id\",\"value\":1}\n");

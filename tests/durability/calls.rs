@@ -44,10 +44,10 @@ pub(crate) enum Verdict {
 }
 
 impl Call {
-    /// Returns a path that an argument points to, relative to no folder.
+    /// Returns the path that an argument points to, joined to its folder.
     pub(crate) fn path(&self, folder_arg: Option<usize>, path_arg: usize) -> PathBuf {
         let bytes = self.memory(self.args[path_arg], libc::PATH_MAX as usize, true);
-        let path = PathBuf::from(String::from_utf8(bytes).expect("a path in UTF-8"));
+        let path = PathBuf::from(String::from_utf8(bytes).expect("a path that is valid UTF-8"));
         let folder = match folder_arg.map(|arg| self.args[arg] as i32) {
             None | Some(libc::AT_FDCWD) => self.proc("cwd"),
             Some(descriptor) => self.proc(&format!("fd/{descriptor}")),
@@ -90,7 +90,7 @@ impl Call {
         Path::new("/proc").join(self.thread.to_string()).join(name)
     }
 
-    /// Reads memory of the child, up to a zero byte if it is text, or to where there is none.
+    /// Reads memory of the child, up to the first zero byte for text, or up to the end of readable memory.
     fn memory(&self, address: u64, len_bytes: usize, is_text: bool) -> Vec<u8> {
         let memory = File::open(self.proc("mem")).expect("the memory of a child");
         let mut bytes = vec![0; len_bytes];
@@ -111,17 +111,19 @@ impl Call {
     }
 }
 
-/// Starts a child, and calls `decide` for each selected call from its `execve` on, on a thread that ends with the child.
+/// Starts a child, and calls `decide` for each selected system call, starting with its `execve`, on a thread that ends
+/// with the child.
 ///
 /// # Errors
-/// The system's, if it has no such filters or does not allow them here.
+///
+/// The error of the kernel, if it does not support seccomp filters or does not allow them here.
 pub(crate) fn spawn(
     mut command: Command,
     calls: &Calls<'_>,
     decide: impl FnMut(&Call) -> Verdict + Send + 'static,
 ) -> io::Result<(Child, JoinHandle<()>)> {
     let mut program = program(calls);
-    // Filled in by the launcher: its thread and the listener, or nothing if there can be none.
+    // The launcher stores its thread and the listener here, or nothing if the filter cannot be installed.
     let shared = Arc::new(Mutex::new(None));
     let launcher = {
         let shared = Arc::clone(&shared);
@@ -131,7 +133,7 @@ pub(crate) fn spawn(
                 Ok(listener) => (Some(listener), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            // From here on this thread's own calls wait as well. Neither this lock nor its wake-up is among them.
+            // From here on, this thread's own calls wait, too. Neither this lock nor the wake-up uses a selected call.
             *shared.lock().unwrap() = Some((thread, listener));
             installed.and_then(|()| command.spawn())
         })
@@ -148,7 +150,7 @@ pub(crate) fn spawn(
     Ok((launcher.join().expect("a launcher that does not panic")?, supervisor))
 }
 
-/// Answers notifications until no process has the filter any more.
+/// Responds to notifications until no process has the filter any more.
 fn supervise(listener: &OwnedFd, launcher: u32, mut decide: impl FnMut(&Call) -> Verdict) {
     let mut has_started = false;
     loop {
@@ -196,12 +198,12 @@ fn install(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
     set_no_new_privs(true)?;
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
-    // SAFETY: the program is alive, has as many instructions as it says, and is only read.
+    // SAFETY: the program outlives the call and has as many instructions as `len` states, and the kernel only reads it.
     let listener = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
     if listener < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
 }
 
@@ -215,7 +217,7 @@ fn program(calls: &Calls<'_>) -> Vec<libc::sock_filter> {
     let (allow, notify) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_USER_NOTIF);
     let step = |code: u32, k: u32, jf: u8| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     let mut program = vec![
-        // A map without a file never waits: the launcher's allocator may hold a lock that the supervisor needs.
+        // An anonymous mapping never waits, because the launcher's allocator may hold a lock that the supervisor needs.
         step(LOAD, NUMBER_AT_BYTES, 0),
         step(JUMP_IF, libc::SYS_mmap as u32, 3),
         step(LOAD, DESCRIPTOR_OF_MMAP_AT_BYTES, 0),
@@ -253,6 +255,6 @@ pub(crate) fn ends_within(child: &Child, time: std::time::Duration) -> bool {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).expect("a child");
     let process = process.as_fd();
     let mut ready = [PollFd::new(&process, PollFlags::IN)];
-    let timeout = time.try_into().expect("a time that the system can count");
+    let timeout = time.try_into().expect("a time that the kernel can represent");
     poll(&mut ready, Some(&timeout)).expect("a child that can be waited for") == 1
 }

@@ -18,7 +18,7 @@ pub(crate) struct Case {
     args: &'static [&'static str],
     /// Whether the folder's file system has unnamed files (`O_TMPFILE`).
     pub(crate) has_unnamed_files: bool,
-    /// Whether the outputs are there before the run.
+    /// Whether the outputs exist before the run.
     is_over_old: bool,
     pub(crate) outputs: &'static [&'static str],
 }
@@ -28,7 +28,7 @@ const fn baker(name: &'static str, args: &'static [&'static str]) -> Case {
 }
 
 impl Case {
-    const fn over_old(self) -> Case {
+    const fn over_old_outputs(self) -> Case {
         Case { is_over_old: true, ..self }
     }
 
@@ -43,26 +43,31 @@ const REPORTING_OUTPUTS: &[&str] = &["storage.db", "bad-rows.csv", "report.json"
 
 pub(crate) const CASES: &[Case] = &[
     baker("a bake of shuffled rows", &["shuffled.csv"]),
-    baker("a bake of sorted rows over an old file", &["sorted.csv"]).over_old(),
-    baker("an update in place", &["--base", "storage.db", "sorted.csv"]).over_old(),
+    baker("a bake of sorted rows over an old file", &["sorted.csv"]).over_old_outputs(),
+    baker("an update in place", &["--base", "storage.db", "sorted.csv"]).over_old_outputs(),
     baker("a merge", &["merge", "one.db", "other.db", "--duplicates", "last"]),
-    baker("a merge over one of its tables", &["merge", "storage.db", "other.db", "--duplicates", "last"]).over_old(),
+    baker("a merge over one of its tables", &["merge", "storage.db", "other.db", "--duplicates", "last"])
+        .over_old_outputs(),
     baker("a bake without unnamed files", &["shuffled.csv"]).without_unnamed_files(),
-    baker("a bake without unnamed files over an old file", &["sorted.csv"]).over_old().without_unnamed_files(),
+    baker("a bake without unnamed files over an old file", &["sorted.csv"]).over_old_outputs().without_unnamed_files(),
     Case { outputs: REPORTING_OUTPUTS, ..baker("a bake with a report and bad rows", REPORTING) },
-    Case { outputs: REPORTING_OUTPUTS, ..baker("a second bake with a report and bad rows", REPORTING).over_old() },
+    Case {
+        outputs: REPORTING_OUTPUTS,
+        ..baker("a second bake with a report and bad rows", REPORTING).over_old_outputs()
+    },
     Case {
         program: ZKV,
         outputs: &["dump.csv"],
-        ..baker("a dump over an old file", &["dump", "other.db", "-o", "dump.csv"]).over_old()
+        ..baker("a dump over an old file", &["dump", "other.db", "-o", "dump.csv"]).over_old_outputs()
     },
     Case { program: ZKV, outputs: &["dump.csv"], ..baker("a dump", &["dump", "other.db", "-o", "dump.csv"]) },
 ];
 
 /// A bake whose rows do not fit into its memory. It makes too many calls, of too many bytes, to try all of them.
 pub(crate) const SPILLING: Case =
-    baker("a bake that spills over an old file", &["spilling.csv", "--memory", "16MiB", "--threads", "1"]).over_old();
-/// What the least memory cannot hold.
+    baker("a bake that spills over an old file", &["spilling.csv", "--memory", "16MiB", "--threads", "1"])
+        .over_old_outputs();
+/// More rows than the least memory holds.
 const SPILLING_ROWS: usize = 4500;
 
 /// A folder in which a case can run.
@@ -71,7 +76,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn of(case: &Case) -> Scene {
+    pub(crate) fn for_case(case: &Case) -> Scene {
         let scene = Scene { folder: tempfile::tempdir().unwrap() };
         let mut random = Random(case.args.len() as u64);
         let sorted = rows(&mut random, 0..1500);

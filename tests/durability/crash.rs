@@ -1,8 +1,8 @@
-//! Says what a disk may hold after a power loss.
+//! Models the possible contents of a disk after a power loss.
 //!
-//! The model is harsher than any one file system. What was written to a file since its last sync is there or not, sector by
-//! sector and in any order; the length of the file likewise. What was done to names since the last sync of their folder
-//! is there or not, operation by operation, whether the bytes of the files are there or not.
+//! The model is harsher than any single file system. Each sector that was written since the last sync of its file may
+//! be on the disk or not, in any order, and so may each change of the file's length. Each operation on names since the
+//! last sync of their folder may be on the disk or not, whether or not the bytes of the files are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::record::{Files, Inode, Op};
 use crate::helpers::random::Random;
 
-/// A disk at a moment at which the power may fail.
+/// The state of a disk at a moment when the power may fail.
 pub(crate) struct Disk {
     names: BTreeMap<PathBuf, Inode>,
     unsynced_names: Vec<NameOp>,
@@ -36,13 +36,13 @@ enum DataOp {
     Resize { len_bytes: usize },
 }
 
-/// How likely it is that what was not synced is on the disk, in percent.
+/// The probabilities, in percent, that an unsynced change is on the disk.
 const SHARES: [usize; 6] = [0, 100, 50, 50, 10, 90];
-/// What disks write at once.
+/// The sizes that disks write atomically.
 const SECTORS_LEN_BYTES: [usize; 2] = [512, 4096];
 
 impl Disk {
-    /// A disk on which everything is synced.
+    /// Returns a disk on which everything is synced.
     pub(crate) fn new(files: &Files) -> Disk {
         let content = |content: &Vec<u8>| Content { synced: content.clone(), unsynced: Vec::new() };
         Disk {
@@ -52,7 +52,7 @@ impl Disk {
         }
     }
 
-    /// Carries out an operation of a program.
+    /// Applies an operation of a program.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
             Op::Write { inode, at_bytes, bytes } => {
@@ -162,7 +162,7 @@ impl Content {
             return self.synced.clone();
         }
         let sector_len_bytes = SECTORS_LEN_BYTES[random.below(SECTORS_LEN_BYTES.len())];
-        // Where a length was kept and the bytes were not, there are zeros, or what another file had there.
+        // Where the new length is on the disk and the bytes are not, the file has zeros or old bytes of another file.
         let filler = [0, 0xa5][random.below(2)];
         let mut bytes = self.synced.clone();
         for op in &self.unsynced {

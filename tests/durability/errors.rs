@@ -1,4 +1,4 @@
-//! One system call of a run fails.
+//! Faults in runs: one system call fails.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use rustix::io::Errno;
 
 use super::calls::{Call, Calls, Verdict, ends_within, require_interception, spawn};
 use super::cases::{CASES, Case, SPILLING, Scene};
-use super::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers, resolved};
+use super::faults::{Fault, Injector, KINDS, draw_faults, kind_of, numbers, resolved};
 use super::record::Files;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::PATIENCE;
 use crate::{random, report, wants_all};
 
-/// Faults that are drawn for each case.
+/// The number of faults that are drawn for each case.
 const FAULTS_PER_CASE: usize = 5;
-/// Faults that are drawn for a case with too many to try all.
+/// The number of faults that are drawn for the case that has too many to try all.
 const FAULTS_OF_SPILLING: usize = 3;
 const FAULTS_OF_SPILLING_OF_ALL: usize = 60;
 
@@ -27,7 +27,7 @@ struct Ran {
     injector: Injector,
 }
 
-/// Runs a case, with a fault or to count its calls.
+/// Runs a case with a fault, or without one to count its calls.
 fn run(case: &'static Case, scene: &Scene, fault: Option<Fault>) -> std::io::Result<Ran> {
     let root = scene.folder().canonicalize()?;
     let injector = Arc::new(Mutex::new(Injector::new(fault)));
@@ -59,15 +59,15 @@ fn run(case: &'static Case, scene: &Scene, fault: Option<Fault>) -> std::io::Res
     Ok(Ran { output, ended_in_time, injector })
 }
 
-/// The files of a scene, by name.
+/// Returns the files of a scene, by name.
 fn files(scene: &Scene) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
-    let files = Files::of(scene.folder());
+    let files = Files::in_folder(scene.folder());
     files.names.iter().map(|(name, inode)| (name.clone(), files.contents[inode].clone())).collect()
 }
 
-/// What a fault must not do.
+/// Runs a case with a fault, and checks that the fault is reported and that every output is either old or new.
 fn check(case: &'static Case, fault: Fault, expected: &Files) -> Result<Outcome, String> {
-    let scene = Scene::of(case);
+    let scene = Scene::for_case(case);
     let before = files(&scene);
     let ran = run(case, &scene, Some(fault)).map_err(|error| error.to_string())?;
     let Some(failed) = &ran.injector.failed else { return Ok(Outcome::NotReached) };
@@ -101,7 +101,7 @@ fn check(case: &'static Case, fault: Fault, expected: &Files) -> Result<Outcome,
                     found == old
                 }
             }
-            // What goes with a table may be in place before it.
+            // Other outputs may be in place before the table.
             (false, false) => is_new || found == old,
         };
         if !right {
@@ -123,11 +123,11 @@ fn check(case: &'static Case, fault: Fault, expected: &Files) -> Result<Outcome,
 enum Outcome {
     Succeeded,
     Failed,
-    /// Threads take turns, so a run may have one call less than another.
+    /// The fault did not occur: the order of threads varies, so a run may have one call less than another.
     NotReached,
 }
 
-/// The last line says which file, what the system said, and what has become of the output.
+/// Checks that the last line names the file, the error of the kernel, and the state of the output.
 fn check_message(case: &Case, err: &str, failed: &Path, fault: Fault) -> Result<(), String> {
     const CONSEQUENCES: [&str; 3] = ["nothing was put in place", "is in place, but ", "the file was not written"];
     let line = err.lines().last().unwrap_or_default();
@@ -147,7 +147,7 @@ fn check_message(case: &Case, err: &str, failed: &Path, fault: Fault) -> Result<
     Ok(())
 }
 
-/// Reports have times in them.
+/// Returns whether an output is new. Reports contain times, so only their form is checked.
 fn is_new(output: &Path, found: &[u8], expected: &Files) -> bool {
     match output.extension().is_some_and(|extension| extension == "json") {
         true => serde_json::from_slice::<serde_json::Value>(found).is_ok() && found.ends_with(b"}\n"),
@@ -155,7 +155,7 @@ fn is_new(output: &Path, found: &[u8], expected: &Files) -> bool {
     }
 }
 
-/// What came of the faults that were tried.
+/// The outcomes of the faults that were tried.
 #[derive(Default)]
 struct Tally {
     reached: usize,
@@ -165,11 +165,11 @@ struct Tally {
 
 /// Runs a case with some of its possible faults.
 fn try_case(case: &'static Case, choose: impl FnOnce(Vec<Fault>) -> Vec<Fault>, tally: &mut Tally) {
-    let scene = Scene::of(case);
+    let scene = Scene::for_case(case);
     let ran = run(case, &scene, None).unwrap();
     let err = String::from_utf8_lossy(&ran.output.stderr);
     assert!(ran.output.status.success(), "{}: {err}", case.name);
-    let expected = Files::of(scene.folder());
+    let expected = Files::in_folder(scene.folder());
     let (mut failed, mut succeeded, mut not_reached) = (0, 0, 0);
     for fault in choose(ran.injector.possible_faults()) {
         match check(case, fault, &expected) {
@@ -193,12 +193,12 @@ pub(crate) fn an_error_of_any_system_call_is_reported_and_changes_nothing() -> R
     for case in CASES {
         let choose = |possible: Vec<Fault>| match wants_all() {
             true => possible,
-            false => drawn(&possible, FAULTS_PER_CASE, &mut random),
+            false => draw_faults(&possible, FAULTS_PER_CASE, &mut random),
         };
         try_case(case, choose, &mut tally);
     }
     let count = if wants_all() { FAULTS_OF_SPILLING_OF_ALL } else { FAULTS_OF_SPILLING };
-    try_case(&SPILLING, |possible: Vec<Fault>| drawn(&possible, count, &mut random), &mut tally);
+    try_case(&SPILLING, |possible: Vec<Fault>| draw_faults(&possible, count, &mut random), &mut tally);
     let Tally { reached, not_reached, problems } = tally;
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
     assert!(not_reached < reached, "{not_reached} faults were not reached, {reached} were");

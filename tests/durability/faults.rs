@@ -10,23 +10,23 @@ use rustix::io::Errno;
 use super::calls::Call;
 use crate::helpers::random::Random;
 
-/// A kind of call: its numbers, and where its file is named.
+/// A kind of system call: its numbers, and the argument that names its file.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) numbers: &'static [c_long],
     file: FileArg,
     pub(crate) errors: &'static [Errno],
-    /// Whether nothing can be right when such a call has failed.
+    /// Whether a run cannot succeed after this call has failed.
     pub(crate) is_vital: bool,
 }
 
 #[derive(Clone, Copy)]
 enum FileArg {
     Descriptor(usize),
-    /// The argument with the folder, and the one with the path.
+    /// The argument of the folder, and the argument of the path.
     PathIn(usize, usize),
     Path(usize),
-    /// None: it creates a file in memory.
+    /// No argument: the call creates a file in memory.
     Memory,
 }
 
@@ -44,7 +44,7 @@ const fn kind(
     Kind { name, numbers, file, errors, is_vital }
 }
 
-/// One for each kind of call that a program makes on files.
+/// The kinds of system calls that the programs make on files.
 pub(crate) const KINDS: &[Kind] = &[
     kind("openat", &[libc::SYS_openat], FileArg::PathIn(0, 1), &[Errno::IO, Errno::NOSPC, Errno::MFILE], false),
     kind("read", &[libc::SYS_read, libc::SYS_pread64, libc::SYS_readv], FileArg::Descriptor(0), READS, true),
@@ -76,7 +76,7 @@ pub(crate) fn numbers() -> Vec<c_long> {
     KINDS.iter().flat_map(|kind| kind.numbers).copied().collect()
 }
 
-/// Returns the kind of a call, as an index, and the path of the file that it is about.
+/// Returns the kind of a call as an index, and the path of the file that the call concerns.
 pub(crate) fn kind_of(call: &Call) -> Option<(usize, PathBuf)> {
     let index = KINDS.iter().position(|kind| kind.numbers.contains(&call.number))?;
     let path = match KINDS[index].file {
@@ -88,7 +88,7 @@ pub(crate) fn kind_of(call: &Call) -> Option<(usize, PathBuf)> {
     Some((index, path))
 }
 
-/// Returns where the link of a descriptor in /proc leads to, and other paths as they are.
+/// Returns the target of a descriptor's link in /proc, and any other path unchanged.
 pub(crate) fn resolved(path: PathBuf) -> PathBuf {
     match path.starts_with("/proc") && path.components().any(|part| part.as_os_str() == "fd") {
         true => fs::read_link(&path).unwrap_or(path),
@@ -96,7 +96,7 @@ pub(crate) fn resolved(path: PathBuf) -> PathBuf {
     }
 }
 
-/// A call that fails: the `ordinal`th of its kind.
+/// A fault: the `ordinal`th call of a kind fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: usize,
@@ -110,11 +110,11 @@ impl Fault {
     }
 }
 
-/// Counts calls, and has one of them fail.
+/// Counts calls, and makes one of them fail.
 #[derive(Default)]
 pub(crate) struct Injector {
     pub(crate) fault: Option<Fault>,
-    /// Calls of each kind so far.
+    /// The number of calls of each kind so far.
     pub(crate) counts: Vec<usize>,
     /// The file of the call that failed.
     pub(crate) failed: Option<PathBuf>,
@@ -125,7 +125,7 @@ impl Injector {
         Injector { fault, counts: vec![0; KINDS.len()], failed: None }
     }
 
-    /// Counts a call. Returns the error that it is to fail with.
+    /// Counts a call. Returns the error with which it must fail, if any.
     pub(crate) fn count(&mut self, kind: usize, path: &Path) -> Option<Errno> {
         let ordinal = self.counts[kind];
         self.counts[kind] += 1;
@@ -134,7 +134,7 @@ impl Injector {
         Some(fault.errno)
     }
 
-    /// Returns every fault that the calls that were counted can have.
+    /// Returns every possible fault of the counted calls.
     pub(crate) fn possible_faults(&self) -> Vec<Fault> {
         let of_kind = |(kind, count): (usize, &usize)| {
             (0..*count).flat_map(move |ordinal| {
@@ -145,8 +145,8 @@ impl Injector {
     }
 }
 
-/// Draws some faults: kinds first, so that those that are rare are among them.
-pub(crate) fn drawn(possible: &[Fault], count: usize, random: &mut Random) -> Vec<Fault> {
+/// Draws faults. It draws the kind first, so that rare kinds are among them.
+pub(crate) fn draw_faults(possible: &[Fault], count: usize, random: &mut Random) -> Vec<Fault> {
     let kinds: BTreeSet<usize> = possible.iter().map(|fault| fault.kind).collect();
     let kinds: Vec<usize> = kinds.into_iter().collect();
     let draw = |_| {

@@ -1,4 +1,4 @@
-//! The power fails at any moment of a run.
+//! A power loss at any moment of a run.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::helpers::random::Random;
 use crate::helpers::trials::Missing;
 use crate::{random, report, wants_all};
 
-/// States that are drawn for each moment.
+/// The number of disk states that are drawn for each moment.
 const STATES: usize = 24;
 const STATES_OF_ALL: usize = 1000;
 
-/// What the outputs were found to be.
+/// How many outputs were found in their old and new states.
 #[derive(Debug, Default)]
 struct Seen {
     before: usize,
@@ -26,7 +26,7 @@ struct Seen {
 }
 
 fn recording(case: &Case) -> (Scene, Recording) {
-    let scene = Scene::of(case);
+    let scene = Scene::for_case(case);
     let (recording, output) = record(scene.command(case), scene.folder(), case.has_unnamed_files)
         .unwrap_or_else(|error| panic!("{}: {error}", case.name));
     let err = String::from_utf8_lossy(&output.stderr);
@@ -34,7 +34,8 @@ fn recording(case: &Case) -> (Scene, Recording) {
     (scene, recording)
 }
 
-/// Replays the operations and has the power fail after each of them. Returns what was found, or the first state that must not be.
+/// Replays the operations and simulates a power loss after each of them. Returns the counts of states, or the first
+/// invalid state.
 fn replay(recording: &Recording, outputs: &[&str], states: usize, random: &mut Random) -> Result<Seen, String> {
     let outputs: Vec<&Path> = outputs.iter().map(Path::new).collect();
     let mut disk = Disk::new(&recording.before);
@@ -66,7 +67,7 @@ fn replay(recording: &Recording, outputs: &[&str], states: usize, random: &mut R
     Ok(seen)
 }
 
-/// Files that are not written to stay as they were, and others have names that the next run removes.
+/// Checks that other files are unchanged, or have names that the next run removes.
 fn check_others(
     files: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>,
     before: &Files,
@@ -96,7 +97,7 @@ fn named(op: &Op) -> String {
     }
 }
 
-pub(crate) fn whenever_the_power_fails_the_old_file_or_the_new_one_is_there_complete() -> Result<(), Missing> {
+pub(crate) fn after_a_power_loss_at_any_moment_the_old_or_the_new_file_is_complete() -> Result<(), Missing> {
     require_interception()?;
     let mut random = random("power losses");
     for case in CASES {
@@ -106,7 +107,7 @@ pub(crate) fn whenever_the_power_fails_the_old_file_or_the_new_one_is_there_comp
             .unwrap_or_else(|error| panic!("{}: {error}\n{}", case.name, listed(&recording)));
         assert!(seen.before > states && seen.after > states, "{}: {seen:?}", case.name);
         for output in case.outputs.iter().filter(|output| output.ends_with(".db")) {
-            // Opening checks every byte.
+            // `Store::open` verifies every byte.
             assert!(Store::open(scene.path(output)).unwrap().len() >= 1400, "{}", case.name);
         }
         if wants_all() {
@@ -121,7 +122,7 @@ fn listed(recording: &Recording) -> String {
     ops.map(|(number, op)| format!("{:4} {}\n", number + 1, named(op))).collect()
 }
 
-pub(crate) fn a_recording_leads_to_the_files_that_are_there() -> Result<(), Missing> {
+pub(crate) fn replaying_a_recording_gives_the_actual_files() -> Result<(), Missing> {
     require_interception()?;
     for case in CASES {
         let (_scene, recording) = recording(case);
@@ -129,24 +130,24 @@ pub(crate) fn a_recording_leads_to_the_files_that_are_there() -> Result<(), Miss
         recording.ops.iter().for_each(|op| disk.apply(op));
         let after = recording.after.names.iter();
         let after = after.map(|(name, inode)| (name.clone(), recording.after.contents[inode].clone())).collect();
-        assert!(disk.current() == after, "{}: something changes files and is not recorded", case.name);
+        assert!(disk.current() == after, "{}: the recording misses a change of the files", case.name);
     }
     Ok(())
 }
 
-/// The files that get the names of outputs.
+/// Returns the inodes of the files that are given the names of outputs.
 fn output_inodes(recording: &Recording, case: &Case) -> HashSet<Inode> {
     case.outputs.iter().map(|output| recording.after.names[Path::new(output)]).collect()
 }
 
-pub(crate) fn a_sync_that_is_missing_or_too_late_is_found() -> Result<(), Missing> {
+pub(crate) fn a_missing_or_late_sync_is_detected() -> Result<(), Missing> {
     require_interception()?;
     let mut random = random("missing syncs");
     for case in CASES {
         let (_scene, recording) = recording(case);
         let inodes = output_inodes(&recording, case);
         for inode in inodes {
-            // All of its syncs, for one that runs beside the writes may happen to be behind the last of them.
+            // Removes all syncs of the file, because a concurrent sync may happen to come after the last write.
             let mut without = recording.clone();
             without.ops.retain(|op| *op != Op::Sync { inode });
             assert!(without.ops.len() < recording.ops.len(), "{}: an output is not synced", case.name);
@@ -165,7 +166,7 @@ pub(crate) fn a_sync_that_is_missing_or_too_late_is_found() -> Result<(), Missin
 
 pub(crate) fn an_operation_that_the_recorder_does_not_know_is_an_error() -> Result<(), Missing> {
     require_interception()?;
-    let scene = Scene::of(&CASES[0]);
+    let scene = Scene::for_case(&CASES[0]);
     for script in
         ["cp one.db copy.db", "mkdir folder", "ln -s one.db link", "truncate -s 5 /dev/shm/$$ && rm /dev/shm/$$"]
     {

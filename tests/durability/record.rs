@@ -1,7 +1,7 @@
-//! Records what a program does to the files of a folder, in an order that is exact.
+//! Records the operations of a program on the files of a folder, in their exact order.
 //!
-//! Writes, syncs, and changes of length are run by the recorder itself, one at a time, so that no two of them overlap. A call that
-//! could change a file in another way ends the recording with an error: the list below says which calls cannot.
+//! The recorder itself runs writes, syncs, and changes of length, one at a time, so that no two of them overlap. A call
+//! that could change a file in another way ends the recording with an error: the list below has the calls that cannot.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_long;
@@ -50,7 +50,7 @@ const HARMLESS_HERE: [c_long; 9] = [
 #[cfg(not(target_arch = "x86_64"))]
 const HARMLESS_HERE: [c_long; 0] = [];
 
-/// The names that calls had before they took folders.
+/// System calls without a folder argument.
 #[cfg(target_arch = "x86_64")]
 mod short {
     pub(crate) const OPEN: i64 = libc::SYS_open;
@@ -66,10 +66,10 @@ mod short {
     pub(crate) const UNLINK: i64 = -4;
 }
 
-/// A file, whatever its name is: its number, and when it was created, for numbers are used again.
+/// Identifies a file independently of its name: the inode number and the creation time, because numbers are reused.
 pub(crate) type Inode = (u64, Option<SystemTime>);
 
-/// A change to files, or a promise about them.
+/// An operation of a program: a change of files, a sync, or a write to standard output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Op {
     Write {
@@ -84,7 +84,7 @@ pub(crate) enum Op {
     Sync {
         inode: Inode,
     },
-    /// A name for a file that was created or had another name or none.
+    /// A new name for a file that was created, had another name, or had no name.
     Link {
         name: PathBuf,
         inode: Inode,
@@ -111,7 +111,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn of(folder: &Path) -> Files {
+    pub(crate) fn in_folder(folder: &Path) -> Files {
         let mut files = Files::default();
         files.add(folder, Path::new(""));
         files
@@ -135,7 +135,7 @@ impl Files {
     }
 }
 
-/// What a program did to a folder.
+/// The operations of a program in a folder.
 #[derive(Clone)]
 pub(crate) struct Recording {
     pub(crate) before: Files,
@@ -153,13 +153,14 @@ struct Recorder {
     unknown: Vec<String>,
 }
 
-/// Records a program that runs in a folder; without unnamed files if the folder is to have none.
+/// Records a program that runs in a folder. Unnamed files fail if `has_unnamed_files` is false.
 ///
 /// # Errors
-/// The system's, if it does not allow system calls to be intercepted.
+///
+/// The error of the kernel, if it does not allow system calls to be intercepted.
 pub(crate) fn record(command: Command, folder: &Path, has_unnamed_files: bool) -> io::Result<(Recording, Output)> {
     let root = folder.canonicalize()?;
-    let before = Files::of(&root);
+    let before = Files::in_folder(&root);
     let recorder = Arc::new(Mutex::new(Recorder { root: root.clone(), has_unnamed_files, ..Recorder::default() }));
     let harmless = [&HARMLESS[..], &HARMLESS_HERE].concat();
     let (child, supervisor) = {
@@ -174,7 +175,7 @@ pub(crate) fn record(command: Command, folder: &Path, has_unnamed_files: bool) -
     if !unknown.is_empty() {
         return Err(io::Error::other(format!("the recorder does not know {}", unknown.join(", "))));
     }
-    Ok((Recording { before, ops, after: Files::of(&root) }, output))
+    Ok((Recording { before, ops, after: Files::in_folder(&root) }, output))
 }
 
 impl Recorder {
@@ -206,7 +207,7 @@ impl Recorder {
 
     /// Returns a path below the folder relative to it.
     fn name(&self, path: &Path) -> Option<PathBuf> {
-        // The file itself may be a link, or may not be there.
+        // The path itself may be a link, or may not exist.
         let folder = path.parent()?.canonicalize().ok()?;
         Some(folder.join(path.file_name()?).strip_prefix(&self.root).ok()?.to_owned())
     }
@@ -236,7 +237,8 @@ impl Recorder {
         None
     }
 
-    /// Files get their numbers when they are there, which is before the next call of the thread that creates them.
+    /// Looks up the inodes of created files once they exist, which is before the next call of the thread that creates
+    /// them.
     fn resolve_created(&mut self) {
         let (root, ops) = (&self.root, &mut self.ops);
         self.creating.retain(|name| {

@@ -1,35 +1,35 @@
-//! One system call of a swap fails.
+//! Faults in swaps: one system call fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::calls::{Call, Calls, Verdict, require_interception, spawn};
-use super::faults::{Fault, Injector, KINDS, drawn, kind_of, numbers};
+use super::faults::{Fault, Injector, KINDS, draw_faults, kind_of, numbers};
 use crate::helpers::generations::Shape;
-use crate::helpers::pipelined_gets::{Answer, Lane, Protocol};
+use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::scenes::{Scene, Served, inode};
 use crate::helpers::trials::Missing;
 use crate::{random, report, wants_all};
 
 const SHAPE: Shape = Shape { rows: 700, len_max_bytes: 60 };
-/// Faults that are drawn for each kind of memory.
+/// The number of faults that are drawn for each kind of memory.
 const FAULTS_PER_MEMORY: usize = 8;
 /// The start of the path of a file in memory.
 const SEALED: &str = "/memfd:";
 
-/// Has calls fail that concern one file: the one that is about to be served.
+/// Makes calls fail that concern the file that is about to be served.
 #[derive(Default)]
-struct Aim {
+struct FaultFilter {
     db: PathBuf,
     inode: u64,
     injector: Injector,
 }
 
-impl Aim {
+impl FaultFilter {
     fn verdict(&mut self, call: &Call) -> Verdict {
         let Some((kind, path)) = kind_of(call) else { return Verdict::Run };
         let concerns = match path.starts_with("/proc") {
-            // By the descriptor that the path names.
+            // The path names a descriptor of the file.
             true => is_inode(&path, self.inode),
             false => path == self.db || is_sealed(&path) || self.is_descriptor_of_file(call, kind),
         };
@@ -55,41 +55,42 @@ fn is_sealed(path: &Path) -> bool {
 }
 
 /// A server whose swaps can be made to fail.
-struct Story {
-    /// Before the folder that its log is in, for it is dropped first.
+struct FaultyServer {
+    /// Declared before the scene, whose folder has the log, because fields are dropped in order.
     served: Served,
     scene: Scene,
-    aim: Arc<Mutex<Aim>>,
+    fault_filter: Arc<Mutex<FaultFilter>>,
     /// The generation whose values are served.
     content: u64,
     next: u64,
 }
 
-impl Story {
-    fn begin(memory: &str) -> Story {
+impl FaultyServer {
+    fn begin(memory: &str) -> FaultyServer {
         let scene = Scene::new();
         SHAPE.bake(1, &scene.db());
         let db = scene.path("").canonicalize().unwrap().join("storage.db");
-        let aim = Arc::new(Mutex::new(Aim { db, ..Aim::default() }));
+        let fault_filter = Arc::new(Mutex::new(FaultFilter { db, ..FaultFilter::default() }));
         let decide = {
-            let aim = Arc::clone(&aim);
-            move |call: &Call| aim.lock().unwrap_or_else(PoisonError::into_inner).verdict(call)
+            let fault_filter = Arc::clone(&fault_filter);
+            move |call: &Call| fault_filter.lock().unwrap_or_else(PoisonError::into_inner).verdict(call)
         };
-        // It opens files when the test asks for it, and at no other time.
+        // The server opens files only when the test requests it.
         let command = scene.command(&["--no-watch", "--memory", memory]);
         let started = |command| Ok(spawn(command, &Calls::Only(&numbers()), decide)?.0);
         let served = scene.run_by(command, started);
-        Story { served, scene, aim, content: 1, next: 2 }
+        FaultyServer { served, scene, fault_filter, content: 1, next: 2 }
     }
 
-    /// Puts the next file in place and asks for it while a call may fail. Returns what came of it, and what was counted.
+    /// Puts the next file in place and requests a reload, during which a call may fail. Returns the outcome, and the
+    /// counted calls.
     fn swap(&mut self, fault: Option<Fault>) -> (String, Injector) {
         let (content, file) = (self.next, self.scene.path("next.db"));
         self.next += 1;
         SHAPE.bake(content, &file);
         {
-            let mut aim = self.aim.lock().unwrap();
-            (aim.inode, aim.injector) = (inode(&file), Injector::new(fault));
+            let mut fault_filter = self.fault_filter.lock().unwrap();
+            (fault_filter.inode, fault_filter.injector) = (inode(&file), Injector::new(fault));
         }
         std::fs::rename(&file, self.scene.db()).unwrap();
         let attempt = self.served.client().reload().unwrap();
@@ -97,15 +98,15 @@ impl Story {
         if outcome.ends_with(" serves") {
             self.content = content;
         }
-        (outcome, std::mem::take(&mut self.aim.lock().unwrap().injector))
+        (outcome, std::mem::take(&mut self.fault_filter.lock().unwrap().injector))
     }
 
-    /// Every key has its value of the generation that is served.
+    /// Checks that every key has its value of the served generation.
     fn check_values(&self) -> Result<(), String> {
-        let mut lane = Lane::new(Protocol::Native, self.served.connect());
+        let mut connection = PipelinedConnection::new(Protocol::Native, self.served.connect());
         let keys: Vec<u64> = (1..=SHAPE.rows + 1).collect();
-        lane.ask(&keys);
-        for (key, found) in keys.iter().zip(lane.answers(keys.len()).unwrap()) {
+        connection.ask(&keys);
+        for (key, found) in keys.iter().zip(connection.answers(keys.len()).unwrap()) {
             let expected = SHAPE.value(self.content, *key).map_or(Answer::Missing, Answer::Value);
             if found != expected {
                 return Err(format!("key {key} of generation {}: {found:?}", self.content));
@@ -114,7 +115,7 @@ impl Story {
         Ok(())
     }
 
-    /// What a fault must not do. Returns whether the swap failed, or nothing if no call did.
+    /// Makes a swap with a fault and checks the server. Returns whether the swap failed, or `None` if no call failed.
     fn check(&mut self, fault: Fault) -> Result<Option<bool>, String> {
         let (content, refused) = (self.content, self.served.number("refused_files"));
         let (outcome, injector) = self.swap(Some(fault));
@@ -153,14 +154,14 @@ pub(crate) fn a_swap_in_which_a_system_call_fails_keeps_the_old_file_and_the_nex
     let mut random = random("swaps");
     let mut problems = Vec::new();
     for memory in ["map", "copy", "sealed"] {
-        let mut story = Story::begin(memory);
-        let (outcome, injector) = story.swap(None);
+        let mut server = FaultyServer::begin(memory);
+        let (outcome, injector) = server.swap(None);
         assert_eq!(outcome, "generation 2 serves");
         let possible = injector.possible_faults();
         assert!(possible.len() > 5, "{memory}: few calls concern the file: {possible:?}");
         let (mut failed, mut survived, mut not_reached) = (0, 0, 0);
-        for fault in if wants_all() { possible } else { drawn(&possible, FAULTS_PER_MEMORY, &mut random) } {
-            match story.check(fault) {
+        for fault in if wants_all() { possible } else { draw_faults(&possible, FAULTS_PER_MEMORY, &mut random) } {
+            match server.check(fault) {
                 Ok(Some(true)) => failed += 1,
                 Ok(Some(false)) => survived += 1,
                 Ok(None) => not_reached += 1,

@@ -14,13 +14,13 @@ use zero_kv::{Key, LookupError, MappedStore, Store};
 use crate::helpers::random::Random;
 use crate::helpers::rows::{Rows, Scratch, bake_to};
 
-/// Values from 0 bytes to more than a batch copies at a time.
+/// Returns rows with values from 0 bytes to more than a batch copies at a time.
 fn rows(count: u64) -> Rows {
     let len = |i: u64| if i % 97 == 96 { 150_000 } else { (i % 60) as usize };
     (0..count).map(|i| (i * 3 + 1, vec![i as u8; len(i)])).collect()
 }
 
-/// What a change is called, and how it is made.
+/// The name of a change, and the function that makes it.
 type Change<'a> = (&'a str, &'a dyn Fn(&File));
 
 fn owned((key, value): (Key<'_>, &[u8])) -> Row {
@@ -34,7 +34,7 @@ fn seeded() -> Random {
 }
 
 #[test]
-fn every_lookup_of_a_mapped_file_finds_what_a_private_copy_has() {
+fn every_lookup_in_a_mapped_file_equals_the_lookup_in_a_private_copy() {
     let scratch = Scratch::new();
     scratch.bake(&rows(700));
     let (store, mapped) = (Store::open(scratch.path()).unwrap(), MappedStore::open(scratch.path()).unwrap());
@@ -51,7 +51,7 @@ fn every_lookup_of_a_mapped_file_finds_what_a_private_copy_has() {
     let mut at = 0;
     let check = |i, value: Option<&[u8]>| {
         assert_eq!((i, value), (at, store.get(keys[i]).unwrap()));
-        // A lookup in the middle of another has memory of its own.
+        // A nested lookup has its own memory.
         assert_eq!(mapped.get_with(4, |value| value.map(<[u8]>::len)), Ok(Some(1)));
         at += 1;
     };
@@ -65,7 +65,7 @@ fn every_lookup_of_a_mapped_file_finds_what_a_private_copy_has() {
 }
 
 #[test]
-fn rows_of_a_mapped_file_come_from_either_end_in_any_mixture() {
+fn rows_of_a_mapped_file_can_be_taken_from_both_ends_in_any_order() {
     let scratch = Scratch::new();
     scratch.bake(&rows(700));
     let (store, mapped) = (Store::open(scratch.path()).unwrap(), MappedStore::open(scratch.path()).unwrap());
@@ -118,7 +118,7 @@ fn a_mapped_file_that_is_truncated_or_overwritten_gives_errors() {
             assert_eq!(mapped.floor(1000), Err(LookupError::Damaged));
             assert_eq!(mapped.last(), Err(LookupError::Damaged));
             assert!(mapped.range(5..).is_err() && !mapped.is_trusted());
-            // What was copied before is returned, then one error, and no more.
+            // The iterator returns the rows that it has already copied, then one error, and then nothing.
             let rest: Vec<_> = half.by_ref().collect();
             assert!(rest.iter().rev().skip(1).all(Result::is_ok) && rest.len() < 700);
             assert_eq!(rest.last(), Some(&Err(LookupError::Damaged)));
@@ -167,7 +167,7 @@ fn no_lookup_of_a_mapped_file_that_is_being_overwritten_returns_a_wrong_value() 
 }
 
 #[test]
-fn a_private_store_is_not_affected_by_its_file() {
+fn a_private_store_is_not_affected_by_changes_to_its_file() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows(300));
     let open = |options: &OpenOptions| {
@@ -188,7 +188,7 @@ fn a_private_store_is_not_affected_by_its_file() {
     }
 }
 
-/// The file itself is used only if the system lets nobody change it.
+/// `Store::open` uses the file itself only if the kernel lets nobody change it.
 #[test]
 fn a_sealed_file_is_opened_without_a_copy() {
     let scratch = Scratch::new();

@@ -13,18 +13,18 @@ use crate::helpers::encoder::{
 use crate::helpers::random::Random;
 use crate::helpers::rows::{ByteRows, Rows, Scratch};
 
-/// A table with all sections, and padding in front of all but the first.
+/// Returns rows of a table with all sections, and with padding before every section except the first.
 fn rows() -> Rows {
     (0..21).map(|i| (i * 3 + 1, vec![b'a' + i as u8; i as usize])).collect()
 }
 
-/// The same with keys of bytes of many lengths.
+/// Returns as many rows as `rows`, with byte keys of many lengths.
 fn byte_rows() -> ByteRows {
     (0..21).map(|i| (format!("key{}", "/part".repeat(i)).into_bytes(), vec![b'a' + i as u8; i])).collect()
 }
 
 #[test]
-fn a_truncated_file_is_refused_at_open() {
+fn a_truncated_file_is_rejected_at_open() {
     let scratch = Scratch::new();
     for whole in [scratch.bake(&byte_rows()), scratch.bake(&rows())] {
         for len in 0..whole.len() {
@@ -49,7 +49,7 @@ fn a_truncated_file_is_refused_at_open() {
 }
 
 #[test]
-fn a_file_appended_to_is_refused_at_open() {
+fn a_file_appended_to_is_rejected_at_open() {
     let scratch = Scratch::new();
     for rows in [rows(), Vec::new()] {
         let whole = scratch.bake(&rows);
@@ -64,14 +64,14 @@ fn a_file_appended_to_is_refused_at_open() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_refused_at_open() {
+fn a_flipped_bit_anywhere_is_rejected_at_open() {
     let scratch = Scratch::new();
     for whole in [scratch.bake(&rows()), scratch.bake(&byte_rows())] {
-        assert_each_flip_is_refused(&scratch, &whole);
+        assert_each_flip_is_rejected(&scratch, &whole);
     }
 }
 
-fn assert_each_flip_is_refused(scratch: &Scratch, whole: &[u8]) {
+fn assert_each_flip_is_rejected(scratch: &Scratch, whole: &[u8]) {
     let sections = SECTIONS.map(|i| encoder::section(whole, i));
     let mut seen = [0; 3];
     for at in 0..whole.len() {
@@ -80,7 +80,7 @@ fn assert_each_flip_is_refused(scratch: &Scratch, whole: &[u8]) {
             let mut damaged = whole.to_vec();
             damaged[at] ^= 1 << bit;
             let refusal = scratch.refusal(&damaged);
-            // The part in which the byte is: the first section that ends behind it, or the padding in front of that.
+            // The first section that ends after the byte. The byte is in this section, or in the padding before it.
             let next = sections.iter().find(|(start, len)| at < start + len);
             let (start, _) = *next.expect("nothing follows the last section");
             let (part, as_expected) = match refusal {
@@ -95,11 +95,11 @@ fn assert_each_flip_is_refused(scratch: &Scratch, whole: &[u8]) {
     }
     assert_eq!(seen[0], 8 * HEADER);
     assert_eq!(seen[1] + seen[2], whole.len() - HEADER);
-    assert!(seen[1] > 0, "there is padding");
+    assert!(seen[1] > 0, "the file has padding");
 }
 
 #[test]
-fn a_flipped_bit_in_the_records_is_refused_with_its_block() {
+fn a_flipped_bit_in_the_records_is_rejected_with_its_block() {
     let scratch = Scratch::new();
     let rows: Rows = (0..60).map(|i| (i, vec![i as u8; 1500])).collect();
     let whole = scratch.bake(&rows);
@@ -118,7 +118,7 @@ fn a_flipped_bit_in_the_records_is_refused_with_its_block() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_told_apart() {
+fn a_file_of_another_format_is_named_as_such() {
     let scratch = Scratch::new();
     let mut other = scratch.bake(&rows());
     other[..8].copy_from_slice(b"1,one\n2,");
@@ -130,7 +130,7 @@ fn a_file_of_another_kind_is_told_apart() {
 }
 
 #[test]
-fn another_version_is_refused_and_named() {
+fn a_file_of_another_version_is_rejected_with_its_version() {
     let scratch = Scratch::new();
     for version in [0_u32, 2, u32::MAX] {
         let mut other = scratch.bake(&rows());
@@ -146,7 +146,7 @@ fn another_version_is_refused_and_named() {
 }
 
 #[test]
-fn a_wrong_digest_is_refused_with_both() {
+fn a_wrong_digest_is_rejected_with_both_digests() {
     let scratch = Scratch::new();
     let mut damaged = scratch.bake(&rows());
     let expected = u128::from_le_bytes(damaged[DIGEST].try_into().unwrap());
@@ -168,7 +168,7 @@ fn a_damaged_section_is_named() {
         (FENCES, SectionKind::Fences, "fences"),
         (PILOTS, SectionKind::Pilots, "pilots"),
         (PLACES, SectionKind::Places, "places"),
-        // The records' checksum is over their block sums, and is looked at first.
+        // The records' checksum covers their block sums, and is checked first.
         (BLOCK_SUMS, SectionKind::Records, "records"),
     ];
     for (i, kind, name) in sections {
@@ -202,16 +202,16 @@ fn a_file_overwritten_while_it_is_open_is_read_within_its_bounds() {
         let store = map(&scratch);
         let mut random = Random(seed);
         let garbage = match seed {
-            // Each key is found, and its record is not one.
-            6..9 => forget_lengths(&whole, seed),
+            // The index still finds each key, but the key's record is invalid.
+            6..9 => with_invalid_lengths(&whole, seed),
             _ => garbage(whole.len(), seed, &mut random),
         };
         overwrite(&scratch, &garbage);
         let mut keys: Vec<u64> = (0..4300).chain([u64::MAX, u64::MAX - 1]).collect();
         keys.extend((0..500).map(|_| random.next()));
-        // Keys that may be found, as numbers at places where keys can stand.
+        // Adds the numbers at all offsets where a record can have a key.
         keys.extend((0..whole.len() - 7).step_by(8).map(|at| number(&garbage, at)));
-        ask_everything(&store, &keys.into_iter().map(Key::U64).collect::<Vec<_>>(), &mut random);
+        make_every_lookup(&store, &keys.into_iter().map(Key::U64).collect::<Vec<_>>(), &mut random);
     }
 }
 
@@ -226,7 +226,7 @@ fn a_file_of_bytes_overwritten_while_it_is_open_is_read_within_its_bounds() {
         let mut random = Random(seed);
         let mut garbage = garbage(whole.len(), seed, &mut random);
         if (6..9).contains(&seed) {
-            // The index as it was, and keys of other lengths.
+            // Keeps the index, and changes the lengths of the keys.
             garbage.copy_from_slice(&whole);
             let (start, len) = encoder::section(&whole, RECORDS);
             for record in garbage[start..start + len].chunks_mut(48) {
@@ -238,13 +238,13 @@ fn a_file_of_bytes_overwritten_while_it_is_open_is_read_within_its_bounds() {
         let mut keys: Vec<Vec<u8>> = rows.iter().map(|(key, _)| key.clone()).collect();
         keys.extend([vec![], vec![0], b"common".to_vec(), b"common 9".to_vec(), vec![255; 70_000]]);
         keys.extend((0..300).map(|_| garbage[random.below(whole.len())..].iter().copied().take(20).collect()));
-        ask_everything(&store, &keys.iter().map(Key::from).collect::<Vec<_>>(), &mut random);
+        make_every_lookup(&store, &keys.iter().map(Key::from).collect::<Vec<_>>(), &mut random);
     }
 }
 
-/// What a lookup by order cannot see past is an error, and no other row's answer.
+/// An ordered lookup that depends on the damaged row is an error, and never returns another row.
 #[test]
-fn a_row_that_is_damaged_under_an_open_file_is_not_passed_over() {
+fn a_row_damaged_after_open_is_an_error_and_is_never_skipped() {
     let rows: Vec<(u64, Vec<u8>)> = (0..100).map(|key| (key, format!("value of {key}").into_bytes())).collect();
     let scratch = Scratch::new();
     let mut file = scratch.bake(&rows);
@@ -252,14 +252,15 @@ fn a_row_that_is_damaged_under_an_open_file_is_not_passed_over() {
     let value_at = file.windows(11).position(|window| window == b"value of 42").unwrap();
     file[value_at - 8..value_at].fill(0xFF);
     overwrite(&scratch, &file);
-    // Row 42 lies between the fences of rows 32 and 48.
+    // Row 42 is between the fences of rows 32 and 48.
     for key in 0..100_u64 {
-        // Whether row 41 is the last up to 41 is for row 42 to tell, and all rows before 48 lie ahead of its fence.
-        let (before, behind) = ((42..=48).contains(&key), (41..48).contains(&key));
-        assert_eq!(store.floor(key).is_err(), behind, "floor {key}");
+        // The floor of 41 depends on row 42, because only its key shows that row 41 is the floor. All rows before 48
+        // precede the next fence.
+        let (before, after) = ((42..=48).contains(&key), (41..48).contains(&key));
+        assert_eq!(store.floor(key).is_err(), after, "floor {key}");
         assert_eq!(store.ceiling(key).is_err(), before, "ceiling {key}");
         assert_eq!(store.count(key..).is_err(), before, "count from {key}");
-        assert_eq!(store.range(..=key).is_err(), behind, "range to {key}");
+        assert_eq!(store.range(..=key).is_err(), after, "range to {key}");
     }
 }
 
@@ -269,12 +270,12 @@ fn map(scratch: &Scratch) -> Store {
     unsafe { Store::map(scratch.path()) }.unwrap()
 }
 
-/// Bytes that are no file.
+/// Returns bytes that are not a valid file.
 fn garbage(len: usize, seed: u64, random: &mut Random) -> Vec<u8> {
     match seed {
         0 => vec![0; len],
         1 => vec![0xff; len],
-        // Places and fences that lead into the records, or nearly so.
+        // Numbers that are valid or almost valid places and fences.
         2..6 => (0..len / 4 + 1).flat_map(|_| (random.next() as u32 % 3000).to_le_bytes()).take(len).collect(),
         _ => random.bytes(len),
     }
@@ -286,14 +287,14 @@ fn overwrite(scratch: &Scratch, bytes: &[u8]) {
     assert_eq!(fs::metadata(scratch.path()).unwrap().len(), bytes.len() as u64, "not truncated");
 }
 
-/// Every lookup there is. Whatever is told comes from within the file.
-fn ask_everything(store: &Store, keys: &[Key<'_>], random: &mut Random) {
+/// Makes every kind of lookup. All results must be from within the file.
+fn make_every_lookup(store: &Store, keys: &[Key<'_>], random: &mut Random) {
     for key in keys {
         let _ = (store.get(*key), store.contains(*key), store.floor(*key), store.ceiling(*key));
     }
     let mut answers = 0;
     let outcome = store.get_many(keys, |_, _| answers += 1);
-    // An answer that is no value ends it.
+    // A batch ends at the first invalid record.
     assert_eq!(outcome.is_ok(), answers == keys.len());
     let _ = (
         store.iter().map(|(_, value)| value.len()).sum::<usize>(),
@@ -314,12 +315,11 @@ fn ask_everything(store: &Store, keys: &[Key<'_>], random: &mut Random) {
     assert_eq!(store.len(), 600);
 }
 
-/// A file with all its index, whose records have response headers of no value
-/// that fits.
-fn forget_lengths(whole: &[u8], seed: u64) -> Vec<u8> {
+/// Returns the file with its index unchanged, and with response headers in the records whose lengths are invalid.
+fn with_invalid_lengths(whole: &[u8], seed: u64) -> Vec<u8> {
     let mut file = whole.to_vec();
     let (start, len) = encoder::section(whole, RECORDS);
-    // Each record takes up 40 bytes: 20 are the value's.
+    // Each record has 40 bytes, of which 20 are the value.
     for record in file[start..start + len].chunks_mut(40) {
         let header = [u64::MAX, 1 << 30, (1 << 32) | 20][seed as usize % 3];
         record[8..16].copy_from_slice(&header.to_be_bytes());
@@ -328,7 +328,7 @@ fn forget_lengths(whole: &[u8], seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_answered_after_a_file_is_believed_again_is_not_good_since_before() {
+fn a_change_of_a_file_that_is_trusted_again_is_detected_since_an_earlier_epoch() {
     let scratch = Scratch::new();
     let whole = scratch.bake(&rows());
     fs::write(scratch.path(), &whole).unwrap();
@@ -340,13 +340,13 @@ fn what_is_answered_after_a_file_is_believed_again_is_not_good_since_before() {
     file.set_modified(modified(1)).unwrap();
     assert!(!store.is_trusted());
 
-    // A batch begins, the file is believed again, a value is read, and then the file changes.
-    let distrusted = store.epoch();
-    assert!(store.get(4).is_err() && store.is_unchanged_since(distrusted));
+    // A batch begins, the file becomes trusted again, a value is read, and then the file changes.
+    let untrusted_epoch = store.epoch();
+    assert!(store.get(4).is_err() && store.is_unchanged_since(untrusted_epoch));
     store.look_again().unwrap();
     assert_eq!(store.get(4).unwrap(), Some(&b"b"[..]));
     file.set_modified(modified(2)).unwrap();
-    assert!(!store.is_unchanged_since(distrusted));
-    // The same, if that was noticed.
-    assert!(!store.is_trusted() && !store.is_unchanged_since(distrusted));
+    assert!(!store.is_unchanged_since(untrusted_epoch));
+    // The change is also detected if the store already knows of it.
+    assert!(!store.is_trusted() && !store.is_unchanged_since(untrusted_epoch));
 }

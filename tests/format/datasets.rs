@@ -11,7 +11,7 @@ fn dataset(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The number in the README's table row of this name.
+/// Returns the number in the README's table row with this name.
 fn readme_number(name: &str) -> usize {
     let readme = dataset("README.md");
     let cell = readme.lines().find_map(|line| line.strip_prefix(&format!("| {name} | ")));
@@ -20,7 +20,7 @@ fn readme_number(name: &str) -> usize {
 }
 
 #[test]
-fn the_unicode_names_bake_and_answer() {
+fn the_unicode_names_can_be_baked_and_looked_up() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("names.db");
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/unicode-names.csv");
@@ -37,7 +37,7 @@ fn the_unicode_names_bake_and_answer() {
     ] {
         assert_eq!(store.get(code_point).unwrap(), Some(name.as_bytes()), "{code_point}");
     }
-    // Inside a range of which only the ends are listed; not assigned; the last code point.
+    // A code point inside a range of which only the ends are listed, an unassigned one, and the last one.
     for absent in [13313, 0x0378, 0x10_FFFF] {
         assert_eq!(store.get(absent).unwrap(), None, "{absent}");
     }

@@ -1,5 +1,5 @@
-//! The baker writes the bytes that `docs/FORMAT.md` shows, and those of an encoder that is written from this document, except for
-//! the choice of pilots.
+//! The baker writes the bytes that `docs/FORMAT.md` shows, and the bytes of an encoder that is written from this
+//! document, except for the choice of pilots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ fn example_rows() -> Rows {
     vec![(1_000_000, b"a longer value".to_vec()), (7, b"seven".to_vec()), (40, Vec::new())]
 }
 
-/// The second example's rows.
+/// Returns the rows of the second example.
 fn byte_example_rows() -> ByteRows {
     let row = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
     vec![row("user:7", ""), row("user:42", "short"), row("user:1234567890", "a longer value")]
 }
 
-/// The files that the lines `offset: bytes  meaning` in the document show. Those
-/// of a file must follow each other without a gap; at offset 0 begins the next.
+/// Returns the files that the document shows in lines of the form `offset: bytes  meaning`. The lines of a file must
+/// follow each other without a gap; offset 0 begins the next file.
 fn document_files() -> [Vec<u8>; 2] {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for line in DOCUMENT.lines() {
@@ -33,8 +33,8 @@ fn document_files() -> [Vec<u8>; 2] {
         }
         let bytes = files.last_mut().expect("the first offset is 0");
         assert_eq!(offset, bytes.len(), "the line before {line:?} must end where it begins");
-        let (hex, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} says what its bytes mean"));
-        assert!(!meaning.trim().is_empty(), "{line:?} says what its bytes mean");
+        let (hex, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} does not explain its bytes"));
+        assert!(!meaning.trim().is_empty(), "{line:?} does not explain its bytes");
         bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
     }
     files.try_into().expect("two examples")
@@ -46,7 +46,7 @@ fn assert_same_bytes(found: &[u8], expected: &[u8]) {
     assert_eq!((differs, found.len()), (None, expected.len()), "the first byte that differs, and the length");
 }
 
-/// The baker writes these bytes for the rows, and they are a file with the rows.
+/// Asserts that the baker writes these bytes for the rows, and that a file with these bytes has the rows.
 fn assert_example<K: TestKey + Keyed>(rows: &[(K, Vec<u8>)], document: &[u8]) {
     let scratch = Scratch::new();
     assert_same_bytes(&scratch.bake(rows), document);
@@ -64,7 +64,7 @@ fn the_document_shows_the_bytes_that_the_baker_writes() {
     assert_example(&byte_example_rows(), &bytes);
 }
 
-/// The file with zeros where the document leaves the baker a choice.
+/// Returns the file with zeros where the document leaves the baker a choice.
 fn without_choice(mut file: Vec<u8>) -> Vec<u8> {
     for section in [PILOTS, PLACES] {
         let (start, len) = encoder::section(&file, section);
@@ -75,8 +75,8 @@ fn without_choice(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Tables with no, one and several fences, pilots and parts, and with records of
-/// several blocks.
+/// Returns tables without, with one, and with several fences, pilots, and parts, and tables with records of several
+/// blocks.
 fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
     let mut random = Random(20);
     let mut tables = vec![
@@ -90,14 +90,14 @@ fn tables() -> Vec<BTreeMap<u64, Vec<u8>>> {
         tables.push(rows.into_iter().map(|(key, len)| (key, random.bytes(len))).collect());
     }
     tables.push(BTreeMap::from([(1, random.bytes(3 * 16384 - 8)), (2, vec![]), (3, random.bytes(16384))]));
-    // At the number of rows from which on there are two parts, and just beyond it.
+    // The maximum number of rows of one part, and one more.
     for rows in [32_768, 32_769] {
         tables.push((0..rows).map(|key| (key * 10, Vec::new())).collect());
     }
     tables
 }
 
-/// Tables of bytes: alike at their beginnings and not, with keys of all lengths.
+/// Returns tables of byte keys with and without a common prefix, and with keys of all lengths.
 fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut random = Random(21);
     let mut tables = vec![BTreeMap::new(), BTreeMap::from([(b"alone".to_vec(), b"the only one".to_vec())])];
@@ -108,7 +108,7 @@ fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
         };
         tables.push((0..rows).map(row).collect());
     }
-    // Each the beginning of the next, up to the longest; heads that are all alike, and all zero.
+    // Each key is a prefix of the next, up to the longest key, so the fences are equal, or all zero.
     tables.push([1, 2, 7, 8, 9, 14, 15, 16, 17, 65_534, 65_535].map(|len| (vec![b'z'; len], vec![])).into());
     tables.push((1..100).map(|len| (vec![0; len], vec![])).collect());
     let mut alike: BTreeMap<_, _> =
@@ -118,7 +118,7 @@ fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
     tables
 }
 
-/// Whether a store holds these rows, and none of the keys beside them.
+/// Asserts that a store has these rows, and none of the keys next to them.
 fn assert_answers<K: TestKey>(store: &Store, table: &BTreeMap<K, Vec<u8>>) {
     assert_eq!(store.len(), table.len());
     for (key, value) in table {
@@ -142,7 +142,7 @@ fn assert_encoder_agrees<K: TestKey + Keyed>(tables: Vec<BTreeMap<K, Vec<u8>>>) 
 }
 
 #[test]
-fn an_encoder_written_from_the_document_gives_the_bakers_bytes_but_for_its_choice() {
+fn an_encoder_written_from_the_document_gives_the_bakers_bytes_except_its_choice() {
     assert_encoder_agrees(tables());
     assert_encoder_agrees(byte_tables());
 }
@@ -159,7 +159,7 @@ fn assert_slots_lead_to_records<K: TestKey + Keyed>(table: BTreeMap<K, Vec<u8>>)
         assert!((pilots.0..pilots.0 + pilots.1).contains(&pilot_at), "key {key:?}");
         assert!((places.0..places.0 + places.1).contains(&place_at), "key {key:?}");
         assert_eq!(number_u32(&file, place_at), record / 8, "key {key:?}");
-        assert!(used_places.insert(place_at), "key {key:?} has a slot for itself");
+        assert!(used_places.insert(place_at), "key {key:?} has its own slot");
         used_pilots.insert(pilot_at);
         record += (key.prefix().len() + 8 + value.len()).next_multiple_of(8) as u32;
     }
@@ -171,28 +171,28 @@ fn assert_slots_lead_to_records<K: TestKey + Keyed>(table: BTreeMap<K, Vec<u8>>)
 }
 
 #[test]
-fn the_bakers_pilots_lead_each_key_to_a_slot_of_its_own_with_its_place() {
+fn the_bakers_pilots_lead_each_key_to_its_own_slot() {
     tables().into_iter().for_each(assert_slots_lead_to_records);
     byte_tables().into_iter().for_each(assert_slots_lead_to_records);
 }
 
-/// A place; something follows even the last one.
+/// Reads a 32-bit number, such as a place. Bytes follow even the last place of a file.
 fn number_u32(file: &[u8], at: usize) -> u32 {
     number(file, at) as u32
 }
 
 #[test]
-fn a_reader_takes_any_seed_and_any_division_that_serves() {
+fn a_reader_accepts_any_seed_and_shape_that_works() {
     let scratch = Scratch::new();
     for rows in [1, 20, 400] {
         let table: BTreeMap<u64, Vec<u8>> = (0..rows).map(|key| (key * key, key.to_string().into_bytes())).collect();
         let files: Vec<_> = [0, 1, u64::MAX]
             .into_iter()
             .flat_map(|seed| {
-                // One pilot for every key, many slots; fewer pilots, or slots, than the baker takes.
+                // One pilot for every key and many slots; then fewer pilots or slots than the baker chooses.
                 let shapes = [(rows, rows * 40), (rows * 9, rows * 2), (rows.div_ceil(4), rows * 2), (rows, rows)];
                 let shape = |(pilots, slots)| Shape { parts: 1, pilots, slots };
-                shapes.map(|numbers| encoder::encode_as(&table, seed, shape(numbers)).expect("a shape that serves"))
+                shapes.map(|numbers| encoder::encode_as(&table, seed, shape(numbers)).expect("a shape that works"))
             })
             .collect();
         assert_eq!(files.len(), 12);
@@ -203,23 +203,23 @@ fn a_reader_takes_any_seed_and_any_division_that_serves() {
 }
 
 #[test]
-fn a_table_that_its_first_seed_does_not_serve_has_the_second() {
-    // Nine keys that share one of three pilots: each of its values leads two of them to the same of ten slots.
+fn the_baker_tries_the_second_seed_if_the_first_does_not_work() {
+    // Nine keys that share one of three pilots, each of whose values leads two of the keys to one of ten slots.
     let tables = (0_u64..).map(|i| (i * 9..i * 9 + 9).map(|key| (key, Vec::new())).collect::<BTreeMap<_, _>>());
-    let unserved = |table: &BTreeMap<u64, Vec<u8>>| {
+    let needs_second_seed = |table: &BTreeMap<u64, Vec<u8>>| {
         let seed = encoder::seed(table.keys(), 0);
         let shape = Shape::of_keys(table.keys(), seed);
         let pilots: BTreeSet<_> = table.keys().map(|key| shape.pilot(key.hash(seed))).collect();
         pilots.len() == 1 && encoder::encode_as(table, seed, shape).is_none()
     };
-    let table = tables.take(200_000).find(unserved).expect("about one table in 16000");
+    let table = tables.take(200_000).find(needs_second_seed).expect("about one table in 16000");
     let rows: Rows = table.clone().into_iter().collect();
     let baked = Scratch::new().bake(&rows);
     assert_eq!(number(&baked, encoder::HASH_SEED), encoder::seed(table.keys(), 1));
     assert_same_bytes(&without_choice(baked), &without_choice(encoder::encode(&table)));
 }
 
-fn assert_order_does_not_show<K: TestKey>(table: BTreeMap<K, Vec<u8>>) {
+fn assert_order_does_not_change_the_file<K: TestKey>(table: BTreeMap<K, Vec<u8>>) {
     let scratch = Scratch::new();
     let mut rows: Vec<(K, Vec<u8>)> = table.into_iter().collect();
     let ascending = scratch.bake(&rows);
@@ -233,9 +233,9 @@ fn assert_order_does_not_show<K: TestKey>(table: BTreeMap<K, Vec<u8>>) {
 }
 
 #[test]
-fn the_order_of_the_input_does_not_show() {
-    assert_order_does_not_show(tables().swap_remove(8));
-    assert_order_does_not_show(byte_tables().swap_remove(7));
+fn the_order_of_the_input_does_not_change_the_file() {
+    assert_order_does_not_change_the_file(tables().swap_remove(8));
+    assert_order_does_not_change_the_file(byte_tables().swap_remove(7));
 }
 
 #[test]

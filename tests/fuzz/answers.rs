@@ -1,5 +1,5 @@
-//! Properties of a client whose server sends any bytes: it never panics or hangs, it accepts only pages whose rows
-//! ascend within the range that it asked for, and it reads the same answers however the bytes are cut.
+//! Properties of a client whose server sends any bytes: it never panics or hangs, it accepts only pages whose rows are
+//! in ascending order within the requested range, and it reads equal responses however the bytes are split.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::tamper::{self, Relay};
 const OPS: [Op; 8] = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Info, Op::Open];
 const VALUE_LEN_MAX_BYTES: usize = 1 << 16;
 
-/// A table, its server, and the relay that tampers with its answers.
+/// Tables, their servers, and the relays that tamper with the responses.
 pub struct Tables(Vec<(Numbers, Rows, Relay)>);
 
 impl Tables {
@@ -36,7 +36,7 @@ impl Tables {
     }
 }
 
-/// Asks through the relay, which follows the bytes, or reads the bytes as answers.
+/// Sends requests through the relay, which follows the bytes as its script, or reads the bytes as responses.
 pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     if source.one_in(2) {
@@ -45,7 +45,7 @@ pub fn check(tables: &Tables, data: &[u8]) {
     let (numbers, rows, relay) = &tables.0[source.below(2)];
     let keys: Vec<&Vec<u8>> = rows.keys().collect();
     let [first, last] = [(); 2].map(|()| numbers.key(keys[source.below(keys.len())]));
-    let question = source.below(7);
+    let kind = source.below(7);
     relay.follow(source.rest());
     let options = Options {
         call_timeout: Some(Duration::from_secs(60)),
@@ -54,13 +54,13 @@ pub fn check(tables: &Tables, data: &[u8]) {
         ..Options::default()
     };
     let mut client = Client::connect_with(&relay.socket, &options).unwrap();
-    let outcome = ask(&mut client, question, first, last);
+    let outcome = ask(&mut client, kind, first, last);
     let error = outcome.err().map(|error| error.to_string());
     assert!(error.is_none_or(|error| !error.is_empty() && !error.contains("timed out")));
 }
 
-fn ask(client: &mut Client, question: usize, first: Key<'_>, last: Key<'_>) -> Result<(), ClientError> {
-    match question {
+fn ask(client: &mut Client, kind: usize, first: Key<'_>, last: Key<'_>) -> Result<(), ClientError> {
+    match kind {
         0 => client.get(first).map(drop),
         1 => client.exists(first).map(drop),
         2 => {
@@ -91,7 +91,7 @@ fn ask(client: &mut Client, question: usize, first: Key<'_>, last: Key<'_>) -> R
     }
 }
 
-/// The same answers, or the same error after the same answers, wherever the bytes are cut.
+/// Asserts that the client reads equal responses, and then an equal error, wherever the bytes are split.
 fn read_in_pieces(source: &mut Source<'_>) {
     let ops: Vec<Op> = (0..1 + source.below(8)).map(|_| OPS[source.below(OPS.len())]).collect();
     let pieces_len_bytes = [(); 4].map(|()| 1 + source.below(100));
@@ -112,7 +112,7 @@ fn read(ops: &[Op], mut bytes: &[u8], pieces_len_bytes: &[usize]) -> Vec<String>
                 Err(violation) => break Err(violation.to_string()),
             }
             let spare = reader.spare();
-            let len_bytes = spare.len().min(bytes.len()).min(*pieces.next().expect("without an end"));
+            let len_bytes = spare.len().min(bytes.len()).min(*pieces.next().expect("an endless iterator"));
             assert!(len_bytes > 0, "the buffer has spare room while more bytes are needed");
             let (piece, rest) = bytes.split_at(len_bytes);
             spare[..len_bytes].copy_from_slice(piece);

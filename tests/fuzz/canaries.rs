@@ -1,4 +1,4 @@
-//! Properties of a file of canaries: a server serves a table exactly if every line says what the table says.
+//! Properties of a file of canaries: a server serves a table exactly if the table matches every line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::rows::{Numbers, Rows};
 use super::source::Source;
 use super::tamper;
 
-/// Tables of both kinds, and where canaries are written.
+/// Tables with both kinds of keys, and the path of the canaries.
 pub struct Tables {
     tables: Vec<(Numbers, Rows, PathBuf)>,
     canaries: PathBuf,
@@ -57,7 +57,7 @@ pub fn check(tables: &Tables, data: &[u8]) {
     assert_eq!(opened.is_ok(), is_right(*numbers, rows, &text), "{opened:?}: {}", text.escape_ascii());
 }
 
-/// Whether every line is one, and says what the table says.
+/// Returns whether every line is a canary that the table matches.
 fn is_right(numbers: Numbers, rows: &Rows, text: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(text) else { return false };
     let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {

@@ -1,5 +1,5 @@
-//! Properties of a bake whose input is compressed: an intact one gives the file that the text gives, a damaged one that
-//! file or an error.
+//! Properties of a bake whose input is compressed: intact input gives the file of the uncompressed text, and damaged
+//! input gives that file or an error.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub fn check(folder: &Path, data: &[u8]) {
     let damage_len = if source.one_in(4) { 0 } else { 1 + source.below(12) };
     let damage = source.bytes(damage_len).to_vec();
     if source.one_in(8) {
-        // Any bytes that begin like a compressed input.
+        // Any bytes that begin with the magic number of a compressed format.
         let magic: &[u8] = if is_gzip { &[0x1f, 0x8b, 8] } else { &[0x28, 0xb5, 0x2f, 0xfd] };
         let _ = baked(folder, &[magic, source.rest()].concat());
         return;
@@ -38,9 +38,9 @@ pub fn check(folder: &Path, data: &[u8]) {
     let mut bytes = intact.clone();
     tamper::change(&mut Source::new(&damage), &mut bytes);
     let outcome = baked(folder, &bytes);
-    let expected = baked(folder, &text).expect("text that has only good rows");
+    let expected = baked(folder, &text).expect("text that has only valid rows");
     if bytes == intact {
-        assert!(outcome.expect("an intact input") == expected, "the file is not that of the text");
+        assert!(outcome.expect("an intact input") == expected, "the file differs from the file of the text");
     } else if bytes.starts_with(&intact[..MAGIC_LEN_BYTES.min(intact.len())]) && !ends_with_a_part(&parts, &bytes) {
         // Every part has a checksum.
         assert!(outcome.map_or(true, |file| file == expected), "a damaged input gave other rows");

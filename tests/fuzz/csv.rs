@@ -1,7 +1,7 @@
 //! Properties of a bake of any bytes as text.
 //!
 //! A bake of delimited text gives the rows that a second, byte-by-byte parser finds, or an error with the line of the
-//! first malformed row. In every format, the same rows give the same file, however the text was cut into pieces.
+//! first malformed row. In every format, equal rows give equal files, however the text was split into pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,18 +21,18 @@ use super::source::Source;
 pub fn check(folder: &Path, data: &[u8]) {
     let mut source = Source::new(data);
     let options = options(&mut source);
-    let machines = [(); 2].map(|()| Machine::draw(&mut source));
+    let machines = [(); 2].map(|()| ResourceOptions::draw(&mut source));
     let texts = texts(&mut source);
     let output = folder.join("new.db");
     let baked = machines.each_ref().map(|machine| {
         let _ = fs::remove_file(&output);
         let report = machine.bake(&texts, &output, &options);
-        assert_eq!(output.exists(), report.is_ok(), "a file is there if it was baked");
+        assert_eq!(output.exists(), report.is_ok(), "a file exists exactly if it was baked");
         assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
         report.map(|report| (report, fs::read(&output).unwrap()))
     });
     if let [Ok((_, file)), Ok((_, other))] = &baked {
-        assert!(file == other, "another machine gives another file");
+        assert!(file == other, "other resources give a different file");
     }
     for (machine, baked) in machines.iter().zip(&baked) {
         match baked {
@@ -116,17 +116,17 @@ fn texts(source: &mut Source<'_>) -> Vec<Vec<u8>> {
 }
 
 /// The options that do not change the file.
-struct Machine {
+struct ResourceOptions {
     threads: usize,
     memory_bytes: u64,
     read_len_max_bytes: usize,
 }
 
-impl Machine {
-    fn draw(source: &mut Source<'_>) -> Machine {
+impl ResourceOptions {
+    fn draw(source: &mut Source<'_>) -> ResourceOptions {
         let threads = 1 + source.below(3);
         let memory_bytes = MEMORY_MIN_BYTES << (4 * source.below(2));
-        Machine { threads, memory_bytes, read_len_max_bytes: [1 << 20, 1 << 10, 7][source.below(3)] }
+        ResourceOptions { threads, memory_bytes, read_len_max_bytes: [1 << 20, 1 << 10, 7][source.below(3)] }
     }
 
     fn bake(&self, texts: &[Vec<u8>], output: &Path, options: &Options) -> Result<Report, BakeError> {
@@ -268,12 +268,12 @@ impl Model {
         }
     }
 
-    fn check(&self, machine: &Machine, options: &Options, output: &Path, baked: Result<&Report, &BakeError>) {
+    fn check(&self, machine: &ResourceOptions, options: &Options, output: &Path, baked: Result<&Report, &BakeError>) {
         let report = match baked {
             Ok(report) => report,
             Err(error) => return self.check_error(machine, options, error),
         };
-        assert_eq!(self.refused, None, "a bad row was taken");
+        assert_eq!(self.refused, None, "a bad row was accepted");
         assert_eq!(report.bad_rows, self.bad_rows);
         let is_decimal = |key: &[u8]| number(key).is_some_and(|number| number.to_string().as_bytes() == key);
         let keys = match options.keys {
@@ -285,7 +285,7 @@ impl Model {
         for row in &self.rows {
             match (options.duplicates, kept.entry(of_kind(keys, &row.key))) {
                 (_, std::collections::btree_map::Entry::Vacant(entry)) => drop(entry.insert(&row.value)),
-                (Duplicates::Error, _) => panic!("a duplicate was taken"),
+                (Duplicates::Error, _) => panic!("a duplicate was accepted"),
                 (Duplicates::First, _) => {}
                 (Duplicates::Last, std::collections::btree_map::Entry::Occupied(mut entry)) => {
                     entry.insert(&row.value);
@@ -302,11 +302,11 @@ impl Model {
         }
     }
 
-    fn check_error(&self, machine: &Machine, options: &Options, error: &BakeError) {
+    fn check_error(&self, machine: &ResourceOptions, options: &Options, error: &BakeError) {
         let same = |input: &String, line: &u64| Some((input.clone(), *line)) == self.refused;
         let is_expected = match error {
             BakeError::Row { input, line, fault: RowFault::Duplicate { .. } } => {
-                options.duplicates == Duplicates::Error && self.first_again(options) == Some((input.clone(), *line))
+                options.duplicates == Duplicates::Error && self.first_duplicate(options) == Some((input.clone(), *line))
             }
             BakeError::Row { input, line, fault: RowFault::Endless { len_max_bytes } } => {
                 assert_eq!(*len_max_bytes, machine.row_len_max_bytes());
@@ -320,11 +320,11 @@ impl Model {
             BakeError::ShardKeysUnknown => options.keys == Keys::Auto && options.shard.is_some(),
             _ => false,
         };
-        assert!(is_expected, "{error}: where {:?} was to be refused", self.refused);
+        assert!(is_expected, "{error}: {:?} should have been rejected", self.refused);
     }
 
     /// Returns the first row whose key an earlier row has.
-    fn first_again(&self, options: &Options) -> Option<Place> {
+    fn first_duplicate(&self, options: &Options) -> Option<Place> {
         let mut seen = BTreeSet::new();
         let again = self.rows.iter().find(|row| !seen.insert(of_kind(options.keys, &row.key)));
         again.map(|row| row.place.clone())
@@ -399,7 +399,7 @@ fn row(options: &Options, fields: &Fields, record: &Record) -> Option<(Vec<u8>, 
 
 fn of_kind(keys: Keys, key: &[u8]) -> Key<'_> {
     match keys {
-        Keys::U64 => Key::U64(number(key).expect("looked at before")),
+        Keys::U64 => Key::U64(number(key).expect("checked before")),
         Keys::Bytes | Keys::Auto => Key::Bytes(key),
     }
 }

@@ -1,5 +1,5 @@
-//! Properties of a client that maps what a server passes to it, where the server passes anything: it refuses it, or
-//! every lookup returns without a panic and without a SIGBUS, also after the file is truncated.
+//! Properties of a client in direct mode whose server passes any descriptors: the client rejects them, or every lookup
+//! returns without a panic and without a SIGBUS, even after the file is truncated.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,26 +17,26 @@ use super::source::Source;
 use super::tamper::{self, Answer, Relay};
 use crate::helpers::encoder::{HEADER, seal, seal_header};
 
-/// A server, and the relay that tampers with what it passes.
-pub struct Passing {
+/// A server, and the relay that tampers with the descriptors and bytes that the server passes.
+pub struct TamperingServer {
     rows: Rows,
     relay: Relay,
 }
 
-impl Passing {
-    pub fn start(folder: &Path) -> Passing {
+impl TamperingServer {
+    pub fn start(folder: &Path) -> TamperingServer {
         let rows: Rows = (0..200_u64).map(|i| ((i * 3).to_be_bytes().to_vec(), vec![i as u8; 40])).collect();
         let db = folder.join("storage.db");
         Numbers(true).bake(&rows, &db);
         let socket = db.with_extension("sock");
         Served::start(&db, socket.clone());
-        Passing { rows, relay: Relay::start(&socket, pass) }
+        TamperingServer { rows, relay: Relay::start(&socket, pass) }
     }
 }
 
-/// Has the table passed, with the changes that the bytes describe, and looks keys up in it.
-pub fn check(passing: &Passing, data: &[u8]) {
-    // The first answer is the one that is tampered with.
+/// Opens the table through the relay, with the changes that the bytes describe, and looks keys up in it.
+pub fn check(passing: &TamperingServer, data: &[u8]) {
+    // The relay tampers with the first response.
     passing.relay.follow(&[&[0], data].concat());
     let client = Options { call_timeout: Some(Duration::from_secs(60)), retries: 0, ..Options::default() };
     let options = DirectOptions { client: client.clone(), ..DirectOptions::default() };
@@ -44,7 +44,7 @@ pub fn check(passing: &Passing, data: &[u8]) {
     match connected.direct_with(&options) {
         Err(error) => assert!(!error.to_string().is_empty() && !error.to_string().contains("timed out"), "{error}"),
         Ok(direct) => {
-            // A forged table may say anything, but must say it.
+            // A forged table may return any value, but every lookup must return.
             let table = direct.snapshot();
             for key in passing.rows.keys().map(|key| Numbers(true).key(key)) {
                 let _ = (direct.get(key), direct.floor(key), direct.ceiling(key), table.count(..key));
@@ -54,7 +54,7 @@ pub fn check(passing: &Passing, data: &[u8]) {
             for row in [0, 1, passing.rows.len() / 2, table.len(), usize::MAX] {
                 let _ = table.row(row);
             }
-            // An answer that passed unchanged is true.
+            // A response without changes is correct.
             if data.is_empty() {
                 assert!(
                     passing
@@ -67,7 +67,7 @@ pub fn check(passing: &Passing, data: &[u8]) {
     }
 }
 
-/// Replaces the descriptors, or changes the bytes that come with them.
+/// Replaces the descriptors, or changes the bytes that are sent with them.
 fn pass(source: &mut Source<'_>, answer: &mut Answer) {
     if source.is_empty() {
         return;
@@ -77,12 +77,12 @@ fn pass(source: &mut Source<'_>, answer: &mut Answer) {
         1 => answer.descriptors.truncate(source.below(2)),
         2 => answer.descriptors.reverse(),
         3 => {
-            let added = (0..1 + source.below(5)).map(|_| anything(source)).collect::<Vec<_>>();
+            let added = (0..1 + source.below(5)).map(|_| unrelated_descriptor(source)).collect::<Vec<_>>();
             answer.descriptors.extend(added);
         }
         4 if answer.descriptors.len() == 2 => {
             let which = source.below(2);
-            answer.descriptors[which] = anything(source);
+            answer.descriptors[which] = unrelated_descriptor(source);
         }
         5 if answer.descriptors.len() == 2 => {
             let page = File::from(answer.descriptors.remove(1));
@@ -96,8 +96,8 @@ fn pass(source: &mut Source<'_>, answer: &mut Answer) {
     }
 }
 
-/// A descriptor of something that is neither a table nor a page.
-fn anything(source: &mut Source<'_>) -> OwnedFd {
+/// Returns a descriptor that is neither a table nor a shared page.
+fn unrelated_descriptor(source: &mut Source<'_>) -> OwnedFd {
     match source.below(6) {
         0 => File::open("/").unwrap().into(),
         1 => File::open("/dev/null").unwrap().into(),
@@ -122,7 +122,7 @@ fn bytes_of(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// A page of any length, with any words, sealed or not.
+/// Returns a page with any length and words, sealed or not.
 fn other_page(source: &mut Source<'_>, page: &File) -> File {
     let (mut bytes, file) = (bytes_of(page), memory());
     for _ in 0..source.below(4) {
@@ -136,7 +136,7 @@ fn other_page(source: &mut Source<'_>, page: &File) -> File {
     file
 }
 
-/// A table that was changed, with its checksums corrected or not, and that may shrink while it is read.
+/// Returns a changed table, with or without corrected checksums, which may shrink while it is read.
 fn other_table(source: &mut Source<'_>, table: &File) -> File {
     let (is_sealed, sealing, shrinks) = (source.one_in(2), source.below(3), source.one_in(3));
     let left_len_bytes = u64::from(source.byte()) << 7;

@@ -17,7 +17,7 @@ const MARKER: &[u8] = b"deleted";
 struct Case {
     numbers: Numbers,
     base: Option<Rows>,
-    /// In the order given; each row of text is listed separately.
+    /// The tables in the given order. Each row of text is a separate element.
     tables: Vec<Rows>,
     is_text: bool,
     duplicates: Duplicates,
@@ -78,7 +78,7 @@ pub fn check(folder: &Path, data: &[u8]) {
             assert!(case.is_text && row.len() > len_max_bytes, "a row of {} bytes", row.len());
         }
         (None, Err(error)) => case.check_refusal(&error, folder),
-        (None, Ok(_)) => panic!("a duplicate was taken"),
+        (None, Ok(_)) => panic!("a duplicate was accepted"),
         (Some(_), Err(error)) => panic!("{error}"),
     }
 }
@@ -158,18 +158,18 @@ impl Case {
     fn check(&self, outcome: &Outcome, report: &Report, output: &Path, folder: &Path) {
         let store = Store::open(output).unwrap();
         let rows: Rows = self.numbers.rows_of(&store).into_iter().collect();
-        let told = Outcome {
+        let reported = Outcome {
             rows,
             duplicates_dropped: report.duplicates_dropped,
             base_replaced: report.base_replaced,
             base_removed: report.base_removed,
             absent_removed: report.absent_removed,
         };
-        assert_eq!(&told, outcome);
+        assert_eq!(&reported, outcome);
         assert_eq!((store.len(), report.rows), (outcome.rows.len(), outcome.rows.len() as u64));
         let plain = folder.join("plain.db");
         self.numbers.bake(&outcome.rows, &plain);
-        assert!(fs::read(output).unwrap() == fs::read(plain).unwrap(), "other bytes than those of a plain bake");
+        assert!(fs::read(output).unwrap() == fs::read(plain).unwrap(), "the bytes differ from those of a plain bake");
     }
 
     /// Values contain line ends.

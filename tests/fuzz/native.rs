@@ -1,12 +1,11 @@
-//! What must hold of any bytes that a client sends in the native protocol: they
-//! are answered as docs/PROTOCOL.md says, wherever they are cut, what is whole
-//! before the rest has come.
+//! Properties of a server that receives any bytes in the native protocol: it responds as docs/PROTOCOL.md specifies,
+//! wherever the bytes are split, and to each complete request before the next bytes arrive.
 
 use super::served::{Connection, Served};
 use super::source::Source;
 use crate::helpers::reference_server::{LONG, RANGE, Reference, long, number, range_body};
 
-/// Tables of both kinds, each with its server.
+/// Tables with both kinds of keys, each with its server.
 pub struct Tables(Vec<(Reference, Served)>);
 
 impl Tables {
@@ -27,7 +26,7 @@ impl Tables {
     }
 }
 
-/// Sends what the bytes describe to one of the tables, in pieces.
+/// Sends the requests that the bytes describe to one of the tables, in pieces.
 pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     let (table, served) = &tables.0[source.below(tables.0.len())];
@@ -36,7 +35,7 @@ pub fn check(tables: &Tables, data: &[u8]) {
     while !source.is_empty() && stream.len() < 1 << 16 {
         stream.extend(request(&mut source, table));
     }
-    // Another first byte begins another protocol.
+    // Another first byte selects the other protocol.
     let Some(first) = stream.first_mut() else { return };
     *first = 0;
 
@@ -47,17 +46,17 @@ pub fn check(tables: &Tables, data: &[u8]) {
     for end in cuts.into_iter().chain([stream.len()]) {
         connection.send(&stream[sent..end]);
         sent = end;
-        // A connection that was closed takes no answers from what was sent behind.
+        // A closed connection gets no responses to later requests.
         if !is_closed {
             let (answers, closes) = table.each_answer(&stream[..end]);
             answers[answered..].iter().for_each(|answer| expect(&mut connection, answer.as_deref()));
             (answered, is_closed) = (answers.len(), closes);
         }
     }
-    assert_eq!(connection.exchange(&[]), b"", "more was answered than asked");
+    assert_eq!(connection.exchange(&[]), b"", "the server sent bytes after the last response");
 }
 
-/// A request, or nearly one.
+/// Returns a valid or almost valid request.
 fn request(source: &mut Source<'_>, table: &Reference) -> Vec<u8> {
     let op = source.below(12) as u32;
     match source.below(6) {
@@ -83,7 +82,7 @@ fn request(source: &mut Source<'_>, table: &Reference) -> Vec<u8> {
     }
 }
 
-/// A key of the table, or one near it.
+/// Returns a key of the table, or a key near one.
 fn key(source: &mut Source<'_>, table: &Reference) -> Vec<u8> {
     let row = source.below(table.rows.len().max(1));
     let mut key = table.rows.keys().nth(row).cloned().unwrap_or(vec![0; 8]);
@@ -96,10 +95,11 @@ fn key(source: &mut Source<'_>, table: &Reference) -> Vec<u8> {
     key
 }
 
-/// Reads an answer. What the server says of itself is any text, the number of an attempt, or its table.
+/// Reads and compares a response. A response that describes the server (`None`) can be any text, the number of an
+/// attempt, or the description of its table.
 fn expect(connection: &mut Connection, answer: Option<&[u8]>) {
     if let Some(answer) = answer {
-        assert!(connection.read(answer.len()) == answer, "another answer");
+        assert!(connection.read(answer.len()) == answer, "a different response");
         return;
     }
     let header = connection.read(8);

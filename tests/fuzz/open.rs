@@ -1,7 +1,6 @@
-//! What must hold of any bytes that are opened as a file: it is refused, or every
-//! lookup is answered from its records. Where these are looked at when a lookup
-//! touches them, a lookup in a file that was baked and then damaged gives what was
-//! baked, or an error.
+//! Properties of a store that opens any bytes as a file: it rejects them, or every lookup returns the file's records.
+//! In a baked file that was damaged later, a store that verifies blocks on first access returns the baked rows or an
+//! error.
 
 use std::fmt::Debug;
 use std::fs;
@@ -13,7 +12,7 @@ use zero_kv::{Key, KeyKind, LookupError, Store};
 use super::rows::{Numbers, Rows};
 use super::source::Source;
 use crate::helpers::encoder::{self, DIGEST, HEADER, SECTIONS, number, put, seal, seal_header};
-use crate::helpers::records::assert_answers_as_its_records;
+use crate::helpers::records::assert_lookups_match_its_records;
 
 /// Baked files, and the rows of each.
 pub struct Files {
@@ -22,7 +21,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Bakes them in a folder.
+    /// Bakes the files in a folder.
     pub fn bake(folder: &Path) -> Files {
         let path = folder.join("storage.db");
         let value = |i: u64| vec![i as u8; [0, 1, 7, 60, 20_000][if i % 40 == 39 { 4 } else { i as usize % 4 }]];
@@ -62,7 +61,7 @@ pub fn check(files: &Files, data: &[u8]) {
     let options = OpenOptions { verify, ..OpenOptions::default() };
     let Ok(store) = Store::open_with(&files.path, &options, &mut |_| ()) else { return };
     if verify == Verify::Touch {
-        // With this digest, it has the header that was baked, and all sums that follow from it.
+        // A file with this digest has the baked header, and all checksums that depend on it.
         let is_baked = file[DIGEST] == good[DIGEST];
         return Touched { store: &store, numbers: *numbers, rows: rows.iter().collect(), is_baked }.ask();
     }
@@ -70,9 +69,11 @@ pub fn check(files: &Files, data: &[u8]) {
         KeyKind::U64 => {
             let keys = rows.keys().filter_map(|key| Some(u64::from_be_bytes(key[..].try_into().ok()?)));
             let keys: Vec<u64> = keys.flat_map(|key| [key, key.wrapping_add(1), key ^ 1 << 63]).collect();
-            assert_answers_as_its_records(&store, &file, &keys);
+            assert_lookups_match_its_records(&store, &file, &keys);
         }
-        _ => assert_answers_as_its_records(&store, &file, &rows.keys().flat_map(|key| near(key)).collect::<Vec<_>>()),
+        _ => {
+            assert_lookups_match_its_records(&store, &file, &rows.keys().flat_map(|key| near(key)).collect::<Vec<_>>())
+        }
     }
 }
 
@@ -80,21 +81,22 @@ fn near(key: &[u8]) -> [Vec<u8>; 3] {
     [key.to_vec(), [key, &b"\0"[..]].concat(), key[..key.len() - 1].to_vec()]
 }
 
-/// A file of which blocks are looked at when they are touched.
+/// A file whose blocks are verified on first access.
 struct Touched<'t> {
     store: &'t Store,
     numbers: Numbers,
     rows: Vec<(&'t Vec<u8>, &'t Vec<u8>)>,
-    /// Whether it is these rows that were baked; else it is a forgery, and may say anything, but must say it.
+    /// Whether the file was baked from these rows. Otherwise it is a forgery, which may return any value, but every
+    /// lookup must return.
     is_baked: bool,
 }
 
 impl Touched<'_> {
-    /// Every lookup there is.
+    /// Makes every kind of lookup.
     fn ask(&self) {
         let store = self.store;
         let mut keys: Vec<Vec<u8>> = self.rows.iter().flat_map(|(key, _)| near(key)).collect();
-        // Of numbers, those that are one.
+        // In a table of numbers, only keys of 8 bytes are numbers.
         keys.retain(|key| !self.numbers.0 || key.len() == 8);
         keys.extend(
             self.rows.iter().filter(|_| self.numbers.0).map(|(key, _)| key.iter().map(|byte| byte ^ 1).collect()),
@@ -144,20 +146,20 @@ impl Touched<'_> {
         }
     }
 
-    /// Rows are those that were baked, up to one that is damaged.
+    /// Asserts that the rows are the baked ones, up to a damaged one.
     fn are_right(&self, mut found: zero_kv::store::Rows<'_>, expected: std::ops::Range<usize>, is_backward: bool) {
         let mut left = expected;
         while let Some(row) = if is_backward { found.next_back() } else { found.next() } {
             if self.is_baked {
                 let expected = if is_backward { left.next_back() } else { left.next() };
-                assert!(expected.map(|at| self.row(at)) == Some(row), "another row");
+                assert!(expected.map(|at| self.row(at)) == Some(row), "a different row");
             }
         }
-        assert!(!self.is_baked || left.is_empty() || found.outcome().is_err(), "rows were left out");
+        assert!(!self.is_baked || left.is_empty() || found.outcome().is_err(), "rows are missing");
     }
 }
 
-/// Changes a number, a byte, a stretch, or the length.
+/// Changes a number, a byte, a range of bytes, or the length.
 fn change(source: &mut Source<'_>, file: &mut Vec<u8>) {
     let section = source.below(8);
     let (start, len) = match SECTIONS.get(section) {

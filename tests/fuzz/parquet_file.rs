@@ -1,5 +1,5 @@
-//! Properties of a bake whose input is Parquet: an intact file gives its rows, any other bytes the rows that a file has
-//! in which each is found, or an error.
+//! Properties of a bake whose input is Parquet: an intact file gives its rows. Any other bytes give an error, or a file
+//! in which each row is found.
 
 use std::fs;
 use std::path::Path;

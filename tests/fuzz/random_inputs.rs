@@ -66,7 +66,7 @@ fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: i
         if pieces.is_empty() {
             data.truncate(random.below(choices_len_bytes));
         } else {
-            // Zeros make the plainest choice, and few kinds of pieces a text that goes on past the first error.
+            // Zeros select the simplest options. A text of few kinds of pieces often continues after its first error.
             data.iter_mut().for_each(|choice| *choice *= u8::from(random.below(3) == 0));
             let usual = 2 + random.below(pieces.len() - 1);
             (0..random.below(40)).for_each(|_| data.extend_from_slice(pieces[random.below(usual)]));
@@ -88,7 +88,7 @@ fn a_merge_is_the_bake_of_the_resulting_rows() {
 }
 
 #[test]
-fn any_file_is_refused_or_answers_as_its_records() {
+fn any_file_is_rejected_or_every_lookup_matches_its_records() {
     let folder = tempfile::tempdir().unwrap();
     let files = open::Files::bake(folder.path());
     try_random(4000, 40, &[], |data| open::check(&files, data));
@@ -115,28 +115,28 @@ fn forged_fields_lead_to_an_error_or_to_records() {
 }
 
 #[test]
-fn any_native_stream_is_answered_as_documented_wherever_it_is_cut() {
+fn any_native_stream_is_answered_as_documented_wherever_it_is_split() {
     let tables = native::Tables::start();
     try_random(1500, 600, &[], |data| native::check(&tables, data));
 }
 
 #[test]
-fn any_redis_session_has_one_reply_a_command_wherever_it_is_cut() {
+fn any_redis_session_has_one_reply_per_command_wherever_it_is_split() {
     let tables = session::Tables::start();
     try_random(1500, 11, COMMANDS, |data| session::check(&tables, data));
 }
 
 #[test]
-fn any_answer_is_refused_or_is_one_to_the_question() {
+fn any_response_is_rejected_or_valid_for_its_request() {
     let folder = tempfile::tempdir().unwrap();
     let tables = answers::Tables::start(folder.path());
     try_random(1000, 40, &[], |data| answers::check(&tables, data));
 }
 
 #[test]
-fn anything_a_server_passes_is_refused_or_can_be_looked_up_in() {
+fn any_descriptors_that_a_server_passes_are_rejected_or_usable() {
     let folder = tempfile::tempdir().unwrap();
-    let passing = descriptors::Passing::start(folder.path());
+    let passing = descriptors::TamperingServer::start(folder.path());
     descriptors::check(&passing, &[]);
     try_random(400, 40, &[], |data| descriptors::check(&passing, data));
 }
@@ -156,20 +156,20 @@ fn any_parquet_input_is_baked_as_its_rows_or_rejected() {
 }
 
 #[test]
-fn a_table_is_served_exactly_if_every_canary_is_right() {
+fn a_table_is_served_exactly_if_it_matches_every_canary() {
     let folder = tempfile::tempdir().unwrap();
     let tables = canaries::Tables::bake(folder.path());
     try_random(400, 40, &[], |data| canaries::check(&tables, data));
 }
 
 #[test]
-fn random_streams_are_read_the_same_however_they_are_cut() {
+fn random_streams_are_parsed_equally_wherever_they_are_split() {
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     println!("seed {seed}");
     let mut random = Random(seed);
     for _ in 0..20_000 {
         let mut data = random.next().to_le_bytes().to_vec();
-        // Whole commands for the most part, so that streams go on past the first.
+        // Most pieces are complete commands, so that streams continue after the first command.
         let usual = 4 + random.below(REDIS_BYTES.len() - 3);
         for _ in 0..random.below(12) {
             data.extend_from_slice(REDIS_BYTES[random.below(usual)]);

@@ -1,5 +1,5 @@
-//! Properties of the parser of the Redis protocol for any bytes: it parses a stream to the same commands whole and in
-//! pieces, within its limits.
+//! Properties of the parser of the Redis protocol: it parses any bytes to the same commands, whether they arrive as a
+//! whole or in pieces, and within its limits.
 
 use zero_kv::protocol::resp::{
     BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES, Command, LINE_LEN_MAX_BYTES, Parsed, Progress, ProtocolError, get, parse,
@@ -15,8 +15,8 @@ pub(crate) struct Read {
     pub(crate) error: Option<ProtocolError>,
 }
 
-/// Checks that the stream after the first eight bytes of `data` is parsed equally whole and in pieces. The first eight bytes
-/// seed the lengths of the pieces.
+/// Checks that the stream after the first eight bytes of `data` is parsed equally as a whole and in pieces. The first
+/// eight bytes are the seed of the pieces' lengths.
 pub fn check(data: &[u8]) {
     let Some((seed, stream)) = data.split_first_chunk() else { return };
     let whole = read(stream, stream.len().max(1), &mut Random(0));

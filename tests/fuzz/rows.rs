@@ -1,4 +1,4 @@
-//! Makes small tables out of bytes.
+//! Derives small tables from bytes.
 //!
 //! Keys are held as bytes. Numbers are held as 8 big-endian bytes, which have the same order.
 
@@ -72,7 +72,7 @@ impl Numbers {
         let mut options = Options::default();
         options.replace = zero_kv::replace::ReplaceRules::any();
         options.keys = self.keys();
-        bake::bake_csv(&self.csv(rows)[..], path, &options, &mut |_| ()).expect("good rows")
+        bake::bake_csv(&self.csv(rows)[..], path, &options, &mut |_| ()).expect("valid rows")
     }
 
     /// Returns the table's rows in its order.

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use zero_kv::server::{Config, Server};
 
-/// How long an answer may take on however slow a machine.
+/// The maximum time for a response, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where it can be asked, as long as the process lives.
+/// A server that runs until the process exits, and its socket.
 pub(crate) struct Served {
     socket: PathBuf,
 }
 
-/// A connection to it.
+/// A connection to a server.
 pub(crate) struct Connection(UnixStream);
 
 impl Served {
@@ -44,7 +44,7 @@ impl Served {
 }
 
 impl Connection {
-    /// Sends bytes. A server that has closed takes none.
+    /// Sends bytes. A server that has closed the connection accepts none.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         match self.0.write_all(bytes) {
             Err(error) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()) => {}
@@ -58,12 +58,12 @@ impl Connection {
         bytes
     }
 
-    /// Sends pieces, and gives all that is answered until the server has no more to say.
+    /// Sends pieces, and returns all responses until the server closes the connection.
     pub(crate) fn exchange(mut self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut sender = Connection(self.0.try_clone().unwrap());
         let mut answers = Vec::new();
         let ended = thread::scope(|scope| {
-            // The server reads no more while nobody takes its answers.
+            // The server stops reading while nobody reads its responses.
             scope.spawn(move || {
                 pieces.iter().for_each(|piece| sender.send(piece));
                 sender.0.shutdown(Shutdown::Write)
@@ -71,7 +71,7 @@ impl Connection {
             self.0.read_to_end(&mut answers)
         });
         match ended {
-            // The server had bytes left to read.
+            // The server closed the connection before it had read all bytes.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             ended => drop(ended.unwrap()),
         }

@@ -1,6 +1,5 @@
-//! What must hold of any bytes that a client sends in the Redis protocol, through
-//! a whole session: each command has one reply, and the replies are the same
-//! however the bytes are cut.
+//! Properties of a server that receives any bytes in the Redis protocol: each command has one reply, and the replies
+//! are equal wherever the bytes are split.
 
 use zero_kv::protocol::resp::reply_len_bytes;
 
@@ -10,10 +9,10 @@ use super::source::Source;
 use crate::helpers::random::Random;
 use crate::helpers::reference_server::Reference;
 
-/// Commands whose replies are about the moment, or this one connection.
-const OF_THE_MOMENT: [&[u8]; 6] = [b"INFO", b"CLIENT", b"HELLO", b"TIME", b"RANDOMKEY", b"COMMAND"];
+/// Commands whose replies depend on the time or on the connection.
+const VARYING: [&[u8]; 6] = [b"INFO", b"CLIENT", b"HELLO", b"TIME", b"RANDOMKEY", b"COMMAND"];
 
-/// A table of either kind, each with its server.
+/// Tables with both kinds of keys, each with its server.
 pub struct Tables(Vec<(Reference, Served)>);
 
 impl Tables {
@@ -31,13 +30,13 @@ impl Tables {
     }
 }
 
-/// Sends the bytes to one of the tables, whole and in pieces.
+/// Sends the bytes to the server of one of the tables, as a whole and in pieces.
 pub fn check(tables: &Tables, data: &[u8]) {
     let mut source = Source::new(data);
     let (_, served) = &tables.0[source.below(tables.0.len())];
     let (seed, piece_len_max) = (source.number(), 1 + source.below(300));
     let stream = source.rest();
-    // A zero begins the other protocol.
+    // A first byte of zero selects the native protocol.
     if stream.is_empty() || stream[0] == 0 || stream.len() > 1 << 16 {
         return;
     }
@@ -55,14 +54,14 @@ pub fn check(tables: &Tables, data: &[u8]) {
     }
     let pieces = served.connect().exchange(&pieces);
     let (whole, pieces) = (replies(&whole), replies(&pieces));
-    // Which replies were on their way when a connection is reset is for the system to say.
+    // When a connection is reset, the kernel decides which replies still arrive.
     let is_reset = quits.is_some() || read.error.is_some();
     for replies in [&whole, &pieces] {
         assert!(replies.len() == expected || is_reset && replies.len() < expected, "{} replies", replies.len());
     }
     for ((command, whole), pieces) in read.commands.iter().zip(&whole).zip(&pieces) {
-        if !OF_THE_MOMENT.iter().any(|name| is(command, name)) {
-            assert!(whole == pieces, "another reply to {}", command[0].escape_ascii());
+        if !VARYING.iter().any(|name| is(command, name)) {
+            assert!(whole == pieces, "a different reply to {}", command[0].escape_ascii());
         }
     }
 }
@@ -74,6 +73,6 @@ fn replies(mut bytes: &[u8]) -> Vec<&[u8]> {
         replies.push(reply);
         bytes = rest;
     }
-    assert!(bytes.is_empty(), "a reply was cut short");
+    assert!(bytes.is_empty(), "a reply was truncated");
     replies
 }

@@ -1,6 +1,6 @@
-//! Choices out of bytes. Bytes that are used up are followed by zeros, so that any input makes a case.
+//! Derives choices from bytes. Zeros follow the last byte, so any input is a complete case.
 
-/// What is left of the bytes.
+/// The bytes that were not yet used.
 pub(crate) struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {
@@ -14,7 +14,7 @@ impl<'a> Source<'a> {
         *first
     }
 
-    /// A number below a limit, which is at most 65,536.
+    /// Returns a number below a limit, which is at most 65,536.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         let high = if limit > 256 { usize::from(self.byte()) << 8 } else { 0 };
         (high + usize::from(self.byte())) % limit
@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
         self.0.is_empty()
     }
 
-    /// All that is left.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

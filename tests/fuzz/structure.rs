@@ -1,8 +1,8 @@
 //! Files that are assembled from forged parts: every field and section takes extreme values, and every checksum is
 //! correct.
 //!
-//! The target `open` starts from bytes that a baker wrote, so its files rarely pass the header's own checks. Here the
-//! header follows from the sections, so forged sections reach the code behind those checks.
+//! The target `open` starts from baked files, so its files rarely pass the checks of the header. Here the header is
+//! derived from the sections, so forged sections reach the code after those checks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,27 +16,27 @@ use crate::helpers::encoder::{
     self, BLOCK_SUMS, FENCES, HASH_SEED, HEADER, Keyed, PILOTS, PLACES, RECORDS, ROW_COUNT, SECTIONS, number, put,
     put_u32, seal,
 };
-use crate::helpers::records::{WalkedKey, assert_answers_as_its_records};
+use crate::helpers::records::{RecordKey, assert_lookups_match_its_records};
 
 /// Row counts around the limits of one fence (16 rows).
 const ROW_COUNTS: [u64; 5] = [0, 1, 2, 17, 33];
-/// Fields of the header: offset and width in bytes. Left out are the digest, the checksums, and the offsets and lengths
-/// of sections, for which [`Field::Entry`] stands.
+/// Fields of the header: offset and width in bytes. The digest and the checksums are not included. [`Field::Entry`]
+/// covers the offsets and lengths of sections.
 const HEADER_FIELDS: [(usize, usize); 8] = [(0, 8), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4)];
 /// Fields of a section's entry in the header: kind, reserved, offset, and length.
 const ENTRY_FIELDS: [(usize, usize); 4] = [(0, 4), (4, 4), (8, 8), (16, 8)];
 /// Entries in the header, of which one is unused.
 const ENTRY_COUNT: usize = 6;
 
-/// Elements at either end of a section that are forged.
+/// The maximum number of elements at each end of a section that are forged.
 const ENDS_MAX: usize = 8;
 
-/// One thing that a forger can set.
+/// A part of a file that can be forged.
 #[derive(Clone, Copy, Debug)]
 enum Field {
-    /// The row count, with as many fences as it asks for.
+    /// The row count; the number of fences is adjusted to it.
     Rows,
-    /// How many elements a section has. The header has its correct length.
+    /// The number of elements of a section; the header has the matching length.
     Count(usize),
     /// An element of a section.
     Element(usize, usize),
@@ -60,7 +60,7 @@ const VALUES: [Value; 5] = [Value::Zero, Value::One, Value::Max, Value::OneMore,
 
 impl Value {
     /// Returns the new number for a field of this many bytes.
-    fn of(self, old: u64, width_bytes: usize) -> u64 {
+    fn applied_to(self, old: u64, width_bytes: usize) -> u64 {
         let max = u64::MAX >> (64 - 8 * width_bytes);
         let new = match self {
             Value::Zero => 0,
@@ -73,7 +73,7 @@ impl Value {
     }
 }
 
-/// Bytes of an element of each section. A record's words are its elements.
+/// Returns the length of an element of a section. The elements of the records section are words.
 fn element_len_bytes(section: usize) -> usize {
     match section {
         PILOTS => 1,
@@ -82,7 +82,7 @@ fn element_len_bytes(section: usize) -> usize {
     }
 }
 
-/// A file in its parts.
+/// The parts of a file.
 #[derive(Clone)]
 struct Parts {
     key_kind: u32,
@@ -92,7 +92,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Parts {
+    fn from_rows<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Parts {
         let file = encoder::encode(rows);
         let sections = SECTIONS.map(|section| {
             let (start, len) = encoder::section(&file, section);
@@ -102,7 +102,7 @@ impl Parts {
         Parts { key_kind: K::KIND, row_count, hash_seed, sections }
     }
 
-    /// Every field that the file has.
+    /// Returns every field of the file.
     fn fields(&self) -> Vec<Field> {
         let mut fields = vec![Field::Rows];
         fields.extend(SECTIONS.map(Field::Count));
@@ -121,13 +121,14 @@ impl Parts {
         fields
     }
 
-    /// The file in which some fields are set to other values and every checksum is correct.
+    /// Returns the file with some fields set to other values and correct checksums.
     fn forge(&self, changes: &[(Field, Value)]) -> Vec<u8> {
         let mut parts = self.clone();
         for (field, value) in changes {
             parts.change(*field, *value);
         }
-        // A change of the sums alone stays; any other has the sums of its records.
+        // A change of only the block sums is kept. After any other change, the block sums are computed from the
+        // records.
         let Parts { key_kind, row_count, hash_seed, mut sections } = parts;
         if !changes.iter().any(|(field, _)| matches!(field, Field::Count(BLOCK_SUMS))) {
             sections[BLOCK_SUMS] = encoder::block_sums(&sections[RECORDS]);
@@ -137,10 +138,10 @@ impl Parts {
             match *field {
                 Field::Header(at, 4) => {
                     let old = u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes"));
-                    put_u32(&mut file, at, value.of(old.into(), 4) as u32);
+                    put_u32(&mut file, at, value.applied_to(old.into(), 4) as u32);
                 }
                 Field::Header(at, width) => {
-                    let new = value.of(number(&file, at), width);
+                    let new = value.applied_to(number(&file, at), width);
                     put(&mut file, at, new);
                 }
                 _ => {}
@@ -154,13 +155,13 @@ impl Parts {
         match field {
             Field::Rows => {
                 // The greatest row count would take gigabytes of fences.
-                self.row_count = value.of(self.row_count, 8).min(1000);
+                self.row_count = value.applied_to(self.row_count, 8).min(1000);
                 self.sections[FENCES].resize(self.row_count.div_ceil(16) as usize * 16, 0);
             }
             Field::Count(section) => {
                 let len_bytes = element_len_bytes(section);
                 let old = self.sections[section].len() / len_bytes;
-                let new = value.of(old as u64, 8).min(2 * old as u64 + 2) as usize;
+                let new = value.applied_to(old as u64, 8).min(2 * old as u64 + 2) as usize;
                 self.sections[section].resize(new * len_bytes, 0);
             }
             Field::Element(section, at) => {
@@ -183,7 +184,7 @@ impl Parts {
 fn set(field: &mut [u8], value: Value) {
     let mut old = [0; 8];
     old[..field.len()].copy_from_slice(field);
-    let new = value.of(u64::from_le_bytes(old), field.len());
+    let new = value.applied_to(u64::from_le_bytes(old), field.len());
     field.copy_from_slice(&new.to_le_bytes()[..field.len()]);
 }
 
@@ -193,15 +194,15 @@ pub struct Originals(Vec<Parts>);
 impl Originals {
     pub fn encode() -> Originals {
         let value = |i: u64| vec![i as u8; (i % 11) as usize];
-        let numbers = ROW_COUNTS.map(|count| Parts::of(&(0..count).map(|i| (i * i * 3, value(i))).collect()));
+        let numbers = ROW_COUNTS.map(|count| Parts::from_rows(&(0..count).map(|i| (i * i * 3, value(i))).collect()));
         let bytes = ROW_COUNTS.map(|count| {
             let key = |i: u64| format!("user:{}{i}", "x".repeat(i as usize % 12)).into_bytes();
-            Parts::of(&(0..count).map(|i| (key(i), value(i))).collect())
+            Parts::from_rows(&(0..count).map(|i| (key(i), value(i))).collect())
         });
         Originals(numbers.into_iter().chain(bytes).collect())
     }
 
-    /// Every file with one forged field.
+    /// Returns every file with one forged field.
     pub fn single_forgeries(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         self.0.iter().flat_map(|parts| {
             let changes = parts.fields().into_iter().flat_map(|field| VALUES.map(|value| (field, value)));
@@ -209,12 +210,12 @@ impl Originals {
         })
     }
 
-    /// A file with one to four forged fields, which the bytes choose.
+    /// Returns a file with one to four forged fields, which the bytes select.
     pub fn forgery(&self, data: &[u8]) -> Vec<u8> {
         let mut source = Source::new(data);
         let parts = &self.0[source.below(self.0.len())];
         let fields = parts.fields();
-        // Sections and row count are chosen as often as all other fields together.
+        // Sections and the row count are selected as often as all other fields together.
         let structural = 1 + SECTIONS.len();
         let changes: Vec<(Field, Value)> = (0..1 + source.below(4))
             .map(|_| {
@@ -265,10 +266,10 @@ fn byte_keys() -> Vec<Vec<u8>> {
     keys.chain([vec![], vec![0], vec![255; 3], b"user:".to_vec()]).collect()
 }
 
-/// Every lookup there is. Of a file that is not whole, answers can be missing or in any order, but each is a record.
-fn ask<K: WalkedKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
+/// Makes every kind of lookup. In an invalid file, results can be missing or in any order, but each is a record.
+fn ask<K: RecordKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
     if is_whole {
-        assert_answers_as_its_records(store, file, keys);
+        assert_lookups_match_its_records(store, file, keys);
     }
     let (start, len) = encoder::section(file, RECORDS);
     let records = &file[start..start + len];
@@ -278,12 +279,12 @@ fn ask<K: WalkedKey>(store: &Store, file: &[u8], keys: &[K], is_whole: bool) {
             Key::Bytes(key) => [&(key.len() as u16).to_le_bytes()[..], key].concat(),
         };
         let answer = [&[0; 4], &(value.len() as u32).to_be_bytes(), value].concat();
-        // What fills a key up to a multiple of 8 bytes can be forged, too.
+        // The padding of a key can be forged, too.
         let is_record = |record: &[u8]| {
             let answer_at = prefix.len().next_multiple_of(8);
             record.starts_with(&prefix) && record.get(answer_at..).is_some_and(|rest| rest.starts_with(&answer))
         };
-        assert!((0..len).any(|at| is_record(&records[at..])), "{key:?} is no record");
+        assert!((0..len).any(|at| is_record(&records[at..])), "{key:?} is not a record");
     };
     let rows = |rows: Result<zero_kv::store::Rows<'_>, LookupError>| {
         let Ok(rows) = rows else { return };

@@ -1,4 +1,4 @@
-//! A server that relays requests to a real one and tampers with an answer.
+//! A relay that forwards requests to a real server and tampers with a response.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -19,26 +19,26 @@ use super::source::Source;
 
 /// A response header: status and value length, big-endian.
 const HEADER_LEN_BYTES: usize = 8;
-/// How long the real server may take on however slow a machine.
+/// The maximum time for a response of the real server, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An answer as it is sent: bytes, and the descriptors that come with the first of them.
+/// A response: its bytes, and the descriptors that arrive with the first of them.
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Changes an answer as the source describes.
+/// Changes a response as the source describes.
 type Tamper = fn(&mut Source<'_>, &mut Answer);
 
-/// Where clients connect to.
+/// A relay, to which clients connect.
 pub(crate) struct Relay {
     pub(crate) socket: PathBuf,
     script: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Relay {
-    /// Listens at a path beside the real server's socket, for as long as the process lives.
+    /// Listens at a path beside the real server's socket until the process exits.
     pub(crate) fn start(server: &Path, tamper: Tamper) -> Relay {
         let socket = server.with_extension("relay");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -54,13 +54,14 @@ impl Relay {
         Relay { socket, script }
     }
 
-    /// What connections from now on do: how many answers pass unchanged, and what is done to the next.
+    /// Sets the script of later connections: how many responses are forwarded unchanged, and how the next one is
+    /// changed.
     pub(crate) fn follow(&self, script: &[u8]) {
         *self.script.lock().unwrap() = script.to_vec();
     }
 }
 
-/// Relays one request after the other, up to the answer that is tampered with.
+/// Forwards one request after the other, up to the response that is tampered with.
 fn relay(client: &UnixStream, server: &Path, script: &[u8], tamper: Tamper) -> io::Result<()> {
     let mut source = Source::new(script);
     let server = UnixStream::connect(server)?;

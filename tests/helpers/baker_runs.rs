@@ -22,7 +22,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Waits for the end of a process whose output is piped.
-    pub(crate) fn of(child: Child) -> Ended {
+    pub(crate) fn wait_for(child: Child) -> Ended {
         let output = child.wait_with_output().expect("its end");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         let err = text(output.stderr);
@@ -105,7 +105,7 @@ impl Folder {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
         // A process that fails early does not read to the end.
         let _ = child.stdin.take().expect("a pipe").write_all(stdin);
-        Ended::of(child)
+        Ended::wait_for(child)
     }
 
     pub(crate) fn open(&self, name: &str) -> Store {

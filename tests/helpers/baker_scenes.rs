@@ -35,7 +35,7 @@ impl Scene {
 
     /// Asserts that the bake fails with this message and changes nothing.
     #[track_caller]
-    pub(crate) fn refuses(&self, args: &[&str], stdin: &[u8], message: &str) {
+    pub(crate) fn assert_fails(&self, args: &[&str], stdin: &[u8], message: &str) {
         let names = self.folder.names();
         self.folder.run(&mut self.baker(args), stdin).fails(message);
         assert_eq!(self.folder.names(), names);
@@ -45,7 +45,7 @@ impl Scene {
     /// Asserts that the old table is intact, and that no temporary file is left.
     #[track_caller]
     pub(crate) fn assert_untouched(&self) {
-        assert!(fs::read(self.folder.path("storage.db")).unwrap() == self.before, "the table from before is as it was");
+        assert!(fs::read(self.folder.path("storage.db")).unwrap() == self.before, "the old table is unchanged");
         assert_eq!(self.folder.rows(), rows([(1, b"from before")]));
         self.assert_clean();
     }
@@ -65,7 +65,7 @@ pub(crate) fn sorted_rows(count: u64, value_len_bytes: usize) -> Vec<u8> {
     (0..count).flat_map(|key| plain_row(key, value_len_bytes)).collect()
 }
 
-/// Returns the same rows in another order.
+/// Returns the rows of [`sorted_rows`] in another order.
 pub(crate) fn shuffled_rows(count: u64, value_len_bytes: usize) -> Vec<u8> {
     let mut keys: Vec<u64> = (0..count).collect();
     Random(count).shuffle(&mut keys);
@@ -89,5 +89,5 @@ pub(crate) fn rows_to_spill() -> Vec<u8> {
 /// Waits for the end of a process, after closing its standard input.
 pub(crate) fn end_of(mut child: Child) -> Ended {
     drop(child.stdin.take());
-    Ended::of(child)
+    Ended::wait_for(child)
 }

@@ -220,7 +220,9 @@ pub(crate) fn place_at(file: &[u8], key: &impl Keyed) -> usize {
 /// Returns the file for these rows with the seed and the shape that the baker chooses.
 pub(crate) fn encode<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>) -> Vec<u8> {
     let mut seeds = (0..SEEDS).map(|k| seed(rows.keys(), k));
-    seeds.find_map(|seed| encode_as(rows, seed, Shape::of_keys(rows.keys(), seed))).expect("keys that some seed serves")
+    seeds
+        .find_map(|seed| encode_as(rows, seed, Shape::of_keys(rows.keys(), seed)))
+        .expect("keys that some seed works for")
 }
 
 /// Returns the file for these rows, or `None` if no pilots fit this seed and this shape.

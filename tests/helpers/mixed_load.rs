@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use zero_kv::client::{Client, ClientError};
 
 use super::generations::{Shape, named};
-use super::pipelined_gets::{Answer, Lane, Protocol};
+use super::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use super::random::random;
 use super::redis_replies::Reply;
 use super::scenes::Served;
@@ -16,7 +16,7 @@ use super::waiting::eventually;
 
 struct Shared {
     shape: Shape,
-    /// The generations that responses may come from.
+    /// The first and the last generation that responses may come from.
     least: AtomicU64,
     greatest: AtomicU64,
     stopping: AtomicBool,
@@ -25,13 +25,13 @@ struct Shared {
     errors: AtomicU64,
 }
 
-pub(crate) struct Mixed {
+pub(crate) struct MixedLoad {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Mixed {
-    pub(crate) fn start(served: &Served, shape: Shape, generation: u64) -> Mixed {
+impl MixedLoad {
+    pub(crate) fn start(served: &Served, shape: Shape, generation: u64) -> MixedLoad {
         let shared = Arc::new(Shared {
             shape,
             least: AtomicU64::new(generation),
@@ -40,19 +40,19 @@ impl Mixed {
             right: AtomicU64::new(0),
             errors: AtomicU64::new(0),
         });
-        let lane = |protocol| {
-            let (shared, lane) = (Arc::clone(&shared), Lane::new(protocol, served.connect()));
-            thread::spawn(move || shared.get(lane))
+        let connection = |protocol| {
+            let (shared, connection) = (Arc::clone(&shared), PipelinedConnection::new(protocol, served.connect()));
+            thread::spawn(move || shared.get(connection))
         };
         let (ordered, client) = (Arc::clone(&shared), served.client());
         let (commands, stream) = (Arc::clone(&shared), served.connect());
         let threads = vec![
-            lane(Protocol::Native),
-            lane(Protocol::Redis),
+            connection(Protocol::Native),
+            connection(Protocol::Redis),
             thread::spawn(move || ordered.order(client)),
             thread::spawn(move || commands.commands(BufReader::new(stream))),
         ];
-        Mixed { shared, threads }
+        MixedLoad { shared, threads }
     }
 
     /// Accepts responses from this generation, too.
@@ -85,8 +85,8 @@ impl Mixed {
     /// Ends the clients, and returns the number of errors that they received. Panics if a response was wrong.
     pub(crate) fn finish(self) -> u64 {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        self.threads.into_iter().for_each(|thread| thread.join().expect("a client has found a wrong answer"));
-        assert!(self.shared.right.load(Ordering::Relaxed) > 0, "no answer was checked");
+        self.threads.into_iter().for_each(|thread| thread.join().expect("a client received a wrong response"));
+        assert!(self.shared.right.load(Ordering::Relaxed) > 0, "no response was checked");
         self.shared.errors.load(Ordering::Relaxed)
     }
 }
@@ -121,14 +121,16 @@ impl Shared {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn get(&self, mut lane: Lane) {
-        let mut random = random(lane.protocol as u64);
+    fn get(&self, mut connection: PipelinedConnection) {
+        let mut random = random(connection.protocol as u64);
         while !self.is_over() {
             let least = self.least.load(Ordering::SeqCst);
             let keys: Vec<u64> = (0..256).map(|_| random() % (self.shape.rows + 3)).collect();
-            lane.ask(&keys);
+            connection.ask(&keys);
             let mut batch = None;
-            for (key, answer) in keys.iter().zip(lane.answers(keys.len()).expect("short answers are not cut off")) {
+            for (key, answer) in
+                keys.iter().zip(connection.answers(keys.len()).expect("short responses are not truncated"))
+            {
                 match answer {
                     Answer::Value(value) => self.check_value(*key, &value, least, &mut batch),
                     Answer::Missing => self.check_missing(*key),
@@ -157,12 +159,12 @@ impl Shared {
             let key = 1 + random() % self.shape.rows;
             let generations = |this: &Shared| least..=this.greatest.load(Ordering::SeqCst);
             for row in [client.floor(key), client.ceiling(key)].into_iter().filter_map(|row| self.answered(row)) {
-                let (found, value) = row.expect("some row is there");
+                let (found, value) = row.expect("the page has a row");
                 assert_eq!(found, key);
                 self.check_value(key, &value, least, &mut None);
             }
             if let Some(row) = self.answered(client.floor(u64::MAX)) {
-                let (found, value) = row.expect("some row is there");
+                let (found, value) = row.expect("the page has a row");
                 let last_key = self.last_key(named(&value).unwrap());
                 assert_eq!(found, last_key);
                 self.check_value(last_key, &value, least, &mut None);
@@ -225,7 +227,7 @@ impl Shared {
         let mut check_bytes = |reply: &Reply| match reply {
             Reply::Bytes(value) => self.check_value(key, value, least, batch),
             Reply::Error(_) => self.error(),
-            other => panic!("{other:?} is no value"),
+            other => panic!("{other:?} is not a value"),
         };
         match number {
             0 => {

@@ -11,7 +11,7 @@ pub(crate) mod reference_server;
 pub(crate) mod rows;
 pub(crate) mod waiting;
 
-// These start the programs of the package or need its development dependencies. The fuzz targets have neither.
+// These modules start the programs of the package or need its development dependencies. The fuzz targets have neither.
 #[cfg(feature = "cli")]
 pub(crate) mod baker_runs;
 #[cfg(feature = "cli")]

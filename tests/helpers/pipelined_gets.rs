@@ -20,14 +20,14 @@ pub(crate) enum Answer {
 }
 
 /// A connection that sends Gets for many keys at once.
-pub(crate) struct Lane {
+pub(crate) struct PipelinedConnection {
     pub(crate) protocol: Protocol,
     stream: BufReader<UnixStream>,
 }
 
-impl Lane {
-    pub(crate) fn new(protocol: Protocol, stream: UnixStream) -> Lane {
-        Lane { protocol, stream: BufReader::with_capacity(64 << 10, stream) }
+impl PipelinedConnection {
+    pub(crate) fn new(protocol: Protocol, stream: UnixStream) -> PipelinedConnection {
+        PipelinedConnection { protocol, stream: BufReader::with_capacity(64 << 10, stream) }
     }
 
     /// Sends a Get for each key in one write.
@@ -74,13 +74,13 @@ impl Lane {
         if text.starts_with('-') {
             return Ok(Answer::Error);
         }
-        let len = text.strip_prefix('$').unwrap_or_else(|| panic!("{text:?} is no answer to GET"));
+        let len = text.strip_prefix('$').unwrap_or_else(|| panic!("{text:?} is not a reply to GET"));
         if len == "-1" {
             return Ok(Answer::Missing);
         }
         let mut value = vec![0; len.parse::<usize>().unwrap() + 2];
         self.stream.read_exact(&mut value)?;
-        assert!(value.ends_with(b"\r\n"), "a value without its end");
+        assert!(value.ends_with(b"\r\n"), "a value without its terminator");
         value.truncate(value.len() - 2);
         Ok(Answer::Value(value))
     }

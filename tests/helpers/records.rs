@@ -6,32 +6,32 @@ use super::encoder::{self, Keyed, RECORD_ALIGN, RECORDS, number};
 use super::rows::TestKey;
 
 /// A key that can be read from a record.
-pub(crate) trait WalkedKey: TestKey + Keyed {
+pub(crate) trait RecordKey: TestKey + Keyed {
     /// Returns the key at the start of a record, and the length of its field in bytes.
-    fn walked(record: &[u8]) -> (Self, usize);
+    fn read_key(record: &[u8]) -> (Self, usize);
 }
 
-impl WalkedKey for u64 {
-    fn walked(record: &[u8]) -> (u64, usize) {
+impl RecordKey for u64 {
+    fn read_key(record: &[u8]) -> (u64, usize) {
         (number(record, 0), 8)
     }
 }
 
-impl WalkedKey for Vec<u8> {
-    fn walked(record: &[u8]) -> (Vec<u8>, usize) {
+impl RecordKey for Vec<u8> {
+    fn read_key(record: &[u8]) -> (Vec<u8>, usize) {
         let len = usize::from(record[0]) + usize::from(record[1]) * 256;
         (record[2..2 + len].to_vec(), (2 + len).next_multiple_of(8))
     }
 }
 
 /// Returns all rows in the order of their records.
-pub(crate) fn walk<K: WalkedKey>(file: &[u8]) -> Vec<(K, Vec<u8>)> {
+pub(crate) fn read_records<K: RecordKey>(file: &[u8]) -> Vec<(K, Vec<u8>)> {
     let (mut at, len) = encoder::section(file, RECORDS);
     let end = at + len;
     let align = u32::from_le_bytes(file[RECORD_ALIGN..][..4].try_into().unwrap()) as usize;
     let mut rows = Vec::new();
     while at < end {
-        let (key, key_len) = K::walked(&file[at..]);
+        let (key, key_len) = K::read_key(&file[at..]);
         let answer = &file[at + key_len..];
         let value_len = u64::from_be_bytes(answer[..8].try_into().unwrap()) as usize;
         rows.push((key, answer[8..8 + value_len].to_vec()));
@@ -41,8 +41,8 @@ pub(crate) fn walk<K: WalkedKey>(file: &[u8]) -> Vec<(K, Vec<u8>)> {
 }
 
 /// Looks up these keys and all keys of the file in every way, and compares the results with the records.
-pub(crate) fn assert_answers_as_its_records<K: WalkedKey>(store: &Store, file: &[u8], keys: &[K]) {
-    let rows = walk::<K>(file);
+pub(crate) fn assert_lookups_match_its_records<K: RecordKey>(store: &Store, file: &[u8], keys: &[K]) {
+    let rows = read_records::<K>(file);
     let keys: Vec<&K> = keys.iter().chain(rows.iter().map(|(key, _)| key)).collect();
     let value = |key: &K| rows.iter().find(|row| row.0 == *key).map(|row| row.1.as_slice());
     let expected: Vec<_> = keys.iter().map(|key| value(key)).collect();

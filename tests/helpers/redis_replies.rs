@@ -45,7 +45,7 @@ impl Reply {
                 let count: usize = line.parse().unwrap();
                 Reply::Map((0..count).map(|_| (Reply::read(bytes), Reply::read(bytes))).collect())
             }
-            _ => panic!("{:?} begins no reply", char::from(kind)),
+            _ => panic!("{:?} does not start a reply", char::from(kind)),
         }
     }
 
@@ -53,7 +53,7 @@ impl Reply {
     pub(crate) fn list(&self) -> &[Reply] {
         match self {
             Reply::List(replies) => replies,
-            other => panic!("{other:?} is no list"),
+            other => panic!("{other:?} is not a list"),
         }
     }
 
@@ -62,7 +62,7 @@ impl Reply {
         match self {
             Reply::Text(text) => text.clone(),
             Reply::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
-            other => panic!("{other:?} is no text"),
+            other => panic!("{other:?} is not text"),
         }
     }
 
@@ -70,7 +70,7 @@ impl Reply {
     pub(crate) fn integer(&self) -> i64 {
         match self {
             Reply::Integer(number) => *number,
-            other => panic!("{other:?} is no integer"),
+            other => panic!("{other:?} is not an integer"),
         }
     }
 

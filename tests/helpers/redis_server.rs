@@ -1,4 +1,4 @@
-//! A real Redis, and commands of its protocol.
+//! A real Redis server, and commands of the Redis protocol.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

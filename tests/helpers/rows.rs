@@ -84,7 +84,7 @@ pub(crate) fn bake_to<K: TestKey>(path: &Path, rows: &[(K, Vec<u8>)]) -> Report 
     let mut options = Options::default();
     options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = K::KEYS;
-    bake::bake_csv(&text[..], path, &options, &mut |_| ()).expect("good rows")
+    bake::bake_csv(&text[..], path, &options, &mut |_| ()).expect("valid rows")
 }
 
 /// A temporary folder with one file, whose content each method sets.

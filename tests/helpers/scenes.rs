@@ -143,7 +143,7 @@ impl Served {
 
     /// Returns a number from the response to Info.
     pub(crate) fn number(&self, name: &str) -> u64 {
-        self.info().number(name).unwrap_or_else(|| panic!("no number {name}"))
+        self.info().number(name).unwrap_or_else(|| panic!("Info has no number {name}"))
     }
 
     /// Waits until a number of Info is at least `least`.

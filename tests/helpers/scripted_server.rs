@@ -50,17 +50,17 @@ impl Script {
 
 impl ScriptedServer {
     pub(crate) fn answering(answers: &[&[u8]]) -> ScriptedServer {
-        ScriptedServer::of(vec![Script::answering(answers)])
+        ScriptedServer::with_scripts(vec![Script::answering(answers)])
     }
 
     /// Closes a second connection after the last of these responses, for a client that retries its last request.
     pub(crate) fn closing_after(answers: &[&[u8]]) -> ScriptedServer {
         let last = &answers[answers.len().saturating_sub(1)..];
-        ScriptedServer::of(vec![Script::closing_after(answers), Script::closing_after(last)])
+        ScriptedServer::with_scripts(vec![Script::closing_after(answers), Script::closing_after(last)])
     }
 
     /// Plays one script for each connection, and the last script for all further connections.
-    pub(crate) fn of(scripts: Vec<Script>) -> ScriptedServer {
+    pub(crate) fn with_scripts(scripts: Vec<Script>) -> ScriptedServer {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("peer.sock")).unwrap();
         let (seen, requests) = mpsc::channel();
@@ -125,7 +125,7 @@ fn converse(stream: &mut UnixStream, answers: &[Vec<u8>], seen: &Sender<Vec<u8>>
 
 /// Returns the response with a value.
 pub(crate) fn found(value: &[u8]) -> Vec<u8> {
-    [&announced(0, value.len() as u32)[..], value].concat()
+    [&response_header(0, value.len() as u32)[..], value].concat()
 }
 
 /// Returns the response with a page, whose rows are aligned to 8 bytes.
@@ -170,7 +170,7 @@ impl Row for &str {
 }
 
 /// Returns a response header.
-pub(crate) fn announced(status_code: u32, value_len_bytes: u32) -> [u8; 8] {
+pub(crate) fn response_header(status_code: u32, value_len_bytes: u32) -> [u8; 8] {
     let mut header = [0; 8];
     header[..4].copy_from_slice(&status_code.to_be_bytes());
     header[4..].copy_from_slice(&value_len_bytes.to_be_bytes());

@@ -10,13 +10,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(started.elapsed() < PATIENCE, "the condition did not become true in time: {what}");
         std::thread::yield_now();
     }
 }
 
 /// Returns the duration that `ZERO_KV_FAULTS_SECONDS` sets for each test that can run for any time.
-pub(crate) fn asked_time() -> Option<Duration> {
+pub(crate) fn configured_duration() -> Option<Duration> {
     let seconds = std::env::var("ZERO_KV_FAULTS_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().expect("ZERO_KV_FAULTS_SECONDS is a number of seconds")))
 }

@@ -1,4 +1,4 @@
-//! A server made of a function: what it returns for a request is the answer.
+//! A server that computes each response with a function.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,13 +8,13 @@ use std::thread;
 
 use tempfile::TempDir;
 
-/// It listens in a folder of its own, and ends with the test.
-pub(crate) struct Answering {
+/// A server that listens in its own folder and runs until the test process exits.
+pub(crate) struct FunctionServer {
     folder: TempDir,
 }
 
-impl Answering {
-    pub(crate) fn with(answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Answering {
+impl FunctionServer {
+    pub(crate) fn with(answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> FunctionServer {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("s.sock")).unwrap();
         let answer = Arc::new(answer);
@@ -24,7 +24,7 @@ impl Answering {
                 thread::spawn(move || converse(stream.unwrap(), &*answer));
             }
         });
-        Answering { folder }
+        FunctionServer { folder }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -38,7 +38,7 @@ fn converse(mut stream: UnixStream, answer: &dyn Fn(&[u8]) -> Vec<u8>) {
         let is_long = request[1] > 0;
         let body_len = if is_long { u32::from_be_bytes(request[4..8].try_into().unwrap()) } else { 8 };
         request.resize((8 + body_len as usize).next_multiple_of(16), 0);
-        // A client that has seen enough reads no more.
+        // A client may close the connection after a response.
         if stream.read_exact(&mut request[16..]).is_err() || stream.write_all(&answer(&request)).is_err() {
             return;
         }

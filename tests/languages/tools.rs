@@ -1,8 +1,7 @@
-//! The example programs, built with the tools that are here.
+//! Builds the example programs with the installed tools, and returns the command line of each program.
 //!
-//! Out: how each is run. Modules and packages are where `.ci/run` puts them, in the
-//! folder of what is built; nothing is downloaded, and nothing is written beside the
-//! sources.
+//! Modules and packages are where `.ci/run` puts them, in the target folder. Nothing is downloaded, and nothing is
+//! written beside the sources.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::helpers::trials::{Missing, missing, require};
 use crate::succeeds;
 
-/// All of them, below `examples`.
+/// The sources of all programs, relative to `examples`.
 pub(crate) const SOURCES: [&str; 9] = [
     "native/c/lookup.c",
     "native/go/lookup.go",
@@ -41,20 +40,20 @@ impl Program {
     }
 }
 
-/// Whether the program of a source speaks the native protocol.
+/// Returns whether the program of a source uses the native protocol.
 pub(crate) fn is_native(source: &str) -> bool {
     source.starts_with("native/")
 }
 
-/// Whether the program of a source looks up keys of bytes, beside numbers.
+/// Returns whether the program of a source can also look up byte keys.
 pub(crate) fn looks_up_bytes(source: &str) -> bool {
     source != "native/go/lookup.go"
 }
 
-/// Returns the program of a source, and builds it when it is first asked for.
+/// Returns the program of a source. The first call builds it.
 pub(crate) fn program(source: &'static str) -> Result<Program, Missing> {
     static BUILT: Mutex<BTreeMap<&str, Result<Program, Missing>>> = Mutex::new(BTreeMap::new());
-    // A build that panicked fails the tests of its program; those of the others go on.
+    // A build that panicked fails only the tests of its own program.
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(program) = built.get(source) {
         return program.clone();
@@ -75,12 +74,12 @@ fn source_path(source: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(source)
 }
 
-/// A folder below that of what is built.
+/// Returns a folder in the target folder.
 fn built(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join(name)
 }
 
-/// Where the program that is built of a source goes.
+/// Returns the path of the program that is built from a source.
 fn output(source: &str) -> PathBuf {
     let folder = built("languages");
     fs::create_dir_all(&folder).unwrap();
@@ -110,7 +109,7 @@ fn c(source: &str) -> Result<Vec<OsString>, Missing> {
 fn go(source: &str) -> Result<Vec<OsString>, Missing> {
     let folder = source_path(source);
     let folder = folder.parent().unwrap();
-    // It refuses a module that asks for a newer one.
+    // Go without other toolchains rejects a module that requires a newer Go.
     let command = || {
         let mut command = Command::new("go");
         command.env("GOTOOLCHAIN", "local").current_dir(folder);
@@ -123,12 +122,12 @@ fn go(source: &str) -> Result<Vec<OsString>, Missing> {
     if source.starts_with("redis/") && !modules.join("cache/download/github.com/redis/go-redis").exists() {
         return Err(missing("go-redis", "go-redis is not downloaded (.ci/run does it)"));
     }
-    // It lists what is not as it would write it.
+    // gofmt lists files that are not formatted.
     build(Command::new("gofmt").arg("-l").arg(folder));
     let mut command = command();
     command.args(["build", "-o"]).arg(output(source)).arg(".");
     command.env("GOMODCACHE", modules).env("GOCACHE", built("languages/go-cache"));
-    // What is pinned, from what was downloaded.
+    // Uses the pinned versions that were downloaded before.
     build(command.envs([("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")]));
     Ok(vec![output(source).into()])
 }
@@ -151,7 +150,7 @@ fn node(source: &str) -> Result<Vec<OsString>, Missing> {
     if !folder.join("node_modules/redis").exists() {
         return Err(missing("node-redis", "node-redis is not installed (.ci/run does it)"));
     }
-    // Modules are looked for beside the program.
+    // Node.js looks for modules beside the program.
     fs::copy(source_path(source), folder.join("lookup.mjs")).unwrap();
     Ok(vec!["node".into(), folder.join("lookup.mjs").into()])
 }

@@ -1,5 +1,4 @@
-//! The native programs, held against `tests/vectors`: what they send, what they read,
-//! and what they refuse.
+//! The native programs send the requests, read the responses, and reject the malformed responses of `tests/vectors`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,9 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::answering::Answering;
+use super::answering::FunctionServer;
 use super::tools;
-use crate::assert_says;
+use crate::assert_output;
 use crate::helpers::frames::answer;
 use crate::helpers::trials::{Missing, require};
 
@@ -29,7 +28,7 @@ fn bytes(digits: &Value) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A key as it is written on a command line, if it can be.
+/// Returns a key as a command-line argument, or `None` if it cannot be one.
 fn argument(key: &Value, numbers: bool) -> Option<String> {
     let written = key.as_str()?;
     if numbers {
@@ -38,7 +37,7 @@ fn argument(key: &Value, numbers: bool) -> Option<String> {
     String::from_utf8(bytes(key)).ok().filter(|key| !key.is_empty() && !key.contains('\0'))
 }
 
-/// What a program says of the answer.
+/// Returns the line that a program prints for a response.
 fn line(op: &str, argument: &str, says: &Value, numbers: bool) -> Vec<u8> {
     let said = match (says["status"].as_str().unwrap(), op) {
         ("not found", _) => b"not found".to_vec(),
@@ -53,16 +52,17 @@ fn line(op: &str, argument: &str, says: &Value, numbers: bool) -> Vec<u8> {
     [op.as_bytes(), b" ", argument.as_bytes(), b": ", &said, b"\n"].concat()
 }
 
-/// The table's kind, to a request for Info.
+/// Returns the response to Info, which names the kind of the keys, or `None` for other requests.
 fn about(request: &[u8], numbers: bool) -> Option<Vec<u8>> {
     let text: &[u8] = if numbers { b"version 0\nkeys u64\n" } else { b"version 0\nkeys bytes\n" };
     (request[..4] == [0, 0, 0, INFO]).then(|| answer(0, text))
 }
 
-pub(crate) fn sends_and_reads_what_the_vectors_say(source: &'static str) -> Result<(), Missing> {
+pub(crate) fn sends_and_reads_the_bytes_of_the_vectors(source: &'static str) -> Result<(), Missing> {
     let program = tools::program(source)?;
     for (file, numbers) in [(NUMBERS, true), (BYTES, false)] {
-        // The lines about each key that the vectors ask about; what they do not ask is not found.
+        // The lines for each key that the vectors request. A request that no vector contains is answered with "not
+        // found".
         let mut lines = BTreeMap::<String, [Vec<u8>; 3]>::new();
         let mut answers = BTreeMap::new();
         for vector in vectors(file) {
@@ -78,18 +78,18 @@ pub(crate) fn sends_and_reads_what_the_vectors_say(source: &'static str) -> Resu
         assert!(lines.len() >= 8, "{} keys", lines.len());
         let keys: Vec<String> = lines.keys().cloned().collect();
         let expected = lines.into_values().flatten().flatten().collect::<Vec<u8>>();
-        let server = Answering::with(move |request| {
+        let server = FunctionServer::with(move |request| {
             let found = about(request, numbers).or_else(|| answers.get(request).cloned());
             found.unwrap_or_else(|| answer(1, b""))
         });
         if numbers || tools::looks_up_bytes(source) {
-            assert_says(&program, &server.socket(), &keys, &expected, 1);
+            assert_output(&program, &server.socket(), &keys, &expected, 1);
         }
     }
     Ok(())
 }
 
-pub(crate) fn refuses_malformed_response_headers(source: &'static str) -> Result<(), Missing> {
+pub(crate) fn rejects_malformed_response_headers(source: &'static str) -> Result<(), Missing> {
     let program = tools::program(source)?;
     let is_of_header = |vector: &Value| vector["part"] == "header" && OPS.iter().any(|op| vector["ask"]["op"] == *op);
     let refused: Vec<Value> = vectors(REFUSED).into_iter().filter(is_of_header).collect();
@@ -97,7 +97,7 @@ pub(crate) fn refuses_malformed_response_headers(source: &'static str) -> Result
     for vector in refused {
         let op = OPS.iter().position(|op| vector["ask"]["op"] == *op).unwrap();
         let bad = bytes(&vector["answer"]);
-        let server = Answering::with(move |request| {
+        let server = FunctionServer::with(move |request| {
             let good = || answer(u32::from(request[3] != 1), b"");
             about(request, true).unwrap_or_else(|| if request[3] == op as u8 { bad.clone() } else { good() })
         });
@@ -109,7 +109,7 @@ pub(crate) fn refuses_malformed_response_headers(source: &'static str) -> Result
     Ok(())
 }
 
-pub(crate) fn the_check_that_is_written_in_python_holds() -> Result<(), Missing> {
+pub(crate) fn the_python_check_of_the_vectors_passes() -> Result<(), Missing> {
     require("python3", "--version")?;
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let check = repository.join("examples/native/python/check_vectors.py");

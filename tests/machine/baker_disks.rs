@@ -36,12 +36,12 @@ fn bake_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str
 }
 
 #[track_caller]
-fn assert_refused_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str, message: &str) {
+fn assert_rejected_on_disk(scene: &Scene, mounter: Mounter, mount_options: &str, args: &str, message: &str) {
     let err = bake_on_disk(scene, mounter, mount_options, args);
     assert_eq!(err, format!("baker: {message}\n"), "{mount_options} {args}");
 }
 
-pub(crate) fn a_full_disk_of_the_output_is_named_at_whatever_byte_it_is_full() -> Result<(), Missing> {
+pub(crate) fn a_full_output_disk_is_named_wherever_the_output_is_truncated() -> Result<(), Missing> {
     let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("sorted.csv", sorted_rows(2000, 1000));
@@ -52,15 +52,15 @@ pub(crate) fn a_full_disk_of_the_output_is_named_at_whatever_byte_it_is_full() -
     let enough = pages("new.db") + pages("storage.db");
     for rows in ["sorted.csv", "shuffled.csv"] {
         let args = format!("{rows} -o disk/storage.db --temp-dir temp");
-        // At the first records, at the last, behind them, and at the last page of all.
+        // The disk becomes full at the first records, at the last, after them, and at the last page of the file.
         for missing in [enough - 4, enough / 3, 16, 4, 2, 1] {
             let size = format!("size={}", (enough - missing) * 4096);
-            assert_refused_on_disk(&scene, mounter, &size, &args, &message);
+            assert_rejected_on_disk(&scene, mounter, &size, &args, &message);
         }
         let size = format!("size={}", enough * 4096);
         assert_eq!(bake_on_disk(&scene, mounter, &size, &args), "", "a disk that is just large enough");
     }
-    assert_refused_on_disk(&scene, mounter, "nr_inodes=2", "sorted.csv -o disk/storage.db", &message);
+    assert_rejected_on_disk(&scene, mounter, "nr_inodes=2", "sorted.csv -o disk/storage.db", &message);
     Ok(())
 }
 
@@ -71,20 +71,20 @@ pub(crate) fn a_full_disk_of_the_temporary_files_is_named_with_its_remedy() -> R
     let message = format!("temporary files in disk: {FULL}: {NOTHING}; {ELSEWHERE}");
     let args = format!("rows.csv --temp-dir disk {}", LEAST_MEMORY.join(" "));
     for size in ["size=64k", "size=4m"] {
-        assert_refused_on_disk(&scene, mounter, size, &args, &message);
+        assert_rejected_on_disk(&scene, mounter, size, &args, &message);
     }
-    // Without --temp-dir they are beside the output.
+    // Without --temp-dir, the temporary files are beside the output.
     let args = format!("rows.csv -o disk/storage.db {}", LEAST_MEMORY.join(" "));
-    assert_refused_on_disk(&scene, mounter, "size=4m", &args, &message);
+    assert_rejected_on_disk(&scene, mounter, "size=4m", &args, &message);
     Ok(())
 }
 
-pub(crate) fn a_disk_that_may_not_be_written_to_is_named() -> Result<(), Missing> {
+pub(crate) fn a_read_only_disk_is_named() -> Result<(), Missing> {
     let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("rows.csv", rows_to_spill());
     let options = "size=1m then mount -o remount,ro disk";
-    assert_refused_on_disk(
+    assert_rejected_on_disk(
         &scene,
         mounter,
         options,
@@ -92,7 +92,7 @@ pub(crate) fn a_disk_that_may_not_be_written_to_is_named() -> Result<(), Missing
         &format!("disk/storage.db: {READ_ONLY}: {NOTHING}"),
     );
     let args = format!("rows.csv --temp-dir disk {}", LEAST_MEMORY.join(" "));
-    assert_refused_on_disk(
+    assert_rejected_on_disk(
         &scene,
         mounter,
         options,
@@ -102,14 +102,14 @@ pub(crate) fn a_disk_that_may_not_be_written_to_is_named() -> Result<(), Missing
     Ok(())
 }
 
-pub(crate) fn where_files_cannot_be_unnamed_a_bake_leaves_no_other_name() -> Result<(), Missing> {
+pub(crate) fn a_bake_without_unnamed_files_leaves_no_other_file() -> Result<(), Missing> {
     let mounter = mounts()?;
     let scene = Scene::new();
     scene.folder.write("rows.csv", sorted_rows(2000, 1000));
-    // A file without a name is given one through /proc.
+    // The baker names an unnamed file through /proc.
     let without_proc = "then mount -t tmpfs none /proc";
     let args = "rows.csv -o disk/storage.db";
-    assert_refused_on_disk(
+    assert_rejected_on_disk(
         &scene,
         mounter,
         &format!("size=1m {without_proc}"),
@@ -139,7 +139,7 @@ pub(crate) fn input_output_and_temporary_files_may_be_on_different_disks() -> Re
         (input.to_str().unwrap(), output.to_str().unwrap(), "temp"),
     ] {
         let args = [&[input, "-o", output, "--temp-dir", temp_dir], &LEAST_MEMORY[..]].concat();
-        // The second time it replaces the first.
+        // The second bake replaces the first table.
         for _ in 0..2 {
             scene.folder.run(&mut scene.baker(&args), b"").succeeds();
             assert!(std::fs::read(scene.folder.path(output)).unwrap() == expected, "{args:?}");
@@ -153,17 +153,17 @@ pub(crate) fn input_output_and_temporary_files_may_be_on_different_disks() -> Re
     Ok(())
 }
 
-pub(crate) fn without_unnamed_files_a_bake_has_a_hidden_name_that_is_not_left() -> Result<(), Missing> {
+pub(crate) fn without_unnamed_files_a_bake_uses_a_hidden_name_and_removes_it() -> Result<(), Missing> {
     let mounter = mounts()?;
     let Scene { folder, before } = Scene::new();
     std::fs::remove_dir(folder.path("temp")).unwrap();
-    // An unnamed file gets its name through /proc.
+    // The baker names an unnamed file through /proc.
     let mut command = folder.command(mounter[0]);
     command.args([mounter[1], "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" -", BAKER]);
     folder.run(&mut command, b"1,one\nx,two\n");
     assert_eq!(folder.names(), ["storage.db"], "after a bake that failed");
 
-    // Of two concurrent bakes, one is killed.
+    // One of two concurrent bakes is killed.
     let rows = sorted_rows(15_000, 80);
     let mut killed = folder.start_bake(&mut command, &rows);
     let mut other = folder.start_bake(&mut command, &rows);
@@ -177,14 +177,14 @@ pub(crate) fn without_unnamed_files_a_bake_has_a_hidden_name_that_is_not_left() 
     assert_eq!(folder.names(), [&left, "one.db", "storage.db"], "only the file of the bake that still runs is left");
     assert!(std::fs::read(folder.path("storage.db")).unwrap() == before);
     drop(other.stdin.take());
-    Ended::of(other).succeeds();
+    Ended::wait_for(other).succeeds();
     assert_eq!((folder.names(), folder.rows().len()), (vec!["one.db".to_owned(), "storage.db".to_owned()], 15_000));
 
     for signal in [Signal::INT, Signal::TERM] {
         let child = folder.start_bake(&mut command, &rows);
         assert_eq!(folder.names().len(), 3);
         kill_process(Pid::from_child(&child), signal).unwrap();
-        let ended = Ended::of(child);
+        let ended = Ended::wait_for(child);
         assert_eq!(ended.status.signal(), Some(signal.as_raw()), "{}", ended.err);
         assert_eq!(folder.names(), ["one.db", "storage.db"]);
     }

@@ -1,4 +1,4 @@
-//! A file system that stores times in whole seconds: two writes within one second leave a file with one modification time.
+//! A file system that stores times in whole seconds, so two writes within one second leave equal modification times.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -34,8 +34,7 @@ fn overwrite(table: &Path, value: &[u8]) {
     file.write_all_at(&vec![b'#'; value.len()], value_at).unwrap();
 }
 
-pub(crate) fn a_write_in_the_second_of_the_one_before_is_detected_where_times_are_whole_seconds() -> Result<(), Missing>
-{
+pub(crate) fn two_writes_within_one_second_are_distinguished_where_times_are_whole_seconds() -> Result<(), Missing> {
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
     let script = "truncate -s 8M ext2.img && mkfs.ext2 -q -I 128 ext2.img && mkdir disk && mount -o loop ext2.img disk";

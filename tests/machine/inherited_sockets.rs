@@ -16,11 +16,11 @@ use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::{Missing, require};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
-/// The command of a kv_store that is handed descriptors 3 and, maybe, 4.
-fn handed(table: &Table, first: impl Into<OwnedFd>, second: Option<OwnedFd>) -> Command {
+/// Returns the command of a kv_store that inherits one or two sockets, as descriptors 3 and 4.
+fn command_with_sockets(table: &Table, first: impl Into<OwnedFd>, second: Option<OwnedFd>) -> Command {
     let count = 1 + usize::from(second.is_some());
     let mut command = Command::new("sh");
-    // What stands in for the service manager: LISTEN_PID is known only behind the fork.
+    // The shell replaces the service manager, because LISTEN_PID is known only after the fork.
     let script = "exec 3<&0 4<&1 </dev/null >/dev/null; LISTEN_PID=$$ LISTEN_FDS=$1 && export LISTEN_PID LISTEN_FDS; \
                   shift; exec \"$0\" \"$@\"";
     command.args(["-c", script, env!("CARGO_BIN_EXE_kv_store"), &count.to_string(), "--db"]).arg(table.db());
@@ -29,19 +29,19 @@ fn handed(table: &Table, first: impl Into<OwnedFd>, second: Option<OwnedFd>) -> 
     command
 }
 
-/// What a kv_store that cannot use what it is handed complains of.
-fn complaint(mut command: Command) -> String {
+/// Runs a kv_store that cannot use an inherited socket. Returns its standard error.
+fn failure_message(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-pub(crate) fn unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there() {
+pub(crate) fn inherited_unix_and_tcp_sockets_are_served_and_not_removed() {
     let table = Table::of_rows(10);
     let unix = UnixListener::bind(table.socket()).unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap();
-    let command = handed(&table, unix.try_clone().unwrap(), Some(tcp.try_clone().unwrap().into()));
+    let command = command_with_sockets(&table, unix.try_clone().unwrap(), Some(tcp.try_clone().unwrap().into()));
     let mut server = Server::spawn(command, &table.socket());
     let ready = server.wait_for_log("ready");
     assert!(ready.contains(&format!("{} and {address}", table.socket().display())), "{ready}");
@@ -59,7 +59,7 @@ pub(crate) fn unix_and_tcp_sockets_that_are_handed_in_are_served_and_left_there(
     TcpStream::connect(address).unwrap();
 }
 
-pub(crate) fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() {
+pub(crate) fn a_restart_with_an_inherited_socket_fails_no_connection() {
     const CLIENTS: usize = 4;
     const RESTARTS: usize = 8;
     let table = Table::of_rows(10);
@@ -70,7 +70,7 @@ pub(crate) fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() 
         let mut stream = UnixStream::connect(table.socket()).expect("a connection attempt never fails");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut answer = vec![0; expected.len()];
-        // A server that stops closes what it has accepted; who asks again is answered.
+        // A stopping server closes the connections that it has accepted. The client's next connection succeeds.
         if stream.write_all(&gets([3])).and_then(|()| stream.read_exact(&mut answer)).is_ok() {
             assert_eq!(answer, expected);
             answered.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,8 @@ pub(crate) fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() 
             })
             .collect();
         for _ in 0..RESTARTS {
-            let mut server = Server::spawn(handed(&table, listener.try_clone().unwrap(), None), &table.socket());
+            let mut server =
+                Server::spawn(command_with_sockets(&table, listener.try_clone().unwrap(), None), &table.socket());
             let before = answered.load(Ordering::Relaxed);
             eventually("clients are answered", || {
                 assert!(!clients.iter().any(thread::ScopedJoinHandle::is_finished), "a client has failed");
@@ -96,25 +97,28 @@ pub(crate) fn a_restart_behind_a_socket_that_is_handed_in_fails_no_connection() 
             server.signal(Signal::TERM);
             assert_eq!(server.wait().code(), Some(0));
         }
-        // The last ones wait for a server, too.
+        // The last connections also wait for a server.
         stop.store(true, Ordering::Relaxed);
-        let _last = Server::spawn(handed(&table, listener.try_clone().unwrap(), None), &table.socket());
+        let _last = Server::spawn(command_with_sockets(&table, listener.try_clone().unwrap(), None), &table.socket());
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
 }
 
-pub(crate) fn what_is_handed_in_and_cannot_be_served_is_named() {
+pub(crate) fn an_inherited_descriptor_that_cannot_be_served_is_named() {
     let table = Table::of_rows(10);
     let (connected, _other_end) = UnixStream::pair().unwrap();
     assert!(
-        complaint(handed(&table, connected, None))
+        failure_message(command_with_sockets(&table, connected, None))
             .contains("socket 1 of 1 in LISTEN_FDS: a socket that does not listen")
     );
     let (datagrams, _other_end) = UnixDatagram::pair().unwrap();
-    assert!(complaint(handed(&table, datagrams, None)).contains("neither a Unix nor a TCP stream socket"));
+    assert!(
+        failure_message(command_with_sockets(&table, datagrams, None))
+            .contains("neither a Unix nor a TCP stream socket")
+    );
     let listener = UnixListener::bind(table.socket()).unwrap();
     let twice = listener.try_clone().unwrap();
-    let message = complaint(handed(&table, listener.try_clone().unwrap(), Some(twice.into())));
+    let message = failure_message(command_with_sockets(&table, listener.try_clone().unwrap(), Some(twice.into())));
     assert!(message.contains("socket 2 of 2 in LISTEN_FDS: a second Unix socket"), "{message}");
 
     for (args, says) in [
@@ -122,16 +126,16 @@ pub(crate) fn what_is_handed_in_and_cannot_be_served_is_named() {
         (["--owner", "0"], "SocketUser="),
         (["--socket", "/elsewhere.sock"], "--socket is /elsewhere.sock: leave --socket out"),
     ] {
-        let mut command = handed(&table, listener.try_clone().unwrap(), None);
+        let mut command = command_with_sockets(&table, listener.try_clone().unwrap(), None);
         command.args(args);
-        let message = complaint(command);
+        let message = failure_message(command);
         assert!(message.contains(says), "{message}");
     }
     let tcp = TcpListener::bind("0.0.0.0:0").unwrap();
-    assert!(complaint(handed(&table, tcp, None)).contains("pass --tcp-exposed"));
+    assert!(failure_message(command_with_sockets(&table, tcp, None)).contains("pass --tcp-exposed"));
 }
 
-pub(crate) fn sockets_for_another_process_are_not_taken() {
+pub(crate) fn sockets_passed_to_another_process_are_ignored() {
     let table = Table::of_rows(10);
     let mut command = kv_store(&table.db(), &table.socket());
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", "1");
@@ -147,7 +151,7 @@ pub(crate) fn systemd_socket_activate_starts_a_server() -> Result<(), Missing> {
     let mut command = Command::new("systemd-socket-activate");
     command.arg("--listen").arg(table.socket()).arg(env!("CARGO_BIN_EXE_kv_store")).arg("--db").arg(table.db());
     let server = Server::spawn(command, &table.socket());
-    eventually("somebody listens", || UnixStream::connect(table.socket()).is_ok());
+    eventually("a server listens", || UnixStream::connect(table.socket()).is_ok());
     let mut stream = server.connect();
     stream.write_all(&gets([3])).unwrap();
     expect(&mut stream, &answer_to_get(&table.model, 3));

@@ -10,10 +10,10 @@ use crate::helpers::trials::{Missing, missing};
 
 const SEED: u64 = 4;
 
-/// First and last address, and country.
+/// First address, last address, and country.
 type Range = (u64, u64, String);
 
-/// The ranges that the store's rows stand for, walked.
+/// Returns the ranges that the store contains, by iteration.
 fn ranges_in(store: &Store) -> Vec<Range> {
     let row = |(key, value): (Key<'_>, &[u8])| {
         let (last, country) = end_and_country(value);
@@ -27,7 +27,7 @@ fn end_and_country(value: &[u8]) -> (u64, String) {
     (last.parse().unwrap(), country.to_owned())
 }
 
-/// What the store says: the range below the address, if it reaches so far.
+/// Returns the country of an address: the floor of the address is its range, if the range extends to the address.
 fn country(store: &Store, address: u64) -> Option<String> {
     let (first, value) = store.floor(address).unwrap()?;
     assert!(first <= Key::U64(address));
@@ -35,13 +35,13 @@ fn country(store: &Store, address: u64) -> Option<String> {
     (address <= last).then_some(country)
 }
 
-/// Holds the store against the ranges, which ascend: at the ends of each and
-/// beside them, and at addresses from anywhere.
+/// Compares lookups with the ranges, which are in ascending order: at the ends of each range, beside them, and at
+/// random addresses.
 fn assert_answers(store: &Store, ranges: &[Range]) {
-    assert!(ranges_in(store) == ranges, "the rows are the ranges");
+    assert!(ranges_in(store) == ranges, "the rows differ from the ranges");
     let gaps = ranges.windows(2).filter(|pair| pair[0].1 + 1 < pair[1].0).count();
     println!("{} ranges, {gaps} gaps, seed {SEED}", ranges.len());
-    assert!(gaps > 100, "there are gaps");
+    assert!(gaps > 100, "the table has too few gaps");
     let mut random = Random(SEED);
     let mut addresses: Vec<u64> = vec![0, u32::MAX.into(), u64::MAX];
     addresses.extend(ranges.iter().flat_map(|(first, last, _)| {
@@ -52,7 +52,7 @@ fn assert_answers(store: &Store, ranges: &[Range]) {
     addresses.extend((0..100_000).map(|_| start + random.next() % (end - start)));
     addresses.sort_unstable();
     addresses.dedup();
-    // Both ascend: a range is done with when an address is behind it.
+    // Addresses and ranges are in ascending order, so ranges before the address can be skipped.
     let (mut left, mut found, mut missing) = (ranges, 0, 0);
     for address in addresses {
         while left.first().is_some_and(|(_, last, _)| *last < address) {
@@ -85,7 +85,7 @@ pub(crate) fn every_address_of_the_excerpt_has_its_country_or_none() {
     assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
 }
 
-/// Reads the whole table from Debian's package tor-geoipdb, which is installed, or unpacked in the target folder.
+/// Reads the table of Debian's package tor-geoipdb, which is installed, or unpacked in the target folder.
 fn whole_table() -> Result<String, Missing> {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tor-geoipdb/usr/share/tor/geoip");
     let mut places = [PathBuf::from("/usr/share/tor/geoip"), built].into_iter();

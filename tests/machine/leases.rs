@@ -30,9 +30,9 @@ pub(crate) fn a_file_that_is_no_longer_served_is_no_longer_leased() -> Result<()
     assert_eq!(served.outcome_of(attempt), "generation 4 serves");
     eventually("the lease is released", || !is_leased(&baked(3)));
     assert!(is_leased(&baked(2)));
-    // A process that writes to the file that is served does not wait for long, and is noticed.
+    // A process that writes to the served file does not wait for long, and the server detects it.
     std::fs::write(baked(2), "nothing").unwrap();
     assert!(!is_leased(&baked(2)));
-    eventually("the change is noticed", || served.logged("was changed in place") == 1);
+    eventually("the change is detected", || served.logged("was changed in place") == 1);
     Ok(())
 }

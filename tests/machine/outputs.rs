@@ -1,4 +1,5 @@
-//! What every program writes replaces a symbolic link at its place: whoever can write to the folder can put one there.
+//! Every output of a program replaces a symbolic link at its path, because anyone who can write to the folder could
+//! have put the link there.
 
 use std::fs;
 use std::os::unix::fs::{lchown, symlink};
@@ -9,8 +10,8 @@ use super::requirements::{OTHER, root};
 use crate::helpers::tables::Table;
 use crate::helpers::trials::Missing;
 
-/// Runs each program that writes files, with a link at the place of each file; returns the places. `target` makes what the
-/// next link leads to.
+/// Runs each program that writes files, with a link at the path of each file. Returns the paths. `target` creates the
+/// target of the next link.
 fn run_all(table: &Table, mut target: impl FnMut() -> PathBuf, owner: Option<u32>) -> Vec<PathBuf> {
     let folder = tempfile::tempdir_in(table.folder.path()).unwrap().keep();
     let mut place = |name: &str| {
@@ -42,7 +43,7 @@ fn run_all(table: &Table, mut target: impl FnMut() -> PathBuf, owner: Option<u32
     vec![dump, report, bad_rows, page, hdr, manual, completion]
 }
 
-pub(crate) fn links_at_the_places_of_outputs_are_replaced_and_their_targets_kept() {
+pub(crate) fn links_at_output_paths_are_replaced_and_their_targets_kept() {
     let table = Table::of_rows(10);
     let _server = table.serve();
     let mut targets = Vec::new();

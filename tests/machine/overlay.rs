@@ -1,5 +1,5 @@
-//! A file on an overlay, which is what a container has as its root. A mapping belongs to the file below the overlay, so the
-//! overlay grants a lease although a process has a writable mapping.
+//! A file on an overlay file system, such as the root of a container. A mapping belongs to the file below the overlay,
+//! so the overlay grants a lease although a process has a writable mapping.
 
 use std::fs::File;
 
@@ -16,7 +16,7 @@ const KEY: u64 = 7;
 const MOUNT: &str = "mkdir lower upper work merged &&
     mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && cp storage.db merged/";
 
-pub(crate) fn a_process_that_mapped_a_file_on_an_overlay_before_the_server_changes_no_value() -> Result<(), Missing> {
+pub(crate) fn a_mapping_on_an_overlay_that_is_older_than_the_server_changes_no_value() -> Result<(), Missing> {
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
     let overlay = Mounted::by_script(&scene, "overlay", MOUNT)?;

@@ -1,4 +1,4 @@
-//! A server that is stopped for longer than the system makes writers wait for its lease.
+//! A server that is stopped (SIGSTOP) for longer than the kernel makes writers wait for its lease.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,17 +13,17 @@ use super::requirements::leases;
 use crate::helpers::generations::Shape;
 use crate::helpers::scenes::{Scene, Served, is_leased};
 use crate::helpers::trials::Missing;
-use crate::helpers::waiting::{asked_time, eventually};
+use crate::helpers::waiting::{configured_duration, eventually};
 
-/// The system counts `/proc/sys/fs/lease-break-time` in whole seconds: no writer can go on sooner than this.
+/// The kernel counts `/proc/sys/fs/lease-break-time` in whole seconds, so no writer can continue before this time.
 pub(crate) const LEASE_BREAK_TIME_MIN: Duration = Duration::from_millis(1100);
 
-/// How a writer gets the file while the server is stopped.
+/// How the server loses its lease while it is stopped.
 #[derive(Clone, Copy)]
 enum LeaseEnds {
-    /// The test removes the lease, which takes no time.
+    /// The test removes the lease, without a delay.
     Removed,
-    /// The writer waits until the system takes the lease away.
+    /// The kernel breaks the lease while the writer waits.
     TimedOut,
 }
 
@@ -36,7 +36,7 @@ fn overwrite_during_mget(len_max_bytes: u64, lease_ends: LeaseEnds) {
     shape.bake(3, &scene.path("other.db"));
     let served = scene.serve(&["--no-watch"]);
     assert!(is_leased(&scene.db()));
-    // The server verifies every block, so that later requests rely on what it remembers.
+    // Verifies every block, so that later requests rely on the recorded verification.
     assert_eq!(right_values_of_mget(&served, shape, &mut || ()), shape.rows);
     let right = right_values_of_mget(&served, shape, &mut || {
         served.signal(Signal::STOP);
@@ -53,7 +53,7 @@ fn overwrite_during_mget(len_max_bytes: u64, lease_ends: LeaseEnds) {
         drop(file);
         served.signal(Signal::CONT);
     });
-    // All of them would be right if the server had sent everything before it was stopped.
+    // All values would be right if the server had sent them all before it was stopped.
     assert!(right < shape.rows);
     eventually("the server has noticed the change", || served.logged("was changed in place") == 1);
 }
@@ -92,11 +92,11 @@ fn right_values_of_mget(served: &Served, shape: Shape, pause: &mut dyn FnMut()) 
     right
 }
 
-pub(crate) fn a_server_that_was_stopped_sends_no_value_that_was_written_meanwhile() -> Result<(), Missing> {
+pub(crate) fn a_server_sends_no_value_that_was_written_while_it_was_stopped() -> Result<(), Missing> {
     leases()?;
     let mut ways = vec![LeaseEnds::Removed];
     // A lease times out after /proc/sys/fs/lease-break-time, which is 45 s unless it was changed.
-    if asked_time().is_some_and(|time| time >= Duration::from_secs(100)) {
+    if configured_duration().is_some_and(|time| time >= Duration::from_secs(100)) {
         ways.push(LeaseEnds::TimedOut);
     }
     for lease_ends in ways {
@@ -108,8 +108,8 @@ pub(crate) fn a_server_that_was_stopped_sends_no_value_that_was_written_meanwhil
     Ok(())
 }
 
-/// A server that is stopped cannot say that the system has taken its lease away.
-pub(crate) fn a_file_that_is_written_to_while_the_server_is_stopped_gives_errors() -> Result<(), Missing> {
+/// A stopped server cannot report that the kernel has broken its lease.
+pub(crate) fn a_file_written_to_while_the_server_is_stopped_gives_errors() -> Result<(), Missing> {
     leases()?;
     let scene = Scene::new();
     let shape = Shape { rows: 2000, len_max_bytes: 300 };

@@ -1,4 +1,4 @@
-//! What a program inherits from the process that starts it: limits and blocked signals.
+//! Limits and blocked signals, which a program inherits from the process that starts it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A file that another machine changes, on a file system whose attributes the kernel caches: one in user space (FUSE) that
-//! this test implements. `<linux/fuse.h>` describes the messages.
+//! A file that another machine changes, on a file system whose attributes the kernel caches. This test implements the
+//! file system in user space (FUSE). `<linux/fuse.h>` describes the messages.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use crate::helpers::trials::{Missing, missing};
 const SHAPE: Shape = Shape { rows: 500, len_max_bytes: 300 };
 const KEY: u64 = 7;
 const DEVICE: &str = "/dev/fuse";
-/// How long the kernel may cache attributes.
+/// The time for which the kernel may cache attributes, in seconds.
 const VALID_S: u64 = 3600;
 const FOLDER: u64 = 1;
 const FILE: u64 = 2;
@@ -94,7 +94,7 @@ fn respond(mut device: &File, remote: &Mutex<Remote>) {
                 thread::yield_now();
                 continue;
             }
-            // It was unmounted.
+            // The file system was unmounted.
             Err(_) => return,
         };
         let (header, body) = buffer[..len_bytes].split_at(HEADER_LEN_BYTES);
@@ -137,7 +137,7 @@ pub(crate) fn a_file_that_another_machine_changes_gives_errors_although_its_attr
     let bytes = std::fs::read(scene.db()).unwrap();
     let remote = Arc::new(Mutex::new(Remote { bytes, modified_s: 1_700_000_000 }));
     let (kernel, shared) = (device.try_clone().unwrap(), Arc::clone(&remote));
-    // Ends when the server has ended.
+    // The thread ends after the server.
     thread::spawn(move || respond(&kernel, &shared));
     let mut command = Command::new(mounter[0]);
     let script = format!("{mount} && exec \"$0\" --db disk/storage.db --socket s.sock < /dev/null");

@@ -1,4 +1,5 @@
-//! What tests need of the machine. Each is tried without a server, so a server that fails to use it fails the test.
+//! Requirements of tests on the machine. Each is checked without a server, so a server that cannot use a fulfilled
+//! requirement fails its test.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;

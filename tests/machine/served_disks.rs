@@ -1,7 +1,7 @@
-//! A disk that does not give what was written to it.
+//! A disk that does not return the bytes that were written to it.
 //!
-//! A page of a sparse file on a full tmpfs cannot be read through a mapping: that is SIGBUS, as
-//! on a disk that returns errors.
+//! A page of a sparse file on a full tmpfs cannot be read through a mapping. The access raises SIGBUS, as on a disk
+//! that returns errors.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,22 +13,22 @@ use zero_kv::store::Unchecked;
 
 use super::requirements::mounts;
 use crate::helpers::generations::Shape;
-use crate::helpers::mixed_load::Mixed;
-use crate::helpers::pipelined_gets::{Answer, Lane, Protocol};
+use crate::helpers::mixed_load::MixedLoad;
+use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::scenes::{Scene, Served, settle};
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::eventually;
 
 const SHAPE: Shape = Shape { rows: 20_000, len_max_bytes: 500 };
 
-/// Every key has its value, or an error. Gives how many have.
+/// Asserts that every key has its value or an error. Returns the number of values.
 fn right_count(served: &Served, generation: u64) -> u64 {
-    let mut lane = Lane::new(Protocol::Native, served.connect());
+    let mut connection = PipelinedConnection::new(Protocol::Native, served.connect());
     let keys: Vec<u64> = (1..=SHAPE.rows).collect();
     let mut right_count = 0;
     for keys in keys.chunks(256) {
-        lane.ask(keys);
-        for (key, found) in keys.iter().zip(lane.answers(keys.len()).unwrap()) {
+        connection.ask(keys);
+        for (key, found) in keys.iter().zip(connection.answers(keys.len()).unwrap()) {
             if found != Answer::Error {
                 assert_eq!(found, Answer::Value(SHAPE.value(generation, *key).unwrap()), "key {key}");
                 right_count += 1;
@@ -38,7 +38,7 @@ fn right_count(served: &Served, generation: u64) -> u64 {
     right_count
 }
 
-pub(crate) fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it() -> Result<(), Missing> {
+pub(crate) fn a_server_survives_a_failing_disk_and_recovers_with_a_good_file() -> Result<(), Missing> {
     let mounter = mounts()?;
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
@@ -52,25 +52,25 @@ pub(crate) fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it()
     let mut served = scene.run(command);
     assert_eq!(right_count(&served, 1), SHAPE.rows);
 
-    // As the server sees it.
+    // The path of the disk in the server's mount namespace.
     let folder = scene.path("disk");
     let disk = PathBuf::from(format!("/proc/{}/root{}", served.id(), folder.display()));
     let filler = File::create_new(disk.join("filler")).unwrap();
     fill(&filler);
-    // The middle of the records is lost, and nothing else says so.
+    // Removes the middle of the records without any other sign of the loss.
     let file = File::options().write(true).open(disk.join("storage.db")).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
     let records = Unchecked::open(scene.db()).unwrap().layout().records;
     let (start, end) = (records.offset_bytes + records.len_bytes / 3, records.offset_bytes + records.len_bytes / 2);
     fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start).unwrap();
     file.set_modified(modified).unwrap();
-    // As long as somebody has it open to write to it, nothing of it is believed.
+    // The server trusts no byte of the file while a process has it open for writing.
     drop(file);
     fill(&filler);
 
-    let load = Mixed::start(&served, SHAPE, 1);
+    let load = MixedLoad::start(&served, SHAPE, 1);
     load.wait_for_errors(100);
-    eventually("what the disk gives is served", || right_count(&served, 1) > SHAPE.rows / 2);
+    eventually("the intact rows are served", || right_count(&served, 1) > SHAPE.rows / 2);
     assert!(right_count(&served, 1) < SHAPE.rows);
     assert!(served.is_alive());
     let info = served.info();
@@ -78,15 +78,15 @@ pub(crate) fn a_disk_that_returns_errors_ends_nothing_and_a_good_file_mends_it()
     assert!(served.logged("was changed in place") > 0);
 
     load.allow(3);
-    // The last that has it open.
+    // Closes the filler's last descriptor.
     drop(filler);
     fs::remove_file(disk.join("filler")).unwrap();
-    // A process that another test starts holds the filler open until it executes its program.
-    eventually("there is room again", || fs::copy(scene.path("next.db"), disk.join("new")).is_ok());
+    // A child process of another test may hold the filler's descriptor until it executes its program.
+    eventually("the disk has space again", || fs::copy(scene.path("next.db"), disk.join("new")).is_ok());
     settle(&disk.join("new"));
     fs::rename(disk.join("new"), disk.join("storage.db")).unwrap();
     eventually("the other file is served", || served.logged("serving generation ") > 0);
-    eventually("all is well", || right_count(&served, 3) == SHAPE.rows);
+    eventually("all rows are served", || right_count(&served, 3) == SHAPE.rows);
     load.expect_at_least(3);
     load.wait_for_right(1000);
     load.finish();

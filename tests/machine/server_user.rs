@@ -1,4 +1,4 @@
-//! Clients reject a server that somebody else may have put in the right one's place, before they send anything.
+//! Clients reject a server that another user may have put in place of the right one, before they send anything.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -17,15 +17,15 @@ use crate::helpers::frames::answer;
 use crate::helpers::trials::Missing;
 use crate::helpers::waiting::PATIENCE;
 
-/// A user who owns nothing here.
+/// A user who owns nothing on this machine.
 const THIRD: u32 = 4322;
 
-/// Listens as another user; the kernel reports who called `listen`. Every connection is answered once, and what arrived
-/// on it before its end is returned.
+/// Listens as another user, because the kernel reports the user who called `listen`. Sends one response on each
+/// connection, and returns the bytes that arrived on it until its end.
 fn serve_as(user: u32, address: SocketAddr) -> thread::JoinHandle<Vec<u8>> {
     let listen = move || {
         let user = Uid::from_raw(user);
-        // Of this thread alone.
+        // Changes the user of this thread only.
         rustix::thread::set_thread_res_uid(user, user, user).unwrap();
         UnixListener::bind_addr(&address).unwrap()
     };
@@ -42,7 +42,7 @@ fn serve_as(user: u32, address: SocketAddr) -> thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// A folder below `/run`, where nobody but root can write, with a folder of this owner and mode in it.
+/// Creates a folder in `/run`, where only root can write, and in it a folder with this owner and mode.
 fn below_run(owner: u32, mode: u32) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir_in("/run").unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -57,16 +57,16 @@ fn on_path(path: &Path) -> SocketAddr {
     SocketAddr::from_pathname(path).unwrap()
 }
 
-fn naming(user: &str) -> Options {
+fn options_with_server_user(user: &str) -> Options {
     Options { server_user: Some(user.to_owned()), ..Options::default() }
 }
 
-/// What a client says of a server of another user, which must get no byte.
+/// Returns the error of a client that connects to a server of another user. The server must get no byte.
 fn rejection<T>(path: &Path, connect: impl FnOnce(&Path) -> Result<T, ClientError>) -> String {
     let server = serve_as(OTHER, on_path(path));
     let Err(error) = connect(path) else { panic!("the server was accepted") };
     assert!(matches!(error, ClientError::UntrustedServer { uid: OTHER, .. }), "{error:?}");
-    assert_eq!(server.join().unwrap(), b"", "something was sent");
+    assert_eq!(server.join().unwrap(), b"", "the client sent bytes");
     fs::remove_file(path).unwrap();
     error.to_string()
 }
@@ -92,15 +92,15 @@ pub(crate) fn every_client_rejects_a_server_of_another_user_where_others_can_wri
     rejection(path, |path| runtime.block_on(AsyncClient::connect(path)));
     rejection(path, |path| Pool::connect(path));
     rejection(path, |path| runtime.block_on(AsyncPool::connect(path)));
-    // Wrong names, and one that no user has.
-    let message = rejection(path, |path| Client::connect_with(path, &naming("4322")));
+    // Rejects names of other users, and a name that no user has.
+    let message = rejection(path, |path| Client::connect_with(path, &options_with_server_user("4322")));
     assert!(message.contains("where 4322, root, or this process's user 0 was expected"), "{message}");
-    let message = rejection(path, |path| Client::connect_with(path, &naming("no such user")));
+    let message = rejection(path, |path| Client::connect_with(path, &options_with_server_user("no such user")));
     assert!(message.contains("there is no user \"no such user\""), "{message}");
-    let pool = PoolOptions { client: naming("daemon"), ..PoolOptions::default() };
+    let pool = PoolOptions { client: options_with_server_user("daemon"), ..PoolOptions::default() };
     rejection(path, |path| Pool::connect_with(path, &pool));
 
-    accepted(on_path(path), path, &naming("4321"));
+    accepted(on_path(path), path, &options_with_server_user("4321"));
     Ok(())
 }
 
@@ -110,13 +110,13 @@ pub(crate) fn a_direct_client_checks_the_user_of_its_own_connection() -> Result<
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
     let path = folder.path().join("s.sock");
     let server = serve_as(OTHER, on_path(&path));
-    // It takes the options of the client, which named the first server's user.
-    let client = Client::connect_with(&path, &naming("4321")).unwrap();
+    // Direct mode uses the options of the client, which named the first server's user.
+    let client = Client::connect_with(&path, &options_with_server_user("4321")).unwrap();
     fs::remove_file(&path).unwrap();
     let impostor = serve_as(THIRD, on_path(&path));
     let error = client.direct().unwrap_err();
     assert!(matches!(error, ClientError::UntrustedServer { uid: THIRD, .. }), "{error:?}");
-    assert_eq!(impostor.join().unwrap(), b"", "something was sent");
+    assert_eq!(impostor.join().unwrap(), b"", "the client sent bytes");
     drop(client);
     server.join().unwrap();
     Ok(())
@@ -128,12 +128,12 @@ pub(crate) fn a_server_of_another_user_is_accepted_where_only_that_user_and_root
         let (_folder, inner) = below_run(OTHER, mode);
         let path = inner.join("s.sock");
         accepted(on_path(&path), &path, &Options::default());
-        // With a name, the directory does not help.
+        // If the server's user is named, the directory's owner does not matter.
         fs::remove_file(&path).unwrap();
-        let message = rejection(&path, |path| Client::connect_with(path, &naming("4322")));
+        let message = rejection(&path, |path| Client::connect_with(path, &options_with_server_user("4322")));
         assert!(message.contains("where 4322, root,"), "{message}");
     }
-    // Its group can write there, everybody can, and so can a user who is neither root nor the server's.
+    // Directories where the group, everybody, or a user other than root and the server's user can write.
     for (owner, mode) in [(OTHER, 0o775), (OTHER, 0o1777), (THIRD, 0o777)] {
         let (_folder, inner) = below_run(owner, mode);
         let message = rejection(&inner.join("s.sock"), |path| Client::connect(path));
@@ -154,7 +154,7 @@ pub(crate) fn a_link_from_a_directory_where_others_can_write_is_not_trusted() ->
     Ok(())
 }
 
-pub(crate) fn the_server_of_another_user_under_an_abstract_name_must_be_named() -> Result<(), Missing> {
+pub(crate) fn another_users_server_with_an_abstract_name_must_be_named() -> Result<(), Missing> {
     root()?;
     let name = format!("zero-kv-server-user-{}", std::process::id());
     let (path, address) = (format!("@{name}"), SocketAddr::from_abstract_name(&name).unwrap());
@@ -162,6 +162,6 @@ pub(crate) fn the_server_of_another_user_under_an_abstract_name_must_be_named() 
     let message = Client::connect(&path).unwrap_err().to_string();
     assert!(message.contains("any user can serve under an abstract name"), "{message}");
     assert_eq!(server.join().unwrap(), b"");
-    accepted(address, Path::new(&path), &naming("4321"));
+    accepted(address, Path::new(&path), &options_with_server_user("4321"));
     Ok(())
 }

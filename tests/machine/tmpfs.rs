@@ -1,5 +1,5 @@
 //! Files on tmpfs that a process opens for writing while they are served. On tmpfs, a write through a mapping to a page
-//! that was read before changes neither the modification time nor the length, so only the lease can tell.
+//! that was read before changes neither the modification time nor the length, so only the lease can reveal it.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ struct MappedWriter {
 }
 
 impl MappedWriter {
-    /// Waits until the server has given its lease back.
+    /// Waits until the server has released its lease.
     fn open(scene: &Scene) -> MappedWriter {
         let file = File::options().read(true).write(true).open(scene.db()).unwrap();
         // SAFETY: Nobody truncates the file, and this test copies what it reads from the mapping.
@@ -60,7 +60,7 @@ impl MappedWriter {
     }
 }
 
-/// Looks keys up over sockets and directly until it is stopped, and asserts that no value is wrong.
+/// Looks keys up over sockets and in direct mode until it is stopped, and asserts that no value is wrong.
 fn look_up(served: &Served, direct: &Direct, stop: &AtomicBool, found: &AtomicU64) {
     let mut client = served.client();
     while !stop.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ fn look_up(served: &Served, direct: &Direct, stop: &AtomicBool, found: &AtomicU6
     }
 }
 
-/// Sets the flag when it is dropped, also by a panic, so that no thread of a scope goes on.
+/// Sets the flag on drop, also in a panic, so that the scope's other threads end.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -98,22 +98,22 @@ pub(crate) fn values_that_a_process_overwrites_through_a_mapping_are_errors_unti
             scope.spawn(|| look_up(&served, &direct, &stop, &found));
         }
         for round in 0..3 {
-            // Every block is verified, so that later lookups rely on what is remembered of them.
+            // Verifies every block, so that later lookups rely on the recorded verification.
             found_more(&format!("values are found in round {round}"));
             let mut writer = MappedWriter::open(&scene);
             writer.overwrite();
             assert!(served.client().get(KEY).is_err(), "round {round}");
             assert!(direct.get(KEY).is_err(), "round {round}");
-            eventually("the server has noticed", || served.info().get("state") == Some("changed"));
+            eventually("the server has detected the change", || served.info().get("state") == Some("changed"));
             writer.restore();
             drop(writer);
         }
         found_more("values are found again");
-        // The client's thread maps the file again in its own time.
+        // The client's thread maps the file again asynchronously.
         eventually("the direct client finds values again", || direct.get(KEY).is_ok());
         assert_eq!(direct.get(KEY).unwrap(), SHAPE.value(1, KEY));
     });
-    eventually("it is reported", || served.logged("serving again") == 3);
+    eventually("the server logs that it serves again", || served.logged("serving again") == 3);
     Ok(())
 }
 
@@ -146,14 +146,14 @@ pub(crate) fn a_table_that_a_process_wrote_through_a_mapping_is_served_as_a_new_
     Ok(())
 }
 
-pub(crate) fn a_writer_that_changes_nothing_costs_errors_only_while_it_has_the_file_open() -> Result<(), Missing> {
+pub(crate) fn a_writer_that_changes_nothing_causes_errors_only_while_it_has_the_file_open() -> Result<(), Missing> {
     leases_in(SHARED_MEMORY)?;
     let (scene, served) = served();
     let mut client = served.client();
-    // More often than a file can be trusted again before it has to be opened again, as generation 2.
+    // One generation has fewer epochs than 140, so the server opens the file again, as generation 2.
     for _ in 0..140 {
         drop(File::options().append(true).open(scene.db()).unwrap());
-        eventually("it is served again", || client.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
+        eventually("the key is served again", || client.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
     }
     assert_eq!(served.number("generation"), 2);
     Ok(())
@@ -168,7 +168,7 @@ pub(crate) fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust
     }
     served.signal(Signal::STOP);
     served.remove_lease(&scene.db());
-    // The system makes a writer wait for longer than the server trusts a lease.
+    // The kernel makes a writer wait for longer than the server trusts a lease.
     thread::sleep(super::paused::LEASE_BREAK_TIME_MIN);
     let mut writer = MappedWriter::open(&scene);
     writer.overwrite();
@@ -179,6 +179,6 @@ pub(crate) fn a_lease_that_the_system_takes_from_a_stopped_server_ends_the_trust
     writer.restore();
     drop(writer);
     eventually("direct lookups succeed again", || direct.get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
-    eventually("it is served again", || served.client().get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
+    eventually("the key is served again", || served.client().get(KEY).is_ok_and(|value| value == SHAPE.value(1, KEY)));
     Ok(())
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::helpers::trials::{Missing, require};
 
-/// Copies the units, with the program that was built in place of the installed one.
+/// Copies the units and replaces the installed program with the one under test.
 fn units() -> Result<TempDir, Missing> {
     require("systemd-analyze", "--version")?;
     let folder = tempfile::tempdir().unwrap();
@@ -29,16 +29,17 @@ pub(crate) fn systemd_finds_nothing_wrong_with_the_units() -> Result<(), Missing
     let folder = units()?;
     let output = analyze(&folder, &["verify", "--man=no", "./zero-kv.service", "./zero-kv.socket"]);
     let complaints = String::from_utf8(output.stderr).unwrap();
-    // Before version 253; they go by the line above it, as the unit says.
+    // systemd versions before 253 do not know `notify-reload`, and use the line before it, as the unit's comment
+    // explains.
     let of_ours = |line: &&str| line.contains("zero-kv") && !line.ends_with("ignoring: notify-reload");
     assert_eq!(complaints.lines().find(of_ours), None);
     assert!(output.status.success(), "{complaints}");
     Ok(())
 }
 
-pub(crate) fn the_service_is_shut_in() -> Result<(), Missing> {
+pub(crate) fn the_service_is_sandboxed() -> Result<(), Missing> {
     let folder = units()?;
-    // In hundredths of what a service may be exposed to.
+    // The threshold is in tenths of the exposure score.
     let output = analyze(&folder, &["security", "--offline=yes", "--threshold=15", "./zero-kv.service"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())

@@ -16,7 +16,7 @@ use crate::helpers::tables::{Table, answer_to_get};
 use crate::helpers::trials::Missing;
 
 /// Runs a command that must fail with this exit status. Returns its standard error.
-fn complaint(mut command: Command, status: i32) -> String {
+fn failure_message(mut command: Command, status: i32) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -45,13 +45,13 @@ pub(crate) fn a_lock_file_of_another_user_is_named_with_its_owner_at_once() -> R
     let lock = table.folder.path().join("s.sock.lock");
     fs::write(&lock, "").unwrap();
     std::os::unix::fs::chown(&lock, Some(OTHER), None).unwrap();
-    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
     assert!(message.contains("belongs to user 4321, where root or this server's user 0 was expected"), "{message}");
     assert!(message.contains("remove it"), "{message}");
     Ok(())
 }
 
-/// A kv_store of another user, whose socket is in a folder where everybody can write. Takes root.
+/// Starts a kv_store as another user, with its socket in a folder where everybody can write. Requires root.
 fn serve_as_other(table: &Table) -> Server {
     let program = table.folder.path().join("kv_store");
     fs::copy(env!("CARGO_BIN_EXE_kv_store"), &program).unwrap();
@@ -80,9 +80,9 @@ pub(crate) fn programs_use_the_server_of_another_user_in_a_shared_folder_only_if
         (&["reload"], 2),
         (&["health"], 1),
     ] {
-        let message = complaint(zkv(args, None), status);
+        let message = failure_message(zkv(args, None), status);
         assert!(message.contains(expected) && message.contains("--server-user"), "{args:?}: {message}");
-        complaint(zkv(args, Some("4322")), status);
+        failure_message(zkv(args, Some("4322")), status);
         for mut accepted in [zkv(args, Some("4321")), zkv(&[args, &["--server-user", "4321"]].concat(), None)] {
             let output = accepted.output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
@@ -92,7 +92,7 @@ pub(crate) fn programs_use_the_server_of_another_user_in_a_shared_folder_only_if
     {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zkv"));
         command.args(args);
-        assert!(complaint(command, 2).contains("--server-user"), "{args:?}");
+        assert!(failure_message(command, 2).contains("--server-user"), "{args:?}");
     }
 
     let benchmarker = |args: &[&str]| {
@@ -102,7 +102,7 @@ pub(crate) fn programs_use_the_server_of_another_user_in_a_shared_folder_only_if
         command
     };
     for args in [&[][..], &["--memory"], &["--protocol", "resp"]] {
-        let message = complaint(benchmarker(args), 1);
+        let message = failure_message(benchmarker(args), 1);
         assert!(message.contains(expected) && message.contains("--server-user"), "{message}");
     }
     let output = benchmarker(&["--server-user", "4321", "--memory"]).output().unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn programs_use_the_server_of_another_user_in_a_shared_folder_only_if
     Ok(())
 }
 
-pub(crate) fn another_user_may_look_up_and_not_reload() -> Result<(), Missing> {
+pub(crate) fn another_user_may_look_up_but_not_reload() -> Result<(), Missing> {
     root()?;
     let table = Table::of_rows(10);
     fs::set_permissions(table.folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn another_user_may_look_up_and_not_reload() -> Result<(), Missing> {
     let socket = table.socket();
     let of_other_user = move || {
         let other = rustix::process::Uid::from_raw(OTHER);
-        // Changes the user of this thread alone.
+        // Changes the user of this thread only.
         rustix::thread::set_thread_res_uid(other, other, other).unwrap();
         let mut client = Client::connect(socket).unwrap();
         let refusals = [client.reload(), client.rollback()].map(|asked| asked.unwrap_err().to_string());
@@ -143,17 +143,17 @@ fn without_user_numbers(program: &str) -> Command {
     command
 }
 
-pub(crate) fn a_number_that_different_users_share_makes_nobody_an_administrator() -> Result<(), Missing> {
+pub(crate) fn a_uid_that_several_users_share_makes_nobody_an_administrator() -> Result<(), Missing> {
     user_namespaces()?;
     let table = Table::of_rows(10);
     let mut command = without_user_numbers(env!("CARGO_BIN_EXE_kv_store"));
     command.arg("--db").arg(table.db()).arg("--socket").arg(table.socket()).args(["--mode", "0666"]);
     let server = Server::of(command, &table.socket());
-    // The server sees this process's user, and its own, as the overflow user.
+    // The server sees both this process's user and its own as the overflow user.
     for arguments in [&["reload"][..], &["reload", "--rollback"]] {
         let mut zkv = Command::new(env!("CARGO_BIN_EXE_zkv"));
         zkv.args(arguments).arg("--socket").arg(table.socket());
-        let message = complaint(zkv, 2);
+        let message = failure_message(zkv, 2);
         assert!(message.contains("only root and the server's own user may send it"), "{message}");
     }
     let mut stream = server.connect();
@@ -162,14 +162,14 @@ pub(crate) fn a_number_that_different_users_share_makes_nobody_an_administrator(
     Ok(())
 }
 
-pub(crate) fn a_server_whose_user_has_no_number_here_is_rejected_unless_all_such_users_are_accepted()
--> Result<(), Missing> {
+pub(crate) fn a_server_whose_user_is_unmapped_is_rejected_unless_all_unmapped_users_are_accepted() -> Result<(), Missing>
+{
     user_namespaces()?;
     let table = Table::of_rows(10);
     let mut rejected = without_user_numbers(env!("CARGO_BIN_EXE_zkv"));
     let _server = table.serve();
     rejected.args(["get", "3", "--socket"]).arg(table.socket()).env_remove("ZERO_KV_SERVER_USER");
-    let message = complaint(rejected, 2);
+    let message = failure_message(rejected, 2);
     assert!(message.contains("has no number in this user namespace"), "{message}");
 
     let overflow_uid = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap();

@@ -1,4 +1,4 @@
-//! Files that a process has open for writing when they are to be served.
+//! Files that a process has open for writing when the server opens them.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::helpers::waiting::eventually;
 const SHAPE: Shape = Shape { rows: 100, len_max_bytes: 50 };
 const REFUSED: &str = "a process has it open for writing";
 
-/// Maps a file to write to it. The descriptor is closed.
+/// Maps a file for writing, and closes its descriptor.
 fn mapped(path: &Path) -> MmapRaw {
     let file = File::options().read(true).write(true).open(path).unwrap();
     MmapRaw::map_raw(&file).unwrap()
@@ -44,10 +44,10 @@ pub(crate) fn a_server_does_not_start_with_a_file_that_a_process_can_write_to() 
     Ok(())
 }
 
-pub(crate) fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() -> Result<(), Missing> {
+pub(crate) fn a_starting_server_waits_for_a_writer_to_close_the_file() -> Result<(), Missing> {
     leases()?;
     let scene = scene();
-    // On a busy machine the test may be too slow for the server's patience.
+    // On a busy machine, the test may close the file after the server has given up.
     eventually("a server starts", || {
         let mapping = mapped(&scene.db());
         let log = scene.path("waiting.log");
@@ -67,7 +67,7 @@ pub(crate) fn a_server_that_starts_waits_for_a_writer_that_closes_the_file() -> 
     Ok(())
 }
 
-pub(crate) fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_it() -> Result<(), Missing> {
+pub(crate) fn a_file_is_served_once_its_writer_has_closed_it() -> Result<(), Missing> {
     leases()?;
     let scene = scene();
     let served = scene.serve(&[]);
@@ -80,7 +80,7 @@ pub(crate) fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_
     assert!(served.outcome_of(attempt).contains(REFUSED));
     assert_eq!(served.number("generation"), 1);
     assert_eq!(served.client().get(7).unwrap(), SHAPE.value(1, 7));
-    // It is tried again and again without another word.
+    // The server retries without another log line.
     served.wait_for("uptime_s", served.number("uptime_s") + 3);
     assert_eq!((served.logged(REFUSED), served.number("refused_files")), (2, 2), "{}", served.log());
     drop(mapping);
@@ -89,7 +89,7 @@ pub(crate) fn a_file_that_a_process_can_write_to_is_served_once_that_has_closed_
     Ok(())
 }
 
-pub(crate) fn a_server_that_cannot_detect_writers_says_so() {
+pub(crate) fn a_server_that_cannot_detect_writers_reports_it() {
     let scene = scene();
     let served = scene.serve(&["--no-lease"]);
     assert_eq!(served.logged("processes that write to the file cannot be detected: leases are switched off"), 1);

@@ -1,4 +1,4 @@
-//! `redis-benchmark`, which stops at the first error.
+//! `redis-benchmark`, which stops at the first error reply.
 
 use std::process::{Command, Stdio};
 
@@ -22,7 +22,7 @@ fn info(served: &Served, name: &str) -> u64 {
     line_of(&replies[0].text(), name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-pub(crate) fn it_runs_with_and_without_pipelines() -> Result<(), Missing> {
+pub(crate) fn redis_benchmark_runs_with_and_without_pipelines() -> Result<(), Missing> {
     require("redis-benchmark", "--version")?;
     let served = Served::start();
     let rows = PLAIN_ROWS.to_string();
@@ -35,7 +35,7 @@ pub(crate) fn it_runs_with_and_without_pipelines() -> Result<(), Missing> {
             number.is_ok_and(|number| number > 0.0)
         });
         assert!(numbers.count() >= 4, "{out}");
-        // Every key is there, and each request was answered with its value.
+        // Every key exists, so each request is answered with a value.
         asked += 20_000;
         assert!(info(&served, "keyspace_hits") >= asked, "{options:?}");
     }

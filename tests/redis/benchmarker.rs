@@ -10,7 +10,7 @@ use crate::helpers::trials::Missing;
 
 const OPTIONS: [&[&str]; 3] = [&["--op=get"], &["--op=get:0.7,exists:0.3", "--miss-ratio=0.3"], &["--memory"]];
 
-/// Bakes rows, gives them to Redis as well, and has benchmarker compare every value.
+/// Bakes rows, stores them in a Redis, and lets benchmarker verify every value.
 fn assert_verifies(rows: &[(Vec<u8>, Vec<u8>)], keys: Keys) -> Result<(), Missing> {
     let redis = Redis::start()?;
     redis.fill(rows.iter().map(|(key, value)| (&key[..], &value[..])));
@@ -49,7 +49,7 @@ fn assert_run_is_good(db: &Path, socket: &Path, options: &[&str]) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && error.is_empty(), "{options:?}: {error}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // Each of the four clients has a pipeline of 16 answered at least once.
+    // Each of the four clients completes at least one pipeline of 16.
     assert!(report["requests"].as_u64().unwrap() >= 64, "{report}");
     assert_eq!(report["errors"], 0, "{report}");
 }

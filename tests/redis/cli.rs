@@ -7,7 +7,7 @@ use super::served::*;
 use crate::helpers::redis_server::line_of;
 use crate::helpers::trials::{Missing, require};
 
-/// Runs it with these arguments.
+/// Runs `redis-cli` with these arguments.
 fn run(served: &Served, over_tcp: bool, args: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new("redis-cli");
     match over_tcp {
@@ -37,7 +37,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-pub(crate) fn it_asks_and_prints_what_there_is() -> Result<(), Missing> {
+pub(crate) fn redis_cli_prints_replies() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
     let served = Served::start();
     assert_eq!(cli(&served, &["GET", "7"]), "value_content_at_key_7\n");
@@ -55,7 +55,7 @@ pub(crate) fn it_asks_and_prints_what_there_is() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn it_scans_all_keys() -> Result<(), Missing> {
+pub(crate) fn redis_cli_scans_all_keys() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
     let served = Served::start();
     let keys: Vec<String> = rows().keys().map(u64::to_string).collect();
@@ -69,7 +69,7 @@ pub(crate) fn it_scans_all_keys() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn it_reads_commands_from_its_input() -> Result<(), Missing> {
+pub(crate) fn redis_cli_reads_commands_from_standard_input() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
     let served = Served::start();
     let output = run(&served, false, &[], b"GET 7\nSTRLEN 7\nHELLO 3\nGET 7\nQUIT\n");
@@ -81,10 +81,10 @@ pub(crate) fn it_reads_commands_from_its_input() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn info_tells_what_tools_look_for() -> Result<(), Missing> {
+pub(crate) fn info_has_the_fields_that_tools_read() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
     let served = Served::start();
-    // Numbers change from one to the next, so over one kind of socket.
+    // The numbers change with each call, so the outputs of two sockets would differ.
     let cli = |args: &[&str]| String::from_utf8(run(&served, false, args, b"").stdout).unwrap().replace("\r\n", "\n");
     cli(&["MGET", "1", "2", "2000"]);
     let info = cli(&["INFO"]);

@@ -1,6 +1,6 @@
-"""What a program that uses redis-py sees: run by python.rs against kv_store and Redis.
+"""Checks redis-py against kv_store and Redis; python.rs runs this script.
 
-The rows are those of served.rs. `--ours` adds what only kv_store does.
+The servers have the rows of served.rs. `--ours` adds checks that only kv_store passes.
 """
 
 import argparse
@@ -35,9 +35,9 @@ def expect(found, expected):
     assert found == expected, f"{found!r} where {expected!r} was expected"
 
 
-def refused(kind, text, ask):
+def assert_error(kind, text, call):
     try:
-        found = ask()
+        found = call()
     except kind as error:
         assert text in str(error), f"{error} where {text!r} was expected"
     else:
@@ -93,21 +93,21 @@ def pipelines(client):
 
 
 def threads(client):
-    faults = []
+    errors = []
 
-    def ask():
+    def look_up():
         try:
             for key in range(200):
                 expect(client.get(key), value(key))
-        except Exception as fault:
-            faults.append(fault)
+        except Exception as error:
+            errors.append(error)
 
-    asking = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in asking:
+    clients = [threading.Thread(target=look_up) for _ in range(8)]
+    for thread in clients:
         thread.start()
-    for thread in asking:
+    for thread in clients:
         thread.join()
-    expect(faults, [])
+    expect(errors, [])
 
 
 def connection(client):
@@ -130,18 +130,18 @@ def connection(client):
     assert any(each["name"] == "me" for each in named.client_list())
     expect(named.client_info()["name"], "me")
     expect(connect(db=0).get(7), value(7))
-    refused(redis.ResponseError, "out of range", lambda: connect(db=1).get(7))
-    refused(redis.ResponseError, "unknown command", lambda: client.execute_command("NOSUCHCOMMAND"))
-    refused(redis.ResponseError, "wrong number of arguments", lambda: client.execute_command("GET"))
-    # In RESP3 the password travels in HELLO with the name of the default user, whom Redis admits with any password.
+    assert_error(redis.ResponseError, "out of range", lambda: connect(db=1).get(7))
+    assert_error(redis.ResponseError, "unknown command", lambda: client.execute_command("NOSUCHCOMMAND"))
+    assert_error(redis.ResponseError, "wrong number of arguments", lambda: client.execute_command("GET"))
+    # In RESP3 the password travels in HELLO with the name of the default user, whom Redis accepts with any password.
     if client.client_info()["resp"] == "2":
-        refused(redis.RedisError, "without any password configured", lambda: connect(password="secret").get(7))
+        assert_error(redis.RedisError, "without any password configured", lambda: connect(password="secret").get(7))
 
 
 def ours(client):
-    refused(redis.exceptions.ReadOnlyError, "", lambda: client.set(1, "x"))
-    refused(redis.exceptions.ReadOnlyError, "", lambda: client.delete(1))
-    refused(redis.ResponseError, "", lambda: client.get("no number"))
+    assert_error(redis.exceptions.ReadOnlyError, "", lambda: client.set(1, "x"))
+    assert_error(redis.exceptions.ReadOnlyError, "", lambda: client.delete(1))
+    assert_error(redis.ResponseError, "", lambda: client.get("no number"))
     expect(client.get("0007"), value(7))
 
 

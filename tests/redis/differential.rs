@@ -1,4 +1,4 @@
-//! The same bytes to both servers; the same bytes from both, wherever Redis's way applies.
+//! Sends equal bytes to `kv_store` and to a real Redis, and compares the replies, wherever `kv_store` follows Redis.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::helpers::redis_replies::Reply;
 use crate::helpers::redis_server::{command, connect};
 use crate::helpers::trials::Missing;
 
-/// Sends the same to both.
+/// Sends the same bytes to both servers, and compares the replies.
 #[track_caller]
 fn assert_same(redis: &Path, ours: &Path, bytes: &[u8]) {
     let bytes = [bytes, &line("QUIT")].concat();
@@ -24,7 +24,7 @@ fn assert_same(redis: &Path, ours: &Path, bytes: &[u8]) {
     );
 }
 
-/// Each on a connection of its own; commands of one connection are separated by `; `.
+/// Compares the replies to conversations. Each has its own connection, and its commands are separated by `; `.
 #[track_caller]
 fn assert_all_same(conversations: &[&str]) -> Result<(), Missing> {
     let redis = redis()?;
@@ -36,7 +36,7 @@ fn assert_all_same(conversations: &[&str]) -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn values_are_the_same() -> Result<(), Missing> {
+pub(crate) fn replies_with_values_are_equal() -> Result<(), Missing> {
     assert_all_same(&[
         "GET 0",
         "GET 999",
@@ -56,7 +56,7 @@ pub(crate) fn values_are_the_same() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn long_pipelines_are_the_same() -> Result<(), Missing> {
+pub(crate) fn replies_to_long_pipelines_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     let gets: Vec<u8> = (0..20_000).flat_map(|key| line(&format!("GET {}", key % 1100))).collect();
@@ -67,7 +67,7 @@ pub(crate) fn long_pipelines_are_the_same() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn ranges_are_the_same_for_indexes_of_every_sign() -> Result<(), Missing> {
+pub(crate) fn replies_with_ranges_are_equal_for_indexes_of_every_sign() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     let indexes = ["0", "1", "5", "21", "22", "100", "-1", "-2", "-21", "-22", "-100", "9223372036854775807"];
@@ -88,7 +88,7 @@ pub(crate) fn ranges_are_the_same_for_indexes_of_every_sign() -> Result<(), Miss
     Ok(())
 }
 
-pub(crate) fn what_is_said_about_the_connection_is_the_same() -> Result<(), Missing> {
+pub(crate) fn replies_about_the_connection_are_equal() -> Result<(), Missing> {
     assert_all_same(&[
         "PING",
         "PING hello",
@@ -115,7 +115,7 @@ pub(crate) fn what_is_said_about_the_connection_is_the_same() -> Result<(), Miss
     Ok(())
 }
 
-pub(crate) fn version_3_is_the_same() -> Result<(), Missing> {
+pub(crate) fn replies_in_version_3_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     for conversation in [
@@ -127,7 +127,7 @@ pub(crate) fn version_3_is_the_same() -> Result<(), Missing> {
         "HELLO 2; GET 2000",
         "FOO; GET; SELECT 1",
     ] {
-        // What HELLO itself says names the server, and is compared below.
+        // The reply to HELLO names the server. Another test compares it.
         let commands: Vec<&str> = ["HELLO 3"].into_iter().chain(conversation.split("; ")).collect();
         let mut replies = [redis.socket(), served.socket()].map(|socket| Reply::all(&ask(&socket, &commands)));
         for replies in &mut replies {
@@ -144,7 +144,7 @@ pub(crate) fn version_3_is_the_same() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn hello_says_the_same_of_the_connection() -> Result<(), Missing> {
+pub(crate) fn replies_to_hello_describe_the_connection_equally() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     for commands in [
@@ -159,8 +159,8 @@ pub(crate) fn hello_says_the_same_of_the_connection() -> Result<(), Missing> {
             let bytes = ask(&socket, commands);
             let replies = Reply::all(&bytes);
             let fields = replies[commands.len() - 1].fields();
-            let told = ["proto", "mode", "role", "modules"].map(|name| fields[name].clone());
-            (bytes[0], fields.keys().cloned().collect::<Vec<_>>(), told)
+            let compared = ["proto", "mode", "role", "modules"].map(|name| fields[name].clone());
+            (bytes[0], fields.keys().cloned().collect::<Vec<_>>(), compared)
         });
         assert_eq!(ours, redis, "{commands:?}");
     }
@@ -168,7 +168,7 @@ pub(crate) fn hello_says_the_same_of_the_connection() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn wrong_numbers_of_arguments_are_told_in_the_same_words() -> Result<(), Missing> {
+pub(crate) fn errors_for_wrong_numbers_of_arguments_have_equal_text() -> Result<(), Missing> {
     assert_all_same(&[
         "GET; GET 1 2; get; GeT",
         "MGET; EXISTS; STRLEN; STRLEN 1 2; TYPE; TYPE 1 2",
@@ -188,7 +188,7 @@ pub(crate) fn wrong_numbers_of_arguments_are_told_in_the_same_words() -> Result<
     Ok(())
 }
 
-pub(crate) fn what_is_unknown_is_told_in_the_same_words() -> Result<(), Missing> {
+pub(crate) fn errors_for_unknown_commands_have_equal_text() -> Result<(), Missing> {
     assert_all_same(&[
         "FOO",
         "foo bar baz",
@@ -209,7 +209,7 @@ pub(crate) fn what_is_unknown_is_told_in_the_same_words() -> Result<(), Missing>
     Ok(())
 }
 
-pub(crate) fn scan_options_are_refused_in_the_same_words() -> Result<(), Missing> {
+pub(crate) fn errors_for_scan_options_have_equal_text() -> Result<(), Missing> {
     assert_all_same(&[
         "SCAN x; SCAN 18446744073709551616",
         "SCAN 0 COUNT 0; SCAN 0 COUNT -1; SCAN 0 COUNT x; SCAN 0 COUNT",
@@ -225,7 +225,7 @@ fn keys_of(replies: &[Reply]) -> BTreeSet<String> {
     replies.iter().map(Reply::text).collect()
 }
 
-pub(crate) fn keys_finds_the_same() -> Result<(), Missing> {
+pub(crate) fn replies_to_keys_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     for pattern in PATTERNS {
@@ -241,7 +241,7 @@ pub(crate) fn keys_finds_the_same() -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn scan_goes_through_all_keys_once() -> Result<(), Missing> {
+pub(crate) fn scan_returns_all_keys_once() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     for (pattern, count) in PATTERNS.into_iter().zip([10, 1, 3, 7, 100, 1000, 100_000].into_iter().cycle()) {
@@ -266,13 +266,13 @@ pub(crate) fn scan_goes_through_all_keys_once() -> Result<(), Missing> {
             }
         });
         assert_eq!(ours, redis, "{pattern:?}");
-        // Redis may give a key twice; a table that does not change need not.
+        // Redis may return a key twice. `kv_store` must not, because its table does not change.
         assert_eq!(ours_found, ours.len(), "{pattern:?}");
     }
     Ok(())
 }
 
-pub(crate) fn commands_are_described_alike() -> Result<(), Missing> {
+pub(crate) fn replies_to_command_are_equal() -> Result<(), Missing> {
     let redis = redis()?;
     let served = Served::start();
     let [redis, ours] = [redis.socket(), served.socket()].map(|socket| {

@@ -17,24 +17,24 @@ use crate::helpers::trials::{Missing, require};
 
 const DOCUMENT: &str = include_str!("../../docs/REDIS.md");
 
-/// The rows of a section's tables, as cells.
+/// Returns the rows of a section's tables, as cells.
 fn rows(title: &str) -> Vec<Vec<String>> {
     let (_, section) = DOCUMENT.split_once(&format!("\n## {title}\n")).unwrap();
     let section = section.split("\n## ").next().unwrap();
-    // A bar within a cell is escaped.
+    // A bar in a cell is escaped.
     let cells = |line: &str| line.replace(r"\|", "\0").split('|').map(|cell| cell.replace('\0', "|")).collect();
     let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("|---");
     section.lines().filter(is_row).skip(1).map(cells).collect()
 }
 
-pub(crate) fn the_document_lists_the_commands_that_there_are() {
+pub(crate) fn the_document_lists_exactly_the_supported_commands() {
     let rows = rows("Commands");
     let listed: Vec<&str> = rows.iter().flat_map(|cells| cells[1].split('`').skip(1).step_by(2)).collect();
     let written = |spec: &Spec| {
         let name = spec.name.to_ascii_uppercase().replace('|', " ");
         format!("{name} {}", spec.syntax).trim_end().to_owned()
     };
-    // A container is none by itself, but for COMMAND.
+    // A container of subcommands is not itself a command, except COMMAND.
     let is_asked_for = |spec: &&Spec| spec.subcommands.is_empty() || spec.arity == -1;
     let all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
     let all: BTreeSet<String> = all.filter(is_asked_for).map(written).collect();
@@ -42,14 +42,14 @@ pub(crate) fn the_document_lists_the_commands_that_there_are() {
     assert_eq!(listed.len(), all.len());
 }
 
-/// The limit of what the document calls so.
+/// Returns the limit with this name in the document.
 fn limit(what: &str) -> usize {
     let rows = rows("Limits");
     let row = rows.iter().find(|cells| cells[1].trim() == what).unwrap_or_else(|| panic!("no {what:?}"));
     row[2].trim().replace(',', "").parse().unwrap()
 }
 
-pub(crate) fn the_document_names_the_limits_that_the_library_has() {
+pub(crate) fn the_documented_limits_match_the_library() {
     for (what, expected) in [
         ("arguments of a command, including its name", ARGS_MAX),
         (
@@ -66,7 +66,7 @@ pub(crate) fn the_document_names_the_limits_that_the_library_has() {
     }
 }
 
-pub(crate) fn the_document_names_the_limits_that_the_server_has() {
+pub(crate) fn the_documented_limits_match_the_server() {
     let served = Served::start();
     let is_error = |command: &str| matches!(Reply::all(&ask(&served.socket(), &[command]))[0], Reply::Error(_));
     let pattern_len = limit("bytes of a pattern, or of all patterns of a `CONFIG GET` together");
@@ -81,7 +81,7 @@ pub(crate) fn the_document_names_the_limits_that_the_server_has() {
     }
 }
 
-pub(crate) fn the_documents_examples_are_answered_as_they_say() -> Result<(), Missing> {
+pub(crate) fn the_documents_examples_match_the_server() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
     let blocks = DOCUMENT.split("```text\n").skip(1).map(|block| block.split("```").next().unwrap());
     let examples: Vec<&str> = blocks.filter(|block| block.starts_with("table of ")).collect();

@@ -1,4 +1,4 @@
-//! Bytes that are no commands, and commands that a read-only table refuses.
+//! Malformed bytes, and commands that a read-only table rejects.
 
 use std::fs;
 use std::io::Write;
@@ -33,7 +33,7 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
         b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nPING\r\n",
         b"*2\r\n$5\r\nhOsT:\r\n$1\r\nx\r\nPING\r\n",
         b"ECHO POST\r\nECHO host:\r\nPOSTS x\r\nHost:x\r\nQUIT\r\n",
-        // Nothing wrong with these.
+        // These bytes are valid.
         b"*0\r\n*-1\r\n\r\n\n   \r\nPING\r\nQUIT\r\n",
         b"PING\nget 7\nGET  7 \r\n\tGET\t7\r\nquit\n",
         quoted_get,
@@ -45,7 +45,7 @@ pub(crate) fn malformed_bytes_are_answered_as_by_redis() -> Result<(), Missing> 
     Ok(())
 }
 
-pub(crate) fn writes_are_refused_as_by_a_replica() {
+pub(crate) fn writes_are_rejected_as_by_a_replica() {
     let served = Served::start();
     for write in [
         "SET 1 x",
@@ -77,7 +77,7 @@ pub(crate) fn writes_are_refused_as_by_a_replica() {
     }
 }
 
-pub(crate) fn a_key_that_is_no_number_is_an_error_on_a_table_of_numbers() {
+pub(crate) fn a_key_that_is_not_a_number_is_an_error_on_a_table_of_numbers() {
     let served = Served::start();
     for key in ["x", "-1", "1.0", "18446744073709551616", "key:000000000001", "0x10"] {
         for command in ["GET", "EXISTS", "STRLEN", "TYPE", "TTL", "MGET 1"] {
@@ -88,7 +88,7 @@ pub(crate) fn a_key_that_is_no_number_is_an_error_on_a_table_of_numbers() {
     }
 }
 
-pub(crate) fn zeros_before_a_key_change_nothing() {
+pub(crate) fn leading_zeros_of_a_key_are_ignored() {
     let served = Served::start();
     let replies = ask(&served.socket(), &["GET 000000000007", "EXISTS 007 7", "GET 00000000000000000000000000007"]);
     let value = "$22\r\nvalue_content_at_key_7\r\n";
@@ -108,12 +108,12 @@ pub(crate) fn an_announced_length_allocates_nothing() {
     for announced in [&b"*1\r\n$500000000\r\n"[..], b"*1000000\r\n", b"*1000000\r\n$500000000\r\nGET"] {
         for _ in 0..20 {
             let mut stream = served.connect();
-            // A server whose limit is lower may close.
+            // A server with a lower limit may close the connection.
             let _ = stream.write_all(announced);
             waiting.push(stream);
         }
     }
-    // One worker reads what came before.
+    // The only worker reads the earlier bytes before these commands.
     (0..10).for_each(|_| assert_eq!(ask(&served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n"));
     let grown = data_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes more after lengths were announced");

@@ -18,7 +18,7 @@ pub(crate) fn a_connection_speaks_the_protocol_of_its_first_byte() {
         let value = &model[&key];
         expect(&mut redis, &[format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat());
     }
-    // A first byte of zero, or of a name, and the rest much later.
+    // Sends the first byte, which selects the protocol, and the rest much later.
     let (mut native, mut redis) = (served.connect(), served.connect());
     let (frame, ping) = (request(EXISTS, 5), line("PING"));
     for (of_native, of_redis) in frame.iter().zip(ping.iter().map(Some).chain(std::iter::repeat(None))) {
@@ -36,7 +36,7 @@ pub(crate) fn requests_may_be_split_at_any_byte() {
     for split in 1..requests.len() {
         let mut stream = served.connect();
         stream.write_all(&requests[..split]).unwrap();
-        // An answer from the same worker, if there is but one, tells that it has read this far.
+        // The reply to a later command shows that the only worker has read the earlier bytes.
         assert_eq!(ask(&served.socket(), &["PING"]), b"+PONG\r\n+OK\r\n");
         stream.write_all(&requests[split..]).unwrap();
         expect_end(&mut stream, &expected);
@@ -46,7 +46,7 @@ pub(crate) fn requests_may_be_split_at_any_byte() {
     expect_end(&mut stream, &expected);
 }
 
-pub(crate) fn tcp_answers_the_same() {
+pub(crate) fn tcp_has_equal_replies() {
     let served = Served::start();
     assert!(served.tcp().ip().is_loopback());
     let requests = [line("GET 7"), line("GET 1002"), line("MGET 1 2000"), line("QUIT")].concat();
@@ -55,17 +55,17 @@ pub(crate) fn tcp_answers_the_same() {
     let mut replies = Vec::new();
     stream.read_to_end(&mut replies).unwrap();
     assert!(replies == converse(served.connect(), &requests));
-    // Native frames, too.
+    // TCP also accepts native requests.
     let mut stream = TcpStream::connect(served.tcp()).unwrap();
     stream.write_all(&gets([7])).unwrap();
     expect(&mut stream, &answer_to_get(&rows(), 7));
 }
 
-pub(crate) fn a_client_that_reads_nothing_stops_nobody_else() {
+pub(crate) fn a_client_that_reads_nothing_blocks_no_other_client() {
     let served = Served::with(&["--workers", "1"]);
     let mut stalled = served.connect();
     stalled.set_nonblocking(true).unwrap();
-    // Until the socket takes no more.
+    // Writes until the socket accepts no more bytes.
     let (gets, mut written_bytes) = (line("GET 1002").repeat(100), 0);
     let error = loop {
         match stalled.write(&gets) {

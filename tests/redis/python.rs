@@ -41,7 +41,7 @@ fn run(python: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&text));
 }
 
-fn gets_what_it_expects(release: &Release) -> Result<(), Missing> {
+fn script_passes_on_kv_store(release: &Release) -> Result<(), Missing> {
     let python = release.python()?;
     let served = Served::start();
     let socket = served.socket();
@@ -53,7 +53,7 @@ fn gets_what_it_expects(release: &Release) -> Result<(), Missing> {
     Ok(())
 }
 
-fn expects_what_redis_replies(release: &Release) -> Result<(), Missing> {
+fn script_passes_on_redis(release: &Release) -> Result<(), Missing> {
     let (python, redis) = (release.python()?, redis()?);
     let socket = redis.socket();
     run(&python, &["--unix", socket.to_str().unwrap()]);
@@ -62,18 +62,18 @@ fn expects_what_redis_replies(release: &Release) -> Result<(), Missing> {
     Ok(())
 }
 
-pub(crate) fn the_pinned_redis_py_gets_what_it_expects() -> Result<(), Missing> {
-    gets_what_it_expects(&PINNED)
+pub(crate) fn the_pinned_redis_py_script_passes_on_kv_store() -> Result<(), Missing> {
+    script_passes_on_kv_store(&PINNED)
 }
 
-pub(crate) fn the_newest_redis_py_gets_what_it_expects() -> Result<(), Missing> {
-    gets_what_it_expects(&NEWEST)
+pub(crate) fn the_newest_redis_py_script_passes_on_kv_store() -> Result<(), Missing> {
+    script_passes_on_kv_store(&NEWEST)
 }
 
-pub(crate) fn the_pinned_redis_py_expects_what_redis_replies() -> Result<(), Missing> {
-    expects_what_redis_replies(&PINNED)
+pub(crate) fn the_pinned_redis_py_script_passes_on_redis() -> Result<(), Missing> {
+    script_passes_on_redis(&PINNED)
 }
 
-pub(crate) fn the_newest_redis_py_expects_what_redis_replies() -> Result<(), Missing> {
-    expects_what_redis_replies(&NEWEST)
+pub(crate) fn the_newest_redis_py_script_passes_on_redis() -> Result<(), Missing> {
+    script_passes_on_redis(&NEWEST)
 }

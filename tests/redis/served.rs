@@ -10,7 +10,7 @@ use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::{Model, Table};
 use crate::helpers::trials::Missing;
 
-/// Rows 0 to this have values that name them; a few more have unusual ones.
+/// The number of rows whose values name their keys. A few more rows have unusual values.
 pub(crate) const PLAIN_ROWS: u64 = 1000;
 
 pub(crate) const EMPTY: u64 = 1000;
@@ -69,7 +69,7 @@ impl Served {
     }
 }
 
-/// Starts a Redis with the same rows.
+/// Starts a Redis with the rows of [`rows`].
 pub(crate) fn redis() -> Result<Redis, Missing> {
     let redis = Redis::start()?;
     let rows: Vec<(String, Vec<u8>)> = rows().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
@@ -77,27 +77,26 @@ pub(crate) fn redis() -> Result<Redis, Missing> {
     Ok(redis)
 }
 
-/// The words of a line, which are separated by one space each, as a command.
+/// Returns a line of words, which are separated by one space each, as a command.
 pub(crate) fn line(text: &str) -> Vec<u8> {
     command(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Sends bytes, and returns all that comes until the server closes the connection, which
-/// the bytes must give it a reason to do.
+/// Sends bytes, and returns all replies until the server closes the connection, which the bytes must cause.
 pub(crate) fn converse(mut stream: UnixStream, bytes: &[u8]) -> Vec<u8> {
     let mut replies = Vec::new();
     std::thread::scope(|scope| {
         let mut writer = stream.try_clone().unwrap();
-        // A server may close before it has read all, and then refuses the rest.
+        // A server may close the connection before it has read everything, so writing can fail.
         scope.spawn(move || writer.write_all(bytes).and_then(|()| writer.flush()).is_ok());
-        // A reset tells no more than an end: the server had bytes left to read.
+        // A reset is equivalent to the end of the stream: the server had unread bytes.
         let _ = stream.read_to_end(&mut replies);
         let _ = stream.shutdown(Shutdown::Both);
     });
     replies
 }
 
-/// What a server answers to commands, one line each, on a connection of their own.
+/// Returns the replies to commands, one per line, on a new connection.
 pub(crate) fn ask(socket: &std::path::Path, commands: &[&str]) -> Vec<u8> {
     let mut bytes: Vec<u8> = commands.iter().flat_map(|text| line(text)).collect();
     bytes.extend(line("QUIT"));

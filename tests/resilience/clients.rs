@@ -9,40 +9,40 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::helpers::frames::{answer, expect, gets};
 use crate::helpers::generations::Shape;
-use crate::helpers::pipelined_gets::{Answer, Lane, Protocol};
+use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::random::random;
 use crate::helpers::scenes::{Scene, Served};
-use crate::helpers::waiting::{asked_time, eventually};
-use crate::{alone, report, together};
+use crate::helpers::waiting::{configured_duration, eventually};
+use crate::{report, run_alone, run_concurrently};
 
 const SHAPE: Shape = Shape { rows: 1000, len_max_bytes: 200 };
-/// A server, and what it takes before anything happens to it.
-struct Story {
+/// A server, and the number of descriptors that it has open before the test.
+struct ServerTest {
     scene: Scene,
     served: Served,
     descriptors: usize,
 }
 
-impl Story {
-    fn begin(options: &[&str]) -> Story {
+impl ServerTest {
+    fn begin(options: &[&str]) -> ServerTest {
         let scene = Scene::new();
         SHAPE.bake(1, &scene.db());
         let served = scene.serve(options);
-        Story::of(scene, served)
+        ServerTest::new(scene, served)
     }
 
-    fn of(scene: Scene, served: Served) -> Story {
-        // Every worker has made its buffers.
-        let first: Vec<Lane> = (0..8).map(|_| asked(&served)).collect();
+    fn new(scene: Scene, served: Served) -> ServerTest {
+        // Every worker allocates its buffers.
+        let first: Vec<PipelinedConnection> = (0..8).map(|_| answered_connection(&served)).collect();
         drop(first);
-        eventually("all have left", || served.number("connections") == 1);
+        eventually("all clients have disconnected", || served.number("connections") == 1);
         let descriptors = served.descriptors();
-        Story { scene, served, descriptors }
+        ServerTest { scene, served, descriptors }
     }
 
-    /// Does something three times. Each time the server stays alive, closes all descriptors, and holds no memory for
-    /// connections in the end. Reports the memory that the process keeps and the time of a pipeline, which depend on the
-    /// allocator and on the machine's load.
+    /// Runs `what` three times. After each time, the server must be alive, have all descriptors of clients closed, and
+    /// hold no memory for connections. Reports the memory that the process keeps and the time of a pipeline, which
+    /// depend on the allocator and on the machine's load.
     fn assert_nothing_leaks(&mut self, name: &str, mut what: impl FnMut(&Served)) {
         let mut memory_kib = vec![self.served.anonymous_bytes() >> 10];
         let mut pipeline_us = vec![self.pipeline_us()];
@@ -59,14 +59,14 @@ impl Story {
         ));
     }
 
-    /// The median time of a pipeline.
+    /// Returns the median time of a pipeline.
     fn pipeline_us(&self) -> u128 {
-        let mut lane = Lane::new(Protocol::Native, self.served.connect());
+        let mut connection = PipelinedConnection::new(Protocol::Native, self.served.connect());
         let keys: Vec<u64> = (1..=256).collect();
         let mut times_us: Vec<u128> = (0..201)
             .map(|_| {
                 let started = Instant::now();
-                assert_answered(&mut lane, &keys);
+                assert_answered(&mut connection, &keys);
                 started.elapsed().as_micros()
             })
             .collect();
@@ -75,21 +75,22 @@ impl Story {
     }
 }
 
-fn assert_answered(lane: &mut Lane, keys: &[u64]) {
-    lane.ask(keys);
-    for (key, found) in keys.iter().zip(lane.answers(keys.len()).unwrap()) {
+fn assert_answered(connection: &mut PipelinedConnection, keys: &[u64]) {
+    connection.ask(keys);
+    for (key, found) in keys.iter().zip(connection.answers(keys.len()).unwrap()) {
         assert_eq!(found, SHAPE.value(1, *key).map_or(Answer::Missing, Answer::Value), "key {key}");
     }
 }
 
-/// A connection that was answered.
-fn asked(served: &Served) -> Lane {
-    let mut lane = Lane::new(Protocol::Native, served.connect());
-    assert_answered(&mut lane, &[7]);
-    lane
+/// Returns a connection that has got a response.
+fn answered_connection(served: &Served) -> PipelinedConnection {
+    let mut connection = PipelinedConnection::new(Protocol::Native, served.connect());
+    assert_answered(&mut connection, &[7]);
+    connection
 }
 
-/// Has this process, and the servers that it starts, use as many descriptors as it may.
+/// Raises the limit on descriptors of this process, and of the servers that it starts, to the maximum. Returns the
+/// limit.
 fn raise_limit() -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -97,51 +98,51 @@ fn raise_limit() -> u64 {
 }
 
 #[test]
-fn ten_thousand_connections_come_and_go_and_leave_nothing() {
-    let _alone = alone();
+fn ten_thousand_short_connections_leak_nothing() {
+    let _guard = run_alone();
     let limit = raise_limit();
     let connections = limit.saturating_sub(256).min(10_000) as usize;
     if connections < 10_000 {
         report(&format!("a limit of {limit} descriptors: {connections} connections instead of 10000"));
     }
-    let mut story = Story::begin(&[]);
-    story.assert_nothing_leaks("ten thousand connections", |served| {
-        let mut lanes: Vec<Lane> = (0..connections).map(|_| asked(served)).collect();
+    let mut test_run = ServerTest::begin(&[]);
+    test_run.assert_nothing_leaks("ten thousand connections", |served| {
+        let mut opened: Vec<PipelinedConnection> = (0..connections).map(|_| answered_connection(served)).collect();
         assert_eq!(served.number("connections"), connections as u64 + 1);
-        for lane in lanes.iter_mut().step_by(37) {
-            assert_answered(lane, &[1, 2, SHAPE.rows + 1]);
+        for connection in opened.iter_mut().step_by(37) {
+            assert_answered(connection, &[1, 2, SHAPE.rows + 1]);
         }
     });
 }
 
 #[test]
-fn those_that_connect_and_say_nothing_are_no_burden() {
-    let _alone = alone();
+fn silent_connections_leak_nothing() {
+    let _guard = run_alone();
     raise_limit();
-    let mut story = Story::begin(&[]);
-    story.assert_nothing_leaks("silent connections", |served| {
+    let mut test_run = ServerTest::begin(&[]);
+    test_run.assert_nothing_leaks("silent connections", |served| {
         let silent: Vec<UnixStream> = (0..1000).map(|_| served.connect()).collect();
-        let mut lane = asked(served);
+        let mut connection = answered_connection(served);
         for _ in 0..100 {
-            assert_answered(&mut lane, &(1..=256).collect::<Vec<_>>());
+            assert_answered(&mut connection, &(1..=256).collect::<Vec<_>>());
         }
         drop(silent);
     });
 }
 
 #[test]
-fn those_that_send_and_never_read_hold_up_nobody_else() {
-    let _alone = alone();
+fn clients_that_send_and_never_read_delay_nobody_else() {
+    let _guard = run_alone();
     raise_limit();
-    let mut story = Story::begin(&[]);
+    let mut test_run = ServerTest::begin(&[]);
     let requests = gets((0..1024).map(|i| 1 + i % SHAPE.rows));
-    story.assert_nothing_leaks("clients that never read", |served| {
-        let mut lane = asked(served);
-        let deaf: Vec<UnixStream> = (0..500)
+    test_run.assert_nothing_leaks("clients that never read", |served| {
+        let mut connection = answered_connection(served);
+        let non_reading: Vec<UnixStream> = (0..500)
             .map(|_| {
                 let mut stream = served.connect();
                 stream.set_nonblocking(true).unwrap();
-                // Until it takes no more.
+                // Writes until the socket accepts no more bytes.
                 let error = loop {
                     if let Err(error) = stream.write(&requests) {
                         break error;
@@ -152,25 +153,26 @@ fn those_that_send_and_never_read_hold_up_nobody_else() {
             })
             .collect();
         for _ in 0..100 {
-            assert_answered(&mut lane, &(1..=256).collect::<Vec<_>>());
+            assert_answered(&mut connection, &(1..=256).collect::<Vec<_>>());
         }
-        // 64 KiB of responses and the end of the last, and requests that were read and are not answered.
+        // The server holds 64 KiB of responses, the end of the last one, and requests that it has read and not
+        // answered.
         let held_bytes = served.number("client_memory_bytes");
         assert!((1..=500 * (112 << 10)).contains(&held_bytes), "{held_bytes} bytes");
-        drop(deaf);
+        drop(non_reading);
     });
 }
 
 #[test]
-fn requests_that_come_byte_by_byte_are_answered_and_half_of_one_is_forgotten() {
-    let _together = together();
-    let mut story = Story::begin(&[]);
-    story.assert_nothing_leaks("requests byte by byte", |served| {
+fn requests_sent_byte_by_byte_are_answered_and_incomplete_ones_leak_nothing() {
+    let _guard = run_concurrently();
+    let mut test_run = ServerTest::begin(&[]);
+    test_run.assert_nothing_leaks("requests byte by byte", |served| {
         let mut slow: Vec<UnixStream> = (0..50).map(|_| served.connect()).collect();
         let (native, redis) = (gets([7, 8]), b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\nGET 8\r\n");
         for byte in &native {
             slow.iter_mut().for_each(|stream| stream.write_all(&[*byte]).unwrap());
-            assert_answered(&mut asked(served), &[1]);
+            assert_answered(&mut answered_connection(served), &[1]);
         }
         let expected: Vec<u8> = [7, 8].iter().flat_map(|key| answer(0, &SHAPE.value(1, *key).unwrap())).collect();
         slow.iter_mut().for_each(|stream| expect(stream, &expected));
@@ -182,53 +184,53 @@ fn requests_that_come_byte_by_byte_are_answered_and_half_of_one_is_forgotten() {
             expect(&mut stream, &[format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat());
         }
 
-        // A long request's header announces more than comes.
+        // The header of a long request announces more bytes than are sent.
         let long = [&[0, 1, 0, 0, 0, 0, 1, 0][..], &[7; 100]].concat();
         for part in [&native[..1], &native[..15], &native[..17], &redis[..9], &redis[..20], &long, &long[..9]] {
             for _ in 0..50 {
                 served.connect().write_all(part).unwrap();
             }
         }
-        assert_answered(&mut asked(served), &[1, 2, 3]);
+        assert_answered(&mut answered_connection(served), &[1, 2, 3]);
     });
 }
 
 #[test]
-fn one_byte_a_second_is_slow_and_no_more() {
-    let _together = together();
-    let story = Story::begin(&[]);
+fn a_request_sent_at_one_byte_per_second_is_answered() {
+    let _guard = run_concurrently();
+    let test_run = ServerTest::begin(&[]);
     let request = gets([7]);
-    let mut slow = story.served.connect();
-    let mut lane = asked(&story.served);
-    // A request takes 16 seconds: some of them are enough, unless there is time.
-    let pauses = if asked_time().is_some() { request.len() - 1 } else { 2 };
+    let mut slow = test_run.served.connect();
+    let mut connection = answered_connection(&test_run.served);
+    // A complete request would take 16 seconds, so the test pauses after each byte only if it has time.
+    let pauses = if configured_duration().is_some() { request.len() - 1 } else { 2 };
     for (at, byte) in request.iter().enumerate() {
         slow.write_all(&[*byte]).unwrap();
         let started = Instant::now();
         while at < pauses && started.elapsed() < Duration::from_secs(1) {
-            assert_answered(&mut lane, &[1, 2, 3]);
+            assert_answered(&mut connection, &[1, 2, 3]);
         }
     }
     expect(&mut slow, &answer(0, &SHAPE.value(1, 7).unwrap()));
 }
 
 #[test]
-fn random_bytes_do_nothing_but_end_their_own_connection() {
-    let _together = together();
-    let time = asked_time().unwrap_or(Duration::from_secs(3));
-    let story = Story::begin(&["--workers", "2"]);
+fn random_bytes_end_only_their_own_connection() {
+    let _guard = run_concurrently();
+    let time = configured_duration().unwrap_or(Duration::from_secs(3));
+    let test_run = ServerTest::begin(&["--workers", "2"]);
     let seed = 0xBAD;
     let (mut random, started, mut connections, mut sent_bytes) = (random(seed), Instant::now(), 0_u64, 0_u64);
-    let mut lane = asked(&story.served);
+    let mut connection = answered_connection(&test_run.served);
     while started.elapsed() < time {
-        let mut stream = story.served.connect();
+        let mut stream = test_run.served.connect();
         stream.set_nonblocking(true).unwrap();
         let first = random();
         for _ in 0..1 + random() % 20 {
             let len_bytes = 1 << (random() % 15);
             let mut bytes: Vec<u8> = (0..len_bytes).map(|_| random() as u8).collect();
             match first % 4 {
-                // Of no protocol; as native requests with ops that are known, and not; as words of Redis.
+                // Bytes of no protocol, native requests with known and unknown ops, and words of the Redis protocol.
                 0 => {}
                 1 => bytes.chunks_mut(16).for_each(|frame| {
                     let op = [0, (random() % 3) as u8, 0, (random() % 9) as u8];
@@ -245,16 +247,16 @@ fn random_bytes_do_nothing_but_end_their_own_connection() {
             let _ = stream.read(&mut [0; 4096]);
         }
         connections += 1;
-        assert_answered(&mut lane, &[1 + random() % SHAPE.rows, 0, 7]);
+        assert_answered(&mut connection, &[1 + random() % SHAPE.rows, 0, 7]);
     }
-    drop(lane);
+    drop(connection);
     assert!(connections > 0 && sent_bytes > 0, "{connections} connections, {sent_bytes} bytes");
-    eventually("all descriptors are closed", || story.served.descriptors() <= story.descriptors);
-    assert_eq!((story.served.number("panics"), story.served.logged("panicked")), (0, 0), "seed {seed}");
+    eventually("all descriptors are closed", || test_run.served.descriptors() <= test_run.descriptors);
+    assert_eq!((test_run.served.number("panics"), test_run.served.logged("panicked")), (0, 0), "seed {seed}");
     report(&format!("{sent_bytes} random bytes over {connections} connections: all others were answered"));
 }
 
-/// A server that may have so many descriptors, and is told to take more connections than that.
+/// Returns the command of a server with a limit on descriptors that is lower than its limit on connections.
 fn with_descriptors(scene: &Scene, descriptors: usize) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {descriptors}; exec \"$0\" --db storage.db --socket s.sock --max-connections 1000");
@@ -264,48 +266,53 @@ fn with_descriptors(scene: &Scene, descriptors: usize) -> Command {
 }
 
 #[test]
-fn a_server_without_descriptors_serves_on_and_says_so() {
-    let _together = together();
+fn a_server_out_of_descriptors_keeps_serving_and_logs_it() {
+    let _guard = run_concurrently();
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
     let served = scene.run(with_descriptors(&scene, 64));
-    let mut story = Story::of(scene, served);
+    let mut test_run = ServerTest::new(scene, served);
     for round in 1..=3 {
-        let mut first = asked(&story.served);
-        let mut waiting: Vec<Lane> = (0..120).map(|_| Lane::new(Protocol::Native, story.served.connect())).collect();
-        eventually("it says so", || story.served.logged("cannot accept a connection: Too many open files") >= round);
-        // It does not say so again and again.
+        let mut first = answered_connection(&test_run.served);
+        let mut waiting: Vec<PipelinedConnection> =
+            (0..120).map(|_| PipelinedConnection::new(Protocol::Native, test_run.served.connect())).collect();
+        eventually("the server logs that it cannot accept a connection", || {
+            test_run.served.logged("cannot accept a connection: Too many open files") >= round
+        });
+        // The server does not repeat the log line.
         for _ in 0..200 {
             assert_answered(&mut first, &(1..=256).collect::<Vec<_>>());
         }
-        assert!(story.served.log().lines().count() < 20 * round, "{}", story.served.log());
-        // Those that wait have their turn when others go.
+        assert!(test_run.served.log().lines().count() < 20 * round, "{}", test_run.served.log());
+        // The waiting clients are accepted when others disconnect.
         while !waiting.is_empty() {
             let rest = waiting.split_off(waiting.len().min(20));
-            waiting.iter_mut().for_each(|lane| assert_answered(lane, &[1, 2, 3]));
+            waiting.iter_mut().for_each(|connection| assert_answered(connection, &[1, 2, 3]));
             waiting = rest;
         }
-        eventually("it says that it is over", || story.served.logged("connections are accepted again") >= round);
+        eventually("the server logs that it accepts connections again", || {
+            test_run.served.logged("connections are accepted again") >= round
+        });
         drop(first);
-        eventually("all descriptors are given back", || story.served.descriptors() <= story.descriptors);
+        eventually("all descriptors are closed again", || test_run.served.descriptors() <= test_run.descriptors);
     }
-    assert!(story.served.is_alive());
+    assert!(test_run.served.is_alive());
 }
 
 #[test]
-fn a_new_file_that_comes_while_there_are_no_descriptors_is_served_when_there_are() {
-    let _together = together();
+fn a_new_file_is_served_once_descriptors_are_available_again() {
+    let _guard = run_concurrently();
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
     SHAPE.bake(2, &scene.path("next.db"));
     let served = scene.run(with_descriptors(&scene, 64));
-    let story = Story::of(scene, served);
-    let mut first = asked(&story.served);
-    let waiting: Vec<UnixStream> = (0..100).map(|_| story.served.connect()).collect();
-    eventually("it has none", || story.served.logged("cannot accept a connection") > 0);
-    story.scene.put(&story.scene.path("next.db"));
-    eventually("the new file is refused", || story.served.logged("refused: ") > 0);
+    let test_run = ServerTest::new(scene, served);
+    let mut first = answered_connection(&test_run.served);
+    let waiting: Vec<UnixStream> = (0..100).map(|_| test_run.served.connect()).collect();
+    eventually("the server has no free descriptor", || test_run.served.logged("cannot accept a connection") > 0);
+    test_run.scene.put(&test_run.scene.path("next.db"));
+    eventually("the new file is rejected", || test_run.served.logged("refused: ") > 0);
     assert_answered(&mut first, &[1, 2, 3]);
     drop(waiting);
-    story.served.wait_for("generation", 2);
+    test_run.served.wait_for("generation", 2);
 }

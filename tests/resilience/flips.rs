@@ -1,6 +1,6 @@
 //! Single flipped bits anywhere in a file.
 //!
-//! A file with one is refused, or each lookup is right or says that the file is damaged.
+//! A file with a flipped bit is rejected, or each lookup returns the right result or reports damage.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,12 +13,12 @@ use zero_kv::{Key, LookupError, Store};
 
 use crate::helpers::random::random;
 use crate::helpers::scenes::Scene;
-use crate::helpers::waiting::{asked_time, eventually};
-use crate::{report, together};
+use crate::helpers::waiting::{configured_duration, eventually};
+use crate::{report, run_concurrently};
 
 const FLIPS: usize = 1000;
 
-/// Rows in key order, and keys that are in none.
+/// Rows in key order, and keys that are in no row.
 struct Rows {
     rows: Vec<(OwnedKey, Vec<u8>)>,
     absent: Vec<OwnedKey>,
@@ -64,8 +64,13 @@ impl Rows {
         bake_csv(&csv[..], output, &options, &mut |_| ()).unwrap();
     }
 
-    /// Asks everything that can be asked. Gives how many answers were right, and how many said that the file is damaged.
-    fn ask(&self, asked: &mut impl Asked, random: &mut impl FnMut() -> u64, step: usize) -> (usize, usize) {
+    /// Makes every kind of lookup. Returns how many results were right, and how many reported damage.
+    fn check_lookups(
+        &self,
+        lookups: &mut impl Lookups,
+        random: &mut impl FnMut() -> u64,
+        step: usize,
+    ) -> (usize, usize) {
         let mut counts = (0, 0);
         let mut is_right = |is_right: Option<bool>, what: &str, key: &OwnedKey| match is_right {
             Some(is_right) => {
@@ -76,28 +81,28 @@ impl Rows {
         };
         let start = random() as usize % step;
         for (row, (key, value)) in self.rows.iter().enumerate().skip(start).step_by(step) {
-            is_right(asked.get(key.into()).map(|found| found.as_ref() == Some(value)), "the value", key);
-            is_right(asked.exists(key.into()), "the presence", key);
+            is_right(lookups.get(key.into()).map(|found| found.as_ref() == Some(value)), "the value", key);
+            is_right(lookups.exists(key.into()), "the presence", key);
             for below in [true, false] {
-                let found = asked.neighbour(key.into(), below);
+                let found = lookups.neighbor(key.into(), below);
                 let found = found.map(|found| found.is_some_and(|(of, found)| of == *key && found == *value));
-                is_right(found, "the neighbour", key);
+                is_right(found, "the neighbor", key);
             }
             let end = (row + 1 + random() as usize % 50).min(self.rows.len() - 1);
             let (last, _) = &self.rows[end];
-            is_right(asked.count(key.into(), last.into()).map(|count| count == end - row), "the count", key);
+            is_right(lookups.count(key.into(), last.into()).map(|count| count == end - row), "the count", key);
             if row % 7 == 0 {
-                let found = asked.range(key.into(), last.into()).map(|found| found == self.rows[row..end]);
+                let found = lookups.range(key.into(), last.into()).map(|found| found == self.rows[row..end]);
                 is_right(found, "the range", key);
             }
         }
         for key in self.absent.iter().skip(random() as usize % step.min(40)).step_by(step) {
-            is_right(asked.get(key.into()).map(|found| found.is_none()), "the absence", key);
-            is_right(asked.exists(key.into()).map(|found| !found), "the absence", key);
+            is_right(lookups.get(key.into()).map(|found| found.is_none()), "the absence", key);
+            is_right(lookups.exists(key.into()).map(|found| !found), "the absence", key);
             let (below, above) = self.rows.split_at(self.rows.partition_point(|(of, _)| of < key));
-            let floor = asked.neighbour(key.into(), true);
+            let floor = lookups.neighbor(key.into(), true);
             is_right(floor.map(|found| found.as_ref() == below.last()), "the floor", key);
-            let ceiling = asked.neighbour(key.into(), false);
+            let ceiling = lookups.neighbor(key.into(), false);
             is_right(ceiling.map(|found| found.as_ref() == above.first()), "the ceiling", key);
         }
         counts
@@ -106,16 +111,16 @@ impl Rows {
 
 type Row = (OwnedKey, Vec<u8>);
 
-/// Who is asked. `None` says that the file is damaged.
-trait Asked {
+/// A store or a client to look keys up in. `None` reports that the file is damaged.
+trait Lookups {
     fn get(&mut self, key: Key<'_>) -> Option<Option<Vec<u8>>>;
     fn exists(&mut self, key: Key<'_>) -> Option<bool>;
-    fn neighbour(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>>;
+    fn neighbor(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>>;
     fn count(&mut self, start: Key<'_>, end: Key<'_>) -> Option<usize>;
     fn range(&mut self, start: Key<'_>, end: Key<'_>) -> Option<Vec<Row>>;
 }
 
-fn told<T>(answer: Result<T, LookupError>) -> Option<T> {
+fn unless_damaged<T>(answer: Result<T, LookupError>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
         Err(LookupError::Damaged) => None,
@@ -127,34 +132,35 @@ fn owned((key, value): (Key<'_>, &[u8])) -> Row {
     (key.into(), value.to_vec())
 }
 
-impl Asked for &Store {
+impl Lookups for &Store {
     fn get(&mut self, key: Key<'_>) -> Option<Option<Vec<u8>>> {
-        let one = told(Store::get(self, key).map(|value| value.map(<[u8]>::to_vec)));
+        let one = unless_damaged(Store::get(self, key).map(|value| value.map(<[u8]>::to_vec)));
         let mut many = None;
-        let found = told(self.get_many(&[key, key], |_, value| many = Some(value.map(<[u8]>::to_vec)))).and(many);
+        let found =
+            unless_damaged(self.get_many(&[key, key], |_, value| many = Some(value.map(<[u8]>::to_vec)))).and(many);
         assert_eq!(one, found, "one by one, and together");
         one
     }
 
     fn exists(&mut self, key: Key<'_>) -> Option<bool> {
-        told(self.contains(key))
+        unless_damaged(self.contains(key))
     }
 
-    fn neighbour(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>> {
-        told(if below { self.floor(key) } else { self.ceiling(key) }).map(|row| row.map(owned))
+    fn neighbor(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>> {
+        unless_damaged(if below { self.floor(key) } else { self.ceiling(key) }).map(|row| row.map(owned))
     }
 
     fn count(&mut self, start: Key<'_>, end: Key<'_>) -> Option<usize> {
-        told(Store::count(self, start..end))
+        unless_damaged(Store::count(self, start..end))
     }
 
     fn range(&mut self, start: Key<'_>, end: Key<'_>) -> Option<Vec<Row>> {
-        let mut rows = told(Store::range(self, start..end))?;
+        let mut rows = unless_damaged(Store::range(self, start..end))?;
         let found = rows.by_ref().map(owned).collect();
-        let mut back = told(Store::range(self, start..end))?.rev();
+        let mut back = unless_damaged(Store::range(self, start..end))?.rev();
         let mut backward: Vec<Row> = back.by_ref().map(owned).collect();
         backward.reverse();
-        told(rows.outcome())?;
+        unless_damaged(rows.outcome())?;
         if backward.len() == Vec::len(&found) {
             assert!(backward == found, "forward and backward");
         }
@@ -162,7 +168,7 @@ impl Asked for &Store {
     }
 }
 
-fn answered<T>(answer: Result<T, ClientError>) -> Option<T> {
+fn unless_server_error<T>(answer: Result<T, ClientError>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
         Err(ClientError::Server { .. }) => None,
@@ -170,32 +176,32 @@ fn answered<T>(answer: Result<T, ClientError>) -> Option<T> {
     }
 }
 
-impl Asked for Client {
+impl Lookups for Client {
     fn get(&mut self, key: Key<'_>) -> Option<Option<Vec<u8>>> {
-        answered(Client::get(self, key))
+        unless_server_error(Client::get(self, key))
     }
 
     fn exists(&mut self, key: Key<'_>) -> Option<bool> {
-        answered(Client::exists(self, key))
+        unless_server_error(Client::exists(self, key))
     }
 
-    fn neighbour(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>> {
-        answered(if below { self.floor(key) } else { self.ceiling(key) })
+    fn neighbor(&mut self, key: Key<'_>, below: bool) -> Option<Option<Row>> {
+        unless_server_error(if below { self.floor(key) } else { self.ceiling(key) })
     }
 
     fn count(&mut self, start: Key<'_>, end: Key<'_>) -> Option<usize> {
-        answered(Client::count(self, start..end)).map(|count| count as usize)
+        unless_server_error(Client::count(self, start..end)).map(|count| count as usize)
     }
 
     fn range(&mut self, start: Key<'_>, end: Key<'_>) -> Option<Vec<Row>> {
-        let page = answered(self.first_page(start..end, 0))?;
+        let page = unless_server_error(self.first_page(start..end, 0))?;
         Some(page.iter().map(owned).collect())
     }
 }
 
 #[test]
-fn each_of_2000_flipped_bits_is_refused_or_every_answer_is_right_or_an_error() {
-    let _together = together();
+fn each_of_2000_bit_flips_is_rejected_or_every_result_is_right_or_an_error() {
+    let _guard = run_concurrently();
     let scene = Scene::new();
     let seed = 0xF11B;
     let mut random = random(seed);
@@ -213,10 +219,10 @@ fn each_of_2000_flipped_bits_is_refused_or_every_answer_is_right_or_an_error() {
                 refused += 1;
                 continue;
             };
-            // Every lookup of some files, and some of every file.
+            // Makes every lookup in some files, and some lookups in every file.
             let (found_right, found_damaged) =
-                rows.ask(&mut &store, &mut random, if number % 20 == 0 { 1 } else { 17 });
-            // Whoever looks at all of it finds the damage.
+                rows.check_lookups(&mut &store, &mut random, if number % 20 == 0 { 1 } else { 17 });
+            // A check of every block finds the damage.
             let blocks = store.block_counts().0;
             let damaged_blocks = (0..blocks).filter(|block| store.verify_block(*block) == Some(false)).count();
             assert_eq!(damaged_blocks, 1, "bit {bit} of seed {seed}");
@@ -233,9 +239,9 @@ fn each_of_2000_flipped_bits_is_refused_or_every_answer_is_right_or_an_error() {
 
 #[test]
 fn a_server_sends_no_byte_of_a_block_with_a_flipped_bit() {
-    let _together = together();
+    let _guard = run_concurrently();
     let mut random = random(0x5E7);
-    let flips = if asked_time().is_some() { 300 } else { 12 };
+    let flips = if configured_duration().is_some() { 300 } else { 12 };
     for rows in [numbers(), bytes()] {
         let scene = Scene::new();
         rows.bake(&scene.db());
@@ -250,16 +256,16 @@ fn a_server_sends_no_byte_of_a_block_with_a_flipped_bit() {
                 let file = File::options().write(true).open(scene.db()).unwrap();
                 file.write_all_at(&[byte], bit as u64 / 8).unwrap();
             };
-            let told = served.logged("was changed in place");
+            let changes_before = served.logged("was changed in place");
             write(flipped);
-            // At once, and when the server has made up its mind.
-            rows.ask(&mut client, &mut random, 9);
-            eventually("it is noticed", || served.logged("was changed in place") > told);
-            eventually("it is refused", || served.number("refused_files") == flip as u64);
-            damaged += rows.ask(&mut client, &mut random, 3).1;
+            // Makes lookups immediately, and again after the server has rejected the file.
+            rows.check_lookups(&mut client, &mut random, 9);
+            eventually("the server detects the change", || served.logged("was changed in place") > changes_before);
+            eventually("the changed file is rejected", || served.number("refused_files") == flip as u64);
+            damaged += rows.check_lookups(&mut client, &mut random, 3).1;
             write(whole[bit / 8]);
-            eventually("all is well again", || {
-                let (right, damaged) = rows.ask(&mut client, &mut random, 9);
+            eventually("all rows are served again", || {
+                let (right, damaged) = rows.check_lookups(&mut client, &mut random, 9);
                 right > 0 && damaged == 0 && served.info().get("state") == Some("serving")
             });
         }

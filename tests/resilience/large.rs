@@ -1,5 +1,5 @@
-//! Large values are sent to slow readers while their file is truncated or overwritten: the server may disconnect a reader, but
-//! sends no wrong byte.
+//! Large values are sent to slow readers while their file is truncated or overwritten. The server may disconnect a
+//! reader, but sends no wrong byte.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -12,13 +12,13 @@ use crate::helpers::pipelined_gets::Protocol;
 use crate::helpers::scenes::{Scene, Served, settle};
 use crate::helpers::tables::{Model, bake};
 use crate::helpers::waiting::eventually;
-use crate::together;
+use crate::run_concurrently;
 
 const KEYS: u64 = 8;
 
 fn value(generation: u64, key: u64) -> Vec<u8> {
     let len_bytes = [100 << 10, 300 << 10, 1 << 20, 4 << 20][key as usize % 4] + key;
-    // Of a length that divides that of no page: one that is in another's place is not the same.
+    // The period of 4099 bytes does not divide a page, so a byte at a wrong position differs from the expected one.
     let byte = |at: u64| b'a' + ((at.wrapping_mul(0x9E37_79B9) >> 7) + key * 7 + generation * 3) as u8 % 26;
     let period: Vec<u8> = (0..4099).map(byte).collect();
     let mut value = period.repeat(len_bytes as usize / period.len() + 1);
@@ -32,7 +32,7 @@ fn bake_generation(generation: u64, output: &Path) {
     settle(output);
 }
 
-/// A client that is in the middle of an answer.
+/// A client that has read a part of a response.
 struct Reader {
     stream: UnixStream,
     expected: Vec<u8>,
@@ -54,7 +54,8 @@ impl Reader {
         Reader { stream, expected, at: 0 }
     }
 
-    /// Reads so many bytes more, or to the end. Tells whether that was possible. Panics at a wrong byte.
+    /// Reads this many bytes, or up to the end. Returns false if the connection ends before that. Panics at a wrong
+    /// byte.
     fn read(&mut self, len_bytes: usize) -> bool {
         let end = self.expected.len().min(self.at.saturating_add(len_bytes));
         let mut part = vec![0; 40_000];
@@ -66,7 +67,7 @@ impl Reader {
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
                 Err(error) => panic!("{error}"),
             };
-            assert!(part[..found] == self.expected[self.at..self.at + found], "a wrong byte behind {}", self.at);
+            assert!(part[..found] == self.expected[self.at..self.at + found], "a wrong byte after {}", self.at);
             self.at += found;
         }
         true
@@ -84,24 +85,24 @@ const FAULTS: [fn(&Path, &Path); 4] = [
 ];
 
 #[test]
-fn a_large_value_is_cut_off_rather_than_wrong() {
-    let _together = together();
+fn a_large_value_is_truncated_rather_than_wrong() {
+    let _guard = run_concurrently();
     for memory in ["map", "copy", "sealed"] {
         let scene = Scene::new();
         let next = scene.path("next.db");
         bake_generation(1, &scene.db());
         let mut served = scene.serve(&["--memory", memory, "--no-watch"]);
         let mut generation = 1;
-        for happens in FAULTS {
+        for change in FAULTS {
             let every = [Protocol::Native, Protocol::Redis].into_iter();
             let every = every.flat_map(|protocol| (1..=KEYS).map(move |key| (protocol, key)));
             let mut readers: Vec<Reader> =
                 every.clone().map(|(protocol, key)| Reader::ask(&served, protocol, generation, key)).collect();
             assert!(readers.iter_mut().all(|reader| reader.read(50_000)));
             bake_generation(generation + 1, &next);
-            happens(&scene.db(), &next);
+            change(&scene.db(), &next);
             let whole_count = readers.iter_mut().map(|reader| usize::from(reader.read(usize::MAX))).sum::<usize>();
-            // The kernel holds what is left of a short one, but not of 4 MiB.
+            // The kernel buffers the rest of a short response, but not of a response of 4 MiB.
             match memory {
                 "map" => assert!(whole_count < readers.len(), "{whole_count} whole"),
                 _ => assert_eq!(whole_count, readers.len(), "{memory}"),
@@ -116,6 +117,6 @@ fn a_large_value_is_cut_off_rather_than_wrong() {
             }
         }
         assert!(served.is_alive());
-        eventually("all have left", || served.number("connections") == 1);
+        eventually("all clients have disconnected", || served.number("connections") == 1);
     }
 }

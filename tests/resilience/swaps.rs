@@ -1,4 +1,4 @@
-//! New files under load, and on request.
+//! New files under load and on request, rollbacks, and files that are rejected.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -9,17 +9,17 @@ use std::time::Instant;
 
 use rustix::process::{Signal, geteuid};
 
-use super::load::{Lanes, Load, PIPELINE_KEYS, Sample};
+use super::load::{ConnectionCounts, Load, PIPELINE_KEYS, Sample};
 use crate::helpers::frames::{answer, expect, request};
 use crate::helpers::generations::Shape;
-use crate::helpers::pipelined_gets::{Answer, Lane, Protocol};
+use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::scenes::{Scene, Served, inode, settle};
-use crate::helpers::waiting::{PATIENCE, asked_time, eventually};
-use crate::{alone, report, together};
+use crate::helpers::waiting::{PATIENCE, configured_duration, eventually};
+use crate::{report, run_alone, run_concurrently};
 
 const RELOAD: u32 = 7;
 const ROLLBACK: u32 = 8;
-/// Another user than root, whose rights the system checks.
+/// A user other than root, whose permissions the kernel checks.
 const NOBODY: u32 = 65534;
 
 /// A folder with files of generations 1 to `count`, of which the first is in place.
@@ -45,19 +45,19 @@ impl Generations {
         self.scene.path(&format!("{number}.db"))
     }
 
-    /// Puts a file that was baked in place by rename.
+    /// Puts a baked file in place by renaming.
     fn put(&self, number: u64) {
         std::fs::rename(self.baked(number), self.scene.db()).unwrap();
     }
 
-    /// All keys have their values of a generation.
+    /// Asserts that every key has its value of a generation.
     #[track_caller]
     fn assert_served(&self, served: &Served, generation: u64) {
-        let mut lane = Lane::new(Protocol::Native, served.connect());
+        let mut connection = PipelinedConnection::new(Protocol::Native, served.connect());
         let keys: Vec<u64> = (1..=self.shape.rows + 2).collect();
         for keys in keys.chunks(PIPELINE_KEYS) {
-            lane.ask(keys);
-            for (key, found) in keys.iter().zip(lane.answers(keys.len()).unwrap()) {
+            connection.ask(keys);
+            for (key, found) in keys.iter().zip(connection.answers(keys.len()).unwrap()) {
                 let expected = self.shape.value(generation, *key).map_or(Answer::Missing, Answer::Value);
                 assert_eq!(found, expected, "key {key} of generation {generation}");
             }
@@ -77,17 +77,17 @@ fn median(mut numbers: Vec<u32>) -> u32 {
     numbers[numbers.len() / 2]
 }
 
-/// Odd phases have swaps, even ones none.
+/// Swaps happen in odd phases of the load, and not in even phases.
 #[test]
-fn swaps_under_saturation_lose_nothing_and_mix_nothing() {
-    let _alone = alone();
-    let long = asked_time();
+fn swaps_under_saturation_lose_no_response_and_mix_no_generations() {
+    let _guard = run_alone();
+    let long = configured_duration();
     let (connections, swaps_per_phase, pipelines_per_swap) = if long.is_some() { (98, 20, 1000) } else { (18, 3, 150) };
     let threads = 2;
-    let lanes = Lanes { native: connections / threads - 2, redis: 2, slow: 1 };
+    let connection_counts = ConnectionCounts { native: connections / threads - 2, redis: 2, slow: 1 };
     let generations = Generations::new(Shape { rows: 10_000, len_max_bytes: 100 });
     let served = generations.scene.serve(&[]);
-    let load = Load::start(&served, generations.shape, threads, lanes);
+    let load = Load::start(&served, generations.shape, threads, connection_counts);
     load.wait_for_pipelines(4 * pipelines_per_swap);
 
     let (started, mut phase, mut generation, mut swap_count) = (Instant::now(), 0, 1, 0);
@@ -124,16 +124,16 @@ fn swaps_under_saturation_lose_nothing_and_mix_nothing() {
     report(&format!(
         "{swap_count} swaps, {pipelines} pipelines of {PIPELINE_KEYS} over {} connections: p99 {without_us} us without \
          swaps, {with_us} us with",
-        threads * (lanes.native + lanes.redis + lanes.slow),
+        threads * (connection_counts.native + connection_counts.redis + connection_counts.slow),
     ));
-    // A few swaps are too few for a percentile.
+    // A few swaps do not suffice for a percentile.
     assert!(long.is_none() || with_us <= 2 * without_us, "p99 {with_us} us where it is {without_us} us without swaps");
 }
 
-/// The server owes it answers at any time, so no batch of its is the last.
+/// The client always has pending responses, so none of its batches is the last.
 #[test]
-fn a_client_that_always_asks_for_more_than_it_reads_gets_new_generations() {
-    let _together = together();
+fn a_client_that_always_has_pending_responses_gets_new_generations() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 300, len_max_bytes: 3000 });
     generations.bake(2..3);
     let served = generations.scene.serve(&[]);
@@ -161,22 +161,22 @@ fn a_client_that_always_asks_for_more_than_it_reads_gets_new_generations() {
         assert!(at < 1_000_000, "the generation is served, and this client does not get it");
     }
     reader.shutdown(std::net::Shutdown::Both).unwrap();
-    // Requests are taken until the connection is shut down.
+    // The server accepts requests until the connection is shut down.
     assert!(matches!(asking.join().unwrap(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
 }
 
 #[test]
-fn memory_is_that_of_one_generation_after_each_swap() {
-    let _together = together();
+fn memory_returns_to_one_generation_after_each_swap() {
+    let _guard = run_concurrently();
     let shape = Shape { rows: 8_000, len_max_bytes: 4000 };
     let generations = Generations::new(shape);
     for memory in ["map", "copy", "sealed"] {
         shape.bake(1, &generations.scene.db());
         generations.bake(2..6);
         let served = generations.scene.serve(&["--memory", memory, "--warm"]);
-        let load = Load::start(&served, shape, 1, Lanes { native: 4, redis: 1, slow: 1 });
+        let load = Load::start(&served, shape, 1, ConnectionCounts { native: 4, redis: 1, slow: 1 });
         let file_len_bytes = served.number("file_len_bytes");
-        assert!(file_len_bytes > 12 << 20, "{file_len_bytes} bytes are too few to be seen");
+        assert!(file_len_bytes > 12 << 20, "{file_len_bytes} bytes are too few to be measured");
         load.wait_for_pipelines(20);
         let before_bytes = served.resident_bytes();
         assert!(before_bytes > file_len_bytes);
@@ -184,7 +184,7 @@ fn memory_is_that_of_one_generation_after_each_swap() {
             generations.put(generation);
             served.wait_for("generation", generation);
             load.expect_at_least(generation);
-            eventually("the memory of the generation before is given back", || {
+            eventually("the memory of the previous generation is released", || {
                 served.resident_bytes() < before_bytes + file_len_bytes / 2 && served.mapped_tables().len() <= 1
             });
             load.wait_for_pipelines(20);
@@ -195,8 +195,8 @@ fn memory_is_that_of_one_generation_after_each_swap() {
 }
 
 #[test]
-fn a_new_file_is_served_when_it_is_put_in_place_or_when_asked_for() {
-    let _together = together();
+fn a_new_file_is_served_when_put_in_place_or_on_request() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
     generations.bake(2..6);
     let served = generations.scene.serve(&[]);
@@ -211,7 +211,7 @@ fn a_new_file_is_served_when_it_is_put_in_place_or_when_asked_for() {
     let mut client = served.client();
     generations.assert_served(&served, 2);
     generations.put(3);
-    // A server that watches the path looks at it every second.
+    // A server that watches the path checks it every second.
     served.wait_for("uptime_s", served.number("uptime_s") + 3);
     generations.assert_served(&served, 2);
     served.signal(Signal::HUP);
@@ -230,8 +230,8 @@ fn a_new_file_is_served_when_it_is_put_in_place_or_when_asked_for() {
 }
 
 #[test]
-fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
-    let _together = together();
+fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it() {
+    let _guard = run_concurrently();
     for memory in ["map", "copy", "sealed"] {
         let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
         generations.bake(2..4);
@@ -249,13 +249,13 @@ fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
             generations.assert_served(&served, content);
             assert_eq!(served.number("generation"), number);
         }
-        // The file that was returned from stands at the path, and is not served again unless it is asked for.
+        // The file that the rollback left is still at the path, and is served again only on request.
         served.wait_for("uptime_s", 2);
         generations.assert_served(&served, 1);
         let attempt = client.reload().unwrap();
         assert_eq!(served.outcome_of(attempt), "generation 6 serves");
         generations.assert_served(&served, 2);
-        // One that is put in place after a rollback is.
+        // A file that is put in place after a rollback is served.
         let attempt = client.rollback().unwrap();
         assert_eq!(served.outcome_of(attempt), "generation 7 serves");
         generations.put(3);
@@ -266,8 +266,8 @@ fn a_rollback_returns_to_the_generation_before_and_another_forward_again() {
 }
 
 #[test]
-fn a_client_over_tcp_may_not_ask_for_another_generation() {
-    let _together = together();
+fn a_tcp_client_may_not_reload_or_roll_back() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 3, len_max_bytes: 5 });
     generations.bake(2..3);
     let served = generations.scene.serve(&["--no-watch", "--tcp", "127.0.0.1:0"]);
@@ -284,17 +284,17 @@ fn a_client_over_tcp_may_not_ask_for_another_generation() {
     served.wait_for("generation", 2);
 }
 
-/// What may stand at the path, and what the log says of it.
+/// A file that the server must reject: its name, the function that puts it in place, and the log message.
 type Bad = (&'static str, Box<dyn Fn(&Scene)>, &'static str);
 
-/// Puts bytes in place by rename.
+/// Puts bytes in place by renaming.
 fn put_bytes(scene: &Scene, bytes: &[u8]) {
     std::fs::write(scene.path("bad"), bytes).unwrap();
     settle(&scene.path("bad"));
     std::fs::rename(scene.path("bad"), scene.db()).unwrap();
 }
 
-/// Every way for a file to be bad that is not a canary's, made of a good one.
+/// Derives every kind of bad file from a good one, except files that fail their canaries.
 fn bad_files(good: Vec<u8>) -> Vec<Bad> {
     let put = |change: fn(&mut Vec<u8>)| -> Box<dyn Fn(&Scene)> {
         let mut bytes = good.clone();
@@ -332,13 +332,13 @@ fn bad_files(good: Vec<u8>) -> Vec<Bad> {
 }
 
 #[test]
-fn a_bad_file_is_refused_with_its_reason_and_the_old_one_serves_on() {
-    let _together = together();
+fn a_bad_file_is_rejected_with_its_reason_and_the_old_one_stays_served() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 3000, len_max_bytes: 50 });
     generations.bake(2..4);
     let scene = &generations.scene;
     let served = scene.serve(&[]);
-    let load = Load::start(&served, generations.shape, 1, Lanes { native: 3, redis: 1, slow: 0 });
+    let load = Load::start(&served, generations.shape, 1, ConnectionCounts { native: 3, redis: 1, slow: 0 });
     let mut refused = 0;
     for (what, put, reason) in bad_files(std::fs::read(generations.baked(2)).unwrap()) {
         put(scene);
@@ -348,7 +348,7 @@ fn a_bad_file_is_refused_with_its_reason_and_the_old_one_serves_on() {
         let line = log.lines().rfind(|line| line.contains("refused: ")).unwrap();
         assert!(line.contains(reason) && line.contains("generation 1 is still served"), "{what}: {line}");
         load.wait_for_pipelines(10);
-        // It is not tried again by itself.
+        // The server does not try the file again by itself.
         assert_eq!(served.number("refused_files"), refused, "{what}");
     }
     std::fs::remove_file(scene.db()).unwrap();
@@ -366,8 +366,8 @@ fn a_bad_file_is_refused_with_its_reason_and_the_old_one_serves_on() {
 }
 
 #[test]
-fn a_file_that_does_not_say_what_the_canaries_say_is_refused() {
-    let _together = together();
+fn a_file_that_does_not_match_the_canaries_is_rejected() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 100, len_max_bytes: 50 });
     generations.bake(2..4);
     let canary = |generation| {
@@ -381,7 +381,7 @@ fn a_file_that_does_not_say_what_the_canaries_say_is_refused() {
     served.wait_for("refused_files", 1);
     assert_eq!(served.logged("canary 7: "), 1);
     generations.assert_served(&served, 1);
-    // The canaries are read each time.
+    // The server reads the canaries at each check.
     std::fs::write(&canaries, canary(3)).unwrap();
     generations.put(3);
     served.wait_for("generation", 2);
@@ -389,14 +389,14 @@ fn a_file_that_does_not_say_what_the_canaries_say_is_refused() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_refused_until_it_may() {
-    let _together = together();
+fn an_unreadable_file_is_rejected_until_it_is_readable() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 100, len_max_bytes: 50 });
     generations.bake(2..3);
     let mode = |path: PathBuf, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     let mut command = generations.scene.command(&[]);
     if geteuid().is_root() {
-        // Root may read everything.
+        // Root can read every file, so the server runs as another user.
         command.uid(NOBODY);
         mode(generations.scene.path(""), 0o777);
     }
@@ -412,8 +412,8 @@ fn a_file_that_may_not_be_read_is_refused_until_it_may() {
 }
 
 #[test]
-fn a_link_that_is_switched_is_a_new_file() {
-    let _together = together();
+fn a_switched_link_is_a_new_file() {
+    let _guard = run_concurrently();
     let generations = Generations::new(Shape { rows: 100, len_max_bytes: 50 });
     generations.bake(2..5);
     let scene = &generations.scene;
@@ -421,7 +421,7 @@ fn a_link_that_is_switched_is_a_new_file() {
         symlink(target, scene.path("link.new")).unwrap();
         std::fs::rename(scene.path("link.new"), scene.path(link)).unwrap();
     };
-    // As people do.
+    // Renames files as a person would.
     std::fs::rename(scene.db(), generations.baked(1)).unwrap();
     switch("1.db", "storage.db");
     let served = scene.serve(&[]);
@@ -430,7 +430,7 @@ fn a_link_that_is_switched_is_a_new_file() {
     generations.assert_served(&served, 2);
     drop(served);
 
-    // As Kubernetes does: the file is a link into a folder that is a link.
+    // Switches links as Kubernetes does: the file is a link into a folder that is itself a link.
     for number in [3, 4] {
         let folder = scene.path(&format!("..{number}"));
         std::fs::create_dir(&folder).unwrap();

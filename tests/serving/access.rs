@@ -30,27 +30,27 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// What a command that cannot start complains of, with this exit status.
-fn complaint(mut command: Command, status: i32) -> String {
+/// Runs a command that must fail with this exit status. Returns its standard error.
+fn failure_message(mut command: Command, status: i32) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn asks(mut stream: UnixStream, table: &Table) {
+fn assert_answered(mut stream: UnixStream, table: &Table) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&gets([3])).unwrap();
     expect(&mut stream, &answer_to_get(&table.model, 3));
 }
 
-/// Connects and is sent away.
-fn is_refused(mut stream: UnixStream) {
+/// Asserts that the server closes the connection without a response.
+fn assert_rejected(mut stream: UnixStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "something was answered");
+    assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "the server sent a response");
 }
 
 #[test]
-fn owner_and_group_may_connect_unless_another_mode_is_given_whatever_the_umask_is() {
+fn owner_and_group_may_connect_by_default_for_any_umask() {
     let table = Table::of_rows(10);
     for umask in ["0", "0022", "0777"] {
         for (args, expected) in
@@ -81,7 +81,7 @@ fn nobody_connects_before_the_mode_is_set() {
 }
 
 #[test]
-fn what_is_no_mode_user_or_group_is_a_usage_error() {
+fn an_invalid_mode_user_or_group_is_a_usage_error() {
     let table = Table::of_rows(10);
     for (args, says) in [
         (["--mode", "rw"], "expected three octal digits"),
@@ -95,7 +95,7 @@ fn what_is_no_mode_user_or_group_is_a_usage_error() {
     ] {
         let mut command = kv_store(&table.db(), &table.socket());
         command.args(args);
-        let message = complaint(command, 2);
+        let message = failure_message(command, 2);
         assert!(message.contains(says), "{args:?}: {message}");
     }
 }
@@ -104,7 +104,7 @@ fn what_is_no_mode_user_or_group_is_a_usage_error() {
 fn owner_and_group_that_cannot_be_set_are_named() {
     let table = Table::of_rows(10);
     let folder = table.folder.path();
-    // Who is not root must reach all that it takes.
+    // A user other than root must be able to reach all files.
     fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
     let program = folder.join("kv_store");
     fs::copy(env!("CARGO_BIN_EXE_kv_store"), &program).unwrap();
@@ -115,7 +115,7 @@ fn owner_and_group_that_cannot_be_set_are_named() {
         if getuid().is_root() {
             command.uid(OTHER).gid(OTHER);
         }
-        let message = complaint(command, 1);
+        let message = failure_message(command, 1);
         assert!(message.contains("cannot be assigned to") && message.contains(says), "{message}");
         assert!(!table.socket().exists(), "nothing is left behind");
     }
@@ -131,7 +131,7 @@ fn peers_are_served_by_user_or_by_group() {
         &["--allow-uid", &format!("4321,{uid}")],
         &["--allow-uid", "4321", "--allow-gid", "4321", "--allow-gid", &gid],
     ] {
-        asks(serve(&table, args).connect(), &table);
+        assert_answered(serve(&table, args).connect(), &table);
     }
 }
 
@@ -141,23 +141,23 @@ fn other_peers_are_closed_at_once_and_logged_once_a_second() {
     for args in [&["--allow-uid", "4321"][..], &["--allow-gid", "4321"], &["--allow-uid=4321", "--allow-gid=4321"]] {
         let mut server = serve(&table, args);
         for _ in 0..100 {
-            is_refused(server.connect());
+            assert_rejected(server.connect());
         }
         let line = server.wait_for_log("a connection was refused");
         let (uid, pid) = (getuid().as_raw(), std::process::id());
         for part in [format!("uid={uid}"), format!("pid={pid}"), "left_out=0".to_owned()] {
             assert!(line.contains(&part), "{part}: {line}");
         }
-        // Those between the two lines have none.
-        let is_told = AtomicBool::new(false);
+        // The log has no lines for the peers between the two lines.
+        let is_logged = AtomicBool::new(false);
         let line = std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_told.load(Ordering::Relaxed) {
-                    is_refused(UnixStream::connect(table.socket()).unwrap());
+                while !is_logged.load(Ordering::Relaxed) {
+                    assert_rejected(UnixStream::connect(table.socket()).unwrap());
                 }
             });
             let line = server.wait_for_log("a connection was refused");
-            is_told.store(true, Ordering::Relaxed);
+            is_logged.store(true, Ordering::Relaxed);
             line
         });
         assert!(!line.contains("left_out=0"), "{line}");
@@ -173,7 +173,7 @@ fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
     let lock = table.folder.path().join("s.sock.lock");
 
     std::os::unix::fs::symlink(&target, &lock).unwrap();
-    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
     assert!(message.contains("is a symbolic link") && message.contains("remove the file"), "{message}");
     assert!(!target.exists(), "the link's target was created");
     fs::remove_file(&lock).unwrap();
@@ -181,23 +181,23 @@ fn the_lock_file_follows_no_link_and_changes_no_file_of_others() {
     fs::write(&target, "kept").unwrap();
     fs::set_permissions(&target, Permissions::from_mode(0o640)).unwrap();
     fs::hard_link(&target, &lock).unwrap();
-    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
     assert!(message.contains("has 2 names"), "{message}");
     assert_eq!((mode(&target), fs::read(&target).unwrap()), (0o640, b"kept".to_vec()));
     fs::remove_file(&lock).unwrap();
 
     rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    let message = complaint(kv_store(&table.db(), &table.socket()), 1);
+    let message = failure_message(kv_store(&table.db(), &table.socket()), 1);
     assert!(message.contains("is not a regular file"), "{message}");
     assert!(!table.socket().exists());
     fs::remove_file(&lock).unwrap();
 
-    asks(table.serve().connect(), &table);
+    assert_answered(table.serve().connect(), &table);
     assert!(!lock.exists(), "the lock is removed once the server listens");
 }
 
 #[test]
-fn an_abstract_name_is_served_only_if_that_is_asked_for() {
+fn an_abstract_name_is_served_only_with_its_option() {
     let table = Table::of_rows(10);
     let name = format!("zero-kv-{}", table.folder.path().file_name().unwrap().to_str().unwrap());
     let socket = format!("@{name}");
@@ -206,19 +206,19 @@ fn an_abstract_name_is_served_only_if_that_is_asked_for() {
         command.args(args).current_dir(table.folder.path());
         command
     };
-    let message = complaint(command(&[]), 1);
+    let message = failure_message(command(&[]), 1);
     assert!(message.contains("no owner and no mode") && message.contains("pass --abstract"), "{message}");
     for args in [["--mode", "0600"], ["--owner", "0"], ["--group", "0"]] {
-        complaint(command(&[&["--abstract"], &args[..]].concat()), 2);
+        failure_message(command(&[&["--abstract"], &args[..]].concat()), 2);
     }
     let mut plain = kv_store(&table.db(), &table.socket());
     plain.arg("--abstract");
-    assert!(complaint(plain, 1).contains("--abstract is for a --socket that begins with @"));
+    assert!(failure_message(plain, 1).contains("--abstract is for a --socket that begins with @"));
 
     let mut server = Server::of(command(&["--abstract"]), Path::new(&socket));
     let connect = || UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap());
-    asks(connect().unwrap(), &table);
-    assert!(complaint(command(&["--abstract"]), 1).contains("another server has this name"));
+    assert_answered(connect().unwrap(), &table);
+    assert!(failure_message(command(&["--abstract"]), 1).contains("another server has this name"));
     assert_eq!(fs::read_dir(table.folder.path()).unwrap().count(), 1, "the table and nothing else");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
@@ -226,6 +226,6 @@ fn an_abstract_name_is_served_only_if_that_is_asked_for() {
 
     drop(server);
     let server = Server::of(command(&["--abstract", "--allow-uid", "4321"]), Path::new(&socket));
-    is_refused(connect().unwrap());
+    assert_rejected(connect().unwrap());
     drop(server);
 }

@@ -17,7 +17,7 @@ use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::eventually;
 
-/// More than any machine reads while a test waits. The file is one hole, which takes no space on the disk.
+/// A length that no machine reads while a test waits. The file is one hole, which takes no space on the disk.
 const HOLE_LEN_BYTES: u64 = 1 << 40;
 /// The length of forged records. Their block sums are 2 GiB.
 const FORGED_LEN_BYTES: u64 = 4 << 40;
@@ -44,11 +44,11 @@ fn open(
 }
 
 #[test]
-fn an_open_ends_at_whatever_window_it_is_canceled() {
+fn an_open_can_be_canceled_at_each_window() {
     let threads = std::thread::available_parallelism().unwrap().get();
     // Several windows of 1 MiB for each section, and several parts of 8 MiB.
     let table = Table::new((0..200_000).map(|key| (key, vec![b'v'; 40])));
-    // Otherwise, the first open would wait until the file is old enough, and poll meanwhile.
+    // A recent file would make the first open wait until the file is old enough, and poll meanwhile.
     settle(&table.db());
     let options = |memory, verify| (memory, OpenOptions { verify, warm: true, ..OpenOptions::default() });
     for (memory, options) in [
@@ -62,7 +62,8 @@ fn an_open_ends_at_whatever_window_it_is_canceled() {
         for calls_max in (0..windows).step_by(windows.div_ceil(15)) {
             let (opened, calls) = open(&table, memory, &options, calls_max);
             assert!(matches!(opened, Err(StoreError::Canceled { .. })), "{calls_max} of {windows}: {opened:?}");
-            // No thread begins another window. Several threads can find out at the same time.
+            // No thread begins another window after the cancellation, which several threads can notice at the same
+            // time.
             let calls_after = calls - calls_max;
             assert!((1..=threads).contains(&calls_after), "{calls_after} of {threads}: {memory:?} {options:?}");
         }
@@ -91,8 +92,8 @@ fn the_check_of_a_forged_file_can_be_canceled_at_each_window() {
     }
 }
 
-/// Waits until a server has mapped in a part of the file that it warms.
-fn wait_until_it_reads(server: &Server) {
+/// Waits until the server has mapped in a part of the file while it warms the file.
+fn wait_until_it_warms_the_file(server: &Server) {
     let read_kib = || -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
         let lines = status.lines().filter(|line| line.starts_with("RssFile:") || line.starts_with("RssShmem:"));
@@ -102,7 +103,7 @@ fn wait_until_it_reads(server: &Server) {
 }
 
 fn stop(mut server: Server, expected: &str) {
-    wait_until_it_reads(&server);
+    wait_until_it_warms_the_file(&server);
     let signaled = Instant::now();
     server.signal(Signal::TERM);
     server.wait_for_log(expected);
@@ -121,7 +122,7 @@ fn warm(table: &Table) -> Command {
 }
 
 #[test]
-fn a_server_that_reads_its_first_file_stops_when_told_to() {
+fn a_server_that_warms_its_first_file_stops_on_sigterm() {
     let table = Table::of_rows(10);
     hole(&table.db());
     stop(Server::spawn(warm(&table), &table.socket()), "canceled: stopped before the file was served");
@@ -129,7 +130,7 @@ fn a_server_that_reads_its_first_file_stops_when_told_to() {
 }
 
 #[test]
-fn a_server_that_reads_a_new_file_stops_when_told_to() {
+fn a_server_that_warms_a_new_file_stops_on_sigterm() {
     let table = Table::of_rows(10);
     let server = Server::of(warm(&table), &table.socket());
     let next = table.folder.path().join("next.db");

@@ -9,16 +9,16 @@ use crate::helpers::frames::{expect, gets};
 use crate::helpers::servers::Server;
 use crate::helpers::tables::{Table, answer_to_get};
 
-/// The maximum that an idle connection takes of the server's own memory.
+/// The maximum anonymous memory of the server per idle connection.
 const IDLE_CONNECTION_MAX_BYTES: u64 = 1280;
-/// An allocator takes memory from the system in steps, of a huge page at most.
+/// The largest step in which the allocator gets memory from the kernel: a huge page.
 const HEAP_STEPS_BYTES: u64 = 2 << 20;
 
 #[test]
-fn idle_connections_cost_what_is_promised() {
+fn idle_connections_use_at_most_the_documented_memory() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-    // Some descriptors are in use already, here and there.
+    // The test process already uses some descriptors.
     let connections = maximum.map_or(10_000, |maximum| maximum.saturating_sub(256).min(10_000));
     assert!(connections >= 500, "a hard limit of {maximum:?} descriptors is too low for this test");
 
@@ -30,7 +30,7 @@ fn idle_connections_cost_what_is_promised() {
         expect(&mut stream, &answer_to_get(&table.model, key));
         stream
     };
-    // Every worker has made its buffers.
+    // Every worker allocates its buffers.
     let first: Vec<_> = (1..=10).map(ask).collect();
     let before_bytes = server.anonymous_bytes();
     let mut idle: Vec<_> = (0..connections - 10).map(|i| ask(i % 10)).collect();
@@ -38,7 +38,7 @@ fn idle_connections_cost_what_is_promised() {
     let allowed_bytes = idle.len() as u64 * IDLE_CONNECTION_MAX_BYTES + HEAP_STEPS_BYTES;
     assert!(grown_bytes <= allowed_bytes, "{grown_bytes} bytes for {} connections", idle.len());
 
-    // They are connections still.
+    // The connections remain usable.
     for stream in idle.iter_mut().step_by(97) {
         stream.write_all(&gets([7])).unwrap();
         expect(stream, &answer_to_get(&table.model, 7));
@@ -47,7 +47,7 @@ fn idle_connections_cost_what_is_promised() {
 }
 
 #[test]
-fn a_server_uses_all_descriptors_that_it_may() {
+fn a_server_raises_its_descriptor_limit_to_the_maximum() {
     let table = Table::of_rows(10);
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -S -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--db"]);

@@ -12,7 +12,7 @@ use crate::helpers::tables::Table;
 const PING: &[u8] = b"PING\r\n";
 const PONG: &[u8] = b"+PONG\r\n";
 
-/// HTTP requests, and the same words as an array; each ends with a command that must not be executed.
+/// HTTP requests, and the same words as a RESP array. Each ends with a command that must not be executed.
 const HTTP: [(&str, usize); 6] = [
     ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 23\r\n\r\nCLIENT SETNAME executed\r\n", 1),
     ("post /\r\nCLIENT SETNAME executed\r\n", 1),
@@ -28,7 +28,7 @@ fn number(server_socket: &std::path::Path, name: &str) -> u64 {
     info.number(name).unwrap_or_else(|| panic!("no {name} in {info:?}"))
 }
 
-/// Everything that comes until the server closes the connection.
+/// Returns all replies until the server closes the connection.
 fn rest(stream: &mut UnixStream) -> Vec<u8> {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -46,7 +46,7 @@ fn serve() -> (Table, Server) {
 }
 
 #[test]
-fn nothing_in_the_body_of_an_http_request_is_executed_however_it_is_split() {
+fn no_part_of_an_http_body_is_executed_wherever_the_request_is_split() {
     let (table, mut server) = serve();
     let mut disconnected = 0;
     for (http, commands) in HTTP {
@@ -55,9 +55,9 @@ fn nothing_in_the_body_of_an_http_request_is_executed_however_it_is_split() {
             let mut stream = server.connect();
             let (first, second) = http.as_bytes().split_at(split);
             stream.write_all(&[PING, first].concat()).unwrap();
-            // The first part has been read: it came with the PING.
+            // The PONG shows that the server has read the first part, which was sent with the PING.
             expect(&mut stream, PONG);
-            // The first part may have ended the connection.
+            // The server may have closed the connection after the first part.
             let _ = stream.write_all(second);
             let replies = String::from_utf8(rest(&mut stream)).unwrap();
             let errors = replies.matches("-ERR wrong number of arguments for 'get' command\r\n").count();
@@ -74,7 +74,7 @@ fn nothing_in_the_body_of_an_http_request_is_executed_however_it_is_split() {
 }
 
 #[test]
-fn these_words_are_ordinary_anywhere_else() {
+fn http_words_in_other_positions_are_ordinary_arguments() {
     let (table, server) = serve();
     let mut stream = server.connect();
     stream

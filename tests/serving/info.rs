@@ -18,7 +18,7 @@ fn number(info: &Info, name: &str) -> u64 {
 }
 
 #[test]
-fn it_names_the_table_that_is_served() {
+fn info_names_the_served_table() {
     let table = Table::of_rows(1000);
     let server = table.serve();
     let store = Store::open(table.db()).unwrap();
@@ -37,11 +37,12 @@ fn it_names_the_table_that_is_served() {
 }
 
 #[test]
-fn requests_are_counted_by_what_they_ask_and_how_they_went() {
+fn requests_are_counted_by_op_and_outcome() {
     let table = Table::of_rows(100);
     let server = table.serve();
     let mut stream = server.connect();
-    // 70 found and 30 not, 2 and 1 exist, 1 neighbour and none, 5 that are no requests, all in one pipeline.
+    // In one pipeline, 70 Gets find a value and 30 do not, 2 Exists requests find a key and 1 does not, 1 Floor finds a
+    // row and 1 does not, and 5 requests have an unknown op.
     let mut asked: Vec<u8> = (31..=130).flat_map(|key| request(GET, key)).collect();
     [1, 2, 200].iter().for_each(|key| asked.extend(request(EXISTS, *key)));
     [7, 0].iter().for_each(|key| asked.extend(request(FLOOR, *key)));
@@ -50,7 +51,7 @@ fn requests_are_counted_by_what_they_ask_and_how_they_went() {
     let mut expected = answers_to_gets(&table.model, 31..=130);
     [0, 0, 1].iter().for_each(|status| expected.extend(answer(*status, b"")));
     expect(&mut stream, &expected);
-    // A page, whose bytes are none of this test's business.
+    // Another test checks the bytes of this page.
     std::io::Read::read_exact(&mut stream, &mut [0; 56]).unwrap();
     expect(&mut stream, &answer(1, b""));
     (0..5).for_each(|_| expect(&mut stream, &answer(2, b"")));
@@ -61,14 +62,14 @@ fn requests_are_counted_by_what_they_ask_and_how_they_went() {
     assert_eq!(counted, [100, 3, 2, 5, 0, 0]);
     assert_eq!(["hits", "misses", "errors"].map(|name| number(&info, name)), [72, 31, 5]);
     assert_eq!((number(&info, "connections"), number(&info, "connections_accepted")), (2, 2));
-    // The question that this answers was read.
+    // The request for this Info has also been read.
     assert_eq!(number(&info, "read_len_bytes"), asked.len() as u64 + 16);
     assert!(number(&info, "written_len_bytes") >= expected.len() as u64);
     let (batches, most) = (number(&info, "batches"), number(&info, "batch_requests_max"));
     assert!(batches >= 1 && most <= 110 && batches * most >= 110, "{info:?}");
 
     drop(stream);
-    eventually("the connection that ended is counted no more", || {
+    eventually("the ended connection is no longer counted", || {
         number(&Client::connect(table.socket()).unwrap().info().unwrap(), "connections") == 1
     });
 }
@@ -87,7 +88,7 @@ fn service_times_are_sampled() {
 }
 
 #[test]
-fn a_table_of_bytes_is_told_of_like_one_of_numbers() {
+fn info_describes_a_table_of_byte_keys() {
     let folder = tempfile::tempdir().unwrap();
     let (db, socket) = (folder.path().join("storage.db"), folder.path().join("s.sock"));
     let mut options = zero_kv::bake::Options::default();
@@ -106,9 +107,9 @@ fn a_table_of_bytes_is_told_of_like_one_of_numbers() {
     assert_eq!(["hits", "misses", "errors"].map(|name| number(&info, name)), [1, 1, 1]);
 }
 
-/// Each is a text of a kilobyte and more: others are answered between them.
+/// Each response is a text of a kilobyte and more. The server answers other clients between them.
 #[test]
-fn a_flood_of_questions_about_the_server_is_answered_whole() {
+fn a_flood_of_info_requests_is_answered_completely() {
     let table = Table::of_rows(10);
     let server = table.serve();
     let mut stream = server.connect();

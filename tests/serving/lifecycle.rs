@@ -1,4 +1,4 @@
-//! How `kv_store` starts, which files and sockets it rejects, and how it stops.
+//! The start of `kv_store`, the files and sockets that it rejects, and its stop.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::{Model, Table, answer_to_get, answers_to_gets, bake};
 use crate::helpers::waiting::eventually;
 
-/// Runs a kv_store that cannot start.
+/// Runs a kv_store that cannot start. Returns its standard error.
 fn refused(db: &Path, socket: &Path) -> String {
     let output: Output = kv_store(db, socket).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -45,7 +45,7 @@ fn a_file_that_cannot_be_served_is_named_with_the_reason() {
     fs::write(&text, &bytes[..bytes.len() - 1]).unwrap();
     assert!(refused(&text, &socket).contains("truncated"));
 
-    // A damaged value is found before the socket is there.
+    // The server finds a damaged value before it creates the socket.
     let at = bytes.windows(5).position(|window| window == b"key_7").unwrap();
     bytes[at] ^= 1;
     fs::write(&text, &bytes).unwrap();
@@ -54,7 +54,7 @@ fn a_file_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_socket_path_that_cannot_be_had_is_named_with_the_reason() {
+fn an_unusable_socket_path_is_named_with_the_reason() {
     let table = Table::of_rows(10);
     let folder = table.folder.path();
 
@@ -83,7 +83,7 @@ fn usage_errors_exit_with_2() {
 }
 
 #[test]
-fn the_socket_of_a_living_server_is_left_alone() {
+fn the_socket_of_a_running_server_is_not_taken_over() {
     let table = Table::of_rows(10);
     let mut server = table.serve();
     assert!(refused(&table.db(), &table.socket()).contains("another server listens on it"));
@@ -94,7 +94,7 @@ fn the_socket_of_a_living_server_is_left_alone() {
 }
 
 #[test]
-fn the_socket_of_a_server_too_busy_to_accept_is_left_alone() {
+fn the_socket_of_a_server_too_busy_to_accept_is_not_taken_over() {
     let table = Table::of_rows(10);
     let listener = UnixListener::bind(table.socket()).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
@@ -117,7 +117,7 @@ fn a_socket_left_by_a_dead_server_is_taken_over() {
 }
 
 #[test]
-fn a_server_that_is_asked_to_stop_removes_its_socket_and_exits_with_0() {
+fn a_server_that_stops_on_a_signal_removes_its_socket_and_exits_with_0() {
     for signal in [Signal::INT, Signal::TERM] {
         let table = Table::of_rows(10);
         let mut server = table.serve();
@@ -132,7 +132,7 @@ fn a_server_that_is_asked_to_stop_removes_its_socket_and_exits_with_0() {
 }
 
 #[test]
-fn a_server_that_says_ready_can_be_asked_to_stop() {
+fn a_server_can_be_stopped_once_it_logs_ready() {
     let table = Table::of_rows(10);
     for _ in 0..50 {
         let mut server = table.serve();
@@ -143,14 +143,14 @@ fn a_server_that_says_ready_can_be_asked_to_stop() {
 }
 
 #[test]
-fn of_servers_that_start_at_once_on_a_stale_socket_one_serves() {
+fn one_of_several_servers_that_start_on_a_stale_socket_serves() {
     let table = Table::of_rows(10);
     drop(UnixListener::bind(table.socket()).unwrap());
     let mut servers: Vec<_> = (0..8)
         .map(|_| kv_store(&table.db(), &table.socket()).stderr(std::process::Stdio::piped()).spawn().unwrap())
         .collect();
-    // All but one give up; the one that is left answers.
-    eventually("one server is left", || {
+    // All servers but one exit, and the remaining one answers.
+    eventually("one server remains", || {
         let left = servers.iter_mut().filter_map(|server| server.try_wait().unwrap().is_none().then_some(())).count();
         left == 1
     });
@@ -175,14 +175,14 @@ fn a_stopping_server_does_not_remove_the_socket_of_its_successor() {
 }
 
 #[test]
-fn a_stopping_server_sends_the_answers_that_it_owes() {
-    // More than the socket holds, so that the server waits for the client in mid-answer.
+fn a_stopping_server_sends_its_pending_responses() {
+    // The responses do not fit into the socket, so the server waits for the client in the middle of one.
     let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
     let mut server = table.serve();
     let mut stream = server.connect();
     stream.write_all(&gets(0..300)).unwrap();
     let expected = answers_to_gets(&table.model, 0..300);
-    // The requests were read as one, so once an answer is there, all are.
+    // The server read all requests at once, so a byte of a response shows that it has read them all.
     expect(&mut stream, &expected[..1]);
     server.signal(Signal::TERM);
     expect(&mut stream, &expected[1..]);
@@ -190,7 +190,7 @@ fn a_stopping_server_sends_the_answers_that_it_owes() {
 }
 
 #[test]
-fn a_client_that_takes_no_answers_does_not_keep_a_server_from_stopping() {
+fn a_client_that_does_not_read_does_not_prevent_a_server_from_stopping() {
     let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
     let mut server = table.serve();
     let mut stream = server.connect();
@@ -204,7 +204,7 @@ fn a_client_that_takes_no_answers_does_not_keep_a_server_from_stopping() {
 #[test]
 fn workers_stop_at_the_same_time() {
     let table = Table::new((0..300).map(|key| (key, vec![b'v'; 5000])));
-    // Each worker has a client that does not read, and waits for it as long as it ever does.
+    // Each worker has a client that does not read, and waits for it as long as the limit permits.
     let time_to_stop = |workers: usize| {
         let mut command = kv_store(&table.db(), &table.socket());
         command.args(["--workers", &workers.to_string()]);
@@ -230,7 +230,7 @@ fn a_bake_over_the_served_file_is_served_without_a_pause() {
     let mut stream = server.connect();
     let mut older = table.model.clone();
     for letter in [b'a', b'b', b'c'] {
-        // As long as before, so that it is known how much to read.
+        // The new values have the lengths of the old ones, so the length of the responses is known.
         let newer: Model = older.iter().map(|(key, value)| (*key, vec![letter; value.len()])).collect();
         bake(&newer, &table.db());
         let [old, new] = [&older, &newer].map(|model| answers_to_gets(model, 1..=1000));
@@ -238,7 +238,7 @@ fn a_bake_over_the_served_file_is_served_without_a_pause() {
         eventually("the new file is served", || {
             stream.write_all(&gets(1..=1000)).unwrap();
             stream.read_exact(&mut found).unwrap();
-            assert!(found == old || found == new, "answers are of one file");
+            assert!(found == old || found == new, "the responses come from both files");
             found == new
         });
         older = newer;
@@ -246,7 +246,7 @@ fn a_bake_over_the_served_file_is_served_without_a_pause() {
 }
 
 #[test]
-fn a_new_file_is_served_though_somebody_has_the_old_one_open_to_write_to_it() {
+fn a_new_file_is_served_while_a_process_has_the_old_one_open_for_writing() {
     let table = Table::of_rows(10);
     let server = table.serve();
     let _writer = fs::File::options().write(true).open(table.db()).unwrap();
@@ -254,7 +254,7 @@ fn a_new_file_is_served_though_somebody_has_the_old_one_open_to_write_to_it() {
     bake(&newer, &table.db());
     let mut stream = server.connect();
     eventually("the new file is served", || {
-        // A key that only the old one has.
+        // Only the old table has this key.
         stream.write_all(&gets([10])).unwrap();
         let mut status = [0; 8];
         stream.read_exact(&mut status).unwrap();
@@ -266,7 +266,7 @@ fn a_new_file_is_served_though_somebody_has_the_old_one_open_to_write_to_it() {
     expect(&mut stream, &answer_to_get(&newer, 1));
 }
 
-/// The processor time that each worker has taken so far, in nanoseconds.
+/// Returns the processor time of each worker so far, in nanoseconds.
 fn worker_times_ns(server: &Server) -> Vec<u64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
     let of_task = |task: PathBuf| {
@@ -292,18 +292,18 @@ fn every_worker_answers() {
             expect(stream, &answer_to_get(&table.model, key));
         }
     };
-    // Once so that each worker has what it will have of them.
+    // After the first round, each worker has all its connections.
     ask_all();
     let before = worker_times_ns(&server);
     assert_eq!(before.len(), 4);
-    eventually("every worker has answered something", || {
+    eventually("every worker has answered a request", || {
         ask_all();
         worker_times_ns(&server).iter().zip(&before).all(|(now_ns, then_ns)| now_ns > then_ns)
     });
 }
 
 #[test]
-fn a_server_out_of_descriptors_serves_on_and_accepts_again() {
+fn a_server_out_of_descriptors_keeps_serving_and_accepts_again() {
     let table = Table::of_rows(10);
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--db"]);
@@ -312,7 +312,7 @@ fn a_server_out_of_descriptors_serves_on_and_accepts_again() {
     server.wait_for_log("1000 connections need more descriptors than the limit leaves");
     server.wait_for_log("ready");
     let mut first = server.connect();
-    // These are queued by the system, whether the server can accept them or not.
+    // The kernel queues these connections, whether or not the server can accept them.
     let more: Vec<_> = (0..60).map(|_| server.connect()).collect();
     server.wait_for_log("cannot accept a connection");
     first.write_all(&gets([3])).unwrap();

@@ -15,7 +15,7 @@ use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::{Model, Table, answer_to_get, answers_to_gets, bake};
 use crate::helpers::waiting::eventually;
 
-/// Rows whose answers do not fit into a socket.
+/// Returns a table whose responses do not fit into a socket.
 fn long_table() -> Table {
     Table::new((0..300).map(|key| (key, format!("{key:05}").repeat(4000).into_bytes())))
 }
@@ -26,7 +26,7 @@ fn serve(table: &Table, options: &[&str]) -> Server {
     Server::of(command, &table.socket())
 }
 
-/// What a server says of itself, on a connection that there is.
+/// Requests Info on an existing connection, and returns the value of a field.
 fn info(stream: &mut UnixStream, name: &str) -> String {
     stream.write_all(&request(6, 0)).unwrap();
     let mut header = [0; 8];
@@ -43,7 +43,7 @@ fn ask(stream: &mut UnixStream, table: &Table, key: u64) {
     expect(stream, &answer_to_get(&table.model, key));
 }
 
-/// What can still be read of a connection that was cut off.
+/// Returns the remaining bytes of a connection that the server has closed.
 fn rest(stream: &mut UnixStream) -> Vec<u8> {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -53,7 +53,7 @@ fn rest(stream: &mut UnixStream) -> Vec<u8> {
     }
 }
 
-/// Where the line says that a server is ready.
+/// Returns the TCP address in the log line with which a server reports that it is ready.
 fn tcp_address(ready: &str) -> String {
     ready.split(" and ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
 }
@@ -92,7 +92,7 @@ fn at_a_pace(pause_max: Duration, mut client: impl FnMut(&mut Pauses) -> io::Res
     });
 }
 
-/// Reads as many bytes as are expected, and asserts that they are those.
+/// Reads as many bytes as are expected, and compares them.
 fn read_expected(stream: &mut UnixStream, expected: &[u8]) -> io::Result<()> {
     let mut found = vec![0; expected.len()];
     stream.read_exact(&mut found)?;
@@ -101,7 +101,7 @@ fn read_expected(stream: &mut UnixStream, expected: &[u8]) -> io::Result<()> {
 }
 
 #[test]
-fn a_client_that_takes_no_answers_is_cut_off_and_others_are_not() {
+fn a_client_that_does_not_read_is_disconnected_and_others_are_not() {
     let table = long_table();
     let mut server = serve(&table, &["--stall-timeout", "1"]);
     let mut other = server.connect();
@@ -114,7 +114,7 @@ fn a_client_that_takes_no_answers_is_cut_off_and_others_are_not() {
         let peer = format!("pid {} uid {}", std::process::id(), rustix::process::getuid().as_raw());
         assert!(line.contains(&peer) && line.contains("bytes of pending responses for 1 s"), "{line}");
     }
-    // What came is right as far as it came.
+    // The bytes that arrived are a prefix of the expected responses.
     let expected = answers_to_gets(&table.model, 0..300);
     let came = rest(&mut native);
     assert!(came.len() < expected.len() && expected.starts_with(&came));
@@ -128,13 +128,13 @@ fn a_client_that_takes_no_answers_is_cut_off_and_others_are_not() {
 }
 
 #[test]
-fn a_request_that_does_not_come_whole_ends_its_connection() {
+fn an_incomplete_request_ends_its_connection() {
     let table = Table::of_rows(10);
     let mut server = serve(&table, &["--stall-timeout", "1"]);
     let mut other = server.connect();
     for (part, len_bytes) in [(&gets([3])[..9], 9), (b"*2\r\n$3\r\nGET\r\n$1", 15), (b"GE", 2)] {
         let mut stream = server.connect();
-        // A whole one first: it is answered.
+        // A complete request comes first and is answered.
         let (whole, reply) = match part[0] {
             0 => (gets([4]), answer_to_get(&table.model, 4)),
             _ => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
@@ -148,7 +148,7 @@ fn a_request_that_does_not_come_whole_ends_its_connection() {
 }
 
 #[test]
-fn a_client_that_sends_a_byte_at_a_time_is_not_cut_off() {
+fn a_client_that_sends_one_byte_at_a_time_is_not_disconnected() {
     let table = Table::of_rows(10);
     let server = serve(&table, &["--stall-timeout", "3"]);
     at_a_pace(Duration::from_secs(2), |pauses| {
@@ -162,7 +162,7 @@ fn a_client_that_sends_a_byte_at_a_time_is_not_cut_off() {
 }
 
 #[test]
-fn a_client_that_takes_its_answers_slowly_is_not_cut_off() {
+fn a_client_that_reads_slowly_is_not_disconnected() {
     let table = long_table();
     let server = serve(&table, &["--stall-timeout", "3"]);
     let expected = answers_to_gets(&table.model, 0..300);
@@ -178,13 +178,13 @@ fn a_client_that_takes_its_answers_slowly_is_not_cut_off() {
 }
 
 #[test]
-fn a_client_that_takes_its_responses_below_the_minimum_rate_is_disconnected() {
+fn a_client_that_reads_below_the_minimum_rate_is_disconnected() {
     let table = long_table();
     let keys = || (0..1024).map(|key| key % 300);
     let (requests, expected) = (gets(keys()), answers_to_gets(&table.model, keys()));
-    // A client with longer pauses may be found stalled instead.
+    // With longer pauses, the server may disconnect the client as stalled instead.
     at_a_pace(Duration::from_secs(2), |pauses| {
-        // A rate that no client reaches which pauses between reads, over two stall time-outs.
+        // Over two stall timeouts, no client that pauses between reads reaches this rate.
         let mut server = serve(&table, &["--stall-timeout", "3", "--min-drain-rate", "100MiB"]);
         let mut other = server.connect();
         let mut slow = server.connect();
@@ -213,7 +213,7 @@ fn a_client_that_takes_its_responses_below_the_minimum_rate_is_disconnected() {
 }
 
 #[test]
-fn a_client_that_asks_for_nothing_is_cut_off_if_that_is_wanted() {
+fn an_idle_client_is_disconnected_after_the_idle_timeout() {
     let table = Table::of_rows(10);
     let mut server = serve(&table, &["--idle-timeout", "1"]);
     assert_eq!(setting(&server, "timeout"), "1");
@@ -230,7 +230,7 @@ fn a_client_that_asks_for_nothing_is_cut_off_if_that_is_wanted() {
 }
 
 #[test]
-fn a_server_that_was_itself_stopped_cuts_nobody_off_for_it() {
+fn a_server_that_was_stopped_by_a_signal_disconnects_nobody() {
     let table = Table::of_rows(10);
     let server = serve(&table, &["--idle-timeout", "3"]);
     let mut stream = server.connect();
@@ -246,29 +246,29 @@ fn a_server_that_was_itself_stopped_cuts_nobody_off_for_it() {
 }
 
 #[test]
-fn many_that_are_cut_off_together_make_few_lines_and_are_all_counted() {
+fn many_simultaneous_disconnections_are_all_counted_in_few_log_lines() {
     const CLIENTS: usize = 60;
     let table = Table::of_rows(10);
     let mut server = serve(&table, &["--idle-timeout", "2"]);
-    // They wait for a server that is stopped, so that it accepts them at once.
+    // The clients connect to a stopped server, which accepts them all at once when it continues.
     server.signal(Signal::STOP);
     let streams: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     server.signal(Signal::CONT);
-    let (mut told, mut lines) = (0, 0);
-    while told < CLIENTS {
+    let (mut disconnected, mut lines) = (0, 0);
+    while disconnected < CLIENTS {
         let line = server.wait_for_log("disconnected: ");
-        let behind = line.split("disconnected: ").nth(1).unwrap();
-        told += behind.split(' ').next().unwrap().parse::<usize>().unwrap_or(1);
+        let after = line.split("disconnected: ").nth(1).unwrap();
+        disconnected += after.split(' ').next().unwrap().parse::<usize>().unwrap_or(1);
         lines += 1;
     }
-    assert_eq!(told, CLIENTS);
+    assert_eq!(disconnected, CLIENTS);
     assert!(lines <= CLIENTS / 2, "{lines} lines");
     drop(streams);
     assert_eq!(info(&mut server.connect(), "connections_cut_idle"), CLIENTS.to_string());
 }
 
 #[test]
-fn a_connection_beyond_the_limit_is_closed_and_there_is_room_when_another_ends() {
+fn a_connection_beyond_the_limit_is_closed_until_another_one_ends() {
     let table = Table::of_rows(10);
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--workers", "2", "--max-connections", "3", "--tcp", "127.0.0.1:0"]);
@@ -277,8 +277,8 @@ fn a_connection_beyond_the_limit_is_closed_and_there_is_room_when_another_ends()
     assert_eq!(setting(&server, "maxclients"), "3");
     let mut streams: Vec<_> = (0..2).map(|_| server.connect()).collect();
     streams.iter_mut().for_each(|stream| ask(stream, &table, 3));
-    // The one that asked for the setting may be there still.
-    eventually("the third is served", || info(&mut streams[0], "connections") == "2");
+    // The connection that requested the setting may still be open.
+    eventually("the third connection is accepted", || info(&mut streams[0], "connections") == "2");
     let mut third = TcpStream::connect(&address).unwrap();
     third.write_all(b"PING\r\n").unwrap();
     expect(&mut third, b"+PONG\r\n");
@@ -293,7 +293,7 @@ fn a_connection_beyond_the_limit_is_closed_and_there_is_room_when_another_ends()
     streams.iter_mut().for_each(|stream| ask(stream, &table, 4));
 
     drop(third);
-    eventually("there is room again", || info(&mut streams[0], "connections") == "2");
+    eventually("a connection slot is free again", || info(&mut streams[0], "connections") == "2");
     ask(&mut server.connect(), &table, 5);
 }
 
@@ -304,10 +304,10 @@ fn connections_leave_descriptors_for_a_new_file() {
     command.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kv_store"), "--workers", "1", "--db"]);
     command.arg(table.db()).arg("--socket").arg(table.socket());
     let server = Server::of(command, &table.socket());
-    // What docs/OPERATIONS.md says is left out: 64, and 4 for each worker.
+    // docs/OPERATIONS.md specifies the reserved descriptors: 64, and 4 for each worker.
     assert_eq!(setting(&server, "maxclients"), "132");
     let mut streams = Vec::new();
-    eventually("132 connections are there", || {
+    eventually("132 connections are open", || {
         let mut stream = server.connect();
         if stream.write_all(&gets([3])).is_ok() && stream.read_exact(&mut [0; 8]).is_ok() {
             expect(&mut stream, &table.model[&3]);
@@ -328,7 +328,7 @@ fn connections_leave_descriptors_for_a_new_file() {
 }
 
 #[test]
-fn a_client_that_stalls_keeps_an_old_file_no_longer_than_its_time_out() {
+fn a_stalled_client_keeps_an_old_file_no_longer_than_its_timeout() {
     let table = long_table();
     let mut server = serve(&table, &["--stall-timeout", "2"]);
     let mut other = server.connect();
@@ -349,7 +349,7 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
     let table = Table::of_rows(10);
     let mut server = serve(&table, &["--buffer", "256KiB"]);
     assert_eq!(setting(&server, "client-query-buffer-limit"), "262144");
-    // As long as it fits, it is answered.
+    // A command that fits is answered.
     let mut stream = server.connect();
     let fitting = "x".repeat(250_000);
     stream.write_all(format!("*2\r\n$4\r\nECHO\r\n$250000\r\n{fitting}\r\n").as_bytes()).unwrap();
@@ -357,13 +357,13 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
     let mut command = b"*2\r\n$3\r\nGET\r\n$300000\r\n".to_vec();
     command.resize(270_000, b'x');
     stream.write_all(&command).unwrap();
-    // What comes behind that is not read.
+    // The server does not read later bytes.
     assert_eq!(rest(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
     let line = server.wait_for_log("disconnected: a command exceeds the buffer of 262144 bytes (--buffer)");
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
 }
 
-/// A command of 4 MiB, of which the last argument is missing.
+/// Returns a command of 4 MiB without its last argument.
 fn unfinished_command() -> Vec<u8> {
     const ARGS: usize = 60_000;
     let arg = format!("$60\r\n{}\r\n", "k".repeat(60));
@@ -384,7 +384,7 @@ fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() 
     let mut others = [server.connect(), server.connect()];
     let held_bytes = |other: &mut UnixStream| info(other, "client_memory_bytes").parse::<u64>().unwrap();
     let unfinished = unfinished_command();
-    // All grow at the same time; one that is disconnected fails to write.
+    // All clients send at the same time. A client that is disconnected fails to write.
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| (server.connect(), true)).collect();
     let mut most_bytes = 0;
     for part in unfinished.chunks(256 << 10) {
@@ -401,17 +401,17 @@ fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() 
     let line = server.wait_for_log("(--client-memory-max)");
     assert!(line.contains("connections that held the most memory"), "{line}");
     let disconnected: usize = info(&mut others[1], "connections_cut_memory").parse().unwrap();
-    // Those that are left hold a command each.
+    // Each remaining client holds one command in memory.
     assert!((CLIENTS - MAX_BYTES as usize / unfinished.len()..CLIENTS).contains(&disconnected), "{disconnected}");
-    let mut told = 0;
+    let mut replied = 0;
     for (stream, _) in &mut clients {
         stream.shutdown(std::net::Shutdown::Write).unwrap_or_default();
         let reply = String::from_utf8(rest(stream)).unwrap();
         let expected = format!("-ERR all connections together hold more than {MAX_BYTES} bytes (--client-memory-max)");
         assert!(reply.is_empty() || reply.starts_with(&expected), "{reply}");
-        told += usize::from(!reply.is_empty());
+        replied += usize::from(!reply.is_empty());
     }
-    assert_eq!(told, disconnected);
+    assert_eq!(replied, disconnected);
     drop(clients);
     eventually("memory is released", || held_bytes(&mut others[0]) < 256 << 10);
     for other in &mut others {
@@ -420,7 +420,7 @@ fn unfinished_commands_of_many_clients_stay_within_the_limit_on_client_memory() 
 }
 
 #[test]
-fn a_limit_on_client_memory_that_holds_no_command_is_refused_at_the_start() {
+fn a_client_memory_limit_too_small_for_one_command_is_rejected_at_startup() {
     let table = Table::of_rows(10);
     let output = kv_store(&table.db(), &table.socket()).args(["--client-memory-max", "15MiB"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -431,19 +431,19 @@ fn a_limit_on_client_memory_that_holds_no_command_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_buffer_that_is_too_small_or_too_large_is_refused_at_the_start() {
+fn a_buffer_that_is_too_small_or_too_large_is_rejected_at_startup() {
     let table = Table::of_rows(10);
     for (size, len_bytes) in [("255KiB", "261120"), ("5m", "5242880")] {
         let output = kv_store(&table.db(), &table.socket()).args(["--buffer", size]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let told = String::from_utf8(output.stderr).unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
         let expected = format!("a buffer of {len_bytes} bytes, where 262144 to 4194304 were expected (--buffer)");
-        assert!(told.contains(&expected), "{told}");
+        assert!(message.contains(&expected), "{message}");
     }
 }
 
 #[test]
-fn tcp_clients_that_vanish_are_asked_for() {
+fn keep_alive_is_set_on_tcp_connections() {
     let table = Table::of_rows(10);
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--tcp", "127.0.0.1:0"]);
@@ -454,7 +454,7 @@ fn tcp_clients_that_vanish_are_asked_for() {
     expect(&mut client, b"+PONG\r\n");
     let ports = (client.peer_addr().unwrap().port(), client.local_addr().unwrap().port());
     let (local, remote) = (format!(":{:04X}", ports.0), format!(":{:04X}", ports.1));
-    // The timer of the server's end, as proc(5) has it: 2 is keep-alive.
+    // The timer of the server's end in the format of proc(5), in which 2 means keep-alive.
     eventually("keep-alive is on", || {
         let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
         sockets.lines().any(|line| {

@@ -13,7 +13,7 @@ use crate::helpers::tables::{Table, answers_to_gets};
 
 const ROWS: u64 = 20_000;
 
-/// A kv_store with options, that may not be ready yet.
+/// Starts a kv_store with options, without waiting until it is ready.
 fn start(table: &Table, options: &[&str]) -> Server {
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(options);
@@ -32,20 +32,20 @@ fn len_bytes(table: &Table) -> u64 {
     fs::metadata(table.db()).unwrap().len()
 }
 
-/// A number of KiB in a file below /proc, in bytes.
+/// Returns a number of KiB in a file of /proc, in bytes.
 fn number_bytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// What the system says of the server's mapping of the file.
+/// Returns the kernel's description of the server's mapping of the file.
 fn mapping(table: &Table, server: &Server) -> Option<String> {
     let smaps = fs::read_to_string(format!("/proc/{}/smaps", server.child.id())).unwrap();
     smaps.split_once(table.db().to_str().unwrap()).map(|(_, rest)| rest.to_owned())
 }
 
 #[test]
-fn a_copy_needs_the_file_no_more() {
+fn a_copy_does_not_need_the_file() {
     let table = Table::of_rows(ROWS);
     let expected = format!(" {} bytes, ", len_bytes(&table));
     let mut server = start(&table, &["--memory", "copy"]);
@@ -72,9 +72,9 @@ fn a_damaged_file_is_not_served_from_a_copy() {
 }
 
 #[test]
-fn a_copy_in_fewer_huge_pages_is_warned_of_and_served() {
+fn a_copy_with_fewer_huge_pages_is_served_with_a_warning() {
     let table = Table::of_rows(ROWS);
-    // The child's, for it is inherited; nothing else in this process asks for huge pages.
+    // The child inherits this setting. Nothing else in this process requests huge pages.
     disable_transparent_huge_pages(true).unwrap();
     let mut server = start(&table, &["--memory", "copy"]);
     let warning = server.wait_for_log("copied into memory: ");
@@ -85,7 +85,7 @@ fn a_copy_in_fewer_huge_pages_is_warned_of_and_served() {
 }
 
 #[test]
-fn a_warmed_file_is_in_memory_as_a_whole() {
+fn a_warmed_file_is_completely_in_memory() {
     let table = Table::of_rows(ROWS);
     let expected = format!("warmed: {} bytes, ", len_bytes(&table));
     let mut server = start(&table, &["--warm"]);
@@ -101,12 +101,12 @@ fn a_warmed_file_is_in_memory_as_a_whole() {
     server.wait_for_log("ready");
 }
 
-/// Runs what spawns a process, and lets that process ignore no limit on locked
-/// memory even if this one may.
+/// Runs a function that spawns a process, without the capability that lets the process exceed the limit on locked
+/// memory.
 fn without_right_to_lock<T: Send>(spawn: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let limited = scope.spawn(|| {
-            // Refused to those that have no such right either.
+            // Fails for a process without the right to do this, which does not have the capability either.
             let _ = remove_capability_from_bounding_set(CapabilitySet::IPC_LOCK);
             spawn()
         });
@@ -114,7 +114,7 @@ fn without_right_to_lock<T: Send>(spawn: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// A kv_store that locks, started by a shell that has set a limit.
+/// Returns the command of a kv_store with `--lock`, in a shell that first sets a limit.
 fn locking(table: &Table, limit: &str, options: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{limit}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_kv_store"), "--lock", "--db"]);
@@ -126,7 +126,7 @@ fn locking(table: &Table, limit: &str, options: &[&str]) -> Command {
 fn a_locked_file_stays_in_memory() {
     let table = Table::of_rows(ROWS);
     for options in [&[][..], &["--memory", "copy"]] {
-        // The limit in force is raised to the one that is allowed.
+        // The server raises its soft limit to the hard limit.
         let command = locking(&table, "ulimit -S -l 64", options);
         let mut server = without_right_to_lock(|| Server::spawn(command, &table.socket()));
         server.wait_for_log("limit of bytes of locked memory raised from 65536 to ");
@@ -139,7 +139,7 @@ fn a_locked_file_stays_in_memory() {
 }
 
 #[test]
-fn a_lock_beyond_the_limit_is_refused_with_the_limit() {
+fn a_lock_beyond_the_limit_is_rejected_with_the_limit() {
     let table = Table::of_rows(ROWS);
     for options in [&[][..], &["--memory", "copy"]] {
         let mut command = locking(&table, "ulimit -l 64", options);

@@ -15,7 +15,7 @@ use crate::helpers::waiting::{PATIENCE, eventually};
 const OPERATIONS: &str = include_str!("../../docs/OPERATIONS.md");
 const DASHBOARD: &str = include_str!("../../packaging/grafana/zero-kv.json");
 
-/// A server that tells, and where.
+/// Starts a server with metrics. Returns it with the address of the metrics.
 fn serve(table: &Table) -> (Server, SocketAddr) {
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--metrics", "127.0.0.1:0"]);
@@ -27,12 +27,12 @@ fn serve(table: &Table) -> (Server, SocketAddr) {
     (server, address)
 }
 
-/// What a stream answers to a request, to its end: the head and the body.
+/// Sends a request, and reads to the end of the stream. Returns the head and the body of the response.
 fn exchange(mut stream: impl Read + Write, asked: &[u8]) -> (String, String) {
     stream.write_all(asked).unwrap();
     let mut answered = String::new();
     stream.read_to_string(&mut answered).unwrap();
-    let (head, body) = answered.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answered:?}"));
+    let (head, body) = answered.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {answered:?}"));
     (head.to_owned(), body.to_owned())
 }
 
@@ -46,19 +46,19 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
     exchange(connect(address), format!("GET {path} HTTP/1.1\r\nHost: zero-kv\r\n\r\n").as_bytes())
 }
 
-/// What is behind a metric's name and labels.
+/// Returns the value after a metric's name and labels.
 fn value(metrics: &str, of: &str) -> f64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{of} in {metrics}")).parse().unwrap()
 }
 
-/// The names of all metrics, by their `# TYPE` lines.
+/// Returns the names of all metrics, which are in their `# TYPE` lines.
 fn names(metrics: &str) -> Vec<&str> {
     metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
 }
 
 #[test]
-fn metrics_count_what_was_asked() {
+fn metrics_count_requests() {
     let table = Table::of_rows(100);
     let (server, address) = serve(&table);
     let mut stream = server.connect();
@@ -67,7 +67,7 @@ fn metrics_count_what_was_asked() {
     let answers = [answers_to_gets(&table.model, 1..=130), answer(0, b""), answer(2, b"")].concat();
     expect(&mut stream, &answers);
 
-    // What was sent is counted behind its sending.
+    // The server counts bytes after it has sent them.
     eventually("the answers are counted", || {
         value(&get(address, "/metrics").1, "zero_kv_written_bytes_total") == answers.len() as f64
     });
@@ -102,7 +102,7 @@ fn metrics_count_what_was_asked() {
 }
 
 #[test]
-fn every_metric_is_in_the_document_and_each_in_the_document_is_there() {
+fn the_document_lists_exactly_the_existing_metrics() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (_, metrics) = get(address, "/metrics");
@@ -112,7 +112,7 @@ fn every_metric_is_in_the_document_and_each_in_the_document_is_there() {
 }
 
 #[test]
-fn the_dashboard_shows_metrics_that_there_are() {
+fn the_dashboard_shows_only_existing_metrics() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (_, metrics) = get(address, "/metrics");
@@ -136,7 +136,7 @@ fn the_dashboard_shows_metrics_that_there_are() {
 }
 
 #[test]
-fn metrics_have_the_form_that_prometheus_reads() {
+fn metrics_have_the_prometheus_text_format() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (_, metrics) = get(address, "/metrics");
@@ -165,7 +165,7 @@ fn metrics_have_the_form_that_prometheus_reads() {
 }
 
 #[test]
-fn a_server_that_serves_lives_and_is_ready() {
+fn a_serving_server_is_live_and_ready() {
     let table = Table::of_rows(1000);
     let (_server, address) = serve(&table);
     assert_eq!(get(address, "/healthz").1, "ok\n");
@@ -179,14 +179,14 @@ fn a_server_that_serves_lives_and_is_ready() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn unknown_paths_other_methods_and_long_heads_are_rejected() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (head, body) = get(address, "/");
     assert!(head.starts_with("HTTP/1.1 404") && body.contains("/metrics"), "{head}");
     let (head, _) = exchange(connect(address), b"POST /metrics HTTP/1.1\r\nHost: zero-kv\r\nContent-Length: 0\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 405") && head.contains("allow: GET, HEAD"), "{head}");
-    // Longer than a head may be; what is answered, if anything, is an error.
+    // The head exceeds the limit. The response, if any, is an error.
     let mut stream = connect(address);
     let long = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(1 << 20));
     let _ = stream.write_all(long.as_bytes());
@@ -197,7 +197,7 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
-fn clients_that_send_nothing_do_not_keep_others_out() {
+fn silent_clients_do_not_block_others() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let silent: Vec<TcpStream> = (0..40)
@@ -212,7 +212,7 @@ fn clients_that_send_nothing_do_not_keep_others_out() {
 }
 
 #[test]
-fn a_unix_socket_tells_the_same_and_is_removed_at_the_end() {
+fn a_unix_socket_serves_the_same_metrics_and_is_removed_at_exit() {
     let table = Table::of_rows(10);
     let path = table.folder.path().join("metrics.sock");
     let mut command = kv_store(&table.db(), &table.socket());
@@ -229,7 +229,7 @@ fn a_unix_socket_tells_the_same_and_is_removed_at_the_end() {
 }
 
 #[test]
-fn an_address_that_others_reach_must_be_asked_for() {
+fn an_address_beyond_loopback_requires_an_option() {
     let table = Table::of_rows(10);
     let refused = |address: &str| {
         let output = kv_store(&table.db(), &table.socket()).args(["--metrics", address]).output().unwrap();
@@ -248,7 +248,7 @@ fn an_address_that_others_reach_must_be_asked_for() {
 }
 
 #[test]
-fn the_log_is_objects_if_it_is_to_be() {
+fn the_log_is_json_if_requested() {
     let table = Table::of_rows(10);
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--log-format", "json"]);

@@ -1,7 +1,7 @@
-//! A panic in a thread of the server ends one turn of its work, is reported, and nothing else.
+//! A panic in a thread of the server is reported, and ends only the thread's current task.
 //!
-//! A log subscriber injects the panics: it panics where a line of the log is written. So the server is the one that
-//! users run, without a hook.
+//! A log subscriber injects the panics when the server logs certain lines. The server is therefore the one that users
+//! run, without a test hook.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,11 +25,11 @@ use zero_kv::store::Memory;
 use crate::helpers::tables::{Model, bake};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
-/// The text of the log lines that panic, and how many of them do.
+/// The text of the log lines that panic, and the number of lines that will panic.
 static TEXT: Mutex<&str> = Mutex::new("");
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// One server at a time: injected panics affect the whole process.
+/// Returns a guard that allows one server at a time, because injected panics affect the whole process.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     static SUBSCRIBED: Once = Once::new();
@@ -67,7 +67,7 @@ impl Visit for Contains {
     }
 }
 
-/// A server in this process, over a folder of its own.
+/// A server in this process, with its own folder.
 struct Scene {
     folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
@@ -75,7 +75,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Serves generation 1 with copies of its files, so that a line of the log tells of each.
+    /// Serves generation 1 from copies of its files, so that the server logs a line for each copy.
     fn serve(limits: Limits) -> Scene {
         let folder = tempfile::tempdir().unwrap();
         let mut scene = Scene { folder, stop: None, server: None };
@@ -93,7 +93,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// Renames a table into place whose key 7 has the number as its value.
+    /// Puts a table in place by renaming, in which the value of key 7 is the number.
     fn put_in_place(&self, number: u64) {
         let model: Model = [(7, number.to_string().into_bytes())].into();
         bake(&model, &self.path("next.db"));
@@ -112,7 +112,7 @@ impl Scene {
         self.client().info().unwrap()
     }
 
-    /// Asks for the file at the path, and waits for the outcome.
+    /// Requests a reload, and waits for the outcome.
     fn reload(&self) -> Info {
         let attempt = self.client().reload().unwrap();
         let done = || self.info().number::<u64>("reload_done").unwrap() >= attempt;
@@ -146,13 +146,13 @@ fn http_get(socket: &Path, path: &str) -> String {
 }
 
 #[test]
-fn a_file_at_which_the_check_panics_is_refused_and_the_next_one_is_served() {
+fn a_panic_in_the_check_rejects_the_file_and_the_next_file_is_served() {
     let _one = one_at_a_time();
     let scene = Scene::serve(Limits::default());
     assert_eq!(scene.value(), "1");
     inject(1, "copied into memory");
     scene.put_in_place(2);
-    eventually("the file is refused", || scene.info().get("file_refused") != Some(""));
+    eventually("the file is rejected", || scene.info().get("file_refused") != Some(""));
     let info = scene.info();
     let refused = info.get("file_refused").unwrap();
     assert!(refused.contains("storage.db: checking it panicked at tests/serving/panics.rs:"), "{refused}");
@@ -177,11 +177,11 @@ fn a_reload_that_panics_is_answered() {
     let scene = Scene::serve(Limits::default());
     inject(1, "copied into memory");
     scene.put_in_place(2);
-    eventually("the file is refused", || scene.info().get("file_refused") != Some(""));
+    eventually("the file is rejected", || scene.info().get("file_refused") != Some(""));
     inject(1, "copied into memory");
     let last = scene.reload().get("reload_last").unwrap().to_owned();
     assert!(last.starts_with("refused: ") && last.contains("panicked at tests/serving/panics.rs:"), "{last}");
-    // A panic beside the check is answered as well.
+    // A reload is also answered after a panic outside the check.
     inject(1, "serving generation");
     let last = scene.reload().get("reload_last").unwrap().to_owned();
     assert!(last.starts_with("refused: a panic at tests/serving/panics.rs:"), "{last}");
@@ -190,7 +190,7 @@ fn a_reload_that_panics_is_answered() {
 }
 
 #[test]
-fn a_thread_that_panics_again_and_again_is_a_problem_of_the_server() {
+fn a_thread_that_panics_repeatedly_makes_the_server_unhealthy() {
     let _one = one_at_a_time();
     let scene = Scene::serve(Limits::default());
     inject(usize::MAX, "copied into memory");
@@ -198,7 +198,7 @@ fn a_thread_that_panics_again_and_again_is_a_problem_of_the_server() {
         scene.put_in_place(number);
         eventually("the panic happens", || scene.info().number::<u64>("thread_panics") == Some(number - 1));
     }
-    eventually("the last file is refused", || scene.info().get("file_refused") != Some(""));
+    eventually("the last file is rejected", || scene.info().get("file_refused") != Some(""));
     let expected = "the supervisor thread has panicked 3 times, most recently at tests/serving/panics.rs:";
     let sick = scene.health();
     assert_eq!(sick.status.code(), Some(1));
@@ -217,7 +217,7 @@ fn a_thread_that_panics_again_and_again_is_a_problem_of_the_server() {
 }
 
 #[test]
-fn connections_are_accepted_after_a_panic_of_the_thread_that_accepts_them() {
+fn connections_are_accepted_after_a_panic_of_the_accepting_thread() {
     let _one = one_at_a_time();
     let connections_max = std::num::NonZeroUsize::new(1);
     let scene = Scene::serve(Limits { connections_max, ..Limits::default() });
@@ -234,7 +234,7 @@ fn connections_are_accepted_after_a_panic_of_the_thread_that_accepts_them() {
 }
 
 #[test]
-fn idle_connections_are_disconnected_after_a_panic_of_the_task_that_does_it() {
+fn idle_connections_are_disconnected_after_a_panic_of_the_disconnecting_task() {
     let _one = one_at_a_time();
     let scene = Scene::serve(Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() });
     inject(1, "disconnected: idle");

@@ -8,15 +8,14 @@ use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::{Table, answer_to_get, answers_to_gets};
 use crate::helpers::waiting::eventually;
 
-/// A kv_store that polls for some microseconds.
+/// Starts a kv_store that polls for this many microseconds.
 fn serve(table: &Table, spin_us: &str) -> Server {
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--workers", "2", "--spin", spin_us]);
     Server::of(command, &table.socket())
 }
 
-/// What each of the server's threads is at, and the processor time that it has
-/// taken so far, in nanoseconds.
+/// Returns the state of each of the server's threads, and its processor time so far, in nanoseconds.
 fn threads(server: &Server) -> Vec<(char, u64)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
     let state = |task: &fs::DirEntry| {
@@ -29,7 +28,7 @@ fn threads(server: &Server) -> Vec<(char, u64)> {
 }
 
 #[test]
-fn answers_are_right_while_workers_poll() {
+fn responses_are_right_while_workers_poll() {
     let table = Table::of_rows(2000);
     for spin_us in ["1", "200", "1000000"] {
         let server = serve(&table, spin_us);
@@ -54,14 +53,14 @@ fn answers_are_right_while_workers_poll() {
 }
 
 #[test]
-fn a_worker_polls_after_an_answer_and_not_before() {
+fn a_worker_polls_after_a_response_and_not_before() {
     let table = Table::of_rows(10);
     let server = serve(&table, "3600000000");
-    eventually("a server that nobody asked sleeps", || threads(&server).iter().all(|(state, _)| *state == 'S'));
+    eventually("a server without requests sleeps", || threads(&server).iter().all(|(state, _)| *state == 'S'));
     let mut stream = server.connect();
     stream.write_all(&gets([3])).unwrap();
     expect(&mut stream, &answer_to_get(&table.model, 3));
-    // One worker does, and for far longer than any request takes.
+    // One worker polls for much longer than any request takes.
     let before = threads(&server);
     eventually("a worker polls", || {
         let grown = threads(&server).into_iter().zip(&before).map(|((_, now_ns), (_, then_ns))| now_ns - then_ns);
@@ -70,14 +69,14 @@ fn a_worker_polls_after_an_answer_and_not_before() {
 }
 
 #[test]
-fn a_worker_sleeps_again_when_nothing_comes() {
+fn a_worker_sleeps_again_without_requests() {
     let table = Table::of_rows(10);
     let server = serve(&table, "2000");
     let mut stream = server.connect();
     for key in 1..=10 {
         stream.write_all(&gets([key])).unwrap();
         expect(&mut stream, &answer_to_get(&table.model, key));
-        // Asleep, and having taken no processor time between two looks.
+        // Each thread sleeps and uses no processor time between two checks.
         let mut before = threads(&server);
         eventually("the server sleeps", || {
             let now = threads(&server);

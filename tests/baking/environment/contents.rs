@@ -70,7 +70,7 @@ fn the_error_for_bytes_that_are_not_text_names_them_where_text_is_required() {
             &["--format", "jsonl"],
             ":1: invalid JSON at byte 22: control character (\\u0000-\\u001F) found while parsing a string: one object was expected on each line".to_owned(),
         ),
-        // UTF-16, as some programs export it.
+        // UTF-16, which some programs export.
         (
             b"\xff\xfe1\0,\0a\0\n\0",
             &[],
@@ -78,7 +78,7 @@ fn the_error_for_bytes_that_are_not_text_names_them_where_text_is_required() {
         ),
     ];
     for (text, args, message) in cases {
-        scene.refuses(&[&["-"], args].concat(), text, &format!("standard input{message}"));
+        scene.assert_fails(&[&["-"], args].concat(), text, &format!("standard input{message}"));
     }
 }
 
@@ -113,7 +113,7 @@ fn a_compressed_input_truncated_at_any_length_is_an_error() {
                 "standard input: is compressed by {what} and ends after {len_bytes} bytes in the middle of a {part}: \
                  copy or compress it again"
             );
-            scene.refuses(&["-"], &raw[..len_bytes], &message);
+            scene.assert_fails(&["-"], &raw[..len_bytes], &message);
         }
     }
 }
@@ -133,9 +133,9 @@ fn damaged_and_trailing_bytes_of_compressed_inputs_are_errors() {
             "standard input: cannot be decompressed as {what}: {why}, within the first {} bytes: {advice}",
             raw.len()
         );
-        scene.refuses(&["-"], &raw, &message);
+        scene.assert_fails(&["-"], &raw, &message);
     }
-    // Compressed twice: the inner bytes have no rows.
+    // The input is compressed twice, so the decompressed bytes contain no rows.
     let ended = scene.folder.run(&mut scene.baker(&["-"]), &gzip(&gzip(&sorted_rows(10, 10))));
     assert!(ended.err.starts_with("baker: standard input:1: "), "{ended:?}");
     scene.assert_untouched();

@@ -13,7 +13,7 @@ fn the_error_for_an_unusable_folder_names_it() {
     scene.folder.write("rows.csv", rows_to_spill());
     // Not even root can create a file below /proc.
     let why = "No such file or directory (os error 2)";
-    scene.refuses(
+    scene.assert_fails(
         &["rows.csv", "-o", "/proc/table.db"],
         b"",
         &format!("/proc/table.db: {why}: nothing was put in place"),
@@ -28,7 +28,7 @@ fn the_error_for_an_unusable_folder_names_it() {
         let message = format!(
             "temporary files in {temp_dir}: {why}: nothing was put in place; choose another folder (--temp-dir)"
         );
-        scene.refuses(&args, b"", &message);
+        scene.assert_fails(&args, b"", &message);
     }
 }
 
@@ -55,7 +55,7 @@ fn the_error_for_a_folder_without_write_permission_names_it() {
     refused(&["rows.csv"]).fails(&format!("storage.db: {denied}"));
     let args = [&["rows.csv", "-o", "temp/new.db", "--temp-dir", "."], &LEAST_MEMORY[..]].concat();
     refused(&args).fails(&format!("temporary files in .: {denied}; choose another folder (--temp-dir)"));
-    // The rights of the folder, not of the file, decide who may replace the file.
+    // The permissions of the folder, not of the file, decide who may replace the file.
     let args = [&["rows.csv", "-o", "temp/old.db"], &LEAST_MEMORY[..]].concat();
     refused(&args).succeeds();
     assert_eq!(scene.folder.open("temp/old.db").len(), 4200);
@@ -65,7 +65,7 @@ fn the_error_for_a_folder_without_write_permission_names_it() {
     assert_eq!(scene.folder.names(), ["rows.csv", "storage.db", "temp"]);
 }
 
-/// Otherwise the rules for a replacement would be checked against no table.
+/// Without the old table, the rules for a replacement could not be checked.
 #[test]
 fn a_table_without_read_permission_is_not_replaced() {
     let scene = Scene::new();
@@ -95,15 +95,23 @@ fn an_output_that_is_not_a_file_is_not_replaced() {
             "/dev/stdout" => continue,
             _ => format!("{output}: is not a regular file, so it is not replaced: nothing was put in place"),
         };
-        scene.refuses(&["-", "-o", output], b"2,two\n", &message);
+        scene.assert_fails(&["-", "-o", output], b"2,two\n", &message);
     }
     drop(socket);
-    scene.refuses(&["-", "-o", "temp"], b"2,two\n", "temp: is a folder: name a file in it: nothing was put in place");
-    scene.refuses(&["-", "-o", "temp/"], b"2,two\n", "temp/: is a folder: name a file in it: nothing was put in place");
+    scene.assert_fails(
+        &["-", "-o", "temp"],
+        b"2,two\n",
+        "temp: is a folder: name a file in it: nothing was put in place",
+    );
+    scene.assert_fails(
+        &["-", "-o", "temp/"],
+        b"2,two\n",
+        "temp/: is a folder: name a file in it: nothing was put in place",
+    );
 }
 
 #[test]
-fn a_link_is_replaced_wherever_it_leads() {
+fn a_link_is_replaced_whatever_its_target_is() {
     let scene = Scene::new();
     for target in ["missing.db", "temp", "storage.db", "link.db"] {
         symlink(target, scene.folder.path("link.db")).unwrap();

@@ -13,11 +13,11 @@ const ADVICE: &str = "while it was read: bake again from a file that does not ch
 
 /// Bakes a file that `change` modifies after part of it was read.
 #[track_caller]
-fn assert_noticed(change: impl Fn(&Path), message: &str) {
+fn assert_change_is_detected(change: impl Fn(&Path), message: &str) {
     let scene = Scene::new();
     make_fifo(&scene.folder, "bad.csv");
-    // More bad rows than a pipe holds. Nobody reads them, so the bake blocks, and reads only as far as a bake reads
-    // ahead. Many more rows follow.
+    // Bad rows whose messages exceed a pipe's capacity. Nobody reads the pipe, so the bake blocks there and reads no
+    // further than its read-ahead. Many more rows follow.
     let bad: Vec<u8> = (0..300).flat_map(|_| [b"x,".to_vec(), vec![b'x'; 1000], b"\n".to_vec()].concat()).collect();
     let text = [bad, sorted_rows(4000, 1000)].concat();
     scene.folder.write("rows.csv", &text);
@@ -43,37 +43,40 @@ fn open(path: &Path) -> File {
 fn an_input_that_grows_while_it_is_read_is_rejected() {
     let len_bytes = 300 * 1003 + sorted_rows(4000, 1000).len();
     let append = |path: &Path| OpenOptions::new().append(true).open(path).unwrap().write_all(b"9,nine\n").unwrap();
-    assert_noticed(append, &format!("grew from LEN to {} bytes", len_bytes + 7));
+    assert_change_is_detected(append, &format!("grew from LEN to {} bytes", len_bytes + 7));
 }
 
 #[test]
 fn an_input_that_shrinks_while_it_is_read_is_rejected() {
     // After the bytes that were read, before them, and to nothing.
     for len_bytes in [4_000_000, 100, 0] {
-        assert_noticed(|path| open(path).set_len(len_bytes).unwrap(), &format!("shrank from LEN to {len_bytes} bytes"));
+        assert_change_is_detected(
+            |path| open(path).set_len(len_bytes).unwrap(),
+            &format!("shrank from LEN to {len_bytes} bytes"),
+        );
     }
 }
 
 #[test]
 fn an_input_that_is_overwritten_while_it_is_read_is_rejected() {
-    assert_noticed(|path| open(path).write_all(b"y").unwrap(), "was written to");
+    assert_change_is_detected(|path| open(path).write_all(b"y").unwrap(), "was written to");
     let rewrite = |path: &Path| {
         let bytes = std::fs::read(path).unwrap();
-        // Not truncated first, which would be a file that shrinks.
+        // The file is not truncated first, because it would then shrink.
         open(path).write_all(&bytes).unwrap();
     };
-    assert_noticed(rewrite, "was written to");
+    assert_change_is_detected(rewrite, "was written to");
 }
 
 #[test]
 fn an_input_that_is_removed_or_replaced_while_it_is_read_is_rejected() {
-    assert_noticed(|path| std::fs::remove_file(path).unwrap(), "was removed");
+    assert_change_is_detected(|path| std::fs::remove_file(path).unwrap(), "was removed");
     let replace = |path: &Path| {
         let other = path.with_extension("new");
         std::fs::copy(path, &other).unwrap();
         std::fs::rename(other, path).unwrap();
     };
-    assert_noticed(replace, "was replaced by another file");
+    assert_change_is_detected(replace, "was replaced by another file");
 }
 
 #[test]
@@ -84,9 +87,9 @@ fn the_error_for_a_matched_file_that_was_removed_names_it() {
     for arg in ["b*", "./b.csv"] {
         scene.folder.write("b.csv", "2,two\n");
         let mut child = scene.baker(&["a.csv", arg]).stdin(Stdio::null()).spawn().unwrap();
-        // By the time the first input can be opened, patterns are expanded.
+        // Patterns are expanded before the first input is opened.
         let mut pipe = eventually("the pipe is read", || {
-            assert!(child.try_wait().unwrap().is_none(), "it ends early");
+            assert!(child.try_wait().unwrap().is_none(), "the bake ended early");
             let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
             OpenOptions::new().write(true).custom_flags(nonblocking).open(scene.folder.path("a.csv")).ok()
         });

@@ -1,16 +1,16 @@
-//! Rows without end are rejected with their line, in little memory.
+//! Endless rows are rejected with their line, in little memory.
 
 use flate2::write::GzEncoder;
 
-use super::memory::{LastWords, REFUSAL_MAX_BYTES, long_name, run};
+use super::memory::{FinalMessage, REFUSAL_MAX_BYTES, long_name, run};
 use super::*;
 
 const GIB: usize = 1 << 30;
 const CHUNK_LEN_BYTES: usize = 1 << 20;
-/// One eighth of the memory.
+/// The limit on a row is one eighth of the memory.
 const ROW_LEN_MAX_BYTES: usize = 2 << 20;
 
-/// Bakes what `feed` writes, and asserts that it is rejected at this line as one row.
+/// Bakes the bytes that `feed` writes, and asserts that they are rejected as one row, at this line.
 #[track_caller]
 fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut dyn Write) + Send) {
     let scene = Scene::new();
@@ -19,14 +19,14 @@ fn assert_endless(what: &str, line: u64, args: &[&str], feed: impl FnOnce(&mut d
     let name = long_name("rows");
     let mut command = scene.folder.command(BAKER);
     command.args([&*name, "--temp-dir", "temp"]).args(LEAST_MEMORY).args(args);
-    let took = run(command, LastWords::Error, feed);
-    println!("{what}: {} KiB at most", took.peak_bytes >> 10);
+    let memory_use = run(command, FinalMessage::Error, feed);
+    println!("{what}: {} KiB at most", memory_use.peak_bytes >> 10);
     let message = format!(
         "baker: {name}:{line}: a row of more than {ROW_LEN_MAX_BYTES} bytes begins here: close its quote, split the value, \
          or, if the row has at most 1073741824 bytes, allow memory of eight times its length (--memory)\n"
     );
-    assert_eq!(took.last_words.replace(&name, "NAME"), message.replace(&name, "NAME"), "{what}");
-    assert!(took.peak_bytes <= REFUSAL_MAX_BYTES, "{what}: {} KiB", took.peak_bytes >> 10);
+    assert_eq!(memory_use.final_message.replace(&name, "NAME"), message.replace(&name, "NAME"), "{what}");
+    assert!(memory_use.peak_bytes <= REFUSAL_MAX_BYTES, "{what}: {} KiB", memory_use.peak_bytes >> 10);
     scene.assert_untouched();
 }
 
@@ -63,7 +63,7 @@ fn an_input_without_end_is_rejected() {
     let scene = Scene::new();
     let message = "/dev/zero:1: a row of more than 2097152 bytes begins here: close its quote, split the value, \
                    or, if the row has at most 1073741824 bytes, allow memory of eight times its length (--memory)";
-    scene.refuses(&[&["/dev/zero"], &LEAST_MEMORY[..]].concat(), b"", message);
+    scene.assert_fails(&[&["/dev/zero"], &LEAST_MEMORY[..]].concat(), b"", message);
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -73,11 +73,11 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a start and a GiB of one byte, compressed to a megabyte or less by repeating one member or frame.
-fn bomb(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -> Vec<u8> {
+fn compressed_gib(compress: impl Fn(&[u8]) -> Vec<u8>, start: &[u8], byte: u8) -> Vec<u8> {
     let part = compress(&vec![byte; 8 << 20]);
-    let bomb = [compress(start), part.repeat(GIB / (8 << 20))].concat();
-    assert!(bomb.len() < 5 << 18, "{} bytes", bomb.len());
-    bomb
+    let compressed_gib = [compress(start), part.repeat(GIB / (8 << 20))].concat();
+    assert!(compressed_gib.len() < 5 << 18, "{} bytes", compressed_gib.len());
+    compressed_gib
 }
 
 #[test]
@@ -85,9 +85,11 @@ fn a_gib_compressed_to_a_megabyte_is_rejected_in_little_memory() {
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 3).unwrap();
     for (what, start, byte) in [("zeros", &b""[..], 0), ("a quoted field", b"1,a\n2,\"", b'x')] {
         let line = if start.is_empty() { 1 } else { 2 };
-        for (compression, bomb) in [("gzip", bomb(gzip, start, byte)), ("zstd", bomb(zstd, start, byte))] {
+        for (compression, compressed_gib) in
+            [("gzip", compressed_gib(gzip, start, byte)), ("zstd", compressed_gib(zstd, start, byte))]
+        {
             assert_endless(&format!("{what} in {compression}"), line, &[], move |stdin| {
-                let _ = stdin.write_all(&bomb);
+                let _ = stdin.write_all(&compressed_gib);
             });
         }
     }
@@ -96,7 +98,7 @@ fn a_gib_compressed_to_a_megabyte_is_rejected_in_little_memory() {
 #[test]
 fn a_zstd_window_larger_than_the_memory_is_rejected() {
     let scene = Scene::new();
-    // A frame whose header asks for a window of 2 GiB.
+    // A frame whose header declares a window of 2 GiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (31 - 10) << 3];
     frame.extend_from_slice(&[0; 64]);
     let ended = scene.folder.run(&mut scene.baker(&[&["-"], &LEAST_MEMORY[..]].concat()), &frame);

@@ -9,14 +9,14 @@ use rustix::pipe::fcntl_setpipe_size;
 use super::*;
 
 const MEMORY_BYTES: u64 = 16 << 20;
-/// The program's resident code, and the memory of threads and decompressors.
+/// The memory beside the limit: the program's resident code, threads, and decompressors.
 const BASE_BYTES: u64 = 14 << 20;
 
-/// The memory of a process, according to /proc.
-pub(super) struct Took {
+/// The memory of a process according to /proc.
+pub(super) struct MemoryUse {
     /// The peak of all pages.
     pub(super) peak_bytes: u64,
-    pub(super) last_words: String,
+    pub(super) final_message: String,
 }
 
 /// A file name in the current folder of nearly the maximum length. A message about it does not fit into a pipe of one
@@ -25,17 +25,21 @@ pub(super) fn long_name(name: &str) -> String {
     format!("{}{name}", "./".repeat(2030))
 }
 
-/// Runs a bake that writes its last message to a pipe which does not hold the whole message. At that moment all other
-/// work is done and the process blocks, so its memory can be read.
-pub(super) fn run(mut command: Command, last_words: LastWords, feed: impl FnOnce(&mut dyn Write) + Send) -> Took {
+/// Runs a bake that writes its last message to a pipe that is too small for it. The process then blocks with all other
+/// work done, so its memory can be read.
+pub(super) fn run(
+    mut command: Command,
+    final_message: FinalMessage,
+    feed: impl FnOnce(&mut dyn Write) + Send,
+) -> MemoryUse {
     let (mut words, writer) = std::io::pipe().unwrap();
     assert_eq!(fcntl_setpipe_size(&writer, 4096).unwrap(), 4096);
-    match last_words {
-        LastWords::Summary => command.stdout(writer).stderr(Stdio::null()),
-        LastWords::Error => command.stdout(Stdio::null()).stderr(writer).arg("-q"),
+    match final_message {
+        FinalMessage::Summary => command.stdout(writer).stderr(Stdio::null()),
+        FinalMessage::Error => command.stdout(Stdio::null()).stderr(writer).arg("-q"),
     };
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    // The child has the other end of the pipe too.
+    // The command also holds the other end of the pipe.
     drop(command);
     let mut stdin = child.stdin.take().unwrap();
     thread::scope(|scope| {
@@ -45,21 +49,21 @@ pub(super) fn run(mut command: Command, last_words: LastWords, feed: impl FnOnce
         let peak_bytes = peak_bytes(child.id());
         rest(words, &mut text);
         let success = child.wait().unwrap().success();
-        let last_words = String::from_utf8(text).unwrap();
-        assert_eq!(success, matches!(last_words_of(&last_words), LastWords::Summary), "{last_words}");
-        Took { peak_bytes, last_words }
+        let final_message = String::from_utf8(text).unwrap();
+        assert_eq!(success, matches!(kind_of_message(&final_message), FinalMessage::Summary), "{final_message}");
+        MemoryUse { peak_bytes, final_message }
     })
 }
 
 /// The result of a bake.
 #[derive(Clone, Copy)]
-pub(super) enum LastWords {
+pub(super) enum FinalMessage {
     Summary,
     Error,
 }
 
-fn last_words_of(text: &str) -> LastWords {
-    if text.starts_with("baker: ") { LastWords::Error } else { LastWords::Summary }
+fn kind_of_message(text: &str) -> FinalMessage {
+    if text.starts_with("baker: ") { FinalMessage::Error } else { FinalMessage::Summary }
 }
 
 fn rest(mut words: PipeReader, text: &mut Vec<u8>) {
@@ -68,7 +72,7 @@ fn rest(mut words: PipeReader, text: &mut Vec<u8>) {
 
 fn peak_bytes(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process that waits");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process to wait for");
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
@@ -78,15 +82,15 @@ fn assert_bounded(what: &str, args: &[&str], feed: impl FnOnce(&mut dyn Write) +
     let scene = Scene::new();
     let mut command = scene.folder.command(BAKER);
     command.args(["-", "-o", &long_name("storage.db")]).args(LEAST_MEMORY).args(args);
-    let took = run(command, LastWords::Summary, feed);
+    let memory_use = run(command, FinalMessage::Summary, feed);
     let len_bytes = std::fs::metadata(scene.folder.path("storage.db")).unwrap().len();
-    println!("{what}: {} KiB at most, for a file of {} KiB", took.peak_bytes >> 10, len_bytes >> 10);
+    println!("{what}: {} KiB at most, for a file of {} KiB", memory_use.peak_bytes >> 10, len_bytes >> 10);
     assert!(len_bytes > MEMORY_BYTES, "{what}: a file of {len_bytes} bytes shows nothing");
     let most_bytes = MEMORY_BYTES * 13 / 10 + BASE_BYTES;
     assert!(
-        took.peak_bytes <= most_bytes,
+        memory_use.peak_bytes <= most_bytes,
         "{what}: {} KiB, where {} are allowed",
-        took.peak_bytes >> 10,
+        memory_use.peak_bytes >> 10,
         most_bytes >> 10
     );
     scene.assert_clean();
@@ -119,7 +123,7 @@ fn short_rows_are_baked_within_the_memory_allowed() {
 
 #[test]
 fn long_rows_are_baked_within_the_memory_allowed() {
-    // Relative to the memory, as long in 16 MiB as 1 MB in 64.
+    // Relative to the memory limit, a row of this length in 16 MiB is as long as a row of 1 MB in 64 MiB.
     const COUNT: u64 = 101;
     let value = || vec![b'v'; 250_000];
     assert_bounded("long rows, numbers, sorted", &[], rows_of(COUNT, 1, "", value()));

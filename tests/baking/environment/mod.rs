@@ -29,7 +29,7 @@ fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = find() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(began.elapsed() < PATIENCE, "the condition did not become true in time: {what}");
         std::thread::yield_now();
     }
 }

@@ -6,7 +6,7 @@ const UNCLOSED: &str =
     "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two";
 
 #[test]
-fn a_producer_that_dies_within_a_row_is_noticed_if_the_row_is_incomplete() {
+fn a_producer_that_dies_within_a_row_is_detected_if_the_row_is_incomplete() {
     let scene = Scene::new();
     let cases = [
         ("1,a\\n2,\"b", format!("standard input:2: {UNCLOSED}")),
@@ -21,12 +21,12 @@ fn a_producer_that_dies_within_a_row_is_noticed_if_the_row_is_incomplete() {
         let mut producer = scene.folder.command("sh").args(["-c", &script]).spawn().unwrap();
         let rows = producer.stdout.take().unwrap();
         let child = scene.baker(&["-"]).stdin(rows).spawn().unwrap();
-        assert_eq!(producer.wait().unwrap().code(), None, "it was killed");
+        assert_eq!(producer.wait().unwrap().code(), None, "the bake was killed");
         end_of(child).fails(&message);
         scene.assert_untouched();
     }
     let many = [sorted_rows(20_000, 100), b"20000,\"and then".to_vec()].concat();
-    scene.refuses(&["-"], &many, &format!("standard input:20001: {UNCLOSED}"));
+    scene.assert_fails(&["-"], &many, &format!("standard input:20001: {UNCLOSED}"));
 }
 
 #[test]

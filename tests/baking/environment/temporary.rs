@@ -6,16 +6,16 @@ use std::process::{Child, Stdio};
 use super::*;
 
 /// Starts a bake that has read these rows, and waits for more on standard input.
-fn waiting(scene: &Scene, rows: &[u8], args: &[&str]) -> Child {
+fn waiting_bake(scene: &Scene, rows: &[u8], args: &[&str]) -> Child {
     scene.folder.write("rows.csv", rows);
     let args = [&["rows.csv", "-"], args, &LEAST_MEMORY[..]].concat();
     scene.baker(&args).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// Returns its unnamed file, once the file has this length.
-fn unnamed(child: &mut Child, len_min_bytes: u64) -> std::fs::File {
-    eventually("a file without a name", || {
-        assert!(child.try_wait().unwrap().is_none(), "it ends early");
+/// Returns the bake's unnamed file, once the file has this length.
+fn unnamed_file(child: &mut Child, len_min_bytes: u64) -> std::fs::File {
+    eventually("an unnamed file exists", || {
+        assert!(child.try_wait().unwrap().is_none(), "the bake ended early");
         unnamed_files(child, len_min_bytes).pop()
     })
 }
@@ -29,12 +29,12 @@ fn flip_byte(file: &std::fs::File, at: u64) {
 const REMEDY: &str = "nothing was put in place; check the disk, or choose another folder (--temp-dir)";
 
 #[test]
-fn spilled_rows_that_come_back_damaged_are_an_error() {
-    // In the first block, in one of its values, and in another block.
+fn spilled_rows_that_are_read_back_damaged_are_an_error() {
+    // The damaged byte is at the start of the first block, inside one of its values, and in another block.
     for (at, block) in [(0, 0), (3000, 0), (5_000_000, 5_000_000 / 65_536 * 65_536)] {
         let scene = Scene::new();
-        let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
-        let spilled = unnamed(&mut child, at + 65_536);
+        let mut child = waiting_bake(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
+        let spilled = unnamed_file(&mut child, at + 65_536);
         flip_byte(&spilled, at);
         end_of(child).fails(&format!(
             "temporary files in temp: the block at byte {block} differs from what was written: {REMEDY}"
@@ -46,10 +46,10 @@ fn spilled_rows_that_come_back_damaged_are_an_error() {
 #[test]
 fn spilled_rows_that_are_truncated_are_an_error() {
     let scene = Scene::new();
-    let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
-    unnamed(&mut child, 5_000_000).set_len(100_000).unwrap();
+    let mut child = waiting_bake(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
+    unnamed_file(&mut child, 5_000_000).set_len(100_000).unwrap();
     let ended = end_of(child);
-    // What is written after the truncation leaves a hole before it.
+    // Bytes that are written after the truncation leave a hole before them.
     let cut = "failed to fill whole buffer: nothing was put in place; choose another folder (--temp-dir)";
     let hole = format!("the block at byte 65536 differs from what was written: {REMEDY}");
     let expected = [cut, &hole].map(|what| format!("baker: temporary files in temp: {what}\n"));
@@ -58,11 +58,11 @@ fn spilled_rows_that_are_truncated_are_an_error() {
 }
 
 #[test]
-fn records_that_come_back_damaged_are_an_error() {
+fn records_that_are_read_back_damaged_are_an_error() {
     let scene = Scene::new();
     // Sorted rows are written directly to the new file.
-    let mut child = waiting(&scene, &sorted_rows(8000, 1000), &[]);
-    let new = unnamed(&mut child, 4_500_000);
+    let mut child = waiting_bake(&scene, &sorted_rows(8000, 1000), &[]);
+    let new = unnamed_file(&mut child, 4_500_000);
     flip_byte(&new, 4_100_000);
     let ended = end_of(child);
     assert!(ended.err.starts_with("baker: reading the new file back: "), "{ended:?}");
@@ -74,9 +74,9 @@ fn records_that_come_back_damaged_are_an_error() {
 #[test]
 fn a_temporary_folder_may_be_removed_only_after_its_file_was_created() {
     let scene = Scene::new();
-    let mut child = waiting(&scene, b"", &["--temp-dir", "temp"]);
+    let mut child = waiting_bake(&scene, b"", &["--temp-dir", "temp"]);
     // The bake has begun: the new file has no name.
-    unnamed(&mut child, 0);
+    unnamed_file(&mut child, 0);
     std::fs::remove_dir(scene.folder.path("temp")).unwrap();
     feed(&mut child, &rows_to_spill());
     let why = "No such file or directory (os error 2)";
@@ -86,8 +86,8 @@ fn a_temporary_folder_may_be_removed_only_after_its_file_was_created() {
     scene.assert_untouched();
 
     std::fs::create_dir(scene.folder.path("temp")).unwrap();
-    let mut child = waiting(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
-    unnamed(&mut child, 1);
+    let mut child = waiting_bake(&scene, &rows_to_spill(), &["--temp-dir", "temp"]);
+    unnamed_file(&mut child, 1);
     std::fs::remove_dir(scene.folder.path("temp")).unwrap();
     end_of(child).succeeds();
     assert_eq!(scene.folder.open("storage.db").len(), 4200);
@@ -98,8 +98,8 @@ fn a_temporary_folder_may_be_removed_only_after_its_file_was_created() {
 fn the_error_for_a_removed_output_folder_names_it() {
     let scene = Scene::new();
     std::fs::create_dir(scene.folder.path("out")).unwrap();
-    let mut child = waiting(&scene, b"", &["--temp-dir", "temp", "-o", "out/table.db"]);
-    unnamed(&mut child, 0);
+    let mut child = waiting_bake(&scene, b"", &["--temp-dir", "temp", "-o", "out/table.db"]);
+    unnamed_file(&mut child, 0);
     std::fs::remove_dir(scene.folder.path("out")).unwrap();
     feed(&mut child, b"2,two\n");
     end_of(child).fails("out/table.db: No such file or directory (os error 2): nothing was put in place");

@@ -7,12 +7,12 @@ use std::path::Path;
 use zero_kv::LookupError;
 use zero_kv::client::{Client, DirectOptions};
 
-use super::{SHAPE, assert_all, copied, direct, put};
+use super::{SHAPE, assert_all, copy_options, direct, put};
 use crate::helpers::generations::named;
 use crate::helpers::scenes::Scene;
 use crate::helpers::waiting::eventually;
 
-/// What it is called, and how it is done to a file.
+/// The name of a change, and the function that makes it.
 type Change = (&'static str, fn(&Path));
 
 const CHANGES: [Change; 4] = [
@@ -40,21 +40,21 @@ fn a_mapped_file_that_is_changed_gives_errors_and_never_a_wrong_byte() {
             change(&scene.db());
             for key in 0..SHAPE.rows + 3 {
                 match direct.get(key) {
-                    // A table that was written over the other is served once the server has looked at it.
+                    // The server serves a table that was written over the old one once it has checked the file.
                     Ok(value) => assert!(value == SHAPE.value(1, key) || value == SHAPE.value(9, key), "key {key}"),
                     Err(error) => assert_eq!(error, LookupError::Damaged),
                 }
             }
             put(&scene, 2);
-            let is_mended = || direct.get(1).is_ok_and(|value| value == SHAPE.value(2, 1));
-            eventually("a good file mends it", is_mended);
+            let is_restored = || direct.get(1).is_ok_and(|value| value == SHAPE.value(2, 1));
+            eventually("the good file is served", is_restored);
             assert_all(&direct, 2);
         }
     }
 }
 
 #[test]
-fn a_change_under_load_is_an_error_for_all_who_ask_and_never_a_wrong_byte() {
+fn a_change_under_load_gives_errors_to_all_clients_and_never_a_wrong_byte() {
     for options in [&[][..], &["--no-lease"]] {
         let (scene, _served, direct) = direct(options);
         let (changes, keys) = (CHANGES, (1..=256).collect::<Vec<u64>>());
@@ -75,7 +75,7 @@ fn a_change_under_load_is_an_error_for_all_who_ask_and_never_a_wrong_byte() {
                 change(&scene.db());
                 let generation = 10 + at;
                 put(&scene, generation);
-                eventually("a good file mends it", || {
+                eventually("the good file is served", || {
                     direct.get(1).is_ok_and(|value| value == SHAPE.value(generation, 1))
                 });
             }
@@ -85,14 +85,14 @@ fn a_change_under_load_is_an_error_for_all_who_ask_and_never_a_wrong_byte() {
 }
 
 #[test]
-fn sealed_memory_and_copies_do_not_mind() {
+fn sealed_memory_and_copies_are_unaffected_by_changes() {
     for (_, change) in CHANGES {
         let (scene, served, sealed) = direct(&["--memory", "sealed", "--no-watch"]);
-        let copy = served.client().direct_with(&copied()).unwrap();
+        let copy = served.client().direct_with(&copy_options()).unwrap();
         let of_file = Scene::new();
         SHAPE.bake(1, &of_file.db());
         let serving_file = of_file.serve(&["--no-watch"]);
-        let copy_of_file = Client::connect(&serving_file.socket).unwrap().direct_with(&copied()).unwrap();
+        let copy_of_file = Client::connect(&serving_file.socket).unwrap().direct_with(&copy_options()).unwrap();
         change(&scene.db());
         change(&of_file.db());
         for direct in [&sealed, &copy, &copy_of_file] {
@@ -103,14 +103,14 @@ fn sealed_memory_and_copies_do_not_mind() {
 }
 
 #[test]
-fn a_file_that_can_be_truncated_is_not_mapped_without_the_handler() {
+fn a_file_that_can_be_truncated_is_not_mapped_without_the_sigbus_handler() {
     let (_scene, served, _direct) = direct(&["--no-watch"]);
     let options = DirectOptions { survive_bus_errors: false, ..DirectOptions::default() };
     let problem = served.client().direct_with(&options).unwrap_err().to_string();
     assert!(problem.contains("can be truncated") && problem.contains("sealed memory"), "{problem}");
 
-    let copied = DirectOptions { survive_bus_errors: false, ..copied() };
-    assert_all(&served.client().direct_with(&copied).unwrap(), 1);
+    let copy_options = DirectOptions { survive_bus_errors: false, ..copy_options() };
+    assert_all(&served.client().direct_with(&copy_options).unwrap(), 1);
     let (_scene, served, _direct) = direct(&["--memory", "sealed", "--no-watch"]);
     assert_all(&served.client().direct_with(&options).unwrap(), 1);
 }

@@ -1,5 +1,5 @@
-//! A server that is killed. The kernel drops its lease at once, so a process can write to the file before the client's
-//! thread learns of the server's end, and before the lease's deadline has passed.
+//! A killed server: the kernel drops its lease immediately, so a process can write to the file before the client's
+//! thread learns that the server has ended, and before the lease's deadline has passed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,15 +15,15 @@ use crate::helpers::scenes::{Scene, is_leased};
 const KEY: u64 = 7;
 
 #[test]
-fn a_direct_client_notices_at_once_that_a_process_writes_after_the_server_was_killed() {
+fn a_direct_client_detects_a_write_immediately_after_the_server_is_killed() {
     let (scene, served, direct) = direct_in(Scene::in_shared_memory(), &["--no-watch"]);
     assert!(is_leased(&scene.db()), "tmpfs grants leases, and the server takes one");
-    // Every block is verified, so that later lookups rely on what is remembered of them.
+    // Verifies every block, so that later lookups rely on the recorded verification.
     assert_all(&direct, 1);
     let value = SHAPE.value(1, KEY).unwrap();
     let bytes = std::fs::read(scene.db()).unwrap();
     let value_at = bytes.windows(value.len()).position(|window| window == value).unwrap();
-    // While this process has them, too, the kernel does not close the client's connection.
+    // While this process also holds the sockets, the kernel does not close the client's connection.
     let sockets = served.duplicate_sockets();
     assert!(!sockets.is_empty());
     let is_over = AtomicBool::new(false);

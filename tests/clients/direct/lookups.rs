@@ -6,7 +6,7 @@ use zero_kv::bake::{Keys, Options, bake_csv};
 use zero_kv::client::{Client, ClientError, OwnedKey};
 use zero_kv::{KeyKind, LookupError};
 
-use super::{SHAPE, copied, direct};
+use super::{SHAPE, copy_options, direct};
 use crate::helpers::random::random;
 use crate::helpers::scenes::{Scene, settle};
 use crate::helpers::waiting::eventually;
@@ -14,7 +14,7 @@ use crate::helpers::waiting::eventually;
 const MEMORIES: [&str; 2] = ["map", "sealed"];
 
 #[test]
-fn every_lookup_of_numbers_finds_what_the_server_finds() {
+fn every_lookup_of_numbers_equals_the_servers_response() {
     for memory in MEMORIES {
         let (_scene, served, direct) = direct(&["--memory", memory]);
         let mut client = served.client();
@@ -53,7 +53,7 @@ fn every_lookup_of_numbers_finds_what_the_server_finds() {
 }
 
 #[test]
-fn every_lookup_of_bytes_finds_what_the_model_has() {
+fn every_lookup_of_bytes_equals_the_model() {
     let scene = Scene::new();
     let model: BTreeMap<String, String> = (0..3000).map(|i| (format!("key/{}", i * 7), format!("value {i}"))).collect();
     let csv: String = model.iter().map(|(key, value)| format!("{key},{value}\n")).collect();
@@ -78,35 +78,35 @@ fn every_lookup_of_bytes_finds_what_the_model_has() {
 }
 
 #[test]
-fn a_copy_is_what_was_handed_over() {
+fn a_private_copy_has_the_rows_of_the_passed_table() {
     for memory in MEMORIES {
         let (_scene, served, _direct) = direct(&["--memory", memory]);
-        let direct = Client::connect(&served.socket).unwrap().direct_with(&copied()).unwrap();
+        let direct = Client::connect(&served.socket).unwrap().direct_with(&copy_options()).unwrap();
         super::assert_all(&direct, 1);
         assert!(direct.snapshot().is_private());
     }
 }
 
 #[test]
-fn a_server_that_does_not_hand_its_file_over_says_so() {
+fn a_server_that_does_not_pass_its_file_reports_the_reason() {
     for options in [&["--no-direct"][..], &["--memory", "copy"]] {
         let scene = Scene::new();
         SHAPE.bake(1, &scene.db());
         let served = scene.serve(options);
         let mut client = served.client();
-        let Err(error @ ClientError::Direct { .. }) = client.direct() else { panic!("handed over") };
+        let Err(error @ ClientError::Direct { .. }) = client.direct() else { panic!("the server passed its file") };
         let text = error.to_string();
         assert!(text.contains("direct mode is off") && text.contains("choose map or sealed"), "{text}");
         assert_eq!(served.info().get("direct"), Some("no"));
-        // It is asked as before.
+        // The connection remains usable.
         assert_eq!(client.get(7).unwrap(), SHAPE.value(1, 7));
     }
 }
 
 #[test]
-fn nothing_is_left_behind_when_it_is_dropped() {
+fn a_dropped_direct_client_leaves_no_descriptor_or_thread() {
     let (_scene, served, _direct) = direct(&["--memory", "sealed"]);
-    // Those of other tests of this process, too, which come and go.
+    // Counts the threads of all direct clients in this process, which other tests also start and end.
     let threads = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -119,6 +119,6 @@ fn nothing_is_left_behind_when_it_is_dropped() {
         drop(direct);
         assert_eq!(other.get(7).unwrap(), SHAPE.value(1, 7));
     }
-    eventually("the server has the descriptors that it had", || served.descriptors() <= before);
+    eventually("the server has as few descriptors open as before", || served.descriptors() <= before);
     eventually("the threads have ended", || threads() < 30);
 }

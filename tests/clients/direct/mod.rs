@@ -17,7 +17,7 @@ use crate::helpers::scenes::{Scene, Served};
 
 const SHAPE: Shape = Shape { rows: 2000, len_max_bytes: 300 };
 
-/// A table of the first generation, served, and looked up in directly.
+/// Serves a table of generation 1 and opens it in direct mode.
 fn direct(options: &[&str]) -> (Scene, Served, Direct) {
     direct_in(Scene::new(), options)
 }
@@ -33,19 +33,19 @@ fn open(socket: &Path) -> Direct {
     Client::connect(socket).unwrap().direct().unwrap()
 }
 
-/// What is handed over is copied, so that nothing can happen to it.
-fn copied() -> DirectOptions {
+/// Returns options with which the client copies the table, so that no change of the file affects it.
+fn copy_options() -> DirectOptions {
     DirectOptions { memory: Memory::Copy, ..DirectOptions::default() }
 }
 
-/// Puts another generation in the file's place.
+/// Replaces the served file with another generation by renaming.
 fn put(scene: &Scene, generation: u64) {
     let new = scene.path("new.db");
     SHAPE.bake(generation, &new);
     std::fs::rename(new, scene.db()).unwrap();
 }
 
-/// All keys have their values of a generation.
+/// Asserts that every key has its value of a generation.
 #[track_caller]
 fn assert_all(direct: &Direct, generation: u64) {
     let keys: Vec<u64> = (0..SHAPE.rows + 3).collect();
@@ -55,7 +55,7 @@ fn assert_all(direct: &Direct, generation: u64) {
     }
 }
 
-/// Whether this process has a file of a table mapped that stood in a folder, by inode.
+/// Returns whether this process has mapped the file with this inode, which is or was the served file of a scene.
 fn is_mapped(scene: &Scene, inode: u64) -> bool {
     let (maps, db) = (std::fs::read_to_string("/proc/self/maps").unwrap(), scene.db());
     let of_table = maps.lines().filter(|line| line.contains(db.to_str().unwrap()));

@@ -1,4 +1,4 @@
-//! Servers that end, hang, and come back.
+//! Servers that end, hang, and restart.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,17 +14,17 @@ use super::{SHAPE, assert_all, direct};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
 #[test]
-fn when_the_server_ends_lookups_go_on_and_the_next_server_is_found() {
+fn lookups_continue_after_the_server_ends_and_use_the_next_server() {
     for (memory, signal) in [("map", Signal::KILL), ("sealed", Signal::KILL), ("sealed", Signal::TERM)] {
         let (scene, mut served, direct) = direct(&["--memory", memory]);
         assert!(direct.is_connected());
         served.signal(signal);
         eventually("the server is gone", || !served.is_alive());
-        eventually("that is seen", || !direct.is_connected());
+        eventually("the client detects that the server has ended", || !direct.is_connected());
         assert_all(&direct, 1);
         assert!(direct.refresh().is_err());
         assert_all(&direct, 1);
-        // The next one counts from 1 again, and serves another file.
+        // The next server counts generations from 1 again, and serves another file.
         SHAPE.bake(5, &scene.path("new.db"));
         std::fs::rename(scene.path("new.db"), scene.db()).unwrap();
         let _served = scene.serve(&["--memory", memory]);
@@ -35,7 +35,7 @@ fn when_the_server_ends_lookups_go_on_and_the_next_server_is_found() {
 }
 
 #[test]
-fn a_server_that_hangs_holds_no_lookup_up() {
+fn a_hung_server_delays_no_lookup() {
     let (scene, served, direct) = direct(&["--memory", "sealed"]);
     super::put(&scene, 2);
     served.wait_for("generation", 2);
@@ -44,22 +44,22 @@ fn a_server_that_hangs_holds_no_lookup_up() {
         let value = direct.get(key).unwrap();
         [1, 2].iter().any(|generation| value == SHAPE.value(*generation, key))
     }));
-    eventually("that it does not run is seen", || !direct.is_connected());
+    eventually("the client detects that the server does not run", || !direct.is_connected());
     served.signal(Signal::CONT);
-    eventually("that it runs is seen", || direct.is_connected());
-    eventually("the swap is seen", || direct.get(1).unwrap() == SHAPE.value(2, 1));
+    eventually("the client detects that the server runs", || direct.is_connected());
+    eventually("the client detects the swap", || direct.get(1).unwrap() == SHAPE.value(2, 1));
 }
 
-/// A server that is killed has given its lease back and says nothing of it.
+/// A killed server has lost its lease and writes nothing to the shared page.
 #[test]
-fn a_file_that_is_written_to_behind_a_server_that_has_ended_gives_errors() {
+fn a_file_written_to_after_the_server_ended_gives_errors() {
     for signal in [Signal::KILL, Signal::TERM] {
         let (scene, mut served, direct) = direct(&[]);
         assert_all(&direct, 1);
         let snapshot = direct.snapshot();
         served.signal(signal);
         eventually("the server is gone", || !served.is_alive());
-        eventually("that is seen", || !direct.is_connected());
+        eventually("the client detects that the server has ended", || !direct.is_connected());
         assert_all(&direct, 1);
         assert!(snapshot.is_unchanged());
         let (bytes, value) = (std::fs::read(scene.db()).unwrap(), SHAPE.value(1, 7).unwrap());
@@ -72,16 +72,16 @@ fn a_file_that_is_written_to_behind_a_server_that_has_ended_gives_errors() {
 }
 
 #[test]
-fn a_table_whose_handing_over_drips_in_is_given_up_in_time() {
+fn a_slow_transfer_of_a_table_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("peer.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     thread::spawn(move || {
-        // The first is the client's own.
+        // The first connection is the client's own.
         let (_client, _) = listener.accept().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0; 16]).unwrap();
-        // One byte is always on its way before the time-out of a single wait.
+        // Each byte arrives before a single read times out.
         for byte in [0, 0, 0, 0, 0, 0, 0, 32].into_iter().chain([0; 31]) {
             if stream.write_all(&[byte]).is_err() {
                 return;
@@ -94,6 +94,6 @@ fn a_table_whose_handing_over_drips_in_is_given_up_in_time() {
     let options = DirectOptions { client, ..DirectOptions::default() };
     let error = Client::connect(&socket).unwrap().direct_with(&options).unwrap_err();
     let ClientError::TimedOut { after, .. } = error else { panic!("{error:?}") };
-    // Every byte would take two seconds.
+    // All bytes together would take two seconds.
     assert!(after < Duration::from_secs(2), "{after:?}");
 }

@@ -3,23 +3,23 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::{SHAPE, assert_all, copied, direct, is_mapped, put};
+use super::{SHAPE, assert_all, copy_options, direct, is_mapped, put};
 use crate::helpers::generations::named;
 use crate::helpers::random::random;
 use crate::helpers::scenes::inode;
 use crate::helpers::waiting::eventually;
 
 #[test]
-fn a_swap_is_seen_and_a_snapshot_stays_as_it_is() {
+fn lookups_see_a_swap_and_a_snapshot_does_not_change() {
     for memory in ["map", "sealed"] {
         let (scene, served, direct) = direct(&["--memory", memory]);
-        let copy = served.client().direct_with(&copied()).unwrap();
+        let copy = served.client().direct_with(&copy_options()).unwrap();
         let (first, old) = (inode(&scene.db()), direct.snapshot());
         for generation in 2..5 {
             put(&scene, generation);
             served.wait_for("generation", generation);
             for direct in [&direct, &copy] {
-                eventually("the swap is seen", || direct.get(1).unwrap() == SHAPE.value(generation, 1));
+                eventually("the client detects the swap", || direct.get(1).unwrap() == SHAPE.value(generation, 1));
                 assert_all(direct, generation);
                 assert_eq!((direct.generation(), direct.snapshot().is_current()), (generation, true));
             }
@@ -29,23 +29,23 @@ fn a_swap_is_seen_and_a_snapshot_stays_as_it_is() {
         assert!(old.is_unchanged());
         assert!(memory == "sealed" || is_mapped(&scene, first));
         drop(old);
-        assert!(!is_mapped(&scene, first), "an old generation goes with its last borrower");
+        assert!(!is_mapped(&scene, first), "an old generation is unmapped with its last borrower");
     }
 }
 
-/// Nobody asks, and still the memory of an old generation is given back.
+/// The memory of an old generation is released although no lookup notices the swap.
 #[test]
-fn one_who_asks_nothing_keeps_no_old_generation() {
+fn an_idle_client_releases_old_generations() {
     let (scene, served, direct) = direct(&["--memory", "map"]);
     let first = inode(&scene.db());
     put(&scene, 2);
     served.wait_for("generation", 2);
-    eventually("the old generation is let go of", || !is_mapped(&scene, first));
+    eventually("the old generation is unmapped", || !is_mapped(&scene, first));
     assert_eq!(direct.generation(), 2);
 }
 
 #[test]
-fn a_refresh_waits_for_what_is_served_now() {
+fn refresh_waits_for_the_served_generation() {
     let (scene, served, direct) = direct(&[]);
     direct.refresh().unwrap();
     put(&scene, 2);
@@ -60,7 +60,7 @@ fn a_refresh_waits_for_what_is_served_now() {
 }
 
 #[test]
-fn under_load_no_batch_is_of_two_generations_and_none_goes_back() {
+fn under_load_a_batch_has_one_generation_and_generations_never_go_back() {
     for memory in ["map", "sealed"] {
         let (scene, served, direct) = direct(&["--memory", memory]);
         let (stop, batches) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -90,7 +90,7 @@ fn under_load_no_batch_is_of_two_generations_and_none_goes_back() {
                 put(&scene, generation);
                 served.wait_for("generation", generation);
                 let before = batches.load(Ordering::Relaxed);
-                eventually("lookups go on", || batches.load(Ordering::Relaxed) > before + 50);
+                eventually("lookups continue", || batches.load(Ordering::Relaxed) > before + 50);
             }
             stop.store(true, Ordering::Relaxed);
         });

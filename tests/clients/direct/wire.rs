@@ -19,7 +19,7 @@ use crate::helpers::waiting::eventually;
 const OPEN: u32 = 9;
 const PING: u32 = 10;
 
-/// Reads so many bytes, and the descriptors that come with them.
+/// Reads `len_bytes` bytes, and the descriptors that were sent with them.
 fn receive(stream: &UnixStream, len_bytes: usize) -> (Vec<u8>, Vec<File>) {
     let (mut bytes, mut files, mut at) = (vec![0; len_bytes], Vec::new(), 0);
     while at < len_bytes {
@@ -38,18 +38,18 @@ fn receive(stream: &UnixStream, len_bytes: usize) -> (Vec<u8>, Vec<File>) {
     (bytes, files)
 }
 
-/// The answer to Open for the file that is served first.
-fn opened(scene: &Scene, sealed: bool) -> Vec<u8> {
+/// Returns the expected response to Open for the first served file.
+fn open_response(scene: &Scene, sealed: bool) -> Vec<u8> {
     let digest = Store::open(scene.db()).unwrap().digest();
     let value = [&1_u64.to_be_bytes()[..], &digest.to_be_bytes(), &u32::from(sealed).to_be_bytes(), &[0; 4]].concat();
     answer(0, &value)
 }
 
 #[test]
-fn the_answer_has_the_generation_and_two_descriptors() {
+fn the_response_to_open_has_the_generation_and_two_descriptors() {
     for (memory, is_sealed) in [("map", false), ("sealed", true)] {
         let (scene, served, _direct) = direct(&["--memory", memory]);
-        let expected = opened(&scene, is_sealed);
+        let expected = open_response(&scene, is_sealed);
         let mut stream = served.connect();
         stream.write_all(&request(OPEN, 0)).unwrap();
         let (bytes, files) = receive(&stream, expected.len());
@@ -58,20 +58,20 @@ fn the_answer_has_the_generation_and_two_descriptors() {
         let expected = std::fs::read(scene.db()).unwrap();
         let mut found = vec![0; expected.len()];
         table.read_exact_at(&mut found, 0).unwrap();
-        assert!(found == expected, "the table is the file's bytes");
+        assert!(found == expected, "the table has the file's bytes");
         assert_eq!(table.metadata().unwrap().ino() == std::fs::metadata(scene.db()).unwrap().ino(), !is_sealed);
         let mut word = [0; 8];
         page.read_exact_at(&mut word, 128).unwrap();
         assert_eq!(u64::from_ne_bytes(word) as u32, 1, "the generation");
         for file in &files {
-            assert!(file.write_at(b"x", 0).is_err() && file.set_len(0).is_err(), "they are to be read only");
+            assert!(file.write_at(b"x", 0).is_err() && file.set_len(0).is_err(), "the descriptors are read-only");
         }
     }
 }
 
 /// File position and locks belong to an open file description, which no two clients share.
 #[test]
-fn what_one_client_does_with_its_descriptors_does_not_affect_another() {
+fn one_clients_use_of_its_descriptors_does_not_affect_another() {
     for memory in ["map", "sealed"] {
         let (_scene, served, _direct) = direct(&["--memory", memory]);
         let [mine, others] = [(); 2].map(|()| {
@@ -91,9 +91,9 @@ fn what_one_client_does_with_its_descriptors_does_not_affect_another() {
 }
 
 #[test]
-fn it_keeps_its_place_among_other_answers() {
+fn the_response_to_open_keeps_its_place_among_other_responses() {
     let (scene, served, _direct) = direct(&[]);
-    let (open, value) = (opened(&scene, false), answer(0, &SHAPE.value(1, 7).unwrap()));
+    let (open, value) = (open_response(&scene, false), answer(0, &SHAPE.value(1, 7).unwrap()));
     let (asked, expected, count): (&[u32], _, _) = (
         &[GET, OPEN, GET, GET, PING, OPEN, OPEN, PING, GET],
         [&value, &open, &value, &value, &answer(0, b""), &open, &open, &answer(0, b""), &value]
@@ -117,27 +117,27 @@ fn it_keeps_its_place_among_other_answers() {
 }
 
 #[test]
-fn a_client_that_asks_for_many_and_reads_late_gets_them_all() {
+fn a_client_that_sends_many_open_requests_and_reads_late_gets_all_responses() {
     let (scene, served, _direct) = direct(&[]);
     let before = served.descriptors();
-    let expected = opened(&scene, false);
+    let expected = open_response(&scene, false);
     let count = 3000;
     let stream = served.connect();
     let mut writer = stream.try_clone().unwrap();
     let sent = std::thread::spawn(move || writer.write_all(&request(OPEN, 0).repeat(count)).unwrap());
-    // The server sends until the socket is full.
-    eventually("the server has answered some", || served.number("requests_open") > 100);
+    // The server sends responses until the socket is full.
+    eventually("the server has answered some requests", || served.number("requests_open") > 100);
     for at in 0..count {
         let (bytes, files) = receive(&stream, expected.len());
         assert!(bytes == expected && files.len() == 2, "answer {at} with {} descriptors", files.len());
     }
     sent.join().unwrap();
     drop(stream);
-    eventually("the server has the descriptors that it had", || served.descriptors() <= before);
+    eventually("the server has as few descriptors open as before", || served.descriptors() <= before);
 }
 
-/// The state's word, and a request for what comes after it.
-fn next_of(page: &File) -> (u64, [u8; 16]) {
+/// Returns the word of the shared page, and an Open request that waits for the next state.
+fn next_state_request(page: &File) -> (u64, [u8; 16]) {
     let mut word = [0; 8];
     page.read_exact_at(&mut word, 128).unwrap();
     let word = u64::from_ne_bytes(word);
@@ -145,7 +145,7 @@ fn next_of(page: &File) -> (u64, [u8; 16]) {
 }
 
 #[test]
-fn a_client_that_knows_the_state_is_answered_when_there_is_another() {
+fn open_with_the_current_state_is_answered_when_the_state_changes() {
     for memory in ["map", "sealed"] {
         let (scene, served, _direct) = direct(&["--memory", memory]);
         let mut streams: Vec<UnixStream> = (0..5).map(|_| served.connect()).collect();
@@ -153,7 +153,7 @@ fn a_client_that_knows_the_state_is_answered_when_there_is_another() {
         for stream in &mut streams {
             stream.write_all(&request(OPEN, 0)).unwrap();
             let (_, mut files) = receive(stream, 40);
-            let (word, next) = next_of(&files[1]);
+            let (word, next) = next_state_request(&files[1]);
             assert_eq!(word as u32, 1, "the generation");
             stream.write_all(&next).unwrap();
             page = files.pop();
@@ -164,22 +164,22 @@ fn a_client_that_knows_the_state_is_answered_when_there_is_another() {
             let (bytes, files) = receive(stream, 40);
             assert_eq!((&bytes[..16], files.len()), (&[0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 2][..], 2));
         }
-        assert_eq!(next_of(&page.unwrap()).0 as u32, 2, "the page is the same for all generations");
-        assert!(served.number("requests_open") >= asked + 5, "none was answered before");
+        assert_eq!(next_state_request(&page.unwrap()).0 as u32, 2, "the page is the same for all generations");
+        assert!(served.number("requests_open") >= asked + 5, "no request was answered before the swap");
     }
 }
 
 #[test]
-fn whatever_follows_ends_the_wait() {
+fn any_further_request_ends_the_wait_for_a_new_state() {
     let (_scene, served, _direct) = direct(&["--memory", "sealed"]);
     let mut stream = served.connect();
     stream.write_all(&request(OPEN, 0)).unwrap();
     let (_, files) = receive(&stream, 40);
-    let (_, next) = next_of(&files[1]);
+    let (_, next) = next_state_request(&files[1]);
     stream.write_all(&[next, next, request(GET, 7), next, request(PING, 0)].concat()).unwrap();
     let (bytes, files) = receive(&stream, 40 + 40 + 8 + SHAPE.value(1, 7).unwrap().len() + 40 + 8);
     assert_eq!((files.len(), &bytes[80..88]), (6, &answer(0, &SHAPE.value(1, 7).unwrap())[..8]));
-    // In pieces, byte by byte.
+    // The two requests arrive byte by byte.
     for byte in [next, request(PING, 0)].concat() {
         stream.write_all(&[byte]).unwrap();
     }
@@ -188,32 +188,32 @@ fn whatever_follows_ends_the_wait() {
 }
 
 #[test]
-fn a_client_that_goes_while_it_waits_is_noticed() {
+fn a_client_that_disconnects_while_it_waits_is_detected() {
     let (_scene, served, _direct) = direct(&["--stall-timeout", "1"]);
     let before = served.number("connections");
     let mut streams: Vec<UnixStream> = (0..20).map(|_| served.connect()).collect();
     for stream in &mut streams {
         stream.write_all(&request(OPEN, 0)).unwrap();
         let (_, files) = receive(stream, 40);
-        stream.write_all(&next_of(&files[1]).1).unwrap();
+        stream.write_all(&next_state_request(&files[1]).1).unwrap();
     }
-    // Info comes over a connection of its own. Who waits stalls nothing, and is not cut off.
+    // Info uses another connection. A waiting connection does not count as stalled and is not disconnected.
     served.wait_for("uptime_s", 3);
     assert_eq!((served.number("connections"), served.number("connections_cut_stalled")), (before + 20, 0));
     drop(streams);
-    eventually("they are gone", || served.number("connections") <= before);
+    eventually("the server has closed the connections", || served.number("connections") <= before);
 }
 
 #[test]
-fn a_client_that_does_not_take_descriptors_gets_the_bytes() {
+fn a_client_that_receives_no_descriptors_gets_the_bytes() {
     let (scene, served, _direct) = direct(&[]);
     let mut stream = served.connect();
     stream.write_all(&request(OPEN, 0).repeat(20)).unwrap();
-    expect(&mut stream, &opened(&scene, false).repeat(20));
+    expect(&mut stream, &open_response(&scene, false).repeat(20));
 }
 
 #[test]
-fn over_tcp_nothing_is_handed_over() {
+fn no_descriptors_are_passed_over_tcp() {
     let scene = Scene::new();
     SHAPE.bake(1, &scene.db());
     let served = scene.serve(&["--tcp", "127.0.0.1:0"]);
@@ -226,7 +226,7 @@ fn over_tcp_nothing_is_handed_over() {
 }
 
 #[test]
-fn ping_is_answered_whatever_the_keys_are() {
+fn ping_is_answered_for_both_key_kinds() {
     let (_scene, served, _direct) = direct(&[]);
     let mut stream = served.connect();
     stream.write_all(&request(PING, u64::MAX)).unwrap();

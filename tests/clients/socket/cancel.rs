@@ -11,7 +11,7 @@ use crate::helpers::scripted_server::{Script, ScriptedServer, found, page};
 #[tokio::test]
 async fn a_dropped_future_leaves_no_response_for_the_next_call() {
     let late = Script::answering(&[b"", &found(b"of another key")]);
-    let peer = ScriptedServer::of(vec![late, Script::answering(&[&found(b"eight")])]);
+    let peer = ScriptedServer::with_scripts(vec![late, Script::answering(&[&found(b"eight")])]);
     let mut client = AsyncClient::connect(peer.socket()).await.unwrap();
     let peer = Arc::new(Mutex::new(peer));
     let asked = Arc::clone(&peer);
@@ -39,7 +39,10 @@ async fn a_call_can_run_in_a_spawned_task() {
 #[test]
 fn a_panicking_visitor_leaves_no_response_for_the_next_call() {
     let two = [found(b"seven"), found(b"eight")];
-    let peer = ScriptedServer::of(vec![Script::answering(&[&two[0], &two[1]]), Script::answering(&[&found(b"nine")])]);
+    let peer = ScriptedServer::with_scripts(vec![
+        Script::answering(&[&two[0], &two[1]]),
+        Script::answering(&[&found(b"nine")]),
+    ]);
     let mut client = Client::connect_with(peer.socket(), &Options::default()).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| client.get_many_with(&[7, 8], |_, _| panic!("on purpose"))));
     assert!(panicked.is_err());

@@ -17,7 +17,7 @@ use zero_kv::client::{Client, ClientError, Options, Refusal, ResponsePart};
 use zero_kv::protocol::native::{Op, Status, VALUE_LEN_MAX_BYTES};
 use zero_kv::protocol::response::Violation;
 
-use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, announced, found};
+use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, found, response_header};
 
 /// Returns the result of `get(7)` with this response.
 fn get(answer: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
@@ -118,7 +118,7 @@ fn responses_follow_each_other_on_one_connection() {
 #[test]
 fn unexpected_values_are_rejected() {
     for status in [Status::NotFound, Status::Error] {
-        let answer = [&announced(status as u32, 3)[..], b"abc"].concat();
+        let answer = [&response_header(status as u32, 3)[..], b"abc"].concat();
         let unwanted = Violation::UnexpectedValue { op: Op::Get, status, len_bytes: 3 };
         assert_eq!(violation(get(&answer)), unwanted);
     }
@@ -132,16 +132,16 @@ fn unexpected_values_are_rejected() {
 fn a_too_long_value_is_rejected_before_its_bytes_arrive() {
     let len_bytes = VALUE_LEN_MAX_BYTES + 1;
     assert_eq!(
-        violation(get(&announced(0, len_bytes as u32))),
+        violation(get(&response_header(0, len_bytes as u32))),
         Violation::ValueLen { len_bytes, max_bytes: VALUE_LEN_MAX_BYTES }
     );
-    assert_eq!(violation(get(&announced(3, 0))), Violation::Status { code: 3 });
+    assert_eq!(violation(get(&response_header(3, 0))), Violation::Status { code: 3 });
 }
 
 #[test]
 fn unexpected_bytes_are_not_the_next_response() {
     let two = [&found(b"seven")[..], &found(b"nine")].concat();
-    let peer = ScriptedServer::of(vec![Script::answering(&[&two]), Script::answering(&[&found(b"eight")])]);
+    let peer = ScriptedServer::with_scripts(vec![Script::answering(&[&two]), Script::answering(&[&found(b"eight")])]);
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(violation(client.get(7)), Violation::UnexpectedBytes { len_bytes: 12 });
     assert_eq!(client.get(8).unwrap().as_deref(), Some(&b"eight"[..]), "on a new connection");
@@ -149,8 +149,11 @@ fn unexpected_bytes_are_not_the_next_response() {
 
 #[test]
 fn the_call_after_a_violation_reconnects() {
-    let wrong = announced(9, 0);
-    let peer = ScriptedServer::of(vec![Script::answering(&[&wrong]), Script::answering(&[&found(b"eight"), &wrong])]);
+    let wrong = response_header(9, 0);
+    let peer = ScriptedServer::with_scripts(vec![
+        Script::answering(&[&wrong]),
+        Script::answering(&[&found(b"eight"), &wrong]),
+    ]);
     let mut client = Client::connect(peer.socket()).unwrap();
     assert_eq!(violation(client.get(7)), Violation::Status { code: 9 });
     assert_eq!(client.get(8).unwrap().as_deref(), Some(&b"eight"[..]));
@@ -163,7 +166,7 @@ fn connect_once(peer: &ScriptedServer) -> Client {
 }
 
 /// Returns the position at which a peer that closes the connection after `answer` truncated the response.
-fn broken_off(answer: &[u8]) -> (ResponsePart, usize, usize) {
+fn position_of_truncation(answer: &[u8]) -> (ResponsePart, usize, usize) {
     let peer = ScriptedServer::closing_after(&[answer]);
     match connect_once(&peer).get(7) {
         Err(ClientError::Closed { part, arrived_bytes, expected_bytes, .. }) => (part, arrived_bytes, expected_bytes),
@@ -175,15 +178,15 @@ fn broken_off(answer: &[u8]) -> (ResponsePart, usize, usize) {
 fn a_truncated_response_is_reported_with_its_position() {
     let whole = found(b"seven");
     for len_bytes in 1..8 {
-        assert_eq!(broken_off(&whole[..len_bytes]), (ResponsePart::Header, len_bytes, 8));
+        assert_eq!(position_of_truncation(&whole[..len_bytes]), (ResponsePart::Header, len_bytes, 8));
     }
     for len_bytes in 8..whole.len() {
-        assert_eq!(broken_off(&whole[..len_bytes]), (ResponsePart::Value, len_bytes - 8, 5));
+        assert_eq!(position_of_truncation(&whole[..len_bytes]), (ResponsePart::Value, len_bytes - 8, 5));
     }
 }
 
 #[test]
-fn a_connection_closed_without_a_response_is_refused() {
+fn a_connection_closed_without_a_response_is_an_error() {
     // Depending on timing, the client gets a broken pipe, a reset, or the end of the stream.
     for answers in [&[][..], &[&b""[..]]] {
         let error = connect_once(&ScriptedServer::closing_after(answers)).get(7).unwrap_err();

@@ -8,7 +8,7 @@ use zero_kv::protocol::response::{PageError, Violation};
 use zero_kv::{Key, KeyKind};
 
 use crate::helpers::scripted_server::{
-    COUNT_7, ERROR, NOT_FOUND, Script, ScriptedServer, announced, found, page, page_header,
+    COUNT_7, ERROR, NOT_FOUND, Script, ScriptedServer, found, page, page_header, response_header,
 };
 
 /// Requests the first page of a range from a peer with this response.
@@ -148,7 +148,7 @@ fn iteration_ends_at_the_first_error() {
 }
 
 #[test]
-fn the_key_kind_is_the_kind_that_the_server_can_count() {
+fn the_client_learns_the_key_kind_from_a_count() {
     for (answers, kind) in [(vec![COUNT_7], KeyKind::U64), (vec![ERROR, COUNT_7], KeyKind::Bytes)] {
         let peer = ScriptedServer::answering(&answers);
         assert_eq!(Client::connect(peer.socket()).unwrap().key_kind().unwrap(), kind);
@@ -162,13 +162,13 @@ fn the_key_kind_is_the_kind_that_the_server_can_count() {
 fn an_impossible_length_of_a_page_or_count_is_rejected_before_its_bytes_arrive() {
     for len_bytes in [0, 7, PAGE_MAX_BYTES + 1, u32::MAX as usize] {
         let refused = |op| Violation::ResponseLen { op, len_bytes, min_bytes: 8, max_bytes: PAGE_MAX_BYTES };
-        let answer = announced(0, len_bytes as u32);
+        let answer = response_header(0, len_bytes as u32);
         assert_eq!(violation(first_page(ALL, 0, &answer)), refused(Op::Range));
         let peer = ScriptedServer::answering(&[&answer]);
         assert_eq!(violation(Client::connect(peer.socket()).unwrap().floor(7)), refused(Op::Floor));
     }
     for len_bytes in [0, 7, 9] {
-        let peer = ScriptedServer::answering(&[&announced(0, len_bytes)]);
+        let peer = ScriptedServer::answering(&[&response_header(0, len_bytes)]);
         let refused =
             Violation::ResponseLen { op: Op::Count, len_bytes: len_bytes as usize, min_bytes: 8, max_bytes: 8 };
         assert_eq!(violation(Client::connect(peer.socket()).unwrap().count(..)), refused);
@@ -198,7 +198,8 @@ fn every_part_of_a_page_is_checked() {
     for more in [2, 256, u16::MAX] {
         assert_eq!(refused(&raw_page(page_header(2, 1, 3, more), records)), PageError::MoreFlag { more });
     }
-    // The flag for more rows without a row to continue after: requests would never end.
+    // A page with the flag for more rows, but without a row to continue after. A client that accepts it would send
+    // requests forever.
     assert_eq!(refused(&raw_page(page_header(0, 1, 3, 1), b"")), PageError::MoreFlag { more: 1 });
     for (rows, row) in [(3, 2), (u32::MAX, 2)] {
         assert_eq!(refused(&raw_page(page_header(rows, 1, 3, 0), records)), PageError::Truncated { row });
@@ -259,7 +260,7 @@ fn floor_and_ceiling_accept_one_row_on_the_right_side() {
 #[test]
 fn the_call_after_an_invalid_page_reconnects() {
     let wrong = page(&[(2_u64, ""), (1, "")], 0);
-    let peer = ScriptedServer::of(vec![Script::answering(&[&wrong]), Script::answering(&[NOT_FOUND])]);
+    let peer = ScriptedServer::with_scripts(vec![Script::answering(&[&wrong]), Script::answering(&[NOT_FOUND])]);
     let mut client = Client::connect(peer.socket()).unwrap();
     let error = client.first_page(.., 0).map(drop).unwrap_err();
     let said = "an invalid page of rows: row 1 is out of key order";

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use zero_kv::client::{AsyncClient, AsyncPool, Client, ClientError, Options, Phase, Pool, PoolOptions, Pooled};
 
 use super::both::CallResult;
-use crate::helpers::scripted_server::{NOT_FOUND, Script, ScriptedServer, announced, found};
+use crate::helpers::scripted_server::{NOT_FOUND, Script, ScriptedServer, found, response_header};
 use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::{PATIENCE, eventually};
@@ -167,7 +167,10 @@ fn waiting_too_long_is_an_error<P: AnyPool>() {
 }
 
 fn a_failed_connection_is_not_reused<P: AnyPool>() {
-    let peer = ScriptedServer::of(vec![Script::answering(&[&announced(9, 0)]), Script::answering(&[&found(b"eight")])]);
+    let peer = ScriptedServer::with_scripts(vec![
+        Script::answering(&[&response_header(9, 0)]),
+        Script::answering(&[&found(b"eight")]),
+    ]);
     let pool = P::connect(&peer.socket(), &options(1)).unwrap();
     let mut held = pool.take().unwrap();
     let waiting = pool.clone();
@@ -178,7 +181,7 @@ fn a_failed_connection_is_not_reused<P: AnyPool>() {
 }
 
 fn a_connection_closed_while_idle_is_not_reused<P: AnyPool>() {
-    // There are no retries, so only a new connection can succeed.
+    // The client does not retry, so only a new connection can succeed.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("peer.sock");
     let listener = UnixListener::bind(&socket).unwrap();

@@ -18,7 +18,7 @@ use zero_kv::protocol::response::Violation;
 use super::both::{AnyClient, with_both};
 use super::violation;
 use crate::helpers::random::random;
-use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, announced, found, page};
+use crate::helpers::scripted_server::{ERROR, EXISTS, NOT_FOUND, Script, ScriptedServer, found, page, response_header};
 use crate::helpers::waiting::PATIENCE;
 
 with_both!(
@@ -28,12 +28,12 @@ with_both!(
     a_batch_continues_after_the_last_response,
     an_error_for_one_key_fails_the_batch_but_not_the_connection,
     requests_with_side_effects_are_not_retried,
-    a_client_that_is_never_admitted_is_refused,
+    a_client_that_is_never_admitted_is_rejected,
     a_call_with_a_slow_response_times_out,
     a_call_without_a_response_times_out,
     a_call_whose_requests_are_not_read_times_out,
-    a_stopped_server_is_waited_for_and_then_not_running,
-    a_server_with_a_full_queue_is_waited_for,
+    a_client_waits_for_a_stopped_server_and_then_reports_that_it_is_not_running,
+    a_client_waits_for_a_server_with_a_full_queue,
     a_peer_that_reads_one_request_at_a_time_causes_no_deadlock,
 );
 
@@ -41,11 +41,11 @@ fn options() -> Options {
     Options::default()
 }
 
-fn shortly() -> Options {
+fn short_timeout_options() -> Options {
     Options { call_timeout: Some(Duration::from_millis(100)), ..options() }
 }
 
-fn once() -> Options {
+fn no_retry_options() -> Options {
     Options { retries: 0, ..options() }
 }
 
@@ -53,22 +53,25 @@ fn every_violation_is_reported_and_the_next_call_reconnects<C: AnyClient>() {
     let too_long = Violation::ValueLen { len_bytes: 101, max_bytes: 100 };
     let unexpected = |status, len_bytes| Violation::UnexpectedValue { op: Op::Get, status, len_bytes };
     for (answer, expected) in [
-        (announced(3, 0).to_vec(), Violation::Status { code: 3 }),
-        (announced(u32::MAX, 0).to_vec(), Violation::Status { code: u32::MAX }),
-        (announced(0, 101).to_vec(), too_long),
-        (announced(1, 5).to_vec(), unexpected(Status::NotFound, 5)),
-        (announced(2, u32::MAX).to_vec(), unexpected(Status::Error, u32::MAX as usize)),
+        (response_header(3, 0).to_vec(), Violation::Status { code: 3 }),
+        (response_header(u32::MAX, 0).to_vec(), Violation::Status { code: u32::MAX }),
+        (response_header(0, 101).to_vec(), too_long),
+        (response_header(1, 5).to_vec(), unexpected(Status::NotFound, 5)),
+        (response_header(2, u32::MAX).to_vec(), unexpected(Status::Error, u32::MAX as usize)),
         ([NOT_FOUND, b"abc"].concat(), Violation::UnexpectedBytes { len_bytes: 3 }),
     ] {
-        let peer = ScriptedServer::of(vec![Script::answering(&[&answer]), Script::answering(&[&found(b"seven")])]);
+        let peer =
+            ScriptedServer::with_scripts(vec![Script::answering(&[&answer]), Script::answering(&[&found(b"seven")])]);
         let limited = Options { value_len_max_bytes: 100, ..options() };
         let mut client = C::connect(&peer.socket(), &limited).unwrap();
         assert_eq!(violation(client.get_number(7)), expected);
         assert_eq!(client.get_number(7).unwrap().as_deref(), Some(&b"seven"[..]));
     }
     let wrong_page = page(&[(9_u64, "")], 0);
-    let peer =
-        ScriptedServer::of(vec![Script::answering(&[&wrong_page]), Script::answering(&[&announced(0, 1), EXISTS])]);
+    let peer = ScriptedServer::with_scripts(vec![
+        Script::answering(&[&wrong_page]),
+        Script::answering(&[&response_header(0, 1), EXISTS]),
+    ]);
     let mut client = C::connect(&peer.socket(), &options()).unwrap();
     assert!(matches!(violation(client.floor(7)), Violation::Page(_)));
     assert!(matches!(violation(client.ping()), Violation::UnexpectedValue { op: Op::Ping, .. }));
@@ -96,7 +99,7 @@ fn a_response_before_its_request_is_a_violation<C: AnyClient>() {
             thread::sleep(PATIENCE);
         });
         let key = vec![b'k'; 60_000];
-        let violation = violation(C::connect(&socket, &once()).unwrap().get_many(&vec![&key[..]; 1000]));
+        let violation = violation(C::connect(&socket, &no_retry_options()).unwrap().get_many(&vec![&key[..]; 1000]));
         assert!(
             matches!(violation, Violation::ResponseBeforeRequest | Violation::UnexpectedBytes { .. }),
             "{violation:?}"
@@ -108,11 +111,11 @@ fn a_call_is_retried_wherever_its_connection_breaks<C: AnyClient>() {
     let whole = found(b"seven");
     for len_bytes in 0..whole.len() {
         let cut = Script::closing_after(&[&whole[..len_bytes]]);
-        let peer = ScriptedServer::of(vec![cut.clone(), Script::answering(&[&whole])]);
+        let peer = ScriptedServer::with_scripts(vec![cut.clone(), Script::answering(&[&whole])]);
         let mut client = C::connect(&peer.socket(), &options()).unwrap();
         assert_eq!(client.get_number(7).unwrap().as_deref(), Some(&b"seven"[..]), "cut at {len_bytes}");
         if len_bytes > 0 {
-            let peer = ScriptedServer::of(vec![cut.clone(), cut, Script::answering(&[&whole])]);
+            let peer = ScriptedServer::with_scripts(vec![cut.clone(), cut, Script::answering(&[&whole])]);
             let error = C::connect(&peer.socket(), &options()).unwrap().get_number(7).unwrap_err();
             assert!(matches!(error, ClientError::Closed { .. }), "once more, not twice: {error:?}");
         }
@@ -121,11 +124,11 @@ fn a_call_is_retried_wherever_its_connection_breaks<C: AnyClient>() {
 
 fn a_batch_continues_after_the_last_response<C: AnyClient>() {
     let answers: Vec<_> = (0..6_u8).map(|number| found(&[number])).collect();
-    // In the middle of a response, and between two.
+    // The connection breaks in the middle of a response, and between two responses.
     for half in [&answers[3][..5], b""] {
         let first = [&answers[0][..], &answers[1], &answers[2], half];
         let rest = [&answers[3][..], &answers[4], &answers[5]];
-        let peer = ScriptedServer::of(vec![Script::closing_after(&first), Script::answering(&rest)]);
+        let peer = ScriptedServer::with_scripts(vec![Script::closing_after(&first), Script::answering(&rest)]);
         let mut client = C::connect(&peer.socket(), &options()).unwrap();
         let mut taken = Vec::new();
         let visit = |position, value: Option<&[u8]>| taken.push((position, value.unwrap().to_vec()));
@@ -139,7 +142,7 @@ fn a_batch_continues_after_the_last_response<C: AnyClient>() {
 fn an_error_for_one_key_fails_the_batch_but_not_the_connection<C: AnyClient>() {
     let (one, two) = (found(b"one"), found(b"two"));
     let peer = ScriptedServer::answering(&[&one, ERROR, &two, ERROR, &one]);
-    let mut client = C::connect(&peer.socket(), &once()).unwrap();
+    let mut client = C::connect(&peer.socket(), &no_retry_options()).unwrap();
     let mut taken = Vec::new();
     let asked = client.get_many_with(&[1, 2, 3, 4], |position, _| taken.push(position));
     assert!(matches!(asked, Err(ClientError::Server { request, .. }) if request == "key 2"));
@@ -149,14 +152,14 @@ fn an_error_for_one_key_fails_the_batch_but_not_the_connection<C: AnyClient>() {
 
 fn requests_with_side_effects_are_not_retried<C: AnyClient>() {
     let done = found(&7_u64.to_be_bytes());
-    let peer = ScriptedServer::of(vec![Script::closing_after(&[&done, b"\0"]), Script::answering(&[&done])]);
+    let peer = ScriptedServer::with_scripts(vec![Script::closing_after(&[&done, b"\0"]), Script::answering(&[&done])]);
     let mut client = C::connect(&peer.socket(), &options()).unwrap();
     assert_eq!(client.reload().unwrap(), 7);
     assert!(matches!(client.reload(), Err(ClientError::Closed { arrived_bytes: 1, .. })));
     assert_eq!(client.reload().unwrap(), 7);
 }
 
-fn a_client_that_is_never_admitted_is_refused<C: AnyClient>() {
+fn a_client_that_is_never_admitted_is_rejected<C: AnyClient>() {
     let patient = Options { reconnect_timeout: Duration::from_millis(20), ..options() };
     let peer = ScriptedServer::closing_after(&[]);
     let error = C::connect(&peer.socket(), &patient).unwrap().get_number(7).unwrap_err();
@@ -167,25 +170,25 @@ fn a_client_that_is_never_admitted_is_refused<C: AnyClient>() {
 fn timed_out<T: std::fmt::Debug>(asked: Result<T, ClientError>) -> (Phase, Duration) {
     match asked {
         Err(ClientError::TimedOut { phase, after, .. }) => (phase, after),
-        other => panic!("a time-out was expected, not {other:?}"),
+        other => panic!("a timeout was expected, not {other:?}"),
     }
 }
 
 fn a_call_with_a_slow_response_times_out<C: AnyClient>() {
     // Only the client ends the connection.
     let (socket, _folder) = listening(|mut stream| {
-        stream.write_all(&announced(0, 1 << 30)).unwrap();
+        stream.write_all(&response_header(0, 1 << 30)).unwrap();
         while stream.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let (phase, after) = timed_out(C::connect(&socket, &shortly()).unwrap().get_number(7));
+    let (phase, after) = timed_out(C::connect(&socket, &short_timeout_options()).unwrap().get_number(7));
     assert!(phase == Phase::Receive && after >= Duration::from_millis(90), "{after:?}");
 }
 
 fn a_call_without_a_response_times_out<C: AnyClient>() {
-    let peer = ScriptedServer::of(vec![Script::answering(&[b""]), Script::answering(&[NOT_FOUND])]);
-    let mut client = C::connect(&peer.socket(), &shortly()).unwrap();
+    let peer = ScriptedServer::with_scripts(vec![Script::answering(&[b""]), Script::answering(&[NOT_FOUND])]);
+    let mut client = C::connect(&peer.socket(), &short_timeout_options()).unwrap();
     let error = client.get_number(7).unwrap_err();
     assert!(error.to_string().ends_with(" waiting for a response"), "{error}");
     assert_eq!(timed_out::<()>(Err(error)).0, Phase::Receive);
@@ -195,11 +198,11 @@ fn a_call_without_a_response_times_out<C: AnyClient>() {
 fn a_call_whose_requests_are_not_read_times_out<C: AnyClient>() {
     let (socket, _folder) = listening(|_stream| thread::sleep(PATIENCE));
     let key = vec![b'k'; 60_000];
-    let asked = C::connect(&socket, &shortly()).unwrap().get_many(&vec![&key[..]; 100]);
+    let asked = C::connect(&socket, &short_timeout_options()).unwrap().get_many(&vec![&key[..]; 100]);
     assert_eq!(timed_out(asked).0, Phase::Send);
 }
 
-fn a_stopped_server_is_waited_for_and_then_not_running<C: AnyClient>() {
+fn a_client_waits_for_a_stopped_server_and_then_reports_that_it_is_not_running<C: AnyClient>() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("peer.sock");
     let none = C::connect(&socket, &options()).map(drop).unwrap_err();
@@ -216,7 +219,7 @@ fn a_stopped_server_is_waited_for_and_then_not_running<C: AnyClient>() {
     std::fs::remove_file(&socket).unwrap();
     assert!(matches!(client.get_number(7), Err(ClientError::NotRunning { .. })));
 
-    // A server that comes back is found.
+    // The client finds a server that was restarted.
     let patient = Options { reconnect_timeout: PATIENCE, ..options() };
     let listener = UnixListener::bind(&socket).unwrap();
     let mut client = C::connect(&socket, &patient).unwrap();
@@ -230,7 +233,7 @@ fn a_stopped_server_is_waited_for_and_then_not_running<C: AnyClient>() {
     assert_eq!(asking.join().unwrap().unwrap().as_deref(), Some(&b"seven"[..]));
 }
 
-fn a_server_with_a_full_queue_is_waited_for<C: AnyClient>() {
+fn a_client_waits_for_a_server_with_a_full_queue<C: AnyClient>() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("peer.sock");
     let address = SocketAddrUnix::new(&path).unwrap();

@@ -2,16 +2,17 @@
 
 use zero_kv::format::FormatError;
 
-use super::{LED_ASTRAY, row, rows};
+use super::{NOT_FOUND_BY_INDEX, row, rows};
 use crate::helpers::encoder::{self, FENCES, KEY_KIND, PLACES, RECORDS, number, place_at, put, put_u32, seal};
 use crate::helpers::rows::{ByteRows, Scratch};
 
-/// Keys of 7 bytes, and so of 2 + 7 + 7 in a record: `key-000` and on, three apart.
+/// Returns rows with keys of 7 bytes, `key-000` and every third after it. A record has 2 + 7 bytes of key and 7 bytes
+/// of padding before its response.
 pub(crate) fn byte_rows(count: usize) -> ByteRows {
     (0..count).map(|i| (format!("key-{:03}", i * 3).into_bytes(), vec![b'a' + (i % 26) as u8; i % 30])).collect()
 }
 
-/// Where each row's record is, in the file.
+/// Returns the offset of each row's record in the file.
 fn records_of(file: &[u8], rows: &ByteRows) -> Vec<usize> {
     let mut at = encoder::section(file, RECORDS).0;
     rows.iter()
@@ -23,8 +24,7 @@ fn records_of(file: &[u8], rows: &ByteRows) -> Vec<usize> {
         .collect()
 }
 
-/// Asserts that a file of these rows, changed and with every checksum right, is
-/// refused for this.
+/// Asserts that a file of these rows with this change and correct checksums is rejected with this error.
 #[track_caller]
 fn assert_refused(count: usize, change: impl FnOnce(&mut [u8], &[usize]), expected: &FormatError) {
     let scratch = Scratch::new();
@@ -41,8 +41,8 @@ fn put_len(file: &mut [u8], record: usize, len: u16) {
 }
 
 #[test]
-fn an_empty_key_is_refused() {
-    // An empty key takes up 8 bytes; what is behind them must be an answer to get so far.
+fn an_empty_key_is_rejected() {
+    // An empty key has 8 bytes with its padding. A valid response must follow, because the store checks that first.
     let empty = |file: &mut [u8], records: &[usize]| {
         put_len(file, records[9], 0);
         file[records[9] + 2..][..14].fill(0);
@@ -53,15 +53,16 @@ fn an_empty_key_is_refused() {
 }
 
 #[test]
-fn a_key_that_reaches_beyond_the_records_is_refused() {
+fn a_key_that_reaches_beyond_the_records_is_rejected() {
     for len in [4096, 32_767, 32_768, 65_527, 65_534, 65_535] {
         for (count, at) in [(21, 9), (21, 0), (1, 0)] {
             let expected = row(at as u64, "the record does not fit");
             assert_refused(count, |file, records| put_len(file, records[at], len), &expected);
         }
     }
-    // To the end of the section, which leaves nothing for an answer, and a little less: row 20 is 16 + 8 + 24 bytes.
-    // The last key tells what all heads are of; without it that of row 0 is not right.
+    // The key extends to the end of the section, or almost to its end, which leaves no room for a response: row 20 has
+    // 16 + 8 + 24 bytes. The last key determines the common prefix of all keys, so the fence of row 0 is rejected
+    // first.
     for len in (39..=46).chain([47, 65_535]) {
         let expected = row(0, "the fence does not lead to it");
         assert_refused(21, |file, records| put_len(file, records[20], len), &expected);
@@ -69,50 +70,50 @@ fn a_key_that_reaches_beyond_the_records_is_refused() {
 }
 
 #[test]
-fn a_key_of_another_length_is_refused() {
-    // Shorter, and what is behind it stands where the answer begins.
+fn a_key_of_another_length_is_rejected() {
+    // With a shorter key, a part of the key or padding is read as the response header.
     for len in 1..=6 {
         let refused = |file: &mut [u8], records: &[usize]| put_len(file, records[9], len);
         assert_refused(21, refused, &row(9, "the record does not fit"));
     }
-    // Longer by the zeros behind it: a key that no pilot was chosen for.
+    // The longer key includes the padding, and no pilot was chosen for this key.
     for len in 8..=14 {
         let refused = |file: &mut [u8], records: &[usize]| put_len(file, records[9], len);
-        assert_refused(21, refused, &row(9, LED_ASTRAY));
+        assert_refused(21, refused, &row(9, NOT_FOUND_BY_INDEX));
     }
 }
 
 #[test]
-fn padding_behind_a_key_that_is_not_zero_is_refused() {
+fn nonzero_padding_after_a_key_is_rejected() {
     let expected = row(9, "the padding is not zero, or not there");
     for at in 9..16 {
         for byte in [1, 128, 255] {
             assert_refused(21, |file, records| file[records[9] + at] = byte, &expected);
         }
     }
-    // Behind the answer: row 9 has a value of 9 bytes.
+    // The padding after the response: row 9 has a value of 9 bytes.
     for at in 24 + 9..40 {
         assert_refused(21, |file, records| file[records[9] + at] = 1, &expected);
     }
 }
 
 #[test]
-fn keys_of_bytes_out_of_order_are_refused() {
+fn keys_of_bytes_out_of_order_are_rejected() {
     let put_key = |text: &'static str| {
         move |file: &mut [u8], records: &[usize]| file[records[9] + 2..][..7].copy_from_slice(text.as_bytes())
     };
-    // Row 9 has key-027, those beside it key-024 and key-030.
+    // Row 9 has key-027, row 8 has key-024, and row 10 has key-030.
     for (text, wrong) in [("key-024", 9), ("key-023", 9), ("key-000", 9), ("key-030", 10), ("key-0_0", 10)] {
         assert_refused(21, put_key(text), &row(wrong, "the key is not above the one before"));
     }
-    assert_refused(21, put_key("key-028"), &row(9, LED_ASTRAY));
-    // Signed bytes would have this one below the others.
+    assert_refused(21, put_key("key-028"), &row(9, NOT_FOUND_BY_INDEX));
+    // A comparison of signed bytes would put this key before the others.
     let high = |file: &mut [u8], records: &[usize]| file[records[9] + 8] = 0xb7;
-    assert_refused(21, high, &row(9, LED_ASTRAY));
+    assert_refused(21, high, &row(9, NOT_FOUND_BY_INDEX));
 }
 
 #[test]
-fn a_head_that_lies_is_refused() {
+fn a_wrong_key_in_a_fence_of_byte_keys_is_rejected() {
     let scratch = Scratch::new();
     let good = scratch.bake(&byte_rows(300));
     let (fences, len) = encoder::section(&good, FENCES);
@@ -127,7 +128,7 @@ fn a_head_that_lies_is_refused() {
             assert_eq!(scratch.refusal(&file), expected, "{wrong:x} at {at}");
         }
     }
-    // Heads of keys from their first byte, as if nothing were common to all.
+    // Fences with the first 8 bytes of each key, as if the keys had no common prefix.
     let mut file = good.clone();
     for (fence, (key, _)) in byte_rows(300).iter().step_by(16).enumerate() {
         let head = u64::from_be_bytes([&key[..], b"\0"].concat().try_into().unwrap());
@@ -138,30 +139,31 @@ fn a_head_that_lies_is_refused() {
 }
 
 #[test]
-fn a_last_key_that_has_less_in_common_is_refused() {
-    // Of the last key depends what all heads are of.
-    let lie = |file: &mut [u8], records: &[usize]| file[records[20] + 2] = b'z';
-    assert_refused(21, lie, &row(0, "the fence does not lead to it"));
+fn a_last_key_with_a_shorter_common_prefix_is_rejected() {
+    // The last key determines the common prefix, after which a fence stores 8 bytes of its key.
+    let change_last_key = |file: &mut [u8], records: &[usize]| file[records[20] + 2] = b'z';
+    assert_refused(21, change_last_key, &row(0, "the fence does not lead to it"));
 }
 
 #[test]
-fn a_key_of_bytes_led_elsewhere_is_refused() {
+fn a_byte_key_that_leads_to_another_record_is_rejected() {
     let rows = byte_rows(21);
     let good = Scratch::new().bake(&rows);
     let records = records_of(&good, &rows);
     let place = |row: usize| ((records[row] - records[0]) / 8) as u32;
     for (lost, wrong) in [(9, place(10)), (9, 0), (9, place(9) + 1), (9, u32::MAX), (20, place(19))] {
         let elsewhere = |file: &mut [u8], _: &[usize]| put_u32(file, place_at(file, &rows[lost].0), wrong);
-        assert_refused(21, elsewhere, &row(lost as u64, LED_ASTRAY));
+        assert_refused(21, elsewhere, &row(lost as u64, NOT_FOUND_BY_INDEX));
     }
-    // To a record of its own in the value of row 20: 20 bytes, enough for a short key and an empty answer.
+    // The place of row 9 points to a forged record in the value of row 20, whose 20 bytes hold a short key and an empty
+    // response.
     let forge = |file: &mut [u8], records: &[usize]| {
         file[records[20] + 24..][..20].fill(0);
         file[records[20] + 24..][..9].copy_from_slice(b"\x07\0key-027");
         put_u32(file, place_at(file, &rows[9].0), place(20) + 3);
     };
-    assert_refused(21, forge, &row(9, LED_ASTRAY));
-    // Through an unused slot, for a key that no row has.
+    assert_refused(21, forge, &row(9, NOT_FOUND_BY_INDEX));
+    // An unused slot points to a forged record of a key that no row has.
     let slots: Vec<usize> = rows.iter().map(|(key, _)| place_at(&good, key)).collect();
     let unused = |key: &Vec<u8>| !slots.contains(&place_at(&good, key));
     let missing = (0_u32..).map(|i| format!("k{i:04}").into_bytes()).find(unused).expect("a slot that is not used");
@@ -175,7 +177,7 @@ fn a_key_of_bytes_led_elsewhere_is_refused() {
 }
 
 #[test]
-fn a_file_declared_to_be_of_the_other_kind_is_refused() {
+fn a_file_declared_to_be_of_the_other_kind_is_rejected() {
     let scratch = Scratch::new();
     let declare = |mut file: Vec<u8>, kind: u32| {
         put_u32(&mut file, KEY_KIND, kind);
@@ -192,7 +194,7 @@ fn a_file_declared_to_be_of_the_other_kind_is_refused() {
         let expected = FormatError::HeaderField { what: "the key kind", expected: 1, found: kind.into() };
         assert_eq!(declare(scratch.bake(&byte_rows(21)), kind), expected);
     }
-    // A number under which bytes can be read as well is still found by the hash of its kind.
+    // This number can also be read as a byte key, but its slot belongs to the hash of a number.
     let row = [(u64::from_le_bytes(*b"\x06\0abcdef"), b"value".to_vec())];
     let refusal = declare(scratch.bake(&row), 2);
     assert!(matches!(refusal, FormatError::Row { row: 0, .. }), "{refusal}");

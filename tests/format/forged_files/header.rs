@@ -1,10 +1,10 @@
-//! Forged headers.
+//! Forged headers, with correct checksums.
 
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
 use zero_kv::{Store, StoreError};
 
-use super::{LED_ASTRAY, assert_refused, forged, row, rows};
+use super::{NOT_FOUND_BY_INDEX, assert_refused, forged, row, rows};
 use crate::helpers::encoder::{
     self, BLOCK_SUMS, FENCES, HASH_SEED, HEADER, PILOTS, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT, SECTIONS, len_at,
     number, offset_at, put, put_u32, seal, seal_header,
@@ -12,14 +12,14 @@ use crate::helpers::encoder::{
 use crate::helpers::rows::{Rows, Scratch};
 
 #[test]
-fn sections_that_overlap_are_refused() {
+fn sections_that_overlap_are_rejected() {
     let scratch = Scratch::new();
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(FENCES), 256));
     let expected =
         FormatError::SectionOverlap { section: SectionKind::Fences, offset_bytes: 256, previous_end_bytes: 880 };
     let message = "section fences begins at offset 256, where the preceding section ends at 880: damaged or forged";
     assert_refused(&refusal, &expected, message);
-    // In the header itself.
+    // The section starts in the header itself.
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 128));
     let expected =
         FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 128, previous_end_bytes: 256 };
@@ -27,7 +27,7 @@ fn sections_that_overlap_are_refused() {
 }
 
 #[test]
-fn a_section_beyond_the_file_is_refused_and_no_sum_overflows() {
+fn a_section_beyond_the_file_is_rejected_and_no_sum_overflows() {
     let scratch = Scratch::new();
     let len = scratch.bake(&rows(21)).len() as u64;
     for section in SECTIONS {
@@ -53,10 +53,10 @@ fn a_section_beyond_the_file_is_refused_and_no_sum_overflows() {
 }
 
 #[test]
-fn a_section_elsewhere_than_the_header_asks_for_is_refused() {
+fn a_section_at_an_offset_that_contradicts_the_header_is_rejected() {
     let scratch = Scratch::new();
     let records_len = encoder::section(&scratch.bake(&rows(21)), RECORDS).1 as u64;
-    // Other fences, no sums, places that are no whole ones, half the records, row counts with other fences.
+    // Wrong lengths of the fences, block sums, places, and records, and row counts that require other fences.
     let cases = [
         (len_at(FENCES), 16),
         (len_at(FENCES), 33),
@@ -78,9 +78,9 @@ fn a_section_elsewhere_than_the_header_asks_for_is_refused() {
 }
 
 #[test]
-fn a_wrong_row_count_is_refused() {
+fn a_wrong_row_count_is_rejected() {
     let scratch = Scratch::new();
-    // As many fences either way: the records tell.
+    // Both row counts require equally many fences, so only the records reveal the change.
     let refusal = scratch.refusal(&forged(&scratch, 21, ROW_COUNT, 20));
     let message = "row 20: there are records beyond the last row: forged, or a bug of the baker";
     assert_refused(&refusal, &row(20, "there are records beyond the last row"), message);
@@ -90,7 +90,7 @@ fn a_wrong_row_count_is_refused() {
         let message = format!("{rows} rows, where a file holds at most 4294967296: split the table");
         assert_refused(&refusal, &FormatError::TooManyRows { rows }, &message);
     }
-    // So many parts that no pilot is left for each.
+    // The header declares more parts than there are pilots.
     for parts in [8, 1 << 17] {
         let refusal = scratch.refusal(&forged(&scratch, 21, ROW_COUNT, parts << 15));
         let what = "the number of pilots of a part";
@@ -98,7 +98,7 @@ fn a_wrong_row_count_is_refused() {
     }
 }
 
-/// A file whose pilots and places are cut, or filled up with zeros, to so many bytes.
+/// Returns the file with its pilots and places truncated or padded with zeros to these lengths.
 fn resized(good: &[u8], pilots_len: usize, places_len: usize) -> Vec<u8> {
     let mut sections = SECTIONS.map(|section| {
         let (start, len) = encoder::section(good, section);
@@ -110,13 +110,13 @@ fn resized(good: &[u8], pilots_len: usize, places_len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_wrong_number_of_pilots_or_slots_is_refused() {
+fn a_wrong_number_of_pilots_or_slots_is_rejected() {
     let scratch = Scratch::new();
     let (good, empty) = (scratch.bake(&rows(21)), scratch.bake(&Rows::new()));
     assert!(scratch.open(&resized(&good, 7, 23 * 4)).is_ok(), "7 pilots and 23 slots are right");
     for (pilots, slots) in [(6, 23), (8, 23), (1000, 23), (1, 23), (7, 22), (7, 24), (7, 1), (7, 5000)] {
         let refusal = scratch.refusal(&resized(&good, pilots, slots * 4));
-        assert!(matches!(refusal, FormatError::Row { what: LED_ASTRAY, .. }), "{pilots}, {slots}: {refusal}");
+        assert!(matches!(refusal, FormatError::Row { what: NOT_FOUND_BY_INDEX, .. }), "{pilots}, {slots}: {refusal}");
     }
     let no_pilots = FormatError::HeaderField { what: "the number of pilots of a part", expected: 1, found: 0 };
     let message = "the header says the number of pilots of a part is 0, where 1 was expected: \
@@ -126,7 +126,7 @@ fn a_wrong_number_of_pilots_or_slots_is_refused() {
     for places_len in [0, 3] {
         assert_eq!(scratch.refusal(&resized(&good, 7, places_len)), no_slots);
     }
-    // Nothing may be there for no rows.
+    // A table without rows has neither pilots nor places.
     for (pilots_len, places_len) in [(1, 0), (0, 4), (7, 92)] {
         let refusal = scratch.refusal(&resized(&empty, pilots_len, places_len));
         assert!(matches!(refusal, FormatError::SectionPlace { expected_len_bytes: 0, .. }), "{refusal}");
@@ -134,7 +134,7 @@ fn a_wrong_number_of_pilots_or_slots_is_refused() {
 }
 
 #[test]
-fn pilots_and_places_that_are_not_of_whole_parts_are_refused() {
+fn incomplete_parts_of_pilots_or_places_are_rejected() {
     let scratch = Scratch::new();
     let good = scratch.bake(&rows(32_769));
     let of = |section| encoder::section(&good, section).1;
@@ -150,15 +150,15 @@ fn pilots_and_places_that_are_not_of_whole_parts_are_refused() {
         };
         assert!(matches!(refusal, FormatError::SectionPlace { section, .. } if section == expected), "{refusal}");
     }
-    // Whole parts, but not those that the pilots were chosen for.
+    // The parts are complete, but the pilots were chosen for other numbers of pilots and slots.
     for (pilots_len, places_len) in [(pilots + 2, places), (pilots, places + 8), (pilots, places - 8)] {
         let refusal = scratch.refusal(&resized(&good, pilots_len, places_len));
-        assert!(matches!(refusal, FormatError::Row { what: LED_ASTRAY, .. }), "{refusal}");
+        assert!(matches!(refusal, FormatError::Row { what: NOT_FOUND_BY_INDEX, .. }), "{refusal}");
     }
 }
 
 #[test]
-fn more_pilots_or_slots_than_32_bits_count_are_refused() {
+fn more_pilots_or_slots_than_32_bits_count_are_rejected() {
     let scratch = Scratch::new();
     let cases = [(PILOTS, 1, "the number of pilots of a part", 1), (PLACES, 4, "the number of slots of a part", 21)];
     for (section, width, what, expected) in cases {
@@ -173,7 +173,7 @@ fn more_pilots_or_slots_than_32_bits_count_are_refused() {
             }
             put(&mut header, 16, end);
             seal_header(&mut header);
-            // A file with holes: only the header takes up room.
+            // A sparse file, in which only the header takes space.
             std::fs::write(scratch.path(), &header).unwrap();
             std::fs::File::options().write(true).open(scratch.path()).unwrap().set_len(end).unwrap();
             let Err(StoreError::Format { error, .. }) = Store::open(scratch.path()) else { panic!("{found} {what}") };
@@ -183,7 +183,7 @@ fn more_pilots_or_slots_than_32_bits_count_are_refused() {
 }
 
 #[test]
-fn a_record_alignment_that_is_not_the_records_is_refused() {
+fn a_record_alignment_that_contradicts_the_records_is_rejected() {
     let scratch = Scratch::new();
     for align in [0, 1, 3, 4, 12, 8192, 1 << 31, u32::MAX] {
         let mut file = scratch.bake(&rows(21));
@@ -195,18 +195,18 @@ fn a_record_alignment_that_is_not_the_records_is_refused() {
     let mut file = scratch.bake(&rows(21));
     put_u32(&mut file, RECORD_ALIGN, 16);
     seal(&mut file);
-    // Row 1 has a value of one byte and takes up 24 bytes.
+    // Row 1 has a value of one byte and a record of 24 bytes.
     let refusal = scratch.refusal(&file);
     assert!(matches!(refusal, FormatError::Row { row: 0..=2, .. }), "{refusal}");
 }
 
-/// The records are as short as a forger likes, and every other section is what the header asks for.
+/// The records are truncated, and every other section is as the header requires.
 #[test]
-fn records_that_cannot_be_those_of_the_rows_are_rejected() {
+fn records_shorter_than_the_row_count_requires_are_rejected() {
     let scratch = Scratch::new();
     let one = scratch.bake(&[(7_u64, b"x".to_vec())]);
     let cases = [
-        // The shortest file that has rows but no records.
+        // The shortest possible file with rows but without records.
         (&one, 0, "the records section has 0 bytes, where 1 rows take at least 16, a multiple of 8: damaged or forged"),
         (&one, 8, "the records section has 8 bytes, where 1 rows take at least 16, a multiple of 8: damaged or forged"),
         (
@@ -231,7 +231,7 @@ fn records_that_cannot_be_those_of_the_rows_are_rejected() {
     assert!(matches!(scratch.refusal(&file), FormatError::RecordsLen { len_min_bytes: 86_016, .. }));
 }
 
-/// A file whose records are cut or padded with zeros to a length, with their block sums.
+/// Returns the file with its records truncated or padded with zeros to a length, and with matching block sums.
 fn with_records_len(good: &[u8], len: usize) -> Vec<u8> {
     let mut sections = SECTIONS.map(|section| {
         let (start, len) = encoder::section(good, section);
@@ -243,17 +243,17 @@ fn with_records_len(good: &[u8], len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn another_hash_seed_is_refused() {
+fn another_hash_seed_is_rejected() {
     let scratch = Scratch::new();
     let right = number(&scratch.bake(&rows(21)), HASH_SEED);
     for seed in [0, 1, right ^ 1, right.wrapping_add(0x9e37_79b9_7f4a_7c15), u64::MAX] {
         let refusal = scratch.refusal(&forged(&scratch, 21, HASH_SEED, seed));
-        assert!(matches!(refusal, FormatError::Row { what: LED_ASTRAY, .. }), "{refusal}");
+        assert!(matches!(refusal, FormatError::Row { what: NOT_FOUND_BY_INDEX, .. }), "{refusal}");
     }
 }
 
 #[test]
-fn numbers_that_the_format_fixes_are_held_to_it() {
+fn fixed_numbers_of_the_format_are_checked() {
     let scratch = Scratch::new();
     let entry = |i: usize| 64 + i * 32;
     let cases = [
@@ -284,7 +284,7 @@ fn numbers_that_the_format_fixes_are_held_to_it() {
 }
 
 #[test]
-fn bytes_behind_the_last_section_are_refused() {
+fn bytes_after_the_last_section_are_rejected() {
     let scratch = Scratch::new();
     let mut file = scratch.bake(&rows(21));
     let len = file.len() as u64;

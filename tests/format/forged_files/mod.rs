@@ -14,7 +14,7 @@ pub(crate) fn rows(count: u64) -> Rows {
     (0..count).map(|i| (i * 3 + 1, vec![b'a' + (i % 26) as u8; (i % 30) as usize])).collect()
 }
 
-/// A file of `count` rows with one number changed, and every checksum right.
+/// Returns a file of `count` rows with one changed number and correct checksums.
 pub(crate) fn forged(scratch: &Scratch, count: u64, at: usize, number: u64) -> Vec<u8> {
     let mut file = scratch.bake(&rows(count));
     put(&mut file, at, number);
@@ -22,8 +22,8 @@ pub(crate) fn forged(scratch: &Scratch, count: u64, at: usize, number: u64) -> V
     file
 }
 
-/// What is said of a row whose key leads elsewhere.
-pub(crate) const LED_ASTRAY: &str = "the index does not lead to it";
+/// The error text for a row that the index does not lead to.
+pub(crate) const NOT_FOUND_BY_INDEX: &str = "the index does not lead to it";
 
 pub(crate) fn row(row: u64, what: &'static str) -> FormatError {
     FormatError::Row { row, what }
@@ -40,5 +40,5 @@ fn sealing_a_good_file_changes_nothing() {
     let good = scratch.bake(&rows(300));
     let mut sealed = good.clone();
     seal(&mut sealed);
-    assert!(sealed == good, "or no forgery here gets past the checksums");
+    assert!(sealed == good, "resealing an unchanged file must give the same bytes");
 }

@@ -15,7 +15,7 @@ fn words(scratch: &Scratch) -> Store {
     bake_shuffled(scratch, &Model::from([(b"7".to_vec(), b"seven".to_vec()), (b"9".to_vec(), b"nine".to_vec())]), 1)
 }
 
-/// Every way to ask with a key.
+/// Returns the outcome of every kind of lookup with a key.
 fn outcomes(store: &Store, key: Key<'_>) -> Vec<(&'static str, Option<LookupError>)> {
     let ends = [Bound::Included(key), Bound::Excluded(key)];
     let mut outcomes = vec![
@@ -35,7 +35,7 @@ fn outcomes(store: &Store, key: Key<'_>) -> Vec<(&'static str, Option<LookupErro
 }
 
 #[test]
-fn a_key_of_the_other_kind_is_an_error_however_it_is_asked_for() {
+fn a_key_of_the_other_kind_is_an_error_in_every_lookup() {
     let scratch = Scratch::new();
     let store = numbers(&scratch);
     assert_eq!(store.key_kind(), KeyKind::U64);
@@ -68,7 +68,7 @@ fn a_key_of_the_other_kind_is_an_error_however_it_is_asked_for() {
 }
 
 #[test]
-fn keys_of_its_kind_are_no_error() {
+fn keys_of_the_tables_kind_are_accepted() {
     let scratch = Scratch::new();
     let store = numbers(&scratch);
     assert!([7, 8, 0, u64::MAX].iter().all(|key| outcomes(&store, Key::U64(*key)).iter().all(|(_, e)| e.is_none())));
@@ -80,7 +80,7 @@ fn keys_of_its_kind_are_no_error() {
 }
 
 #[test]
-fn an_empty_table_has_a_kind_as_well() {
+fn an_empty_table_has_a_key_kind() {
     let scratch = Scratch::new();
     let store = bake_shuffled(&scratch, &Model::<u64>::new(), 1);
     assert!(outcomes(&store, Key::from("7")).iter().all(|(_, error)| error.is_some()));
@@ -91,7 +91,7 @@ fn an_empty_table_has_a_kind_as_well() {
 }
 
 #[test]
-fn a_batch_with_one_key_of_the_other_kind_hands_nothing_on() {
+fn a_batch_with_one_key_of_the_other_kind_visits_no_value() {
     let scratch = Scratch::new();
     let (store, mut answers) = (numbers(&scratch), 0);
     for at in [0, 1, 40, 99] {
@@ -103,7 +103,7 @@ fn a_batch_with_one_key_of_the_other_kind_hands_nothing_on() {
 }
 
 #[test]
-fn a_key_of_no_or_too_many_bytes_is_not_found_and_no_error() {
+fn an_empty_or_too_long_key_is_not_found_without_an_error() {
     let scratch = Scratch::new();
     // If a length wraps around at two bytes, it is the length of one of these rows.
     let long = vec![b'k'; 65_535];

@@ -14,19 +14,19 @@ use crate::helpers::rows::{Scratch, TestKey, bake_to};
 
 type Model<K> = BTreeMap<K, Vec<u8>>;
 
-/// Rows to which many questions are asked; of more, only some are asked for.
-const ASKED_ROWS: usize = 2000;
+/// The number of rows up to which every key is looked up. In larger tables, some keys are drawn.
+const ALL_KEYS_ROWS_MAX: usize = 2000;
 
-/// A key that others are made from.
-trait Question: TestKey {
-    /// The keys next to it, and those that are easily taken for it.
+/// A key from which other keys are derived.
+trait DerivedKeys: TestKey {
+    /// Returns the adjacent keys, and keys that are easily mistaken for this key.
     fn near(&self) -> Vec<Self>;
-    /// The least and the greatest, and what is beyond them.
+    /// Returns the least and the greatest key, and keys beyond them.
     fn extremes() -> Vec<Self>;
     fn any(random: &mut Random) -> Self;
 }
 
-impl Question for u64 {
+impl DerivedKeys for u64 {
     fn near(&self) -> Vec<u64> {
         vec![self.wrapping_sub(1), self.wrapping_add(1)]
     }
@@ -40,7 +40,7 @@ impl Question for u64 {
     }
 }
 
-impl Question for Vec<u8> {
+impl DerivedKeys for Vec<u8> {
     fn near(&self) -> Vec<Vec<u8>> {
         let changed = |at: usize, by: u8| {
             let mut key = self.clone();
@@ -83,7 +83,7 @@ impl Question for Vec<u8> {
     }
 }
 
-/// Values with what delimited text finds difficult.
+/// Returns a value, possibly with bytes that delimited text must quote.
 fn value(random: &mut Random) -> Vec<u8> {
     let len = random.below(201);
     let awkward = b"\",\n\r;\t\0\xff\xef\xbb\xbf ";
@@ -101,10 +101,10 @@ fn bake_shuffled<K: TestKey>(scratch: &Scratch, model: &Model<K>, seed: u64) -> 
     Store::open(scratch.path()).unwrap()
 }
 
-/// Present keys and what is near them, the extremes, and keys from anywhere.
-fn questions<K: Question>(model: &Model<K>, random: &mut Random) -> Vec<K> {
+/// Returns keys of the table and keys near them, the extremes, and random keys.
+fn keys_to_look_up<K: DerivedKeys>(model: &Model<K>, random: &mut Random) -> Vec<K> {
     let mut keys = K::extremes();
-    for key in model.keys().step_by(model.len() / ASKED_ROWS + 1) {
+    for key in model.keys().step_by(model.len() / ALL_KEYS_ROWS_MAX + 1) {
         keys.extend(key.near());
         keys.push(key.clone());
     }
@@ -113,11 +113,11 @@ fn questions<K: Question>(model: &Model<K>, random: &mut Random) -> Vec<K> {
     keys
 }
 
-fn assert_agrees<K: Question>(store: &Store, model: &Model<K>, seed: u64) {
+fn assert_agrees<K: DerivedKeys>(store: &Store, model: &Model<K>, seed: u64) {
     assert_eq!(store.len(), model.len());
     assert_eq!(store.is_empty(), model.is_empty());
     let mut random = Random(seed);
-    let keys = questions(model, &mut random);
+    let keys = keys_to_look_up(model, &mut random);
     for key in &keys {
         let expected = model.get(key).map(Vec::as_slice);
         assert_eq!(store.get(key.key()).unwrap(), expected, "key {key:?}");
@@ -127,7 +127,7 @@ fn assert_agrees<K: Question>(store: &Store, model: &Model<K>, seed: u64) {
     let typed: Vec<Key<'_>> = keys.iter().map(TestKey::key).collect();
     store.get_many(&typed, |i, value| answers.push((i, value))).unwrap();
     let one_by_one: Vec<_> = typed.iter().map(|key| store.get(*key).unwrap()).enumerate().collect();
-    assert!(answers == one_by_one, "a batch has the answers of its keys");
+    assert!(answers == one_by_one, "a batch returns the values of its keys");
     assert_rows_agree(store, model);
     order::assert_order_agrees(store, model, &keys, &mut random);
 }

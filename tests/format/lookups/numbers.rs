@@ -7,46 +7,51 @@ use super::{Model, assert_agrees, bake_shuffled, rows_of, value};
 use crate::helpers::random::Random;
 use crate::helpers::rows::Scratch;
 
-/// How keys are spread.
+/// The distribution of the keys.
 #[derive(Clone, Copy, Debug)]
-enum Spread {
+enum Distribution {
     Dense,
     Uniform,
-    /// Runs of neighbours, and the least and the greatest key of all.
+    /// Runs of consecutive keys, and the least and the greatest key of all.
     Clustered,
-    /// A counter with its bits in reverse.
+    /// A counter with its bits reversed.
     BitReversed,
-    /// Milliseconds, ever further apart.
+    /// Timestamps in milliseconds with growing distances.
     Timestamps,
 }
 
-const SPREADS: [Spread; 5] =
-    [Spread::Dense, Spread::Uniform, Spread::Clustered, Spread::BitReversed, Spread::Timestamps];
+const DISTRIBUTIONS: [Distribution; 5] = [
+    Distribution::Dense,
+    Distribution::Uniform,
+    Distribution::Clustered,
+    Distribution::BitReversed,
+    Distribution::Timestamps,
+];
 
-fn key(spread: Spread, i: u64, random: &mut Random) -> u64 {
-    match (spread, i) {
-        (Spread::Dense, _) => i,
-        (Spread::Uniform, _) => random.next(),
-        (Spread::Clustered, 0) => 0,
-        (Spread::Clustered, 1) => u64::MAX,
-        (Spread::Clustered, _) => (1 << (20 + i % 5 * 9)) + i,
-        (Spread::BitReversed, _) => i.reverse_bits(),
-        (Spread::Timestamps, _) => 1_700_000_000_000 + i * i + random.next() % (2 * i + 1),
+fn key(distribution: Distribution, i: u64, random: &mut Random) -> u64 {
+    match (distribution, i) {
+        (Distribution::Dense, _) => i,
+        (Distribution::Uniform, _) => random.next(),
+        (Distribution::Clustered, 0) => 0,
+        (Distribution::Clustered, 1) => u64::MAX,
+        (Distribution::Clustered, _) => (1 << (20 + i % 5 * 9)) + i,
+        (Distribution::BitReversed, _) => i.reverse_bits(),
+        (Distribution::Timestamps, _) => 1_700_000_000_000 + i * i + random.next() % (2 * i + 1),
     }
 }
 
-fn model(spread: Spread, rows: usize, seed: u64) -> Model<u64> {
+fn model(distribution: Distribution, rows: usize, seed: u64) -> Model<u64> {
     let mut random = Random(seed);
-    (0..rows as u64).map(|i| (key(spread, i, &mut random), value(&mut random))).collect()
+    (0..rows as u64).map(|i| (key(distribution, i, &mut random), value(&mut random))).collect()
 }
 
 #[test]
-fn a_table_of_every_size_at_which_the_index_grows_is_its_rows() {
+fn a_table_of_every_size_at_which_the_index_grows_matches_the_model() {
     let scratch = Scratch::new();
     for rows in [0, 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 255, 256, 257, 2049, 5000] {
-        for spread in SPREADS {
-            println!("{rows} rows, {spread:?}");
-            let model = model(spread, rows, rows as u64);
+        for distribution in DISTRIBUTIONS {
+            println!("{rows} rows, {distribution:?}");
+            let model = model(distribution, rows, rows as u64);
             assert_eq!(model.len(), rows, "keys differ");
             assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
         }
@@ -61,20 +66,20 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    // A failure is printed as its spread, rows and seed.
+    // A failure prints the distribution, the number of rows, and the seed.
     #[test]
-    fn a_random_table_is_its_rows(
-        spread in proptest::sample::select(&SPREADS[..]),
+    fn a_random_table_matches_the_model(
+        distribution in proptest::sample::select(&DISTRIBUTIONS[..]),
         rows in prop_oneof![0..40_usize, 0..600_usize],
         seed in any::<u64>(),
     ) {
         let scratch = Scratch::new();
-        let model = model(spread, rows, seed);
+        let model = model(distribution, rows, seed);
         assert_agrees(&bake_shuffled(&scratch, &model, seed), &model, seed);
     }
 
     #[test]
-    fn a_table_of_any_keys_and_values_is_its_rows(
+    fn a_table_of_any_keys_and_values_matches_the_model(
         model in prop::collection::btree_map(any::<u64>(), prop::collection::vec(any::<u8>(), 0..40), 0..30)
     ) {
         let scratch = Scratch::new();
@@ -104,36 +109,39 @@ fn the_least_and_the_greatest_key_are_found_only_where_they_are_rows() {
 }
 
 #[test]
-fn a_table_of_several_parts_is_its_rows() {
+fn a_table_of_several_parts_matches_the_model() {
     let scratch = Scratch::new();
-    for (rows, spread) in [(32_768, Spread::BitReversed), (32_769, Spread::Clustered), (70_000, Spread::Timestamps)] {
-        println!("{rows} rows, {spread:?}");
-        let model = model(spread, rows, 3);
+    for (rows, distribution) in
+        [(32_768, Distribution::BitReversed), (32_769, Distribution::Clustered), (70_000, Distribution::Timestamps)]
+    {
+        println!("{rows} rows, {distribution:?}");
+        let model = model(distribution, rows, 3);
         assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
     }
 }
 
-/// A row's hash.
+/// Returns the hash of the row with a number.
 type HashOf = fn(u64) -> u64;
 
-/// What an odd number is multiplied by to give 1, by Newton's method: each step
-/// doubles the bits that are right.
+/// Returns the multiplicative inverse of an odd number, by Newton's method: each step doubles the number of correct
+/// bits.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |x, _| x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x))))
 }
 
-/// The key that has this hash under seed 0.
+/// Returns the key with this hash under seed 0.
 fn key_of_hash(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 32)).wrapping_mul(inverse(0xd6e8_feb8_6659_fd93));
     (hash ^ (hash >> 32)).wrapping_mul(inverse(0x9e37_79b9_7f4a_7c15))
 }
 
 #[test]
-fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
+fn keys_that_collide_under_a_known_seed_are_found() {
     let scratch = Scratch::new();
     for rows in [13, 100, 2000, 33_000] {
         let parts = Parts { count: Parts::count(rows), pilots: rows.div_ceil(3), slots: rows * 17 / 16 };
-        // Hashes that share the first pilot, the last pilot, and, whatever the number of slots, one slot under pilot 0.
+        // Hashes that share the first pilot, hashes that share the last pilot, and hashes that share one slot under
+        // pilot 0 for any number of slots.
         let sets: [(&str, HashOf); 3] = [
             ("the first pilot", |i| i),
             ("the last pilot", |i| u64::MAX - i),
@@ -157,7 +165,7 @@ fn keys_made_to_collide_under_a_seed_known_beforehand_are_found() {
 }
 
 #[test]
-fn rows_are_skipped_as_if_they_were_walked() {
+fn skipping_rows_equals_iterating_over_them() {
     let scratch = Scratch::new();
     for rows in [0, 1, 15, 16, 17, 32, 100, 160] {
         let model: Model<u64> = (0..rows).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
@@ -185,7 +193,7 @@ fn threads_share_one_store() {
         std::sync::Arc::new(value)
     }
     let scratch = Scratch::new();
-    let model = model(Spread::Uniform, 700, 9);
+    let model = model(Distribution::Uniform, 700, 9);
     let store = shared(bake_shuffled(&scratch, &model, 9));
     let threads: Vec<_> = (0..4)
         .map(|seed| {

@@ -7,15 +7,15 @@ use proptest::prelude::*;
 use zero_kv::store::Rows;
 use zero_kv::{Key, Store};
 
-use super::{Model, Question, assert_agrees, bake_shuffled, rows_of};
+use super::{DerivedKeys, Model, assert_agrees, bake_shuffled, rows_of};
 use crate::helpers::random::Random;
 use crate::helpers::rows::Scratch;
 
-/// What makes a key of a row's number.
+/// Returns the key of a row with a number.
 type KeyOf<K> = fn(u64) -> K;
 
-/// Every ordered lookup with these keys, or with some of them for both ends.
-pub(crate) fn assert_order_agrees<'m, K: Question>(
+/// Compares every ordered lookup of these keys with the model, with some of the keys as both ends of ranges.
+pub(crate) fn assert_order_agrees<'m, K: DerivedKeys>(
     store: &Store,
     model: &'m Model<K>,
     keys: &[K],
@@ -44,7 +44,7 @@ pub(crate) fn assert_order_agrees<'m, K: Question>(
     }
 }
 
-/// The rows in a range, which may end before it begins.
+/// Returns the rows of the model in a range, which may end before it begins.
 fn rows_between<'r, 'm>(
     rows: &'r [(Key<'m>, &'m [u8])],
     range: (Bound<Key<'_>>, Bound<Key<'_>>),
@@ -54,7 +54,7 @@ fn rows_between<'r, 'm>(
     &rows[start..=end]
 }
 
-/// An iterator over rows yields what one over a slice yields, whichever ends it is advanced from.
+/// Asserts that an iterator over rows returns the same items as an iterator over a slice, whichever end is advanced.
 fn assert_rows<'s>(what: &dyn Debug, rows: impl Fn() -> Rows<'s>, expected: &[(Key<'_>, &[u8])], random: &mut Random) {
     assert!(rows().eq(expected.iter().copied()), "forward in {what:?}");
     assert!(rows().rev().eq(expected.iter().rev().copied()), "backward in {what:?}");
@@ -84,7 +84,7 @@ fn assert_rows<'s>(what: &dyn Debug, rows: impl Fn() -> Rows<'s>, expected: &[(K
     }
 }
 
-/// Every prefix of each key, and what is near it.
+/// Compares lookups of every prefix of each key, and of byte strings near it, with the model.
 fn assert_prefixes_agree(store: &Store, model: &Model<Vec<u8>>, random: &mut Random) {
     let rows = rows_of(model);
     let mut prefixes = vec![vec![], vec![0], vec![255], vec![255; 3], vec![255; 65_536]];
@@ -105,7 +105,7 @@ fn assert_prefixes_agree(store: &Store, model: &Model<Vec<u8>>, random: &mut Ran
 const SIZES: [u64; 7] = [0, 1, 15, 16, 17, 32, 1000];
 
 #[test]
-fn numbers_are_found_by_order() {
+fn ordered_lookups_of_numbers_match_the_model() {
     let scratch = Scratch::new();
     for rows in SIZES {
         let gaps: [(&str, KeyOf<u64>); 4] = [
@@ -122,13 +122,13 @@ fn numbers_are_found_by_order() {
     }
 }
 
-/// Keys that fences with 8 bytes of each cannot tell apart.
-fn tied(i: u64) -> Vec<u8> {
+/// Returns one of many keys that fences, which store 8 bytes of a key, cannot distinguish.
+fn key_with_equal_fence(i: u64) -> Vec<u8> {
     [b"common", &[b'x'; 40][..], format!("{i:06}").as_bytes()].concat()
 }
 
-/// Such keys in several groups, and keys of the bytes before and behind them.
-fn tied_in_groups(i: u64) -> Vec<u8> {
+/// Returns one of many keys: some groups of keys have equal fences, and other keys precede or follow the groups.
+fn key_with_equal_fence_in_groups(i: u64) -> Vec<u8> {
     match i % 7 {
         0 => [&i.to_be_bytes()[6..], b"behind the common ones: no"].concat(),
         1 => [b"commoner", &i.to_be_bytes()[..]].concat(),
@@ -136,32 +136,32 @@ fn tied_in_groups(i: u64) -> Vec<u8> {
     }
 }
 
-/// As short as the bytes that all keys begin with, and each the beginning of the next.
+/// Returns a key that is a prefix of the next key. The first key is the common prefix itself.
 fn nested(i: u64) -> Vec<u8> {
     vec![0; i as usize + 1]
 }
 
 #[test]
-fn keys_of_bytes_are_found_by_order() {
+fn ordered_lookups_of_byte_keys_match_the_model() {
     let scratch = Scratch::new();
     let mut random = Random(3);
-    let spreads: [(&str, KeyOf<Vec<u8>>); 6] = [
-        ("alike but for the end", tied),
-        ("alike in groups", tied_in_groups),
+    let distributions: [(&str, KeyOf<Vec<u8>>); 6] = [
+        ("alike but for the end", key_with_equal_fence),
+        ("alike in groups", key_with_equal_fence_in_groups),
         ("beginnings of each other", nested),
         ("numbers", |i| (i * 257).to_be_bytes().to_vec()),
         ("all zeros but one", |i| [vec![0; 12], vec![i as u8, (i >> 8) as u8]].concat()),
         ("words", |i| i.to_string().into_bytes()),
     ];
     for rows in SIZES {
-        for (name, key) in spreads {
+        for (name, key) in distributions {
             println!("{rows} rows, {name}");
             let mut model: Model<Vec<u8>> = (0..rows).map(|i| (key(i), i.to_string().into_bytes())).collect();
             assert_eq!(model.len() as u64, rows, "keys differ");
             let store = bake_shuffled(&scratch, &model, 1);
             assert_agrees(&store, &model, 2);
             assert_prefixes_agree(&store, &model, &mut random);
-            // With keys at both ends that have nothing in common with the others.
+            // Adds keys at both ends that share no prefix with the others.
             model.extend([(vec![0], vec![]), (vec![255; 3], vec![])]);
             let store = bake_shuffled(&scratch, &model, 1);
             assert_agrees(&store, &model, 2);
@@ -171,9 +171,10 @@ fn keys_of_bytes_are_found_by_order() {
 }
 
 #[test]
-fn many_fences_that_look_alike_are_told_apart() {
+fn fences_with_equal_bytes_are_distinguished() {
     let scratch = Scratch::new();
-    for (name, key) in [("in groups", tied_in_groups as KeyOf<Vec<u8>>), ("all", tied)] {
+    for (name, key) in [("in groups", key_with_equal_fence_in_groups as KeyOf<Vec<u8>>), ("all", key_with_equal_fence)]
+    {
         println!("alike {name}");
         let mut model: Model<Vec<u8>> = (0..9000).map(|i| (key(i), i.to_string().into_bytes())).collect();
         model.extend([(vec![0], vec![]), (vec![255; 3], vec![])]);
@@ -182,7 +183,7 @@ fn many_fences_that_look_alike_are_told_apart() {
 }
 
 #[test]
-fn a_range_is_taken_in_every_form() {
+fn a_range_is_accepted_in_every_form() {
     let scratch = Scratch::new();
     let model: Model<Vec<u8>> = b"abcde".iter().map(|key| (vec![*key], vec![])).collect();
     let store = bake_shuffled(&scratch, &model, 1);
@@ -216,7 +217,7 @@ fn a_range_is_taken_in_every_form() {
 }
 
 #[test]
-fn a_row_far_on_is_reached_from_a_range() {
+fn skipping_rows_of_a_range_equals_skipping_in_the_model() {
     let scratch = Scratch::new();
     let model: Model<u64> = (0..1000).map(|key| (key * 3, vec![b'v'; key as usize % 30])).collect();
     let store = bake_shuffled(&scratch, &model, 6);
@@ -243,8 +244,8 @@ proptest! {
     })]
 
     #[test]
-    fn ranges_and_prefixes_of_any_keys_are_those_of_a_sorted_map(
-        // Of few bytes, so that many keys begin alike.
+    fn ranges_and_prefixes_of_any_keys_match_a_sorted_map(
+        // Keys consist of few different bytes, so that many share a prefix.
         model in prop::collection::btree_map(
             prop::collection::vec(prop::sample::select(&b"\0\x01a\xfe\xff"[..]), 1..14),
             prop::collection::vec(any::<u8>(), 0..12),

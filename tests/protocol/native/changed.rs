@@ -12,30 +12,30 @@ use crate::helpers::reference_server::{
 };
 use crate::helpers::tables::Table;
 
-/// Questions that lead everywhere in the table.
-fn questions() -> Vec<Vec<u8>> {
-    let mut questions = Vec::new();
+/// Returns requests that reach every part of the table.
+fn all_requests() -> Vec<Vec<u8>> {
+    let mut all_requests = Vec::new();
     for key in (0..200_u64).step_by(7) {
-        questions.extend([GET, EXISTS, FLOOR, CEILING].map(|op| request(op, key).to_vec()));
+        all_requests.extend([GET, EXISTS, FLOOR, CEILING].map(|op| request(op, key).to_vec()));
         let bytes = key.to_be_bytes();
         for flags in [NUMBERS, NUMBERS | BACKWARD] {
             for limit in [0, 1, 20] {
-                questions.push(long(RANGE, &range_body(flags | START, limit, &bytes, b"")));
-                questions.push(long(RANGE, &range_body(flags | END, limit, b"", &bytes)));
+                all_requests.push(long(RANGE, &range_body(flags | START, limit, &bytes, b"")));
+                all_requests.push(long(RANGE, &range_body(flags | END, limit, b"", &bytes)));
             }
-            questions.push(long(COUNT, &range_body(flags | START, 0, &bytes, b"")));
+            all_requests.push(long(COUNT, &range_body(flags | START, 0, &bytes, b"")));
         }
     }
-    questions
+    all_requests
 }
 
 #[test]
-fn a_file_changed_in_place_costs_answers_but_not_the_server() {
+fn a_file_changed_in_place_gives_errors_and_the_server_stays_up() {
     let seed = 0xbad_f11e;
     println!("seed {seed}");
     let mut draw = Draw(random(seed));
     for round in 0..12 {
-        // Records of two lengths, of which one is longer than a page.
+        // The lengths of the two kinds of records, of which one is longer than a page.
         let lens = [30, 9000];
         let table = Table::new((0..150).map(|key| (key, vec![b'v'; lens[usize::from(key % 10 == 0)]])));
         let mut server = table.serve();
@@ -44,7 +44,7 @@ fn a_file_changed_in_place_costs_answers_but_not_the_server() {
         match round {
             0 => file.write_all_at(&vec![0xff; len - 256], 256).unwrap(),
             1 => file.write_all_at(&vec![0; len - 256], 256).unwrap(),
-            // Fences, of which there are ten, and the first records.
+            // All ten fences, and the first records.
             2 => file.write_all_at(&[0xff; 160], 256).unwrap(),
             _ => {
                 for _ in 0..200 {
@@ -54,8 +54,8 @@ fn a_file_changed_in_place_costs_answers_but_not_the_server() {
             }
         }
         let mut connection = server.connect();
-        for question in questions() {
-            connection.write_all(&question).unwrap();
+        for sent in all_requests() {
+            connection.write_all(&sent).unwrap();
             let mut header = [0; 8];
             connection.read_exact(&mut header).unwrap();
             assert!(number(&header[..4]) <= 2, "round {round}: {header:?}");

@@ -6,11 +6,11 @@ use crate::helpers::tables::Table;
 
 const DOCUMENT: &str = include_str!("../../../docs/PROTOCOL.md");
 
-/// One example: a table, what is sent, and what comes back.
+/// An example: a table, the sent bytes, and the expected responses.
 struct Example {
     table: Reference,
     sent: Vec<u8>,
-    /// Between each two of these a text comes.
+    /// The expected bytes before, between, and after responses with text.
     answered: Vec<Vec<u8>>,
 }
 
@@ -27,18 +27,18 @@ fn example(block: &str) -> Example {
     let table = match kind {
         "table of numbers" => Reference::of_numbers(rows.map(|(key, text)| (key.parse().unwrap(), value(text)))),
         "table of bytes" => Reference::of_bytes(rows.map(|(key, text)| (value(key), value(text)))),
-        _ => panic!("{head:?} says what the keys are"),
+        _ => panic!("{head:?} does not name the kind of keys"),
     };
     let (mut sent, mut answered) = (Vec::new(), vec![Vec::new()]);
     for line in lines.lines() {
         let (arrow, rest) = line.split_once(' ').unwrap();
-        let (bytes, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} says what its bytes mean"));
-        assert!(!meaning.trim().is_empty(), "{line:?} says what its bytes mean");
+        let (bytes, meaning) = rest.split_once("  ").unwrap_or_else(|| panic!("{line:?} does not explain its bytes"));
+        assert!(!meaning.trim().is_empty(), "{line:?} does not explain its bytes");
         match arrow {
             "←" if bytes == "text" => answered.push(Vec::new()),
             "→" => sent.extend(hex(bytes)),
             "←" => answered.last_mut().unwrap().extend(hex(bytes)),
-            _ => panic!("{line:?} goes neither way"),
+            _ => panic!("{line:?} has no arrow"),
         }
     }
     Example { table, sent, answered }
@@ -46,12 +46,12 @@ fn example(block: &str) -> Example {
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: String = text.split(' ').collect();
-    assert_eq!(digits.len() % 2, 0, "{text:?} is whole bytes");
+    assert_eq!(digits.len() % 2, 0, "{text:?} has an odd number of digits");
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits")).collect()
 }
 
 #[test]
-fn the_documents_examples_are_answered_as_they_say() {
+fn the_documents_examples_match_the_server() {
     let examples = examples();
     assert_eq!(examples.len(), 7);
     for Example { table, sent, answered } in examples {
@@ -67,14 +67,14 @@ fn the_documents_examples_are_answered_as_they_say() {
             expected.extend_from_slice(bytes);
         }
         assert_same_bytes(&found, &expected);
-        // And what the other tests hold against the server agrees with them.
-        assert_same_bytes(&table.answers_beside(&sent, &found).0, &expected);
+        // The reference server of the other tests agrees with the example.
+        assert_same_bytes(&table.answers_given(&sent, &found).0, &expected);
     }
 }
 
-/// `a`, `_b` and `_c` in one row stand for `x_a`, `x_b` and `x_c`.
+/// In a row of the table, `x_a`, `_b`, and `_c` mean `x_a`, `x_b`, and `x_c`.
 #[test]
-fn the_document_lists_what_a_server_says_of_itself() {
+fn the_document_lists_every_field_of_info() {
     let section = DOCUMENT.split("\n## Info\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut listed = Vec::new();
     for row in section.lines().filter(|line| line.starts_with("| `")) {
@@ -96,7 +96,7 @@ fn the_document_lists_what_a_server_says_of_itself() {
 }
 
 #[test]
-fn the_document_names_the_limits_that_the_library_has() {
+fn the_documented_limits_match_the_library() {
     use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, LONG_BODY_MAX_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES};
 
     for limit in [KEY_LEN_MAX_BYTES, LONG_BODY_MAX_BYTES, PAGE_LEN_MAX_BYTES, PAGE_LEN_MAX_BYTES + 8, PAGE_MAX_BYTES] {

@@ -24,13 +24,13 @@ pub(super) fn numbers() -> Reference {
     Reference::of_numbers((1..=20).map(|key| (key * 10, format!("value of {key}").into_bytes())))
 }
 
-/// Sends a stream, and reads to the end what is answered, be it an end or a reset.
+/// Sends a stream of requests, and returns all responses until the connection ends or is reset.
 pub(super) fn exchange(stream: &mut UnixStream, requests: &[u8]) -> Vec<u8> {
     let mut writer = stream.try_clone().unwrap();
     let mut answers = Vec::new();
     thread::scope(|scope| {
         scope.spawn(move || {
-            // A server that closes takes no more.
+            // A server that has closed the connection accepts no more bytes.
             let _ = writer.write_all(requests).and_then(|()| writer.shutdown(Shutdown::Write));
         });
         match stream.read_to_end(&mut answers) {
@@ -47,7 +47,7 @@ pub(super) fn assert_same_bytes(found: &[u8], expected: &[u8]) {
     assert_eq!((differs, found.len()), (None, expected.len()), "the first byte that differs, and the length");
 }
 
-/// Short and long requests of all kinds, known and unknown, in no order.
+/// Returns short and long requests of all kinds, with known and unknown ops, in no particular order.
 fn mixed() -> Vec<Vec<u8>> {
     let ten = 10_u64.to_be_bytes();
     vec![
@@ -78,7 +78,7 @@ fn a_mixed_stream_split_at_any_byte_is_answered() {
         let mut connection = server.connect();
         for split in 0..=stream.len() {
             connection.write_all(&stream[..split]).unwrap();
-            // What is whole is answered before the rest comes.
+            // Complete requests are answered before the rest of the stream arrives.
             let whole = table.answers(&stream[..split]).0;
             expect(&mut connection, &whole);
             connection.write_all(&stream[split..]).unwrap();
@@ -94,7 +94,7 @@ fn a_mixed_stream_split_at_any_byte_is_answered() {
 }
 
 #[test]
-fn a_body_of_any_length_keeps_the_stream_in_step() {
+fn requests_after_a_body_of_any_length_are_answered() {
     for table in [numbers(), animals()] {
         let server = table.serve();
         let mut connection = server.connect();
@@ -132,13 +132,13 @@ fn the_longest_keys_are_found() {
 }
 
 #[test]
-fn a_body_longer_than_any_is_an_error_and_the_end() {
+fn a_body_above_the_maximum_length_is_an_error_and_closes_the_connection() {
     let table = animals();
     let server = table.serve();
     for op in [GET, RANGE, 999] {
         for length in [BODY_MAX_BYTES + 1, BODY_MAX_BYTES + 16, 1 << 24, u32::MAX as usize] {
             let announced = [(LONG | op).to_be_bytes(), u32::try_from(length).unwrap().to_be_bytes()].concat();
-            // The answer does not wait for the body, but for a frame of 16 bytes.
+            // The server sends the response before it has the body, once it has a frame of 16 bytes.
             let stream = [mixed().concat(), announced.clone(), vec![0; 8]].concat();
             let (expected, closes) = table.answers(&stream);
             assert!(closes);
@@ -146,7 +146,7 @@ fn a_body_longer_than_any_is_an_error_and_the_end() {
             connection.write_all(&stream).unwrap();
             expect(&mut connection, &expected);
             assert_eq!(connection.read(&mut [0]).unwrap(), 0, "{length}: the connection is closed");
-            // What follows it is not taken for requests.
+            // The bytes after it are not parsed as requests.
             let mut connection = server.connect();
             let stream = [announced, vec![0; 200_000]].concat();
             assert_same_bytes(&exchange(&mut connection, &stream), &answer(2, b""));
@@ -161,7 +161,7 @@ fn expect_answers(table: &Reference, connection: &mut UnixStream, stream: &[u8])
 }
 
 #[test]
-fn an_announced_length_takes_no_memory_before_its_bytes_come() {
+fn an_announced_length_allocates_no_memory_before_its_bytes_arrive() {
     let table = animals();
     let server = table.serve();
     expect_answers(&table, &mut server.connect(), &mixed().concat());
@@ -172,13 +172,13 @@ fn an_announced_length_takes_no_memory_before_its_bytes_come() {
         expect_answers(&table, connection, &long(GET, b"bee"));
         connection.write_all(&whole[..16]).unwrap();
     }
-    // All were read when one more is answered by each worker.
+    // Once each worker has answered a later request, it has read all earlier ones.
     for _ in 0..64 {
         expect_answers(&table, &mut server.connect(), &mixed().concat());
     }
     let grown = server.anonymous_bytes().saturating_sub(before);
     assert!(grown < 200 * (16 << 10), "{grown} bytes for 200 clients that announce {BODY_MAX_BYTES}");
-    // And what they announced is still theirs to send.
+    // The clients can still send the announced bytes.
     for connection in &mut waiting {
         connection.write_all(&whole[16..]).unwrap();
         expect(connection, &answer(1, b""));
@@ -204,7 +204,7 @@ fn a_key_of_the_other_kind_is_an_error() {
         }
         connection.write_all(&stream).unwrap();
         expect(&mut connection, &answer(2, b"").repeat(14));
-        // Without keys there is nothing to be of a kind.
+        // Without a key, the kind in the flags does not matter.
         for kind in [0, NUMBERS] {
             let stream = [RANGE, COUNT].map(|op| long(op, &range_body(kind, 0, b"", b""))).concat();
             let expected = table.answers(&stream).0;
@@ -214,7 +214,7 @@ fn a_key_of_the_other_kind_is_an_error() {
     }
 }
 
-/// Bodies of which one field is wrong.
+/// Returns bodies with one wrong field each.
 fn malformed(kind: u32, key: &[u8]) -> Vec<Vec<u8>> {
     let whole = range_body(START | END | kind, 5, key, key);
     let with = |field: usize, value: u32| {
@@ -248,7 +248,7 @@ fn malformed(kind: u32, key: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_range_that_is_none_is_an_error_and_the_stream_stays_in_step() {
+fn a_malformed_range_is_an_error_and_the_connection_remains_usable() {
     for (table, kind, key) in [(numbers(), NUMBERS, &70_u64.to_be_bytes()[..]), (animals(), 0, b"bee")] {
         let server = table.serve();
         let mut connection = server.connect();
@@ -269,22 +269,22 @@ fn a_range_that_is_none_is_an_error_and_the_stream_stays_in_step() {
 }
 
 #[test]
-fn a_client_that_does_not_read_pages_holds_up_only_itself_in_bounded_memory() {
+fn a_client_that_does_not_read_pages_delays_only_itself_in_bounded_memory() {
     let table = Reference::of_bytes((0..300).map(|i| (format!("key {i:04}").into_bytes(), vec![b'v'; 700])));
     let server = table.serve();
     let before = server.anonymous_bytes();
-    let mut deaf: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut non_reading: Vec<_> = (0..20).map(|_| server.connect()).collect();
     let all = long(RANGE, &range_body(0, 0, b"", b""));
     let bee = long(GET, b"key 0123");
     let requests = [&all[..], &bee].concat().repeat(200);
-    let sent: Vec<usize> = deaf.iter_mut().map(|stream| fill(stream, &requests)).collect();
+    let sent: Vec<usize> = non_reading.iter_mut().map(|stream| fill(stream, &requests)).collect();
     expect_answers(&table, &mut server.connect(), &[&all[..], &bee].concat());
     let grown = server.anonymous_bytes().saturating_sub(before);
     assert!(grown < 20 * (64 << 10), "{grown} bytes for 20 clients that do not read");
 
-    // And what they asked for is still theirs.
-    let (mut one, sent) = (deaf.swap_remove(0), sent[0]);
-    drop(deaf);
+    // The client can still read all its responses.
+    let (mut one, sent) = (non_reading.swap_remove(0), sent[0]);
+    drop(non_reading);
     one.shutdown(Shutdown::Write).unwrap();
     let asked = [&requests.repeat(sent / requests.len())[..], &requests[..sent % requests.len()]].concat();
     let mut answers = Vec::new();

@@ -16,10 +16,10 @@ impl Reference {
         Server::start(&self.db(), &self.socket())
     }
 
-    /// The answers to a stream of requests, of which the last may be cut short, and
-    /// whether the server closes the connection before its end. What a server says of
-    /// itself is taken from the answers that were found, if it is an answer at all.
-    fn answers_beside(&self, stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
+    /// Returns the expected responses to a stream of requests, the last of which may be incomplete, and whether the
+    /// server closes the connection before the end of the stream. Responses that describe the server itself are copied
+    /// from `found` if they have a valid form.
+    fn answers_given(&self, stream: &[u8], found: &[u8]) -> (Vec<u8>, bool) {
         let (each, closes) = self.each_answer(stream);
         let mut answers = Vec::new();
         for expected in each {
@@ -30,14 +30,15 @@ impl Reference {
         (answers, closes)
     }
 
-    /// The same, of a stream that asks nothing about the server.
+    /// Returns the expected responses to a stream without requests about the server itself, and whether the server
+    /// closes the connection.
     fn answers(&self, stream: &[u8]) -> (Vec<u8>, bool) {
-        self.answers_beside(stream, &[])
+        self.answers_given(stream, &[])
     }
 }
 
-/// What a server says of itself: a text, or the number of an attempt, or its table,
-/// or, if it is not to tell, an error.
+/// Returns the first response in `found`, which describes the server itself, after a check of its form: a text, the
+/// number of an attempt, the description of its table, or an error.
 fn about_server(found: &[u8]) -> Vec<u8> {
     let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
     let (status, length) = (number(status), number(length) as usize);

@@ -5,10 +5,10 @@ use super::ordered::Draw;
 use crate::helpers::random::random;
 use crate::helpers::reference_server::Reference;
 
-/// Damages a stream in one place.
+/// Damages a stream of requests in one place.
 fn mutate(draw: &mut Draw<impl FnMut() -> u64>, stream: &mut Vec<u8>) {
     let at = draw.below(stream.len());
-    // Most often where ops, lengths and flags are.
+    // Most changes are to ops, lengths, and flags.
     let at = if draw.below(3) > 0 { at / 16 * 16 + draw.below(8) } else { at }.min(stream.len() - 1);
     match draw.below(6) {
         0 => stream[at] = u8::try_from(draw.below(256)).unwrap(),
@@ -25,7 +25,7 @@ fn mutate(draw: &mut Draw<impl FnMut() -> u64>, stream: &mut Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_stream_is_answered_as_far_as_it_is_one() {
+fn a_damaged_stream_of_requests_is_answered_as_documented() {
     let seed = 0xdead_5eed;
     println!("seed {seed}");
     let mut draw = Draw(random(seed));
@@ -33,16 +33,16 @@ fn a_damaged_stream_is_answered_as_far_as_it_is_one() {
     for table in [numbers(), animals(), long_values] {
         let mut server = table.serve();
         for round in 0..400 {
-            let mut stream: Vec<u8> = (0..1 + draw.below(20)).flat_map(|_| draw.question(&table)).collect();
+            let mut stream: Vec<u8> = (0..1 + draw.below(20)).flat_map(|_| draw.any_request(&table)).collect();
             for _ in 0..1 + draw.below(4) {
                 mutate(&mut draw, &mut stream);
             }
             let answers = exchange(&mut server.connect(), &stream);
-            // Another first byte begins another protocol.
+            // Another first byte selects the other protocol.
             if stream[0] == 0 {
-                assert!(answers == table.answers_beside(&stream, &answers).0, "round {round}: {stream:x?}");
+                assert!(answers == table.answers_given(&stream, &answers).0, "round {round}: {stream:x?}");
             }
-            let sound = draw.question(&table);
+            let sound = draw.any_request(&table);
             assert_same_bytes(&exchange(&mut server.connect(), &sound), &table.answers(&sound).0);
         }
         assert!(server.is_alive());

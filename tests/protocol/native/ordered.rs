@@ -30,13 +30,13 @@ impl<R: FnMut() -> u64> Draw<R> {
         vec![b'a' + u8::try_from(self.below(26)).unwrap(); len]
     }
 
-    /// Letters, so few that keys share beginnings, and the outermost bytes.
+    /// Returns a key of few different letters, so that keys share prefixes, and of the least and the greatest byte.
     fn key(&mut self) -> Vec<u8> {
         let len = 1 + self.below(12);
         (0..len).map(|_| b"\x00abc\xff"[self.below(5)]).collect()
     }
 
-    /// A key of the table, or one near it, or any.
+    /// Returns a key of the table, a key near one, or any key.
     fn near(&mut self, table: &Reference) -> Vec<u8> {
         let row = self.below(table.rows.len().max(1));
         let Some(key) = table.rows.keys().nth(row) else { return vec![b'k'; 8] };
@@ -61,8 +61,8 @@ impl<R: FnMut() -> u64> Draw<R> {
         key
     }
 
-    /// Any question, about keys of the table's kind.
-    pub(super) fn question(&mut self, table: &Reference) -> Vec<u8> {
+    /// Returns any request, with keys of the table's kind.
+    pub(super) fn any_request(&mut self, table: &Reference) -> Vec<u8> {
         let op = [GET, EXISTS, FLOOR, CEILING, RANGE, COUNT, RANGE, FLOOR][self.below(8)];
         if op < RANGE {
             let key = self.near(table);
@@ -85,7 +85,7 @@ impl<R: FnMut() -> u64> Draw<R> {
     }
 }
 
-/// Tables of both kinds, from none to thousands of rows.
+/// Returns tables with both kinds of keys, with no rows to thousands of rows.
 pub(super) fn tables(draw: &mut Draw<impl FnMut() -> u64>) -> Vec<Reference> {
     let mut tables = Vec::new();
     for rows in [0, 1, 2, 15, 16, 17, 33, 500, 3000] {
@@ -93,7 +93,7 @@ pub(super) fn tables(draw: &mut Draw<impl FnMut() -> u64>) -> Vec<Reference> {
             (0..rows).map(|i| (if i == 0 { u64::MAX } else { (draw.0)() % (rows * 5) }, draw.value())).collect();
         tables.push(Reference::of_numbers(numbers));
         let bytes: BTreeMap<Vec<u8>, _> = (0..rows).map(|_| (draw.key(), draw.value())).collect();
-        // The same with a beginning that all keys share.
+        // Adds a common prefix to all keys.
         let common = |(key, value): (&Vec<u8>, &Vec<u8>)| ([b"common/", &key[..]].concat(), value.clone());
         tables.push(Reference::of_bytes(bytes.iter().map(common)));
         tables.push(Reference::of_bytes(bytes));
@@ -102,31 +102,31 @@ pub(super) fn tables(draw: &mut Draw<impl FnMut() -> u64>) -> Vec<Reference> {
 }
 
 #[test]
-fn every_question_has_the_answer_of_the_reference() {
+fn every_request_gets_the_reference_response() {
     let seed = 0x0f1a_2b3c;
     println!("seed {seed}");
     let mut draw = Draw(random(seed));
     for table in tables(&mut draw) {
         let server = table.serve();
-        // One at a time, so that a failure shows the question, and then all at once.
-        let questions: Vec<_> = (0..150).map(|_| draw.question(&table)).collect();
+        // Sends one request at a time, so that a failure shows the request, and then all at once.
+        let requests: Vec<_> = (0..150).map(|_| draw.any_request(&table)).collect();
         let mut connection = server.connect();
-        for question in &questions {
-            connection.write_all(question).unwrap();
-            let expected = table.answers(question).0;
+        for sent in &requests {
+            connection.write_all(sent).unwrap();
+            let expected = table.answers(sent).0;
             let mut found = vec![0; expected.len()];
             connection.read_exact(&mut found).unwrap();
-            assert!(found == expected, "{} rows, {question:x?}", table.rows.len());
+            assert!(found == expected, "{} rows, {sent:x?}", table.rows.len());
         }
-        let stream = questions.concat();
+        let stream = requests.concat();
         assert_same_bytes(&exchange(&mut connection, &stream), &table.answers(&stream).0);
     }
 }
 
-/// Reads a whole page. Gives its keys, and whether there are more.
-fn read_page(table: &Reference, connection: &mut UnixStream, question: &[u8]) -> (Vec<Vec<u8>>, bool) {
-    connection.write_all(question).unwrap();
-    let expected = table.answers(question).0;
+/// Reads a page. Returns its keys, and whether more rows follow.
+fn read_page(table: &Reference, connection: &mut UnixStream, sent: &[u8]) -> (Vec<Vec<u8>>, bool) {
+    connection.write_all(sent).unwrap();
+    let expected = table.answers(sent).0;
     expect(connection, &expected);
     let (page, mut keys) = (&expected[8..], Vec::new());
     let (mut rest, rows) = (&page[8..], number(&page[..4]));
@@ -145,8 +145,8 @@ fn read_page(table: &Reference, connection: &mut UnixStream, question: &[u8]) ->
     (keys, page[7] == 1)
 }
 
-/// All keys of a table, page by page, as docs/PROTOCOL.md says how to go on, and
-/// how many rows each page had.
+/// Reads a table page by page, and continues as docs/PROTOCOL.md specifies. Returns all keys, and the number of rows of
+/// each page.
 fn read_all(table: &Reference, connection: &mut UnixStream, backward: bool, limit: u32) -> (Vec<Vec<u8>>, Vec<usize>) {
     let kind = if table.numbers { NUMBERS } else { 0 };
     let (mut keys, mut pages) = (Vec::<Vec<u8>>::new(), Vec::new());
@@ -171,7 +171,7 @@ fn read_all(table: &Reference, connection: &mut UnixStream, backward: bool, limi
 }
 
 #[test]
-fn a_table_read_page_by_page_is_whole_whatever_the_limit() {
+fn a_table_read_page_by_page_is_complete_for_any_limit() {
     let seed = 0x7a63;
     println!("seed {seed}");
     let mut draw = Draw(random(seed));
@@ -196,8 +196,8 @@ fn a_table_read_page_by_page_is_whole_whatever_the_limit() {
 }
 
 #[test]
-fn a_value_longer_than_a_page_comes_alone() {
-    // The first two fill a page to the byte, the third does so alone, the fourth is one byte longer.
+fn a_value_longer_than_a_page_has_its_own_page() {
+    // The first two rows fill a page exactly, the third fills one alone, and the fourth is one byte too long for one.
     let lens = [10, 65_488, 65_520, 65_521, 70_000, 3, 1 << 20, 4, 5];
     let table = Reference::of_numbers(lens.into_iter().zip(0..).map(|(len, key)| (key, vec![b'v'; len])));
     let server = table.serve();
@@ -208,8 +208,8 @@ fn a_value_longer_than_a_page_comes_alone() {
 }
 
 #[test]
-fn a_page_is_full_to_the_byte() {
-    // 4096 rows of 16 bytes are a page.
+fn a_page_is_filled_exactly_to_its_limit() {
+    // A page holds 4096 rows of 16 bytes.
     let table = Reference::of_numbers((0..4097).map(|key| (key, Vec::new())));
     let server = table.serve();
     let mut connection = server.connect();

@@ -9,8 +9,8 @@ use crate::helpers::random::random;
 use crate::helpers::tables::{Model, Table, answer_to_get, answers_to_gets};
 use crate::helpers::waiting::eventually;
 
-/// Values of lengths on either side of every limit of the answer path.
-fn of_all_lengths() -> Table {
+/// Returns a table with values just below and above every limit of the response path.
+fn table_of_all_lengths() -> Table {
     let lengths = [0, 1, 7, 8, 9, 55, 56, 57, 119, 120, 121, 4087, 4088, 4089, 65_535, 65_536, 70_000, 1 << 20];
     Table::new((0..400_u64).map(|key| {
         let byte = u8::try_from(key % 251).unwrap();
@@ -30,7 +30,7 @@ fn requests_split_at_any_byte_are_answered() {
     expect(&mut stream, &answers_to_gets(&table.model, [7, 0, 100]));
     for split in 0..=requests.len() {
         stream.write_all(&requests[..split]).unwrap();
-        // What is whole is answered before the rest comes.
+        // Complete requests are answered before the rest of the stream arrives.
         let whole = split / 16;
         expect(&mut stream, &answers_to_gets(&table.model, [7, 0, 100].into_iter().take(whole)));
         stream.write_all(&requests[split..]).unwrap();
@@ -62,7 +62,7 @@ fn ten_thousand_requests_in_one_write_are_answered_in_order() {
 }
 
 #[test]
-fn an_unknown_op_gets_an_error_and_the_stream_stays_in_step() {
+fn an_unknown_op_gets_an_error_and_the_connection_remains_usable() {
     let table = Table::of_rows(10);
     let server = table.serve();
     let mut stream = server.connect();
@@ -70,14 +70,14 @@ fn an_unknown_op_gets_an_error_and_the_stream_stays_in_step() {
     padded[4..8].copy_from_slice(&[0xff; 4]);
     let unknown = [4, 5, 0xffff, 0x0100_0000, u32::MAX];
     let requests: Vec<u8> = unknown.iter().flat_map(|op| [request(*op, 5), request(GET, 5), padded].concat()).collect();
-    // Not first: the first byte of a connection says what it speaks.
+    // The unknown ops are not first, because the first byte of a connection selects the protocol.
     stream.write_all(&requests).unwrap();
     let found = answer_to_get(&table.model, 5);
     expect(&mut stream, &[answer(2, b""), found.clone(), found].concat().repeat(unknown.len()));
 }
 
 #[test]
-fn exists_answers_without_a_value() {
+fn exists_responds_without_a_value() {
     let table = Table::of_rows(10);
     let server = table.serve();
     let mut stream = server.connect();
@@ -88,7 +88,7 @@ fn exists_answers_without_a_value() {
 }
 
 #[test]
-fn an_empty_table_answers_that_nothing_is_there() {
+fn an_empty_table_finds_no_key() {
     let table = Table::new([]);
     let server = table.serve();
     let mut stream = server.connect();
@@ -97,8 +97,8 @@ fn an_empty_table_answers_that_nothing_is_there() {
 }
 
 #[test]
-fn values_of_all_lengths_come_whole_however_they_are_mixed() {
-    let table = of_all_lengths();
+fn values_of_all_lengths_arrive_complete_in_any_mixture() {
+    let table = table_of_all_lengths();
     let server = table.serve();
     let seed = 0x5eed;
     println!("seed {seed}");
@@ -115,20 +115,20 @@ fn values_of_all_lengths_come_whole_however_they_are_mixed() {
 }
 
 #[test]
-fn a_client_that_stops_sending_gets_every_answer() {
-    let table = of_all_lengths();
+fn a_client_that_stops_sending_gets_every_response() {
+    let table = table_of_all_lengths();
     let server = table.serve();
     let keys: Vec<u64> = (0..400).map(|i| i * 3).collect();
     let mut stream = server.connect();
     stream.write_all(&gets(keys.iter().copied())).unwrap();
-    // Half a request at the end is no request.
+    // An incomplete request at the end gets no response.
     stream.write_all(&request(GET, 3)[..9]).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     expect_end(&mut stream, &answers_to_gets(&table.model, keys));
 }
 
 #[test]
-fn a_client_that_reads_byte_by_byte_gets_every_answer() {
+fn a_client_that_reads_byte_by_byte_gets_every_response() {
     let table = Table::new((0..64).map(|key| (key, vec![b'a' + u8::try_from(key % 26).unwrap(); 9000])));
     let server = table.serve();
     let keys = || (0..300).map(|i| i % 70);
@@ -144,7 +144,7 @@ fn a_client_that_reads_byte_by_byte_gets_every_answer() {
     }
 }
 
-/// Sends until the server takes no more; gives how many whole requests it took.
+/// Sends requests until the server accepts no more. Returns the number of bytes that it accepted.
 pub(super) fn fill(stream: &mut std::os::unix::net::UnixStream, requests: &[u8]) -> usize {
     stream.set_nonblocking(true).unwrap();
     let mut sent = 0;
@@ -162,13 +162,13 @@ pub(super) fn fill(stream: &mut std::os::unix::net::UnixStream, requests: &[u8])
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_only_itself_in_bounded_memory() {
+fn a_client_that_does_not_read_delays_only_itself_in_bounded_memory() {
     let table = Table::new((0..64).map(|key| (key, vec![b'v'; 6000])));
     let server = table.serve();
     let before = server.anonymous_bytes();
-    let mut deaf: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut non_reading: Vec<_> = (0..20).map(|_| server.connect()).collect();
     let requests = gets((0..8192).map(|i| i % 64));
-    let sent: Vec<usize> = deaf.iter_mut().map(|stream| fill(stream, &requests)).collect();
+    let sent: Vec<usize> = non_reading.iter_mut().map(|stream| fill(stream, &requests)).collect();
 
     let mut stream = server.connect();
     for key in [1, 63, 64] {
@@ -176,12 +176,12 @@ fn a_client_that_does_not_read_holds_up_only_itself_in_bounded_memory() {
         expect(&mut stream, &answer_to_get(&table.model, key));
     }
     let grown = server.anonymous_bytes().saturating_sub(before);
-    // The answers that they asked for are gigabytes; what is kept are their requests.
+    // The requested responses would be gigabytes. The server holds only their requests.
     assert!(grown < 20 * (64 << 10), "{grown} bytes for 20 clients that do not read");
 
-    // And what they asked for is still theirs.
-    let (mut one, sent) = (deaf.swap_remove(0), sent[0]);
-    drop(deaf);
+    // The client can still read all its responses.
+    let (mut one, sent) = (non_reading.swap_remove(0), sent[0]);
+    drop(non_reading);
     one.write_all(&requests[sent % requests.len()..][..(16 - sent % 16) % 16]).unwrap();
     one.shutdown(Shutdown::Write).unwrap();
     for i in 0..sent.div_ceil(16) as u64 {
@@ -191,7 +191,7 @@ fn a_client_that_does_not_read_holds_up_only_itself_in_bounded_memory() {
 }
 
 #[test]
-fn clients_that_vanish_cost_nothing() {
+fn clients_that_disconnect_leak_no_descriptors() {
     let table = Table::new((0..64).map(|key| (key, vec![b'v'; 6000])));
     let mut server = table.serve();
     let before = server.descriptors();
@@ -215,7 +215,7 @@ fn clients_that_vanish_cost_nothing() {
 }
 
 #[test]
-fn many_clients_each_get_their_own_answers() {
+fn many_clients_each_get_their_own_responses() {
     let table = Table::of_rows(5000);
     let server = table.serve();
     let model: &Model = &table.model;

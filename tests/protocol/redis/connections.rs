@@ -11,7 +11,7 @@ use crate::helpers::tables::{Table, answers_to_gets};
 use crate::helpers::waiting::{PATIENCE, eventually};
 
 #[test]
-fn hello_changes_the_version_and_reset_takes_it_back() {
+fn hello_changes_the_protocol_version_and_reset_restores_it() {
     let served = Served::numbers(10);
     let mut stream = served.connect();
     assert_eq!(ask(&mut stream, "GET 99"), "$-1\r\n");
@@ -25,7 +25,7 @@ fn hello_changes_the_version_and_reset_takes_it_back() {
 }
 
 #[test]
-fn a_list_of_many_clients_is_whole() {
+fn a_list_of_many_clients_is_complete() {
     let served = Served::numbers(10);
     let mut clients: Vec<UnixStream> = (0..400).map(|_| served.connect()).collect();
     for (number, stream) in clients.iter_mut().enumerate() {
@@ -40,11 +40,11 @@ fn a_list_of_many_clients_is_whole() {
     let one = ask(&mut clients[1], &format!("CLIENT LIST ID {id} {id}"));
     assert!(listed(&one) == 1 && one.contains(" name=client-7 ") && one.contains(" cmd=client|setname "), "{one}");
     clients.truncate(2);
-    eventually("the others are gone", || listed(&ask(&mut clients[0], "CLIENT LIST")) == 2);
+    eventually("the other connections are closed", || listed(&ask(&mut clients[0], "CLIENT LIST")) == 2);
 }
 
 #[test]
-fn info_counts_what_was_asked() {
+fn info_counts_commands_and_keys() {
     let served = Served::numbers(10);
     let mut stream = served.connect();
     let commands: Vec<u8> = (0..20).flat_map(|key| command(&format!("GET {key}"))).collect();
@@ -62,7 +62,7 @@ fn info_counts_what_was_asked() {
 }
 
 #[test]
-fn tcp_is_answered_as_the_socket_is() {
+fn tcp_and_unix_sockets_have_equal_replies() {
     let table = Table::of_rows(1000);
     let mut command = kv_store(&table.db(), &table.socket());
     command.args(["--tcp", "127.0.0.1:0"]);
@@ -81,7 +81,7 @@ fn tcp_is_answered_as_the_socket_is() {
 }
 
 #[test]
-fn an_address_that_others_reach_must_be_asked_for() {
+fn an_address_beyond_loopback_requires_an_option() {
     let table = Table::of_rows(10);
     for address in ["0.0.0.0:0", "[::]:0"] {
         let mut refused = kv_store(&table.db(), &table.socket());

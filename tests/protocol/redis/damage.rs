@@ -1,4 +1,4 @@
-//! A damaged block in the file.
+//! Replies from a file with a damaged block.
 
 use std::fs;
 use std::fs::OpenOptions;
@@ -11,8 +11,8 @@ use crate::helpers::waiting::eventually;
 const DAMAGED: &str = "-ERR the result depends on damaged bytes of the file";
 
 #[test]
-fn a_damaged_block_is_an_error_in_the_place_of_each_of_its_keys() {
-    // Four blocks, of 512 rows each but for the last.
+fn each_key_in_a_damaged_block_gets_an_error_in_its_place() {
+    // Four blocks; all but the last have 512 rows.
     let served = Served::numbers(2000);
     let mut stream = served.connect();
     let mut bytes = fs::read(served.db()).unwrap();
@@ -30,7 +30,7 @@ fn a_damaged_block_is_an_error_in_the_place_of_each_of_its_keys() {
     for words in ["STRLEN 900", "EXISTS 1000", "SCAN 0 COUNT 2000", "KEYS *4*"].into_iter().chain(by_order) {
         assert!(ask(&mut stream, words).starts_with("-ERR"), "{words}");
     }
-    // The reply has announced this many keys. Each key in a damaged block becomes an error.
+    // The reply has already announced this number of keys, so each key in a damaged block is replaced with an error.
     let keys = ask(&mut stream, "KEYS *");
     assert!(keys.starts_with("*2000\r\n$1\r\n0\r\n") && keys.contains(&format!("\r\n{DAMAGED}")), "{keys}");
     assert_eq!(ask(&mut stream, "GET 1500"), "$13\r\nvalue of 1500\r\n");

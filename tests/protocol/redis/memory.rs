@@ -7,14 +7,14 @@ use super::{Served, array, ask, bulk, command};
 use crate::helpers::frames::expect;
 
 #[test]
-fn clients_that_do_not_read_cost_little_and_others_are_answered() {
+fn clients_that_do_not_read_use_little_memory_and_others_are_answered() {
     let served = Served::numbers(200_000);
     let mut other = served.connect();
     assert_eq!(ask(&mut other, "PING"), "+PONG\r\n");
     let before = served.server.anonymous_bytes();
     let all = array(std::iter::once(&b"MGET"[..]).chain(served.rows.keys().take(20_000).map(Vec::as_slice)));
-    let mut deaf: Vec<UnixStream> = (0..40).map(|_| served.connect()).collect();
-    for stream in &mut deaf {
+    let mut non_reading: Vec<UnixStream> = (0..40).map(|_| served.connect()).collect();
+    for stream in &mut non_reading {
         // Replies of 3.3 MB and 0.5 MB.
         stream.write_all(&[command("KEYS *"), command("KEYS *1*")].concat()).unwrap();
         stream.write_all(&all[..10_000]).unwrap();
@@ -27,19 +27,19 @@ fn clients_that_do_not_read_cost_little_and_others_are_answered() {
     }
     let grown = served.server.anonymous_bytes().saturating_sub(before);
     assert!(grown < 40 * (160 << 10) + (4 << 20), "{grown} bytes more");
-    // What waited comes whole once it is read.
+    // The pending replies are complete once they are read.
     let mut sorted: Vec<&Vec<u8>> = served.rows.keys().collect();
     sorted.sort_by_key(|key| (key.len(), *key));
-    expect(&mut deaf[0], &array(sorted.iter().map(|key| key.as_slice())));
+    expect(&mut non_reading[0], &array(sorted.iter().map(|key| key.as_slice())));
     let with_1: Vec<&[u8]> = sorted.iter().map(|key| key.as_slice()).filter(|key| key.contains(&b'1')).collect();
-    expect(&mut deaf[0], &array(with_1));
-    deaf[0].write_all(&all[10_000..]).unwrap();
+    expect(&mut non_reading[0], &array(with_1));
+    non_reading[0].write_all(&all[10_000..]).unwrap();
     let values: Vec<u8> = served.rows.iter().take(20_000).flat_map(|(_, value)| bulk(value)).collect();
-    expect(&mut deaf[0], &[&b"*20000\r\n"[..], &values].concat());
+    expect(&mut non_reading[0], &[&b"*20000\r\n"[..], &values].concat());
 }
 
 #[test]
-fn announced_lengths_take_no_memory() {
+fn announced_lengths_allocate_no_memory() {
     let served = Served::numbers(10);
     let mut other = served.connect();
     assert_eq!(ask(&mut other, "PING"), "+PONG\r\n");

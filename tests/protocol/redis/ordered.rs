@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use super::{Served, array, ask, command, reply, strings};
 use crate::helpers::servers::Server;
 
-/// All keys that a whole SCAN tells, and how many calls it took.
+/// Returns all keys of a complete SCAN, and the number of calls.
 fn scan(stream: &mut UnixStream, options: &str) -> (Vec<String>, usize) {
     let (mut cursor, mut keys, mut calls) = ("0".to_owned(), Vec::new(), 0);
     loop {
@@ -21,7 +21,7 @@ fn scan(stream: &mut UnixStream, options: &str) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn a_scan_tells_each_key_once_whatever_its_count_and_pattern() {
+fn a_scan_returns_each_key_once_for_any_count_and_pattern() {
     for served in [Served::numbers(700), Served::names()] {
         let mut stream = served.connect();
         for (options, wanted) in [
@@ -47,14 +47,14 @@ fn a_scan_tells_each_key_once_whatever_its_count_and_pattern() {
 }
 
 #[test]
-fn a_prefix_is_scanned_without_looking_at_the_rest() {
+fn a_scan_with_a_prefix_skips_other_keys() {
     let served = Served::names();
     let (keys, calls) = scan(&mut served.connect(), " MATCH user:* COUNT 10");
     assert_eq!(calls, keys.len().div_ceil(10));
 }
 
 #[test]
-fn a_cursor_of_another_generation_is_refused() {
+fn a_cursor_of_another_generation_is_rejected() {
     let (served, other) = (Served::numbers(100), Served::numbers(101));
     let (mut stream, mut another) = (served.connect(), other.connect());
     let cursor = strings(&ask(&mut stream, "SCAN 0")).remove(0);
@@ -62,13 +62,13 @@ fn a_cursor_of_another_generation_is_refused() {
     assert!(ask(&mut stream, &format!("SCAN {cursor}")).starts_with("*2\r\n"));
     let refused = ask(&mut another, &format!("SCAN {cursor}"));
     assert!(refused.starts_with("-ERR") && refused.contains("begin again with 0"), "{refused}");
-    // A server that is started anew on the same file takes it.
+    // After a restart on the same file, the server accepts the cursor.
     let again = Server::start(&served.db(), &served.folder.path().join("again.sock"));
     assert!(ask(&mut again.connect(), &format!("SCAN {cursor}")).starts_with("*2\r\n"));
 }
 
 #[test]
-fn pages_of_a_range_are_all_of_it_in_order() {
+fn the_pages_of_a_range_have_all_its_rows_in_order() {
     let served = Served::names();
     let mut stream = served.connect();
     let page = |stream: &mut UnixStream, words: &str| {

@@ -35,7 +35,7 @@ fn commands_split_at_any_byte_are_answered() {
     .concat();
     for split in 0..commands.len() {
         stream.write_all(&commands[..split]).unwrap();
-        // The server has read the first part for sure once another connection was answered.
+        // Once another connection is answered, the server has read the first part.
         assert_eq!(ask(&mut served.connect(), "PING"), "+PONG\r\n");
         stream.write_all(&commands[split..]).unwrap();
         expect(&mut stream, &replies);
@@ -115,7 +115,7 @@ fn all_commands_before_the_end_get_replies_and_none_after_it() {
         let mut writer = stream.try_clone().unwrap();
         let sent = [&before[..], &end, &command("PING")].concat();
         std::thread::scope(|scope| {
-            // The connection may end before all is sent.
+            // The server may close the connection before everything is sent.
             scope.spawn(move || writer.write_all(&sent));
             expect_end(&mut stream, &[&replies[..], last.as_bytes()].concat());
         });
@@ -123,7 +123,7 @@ fn all_commands_before_the_end_get_replies_and_none_after_it() {
 }
 
 #[test]
-fn a_command_that_is_cut_short_by_the_end_is_not_answered() {
+fn an_incomplete_command_at_the_end_is_not_answered() {
     let served = Served::names();
     let cut = command("MGET user:0000 user:0003");
     for len_bytes in [1, 4, 10, cut.len() - 1] {
@@ -135,7 +135,7 @@ fn a_command_that_is_cut_short_by_the_end_is_not_answered() {
 }
 
 #[test]
-fn mget_of_100_000_keys_is_answered_whole() {
+fn mget_of_100_000_keys_is_answered_completely() {
     let served = Served::numbers(1000);
     let keys: Vec<String> = (0..100_000).map(|number| (number * 7 % 1100).to_string()).collect();
     let mut stream = served.connect();

@@ -1,4 +1,4 @@
-//! The crate's own requests: each encodes to its vector's bytes, and decodes or rejects responses as its vector says.
+//! The crate's requests: each encodes to its vector's bytes, and accepts or rejects responses as its vector specifies.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -63,7 +63,7 @@ fn check<R: TypedRequest>(vector: &Value, request: Result<R, impl Debug>, to_jso
     assert!(encoded == bytes(text(vector, "request")), "{name}: the request is {}", hex(&encoded));
     let output = to_json(decoded(&request, &bytes(text(vector, "answer"))).unwrap());
     let expected = &vector["says"];
-    // A row that is too long to be repeated is in the response alone.
+    // A vector omits rows that are too long, which are only in its response.
     if expected.get("rows").is_some() == output.get("rows").is_some() {
         assert_eq!(output, *expected, "{name}");
     }
@@ -108,7 +108,7 @@ fn requests_and_responses_match_the_vectors() {
             let range = (start.as_ref().map(OwnedKey::as_key), end.as_ref().map(OwnedKey::as_key));
             let limit_rows = ask["limit"].as_u64().unwrap_or(0) as u32;
             let key = key.unwrap_or(OwnedKey::U64(0));
-            // The crate sends no request for an empty key.
+            // The crate does not send a request with an empty key.
             if key == OwnedKey::Bytes(Vec::new()) {
                 continue;
             }
@@ -147,7 +147,7 @@ fn invalid_responses_are_rejected() {
             "count" => decoded(&Count::new(..).unwrap(), &answer).is_err(),
             "info" => received(Op::Info, &answer, |_| ()).is_err(),
             "ping" => received(Op::Ping, &answer, |_| ()).is_err(),
-            op => panic!("{op} is among the refused"),
+            op => panic!("no decoder for the rejected vectors of {op}"),
         };
         assert!(is_refused, "{}: {}", text(vector, "name"), text(vector, "why"));
     }

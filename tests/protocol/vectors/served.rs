@@ -1,4 +1,4 @@
-//! Each request is sent to a `kv_store` that serves the table, over both kinds of socket.
+//! Sends each request to a `kv_store` that serves the table, over both kinds of socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,12 +12,12 @@ use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::waiting::PATIENCE;
 
 #[test]
-fn a_server_answers_numbers_as_the_vectors_say() {
+fn a_server_of_numbers_responds_as_the_vectors_specify() {
     compare(NUMBERS, Keys::U64);
 }
 
 #[test]
-fn a_server_answers_bytes_as_the_vectors_say() {
+fn a_server_of_byte_keys_responds_as_the_vectors_specify() {
     compare(BYTES, Keys::Bytes);
 }
 
@@ -54,8 +54,8 @@ fn compare(file: &str, keys: Keys) {
     assert!(asked.iter().all(|asked| *asked > 40), "{asked:?} over each kind of socket");
 }
 
-/// Sends a request, and compares all that comes until the connection ends. The server
-/// ends it by itself only where the vector says so.
+/// Sends a request, and compares all bytes until the connection ends. The server must close the connection only where
+/// the vector specifies it.
 fn assert_answered(
     vector: &Value,
     mut from: impl Read,
@@ -73,7 +73,7 @@ fn assert_answered(
     }
     match vector["answer"].as_str() {
         Some(answer) => assert!(found == bytes(answer), "{name}: {} where {answer} was expected", hex(&found)),
-        // A text, which differs.
+        // The text differs between servers.
         None => {
             let len_bytes = u32::try_from(found.len() - 8).unwrap();
             assert_eq!(found[..8], [[0; 4], len_bytes.to_be_bytes()].concat(), "{name}");

@@ -1,10 +1,10 @@
 //! Files that a server must reject.
 
-/// Makes a bad file of a good one.
-type Spoil = fn(Vec<u8>, &mut dyn FnMut() -> u64) -> Vec<u8>;
+/// Turns a good file into a bad one.
+type Damage = fn(Vec<u8>, &mut dyn FnMut() -> u64) -> Vec<u8>;
 
-/// Every way, with its name.
-pub(crate) const BAD_FILES: [(&str, Spoil); 6] = [
+/// All ways to damage a file, with their names.
+pub(crate) const BAD_FILES: [(&str, Damage); 6] = [
     ("empty", |_, _| Vec::new()),
     ("truncated", |mut good, random| {
         good.truncate(random() as usize % good.len());

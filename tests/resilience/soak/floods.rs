@@ -11,9 +11,9 @@ use crate::helpers::frames::gets;
 use crate::helpers::random::random;
 use crate::helpers::scenes::Served;
 
-/// Connections of one flood.
+/// The number of connections in a flood.
 const FLOOD_CONNECTIONS: usize = 200;
-/// A flood comes when the server has noticed that the connections of floods before have been closed, but for so many.
+/// A flood starts once at most this many connections of earlier floods are still open.
 const REMAINING_CONNECTIONS_MAX: u64 = 1000;
 
 /// A thread that sends floods.
@@ -49,7 +49,7 @@ impl Floods {
 
     pub(crate) fn finish(self) {
         self.stopping.store(true, Ordering::Relaxed);
-        assert!(self.thread.join().unwrap() > 0, "no flood has come");
+        assert!(self.thread.join().unwrap() > 0, "no flood was sent");
     }
 }
 
@@ -58,17 +58,17 @@ fn flood(socket: &Path, random: &mut impl FnMut() -> u64) {
         (0..FLOOD_CONNECTIONS).filter_map(|_| UnixStream::connect(socket).ok()).collect();
     for mut connection in &connections {
         let sent = match random() % 6 {
-            // It says nothing.
+            // The connection sends nothing.
             0 => Vec::new(),
             // A part of a request, in either protocol.
             1 => gets([1])[..(random() % 15) as usize].to_vec(),
             2 => b"*3\r\n$4\r\nMGET\r\n$1\r\n".to_vec(),
-            // Requests whose answers are not read.
+            // Requests whose responses are not read.
             3 => gets((0..400).map(|_| random() % 4000)),
             4 => b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec(),
             _ => (0..random() % 300).map(|_| random() as u8).collect(),
         };
-        // The server may have ended the connection.
+        // The server may have closed the connection.
         let _ = connection.write_all(&sent);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::helpers::generations::Shape;
-use crate::helpers::mixed_load::Mixed;
+use crate::helpers::mixed_load::MixedLoad;
 use crate::helpers::random::random;
 use crate::helpers::scenes::{Scene, Served};
 use crate::helpers::waiting::eventually;
@@ -23,15 +23,15 @@ use pinned::Pinned;
 
 const SHAPE: Shape = Shape { rows: 3000, len_max_bytes: 400 };
 const DEFAULT_SECONDS: u64 = 3;
-/// Rounds in which a server makes its buffers and its threads, before it is measured.
+/// The number of rounds before the server is measured, in which it allocates its buffers and starts its threads.
 const FIRST_ROUNDS: u64 = 3;
-/// Readers that hold old generations at once.
+/// The maximum number of readers that hold old generations at the same time.
 const PINNED_MAX: usize = 6;
-/// What an allocator may keep, in mappings and in bytes. What leaks in each round leaks more.
+/// The mappings and bytes that an allocator may keep. A leak in each round would exceed them.
 const MAPS_SLACK: usize = 40;
 const ANONYMOUS_SLACK_BYTES: u64 = 32 << 20;
 
-/// What a server holds.
+/// The resources that a server holds.
 #[derive(Debug)]
 struct Held {
     descriptors: usize,
@@ -41,7 +41,7 @@ struct Held {
 }
 
 impl Held {
-    fn of(served: &Served) -> Held {
+    fn measure(served: &Served) -> Held {
         let count = |name: &str| std::fs::read_dir(format!("/proc/{}/{name}", served.id())).unwrap().count();
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", served.id())).unwrap();
         Held {
@@ -54,7 +54,7 @@ impl Held {
 }
 
 struct Soak {
-    /// Before the folder that its log is in, for it is dropped first.
+    /// Declared before the scene, whose folder has the log, because fields are dropped in order.
     served: Served,
     scene: Scene,
     /// The newest generation that is in place.
@@ -68,19 +68,19 @@ impl Soak {
         let scene = Scene::new();
         SHAPE.bake(1, &scene.db());
         SHAPE.bake(1, &scene.path("good.db"));
-        // Otherwise damage in a block is found only when a lookup needs it.
+        // With lazy verification, damage in a block is found only when a lookup reads the block.
         let served = scene.serve(&["--verify", "full"]);
         Soak { served, scene, generation: Arc::new(AtomicU64::new(1)), refused: 0, random: Box::new(random(seed)) }
     }
 
-    /// Runs rounds under load until the time is over and there were enough.
+    /// Runs rounds under load until the time and the minimum number of rounds are over. Returns the number of rounds.
     fn run(&mut self, time: Duration, rounds_min: u64) -> u64 {
-        let load = Mixed::start(&self.served, SHAPE, self.generation.load(Ordering::SeqCst));
+        let load = MixedLoad::start(&self.served, SHAPE, self.generation.load(Ordering::SeqCst));
         let floods = Floods::start(&self.served, (self.random)());
         let (started, mut rounds, mut pinned) = (Instant::now(), 0, Vec::new());
         while rounds < rounds_min || started.elapsed() < time {
             pinned.push(Pinned::start(&self.served, SHAPE, &self.generation));
-            self.refuse_a_bad_file();
+            self.reject_a_bad_file();
             self.swap(&load);
             load.wait_for_right(500);
             pinned.iter_mut().for_each(Pinned::trickle);
@@ -93,11 +93,11 @@ impl Soak {
         }
         floods.finish();
         pinned.into_iter().for_each(Pinned::finish);
-        assert_eq!(load.finish(), 0, "errors in answers from good files");
+        assert_eq!(load.finish(), 0, "errors in responses from good files");
         rounds
     }
 
-    fn refuse_a_bad_file(&mut self) {
+    fn reject_a_bad_file(&mut self) {
         let (name, spoil) = BAD_FILES[(self.random)() as usize % BAD_FILES.len()];
         let good = std::fs::read(self.scene.path("good.db")).unwrap();
         let bad = self.scene.path("bad.db");
@@ -105,11 +105,11 @@ impl Soak {
         self.scene.put(&bad);
         self.refused += 1;
         let refused = self.refused;
-        eventually(&format!("a file that is {name} is refused"), || self.served.number("refused_files") >= refused);
+        eventually(&format!("a file that is {name} is rejected"), || self.served.number("refused_files") >= refused);
         self.refused = self.served.number("refused_files");
     }
 
-    fn swap(&mut self, load: &Mixed) {
+    fn swap(&mut self, load: &MixedLoad) {
         let generation = 1 + self.generation.load(Ordering::SeqCst);
         SHAPE.bake(generation, &self.scene.path("new.db"));
         load.allow(generation);
@@ -119,17 +119,17 @@ impl Soak {
         load.expect_at_least(generation);
     }
 
-    /// Returns what the server holds when all clients have left.
+    /// Returns the resources that the server holds when all clients have disconnected.
     fn held(&self) -> Held {
         eventually("all clients have left", || self.served.number("connections") == 1);
         eventually("only one file is mapped", || self.served.mapped_tables().len() == 1);
-        Held::of(&self.served)
+        Held::measure(&self.served)
     }
 }
 
 #[test]
-fn a_server_holds_at_the_end_what_it_held_at_the_start() {
-    let _guard = crate::together();
+fn a_server_holds_no_more_resources_at_the_end_than_at_the_start() {
+    let _guard = crate::run_concurrently();
     let asked = std::env::var("ZERO_KV_SOAK_SECONDS").ok();
     let asked = asked.map(|seconds| seconds.parse().expect("ZERO_KV_SOAK_SECONDS is a number of seconds"));
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -138,7 +138,7 @@ fn a_server_holds_at_the_end_what_it_held_at_the_start() {
     soak.run(Duration::ZERO, FIRST_ROUNDS);
     let before = soak.held();
     let rounds = soak.run(Duration::from_secs(asked.unwrap_or(DEFAULT_SECONDS)), FIRST_ROUNDS);
-    eventually("descriptors and threads are given back", || {
+    eventually("descriptors and threads are released", || {
         let held = soak.held();
         held.descriptors <= before.descriptors && held.threads <= before.threads
     });
@@ -154,6 +154,6 @@ fn a_server_holds_at_the_end_what_it_held_at_the_start() {
     let number = |name| info.number::<u64>(name).unwrap();
     assert_eq!(number("swaps"), rounds + FIRST_ROUNDS);
     assert_eq!(number("faults"), 0);
-    // Not by a macro, whose output is shown only for tests that fail.
+    // The harness shows the output of `println!` only for tests that fail.
     let _ = writeln!(std::io::stderr(), "soak: {rounds} rounds; before {before:?}, after {after:?}; no wrong byte");
 }

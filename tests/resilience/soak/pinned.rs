@@ -9,7 +9,7 @@ use crate::helpers::frames::gets;
 use crate::helpers::generations::{Shape, named};
 use crate::helpers::scenes::Served;
 
-/// What a reader takes in each round.
+/// The number of bytes that a reader takes in each round.
 const TRICKLE_LEN_BYTES: usize = 8;
 
 pub(crate) struct Pinned {
@@ -17,12 +17,12 @@ pub(crate) struct Pinned {
     shape: Shape,
     newest: Arc<AtomicU64>,
     received: Vec<u8>,
-    /// Whether the server has ended the connection, as it may.
+    /// Whether the server has closed the connection, which it may do.
     has_ended: bool,
 }
 
 impl Pinned {
-    /// Asks for every key, of which the answers are more than a socket holds.
+    /// Requests every key. The responses do not fit into a socket.
     pub(crate) fn start(served: &Served, shape: Shape, newest: &Arc<AtomicU64>) -> Pinned {
         let mut stream = served.connect();
         stream.write_all(&gets(1..=shape.rows)).unwrap();
@@ -37,7 +37,7 @@ impl Pinned {
         self.take(&mut part);
     }
 
-    /// Reads what is left, and checks everything that came.
+    /// Reads all remaining responses, and checks everything that was received.
     pub(crate) fn finish(mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap_or_default();
         let mut part = vec![0; 64 << 10];
@@ -71,6 +71,6 @@ impl Pinned {
             assert!(self.shape.value(found, key).as_deref() == Some(value), "key {key} of generation {found}");
             (rest, key, generation) = (behind, key + 1, found);
         }
-        assert!(self.received.len() >= TRICKLE_LEN_BYTES, "not even one answer came");
+        assert!(self.received.len() >= TRICKLE_LEN_BYTES, "no response arrived");
     }
 }

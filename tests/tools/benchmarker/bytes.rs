@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use zero_kv::bake::{Keys, Options, bake_csv};
 
-use super::resp::honest_resp;
+use super::resp::correct_resp_reply;
 use super::served::*;
 use crate::helpers::servers::Server;
 
-const PROTOCOLS: [(&str, Respond); 2] = [("--protocol=native", honest), ("--protocol=resp", honest_resp)];
+const PROTOCOLS: [(&str, Respond); 2] =
+    [("--protocol=native", correct_response), ("--protocol=resp", correct_resp_reply)];
 
 #[test]
 fn a_good_run_reports_consistent_numbers() {
@@ -19,7 +20,7 @@ fn a_good_run_reports_consistent_numbers() {
             assert_good(&output);
             let json = stdout(&output);
             let of = |name: &str| number(&json, name);
-            let seen = served.seen();
+            let seen = served.take_requests();
             assert!(seen.len() >= 64 && seen.iter().all(|(op, key)| *op == 0 && (1..=1_000).contains(key)), "{json}");
             assert_eq!(seen.len() as f64, of("requests"));
             assert_eq!((of("hits"), of("misses"), of("errors")), (of("requests"), 0.0, 0.0));
@@ -44,11 +45,11 @@ fn both_protocols_request_the_same_keys() {
 
 #[test]
 fn sequential_requests_are_in_the_order_of_bytes() {
-    let served = Served::with_keys_of_bytes(small_rows(), honest);
+    let served = Served::with_keys_of_bytes(small_rows(), correct_response);
     assert_good(&served.run(&["--distribution=sequential", "--clients=1", "--pipeline=7", "--json"]));
     let in_order: BTreeSet<String> = (1..=1_000).map(|key: u64| key.to_string()).collect();
     let in_order = in_order.iter().cycle().map(|key| (0, key.parse().unwrap()));
-    let seen = served.seen();
+    let seen = served.take_requests();
     assert!(in_order.take(seen.len()).eq(seen.iter().copied()));
 }
 
@@ -64,7 +65,7 @@ fn misses_ops_and_schedules_work_as_with_numbers() {
         assert!(of("hits") > 0.0 && of("misses") > 0.0, "{json}");
         assert_eq!(of("hits") + of("misses"), of("requests"));
         assert_eq!(of("requests") + of("unsent_requests"), 800.0);
-        let seen = served.seen();
+        let seen = served.take_requests();
         for op in [0, 1] {
             assert!(seen.iter().any(|(each, key)| *each == op && *key == NO_NUMBER), "{op}");
             assert!(seen.iter().any(|(each, key)| *each == op && *key <= 1_000), "{op}");
@@ -76,7 +77,7 @@ fn misses_ops_and_schedules_work_as_with_numbers() {
 #[test]
 fn wrong_responses_are_detected() {
     let lying: Respond = |rows, number, op, key| {
-        let mut response = honest(rows, number, op, key)?;
+        let mut response = correct_response(rows, number, op, key)?;
         if number == 10 {
             *response.last_mut()? ^= 1;
         }
@@ -93,11 +94,11 @@ fn wrong_responses_are_detected() {
 
 #[test]
 fn a_ceiling_is_rejected() {
-    let served = Served::with_keys_of_bytes(small_rows(), honest);
+    let served = Served::with_keys_of_bytes(small_rows(), correct_response);
     let output = served.run(&["--ceiling"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the server of --ceiling supports only numbers"), "{}", stderr(&output));
-    assert_eq!(served.seen(), []);
+    assert_eq!(served.take_requests(), []);
 }
 
 /// Returns keys of many lengths that contain all bytes.
@@ -132,7 +133,7 @@ fn kv_store_serves_keys_of_all_bytes_and_lengths() {
     let db = bake_odd_keys(&folder);
     let socket = folder.path().join("s.sock");
     let _server = Server::start(&db, &socket);
-    let unused = Served::new(small_rows(), honest);
+    let unused = Served::new(small_rows(), correct_response);
     for (protocol, _) in PROTOCOLS {
         for options in OPTIONS {
             let place = ["--db", db.to_str().unwrap(), "--socket", socket.to_str().unwrap(), "--verify", "--json"];

@@ -1,4 +1,4 @@
-//! The server of `--ceiling` gets equal load, sends equally many bytes, and leaves nothing behind.
+//! The server of `--ceiling` gets an equal load, sends equally many bytes, and leaves no process or file behind.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn eventually(holds: impl Fn() -> bool) {
 
 #[test]
 fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let temporary = tempfile::tempdir().unwrap();
     let output = served.command(&["--ceiling", "--json"]).env("TMPDIR", temporary.path()).output().unwrap();
     assert_good(&output);
@@ -47,7 +47,7 @@ fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
     assert!((30.0..33.0).contains(&of("ceiling_answer_len_bytes")), "{json}");
     assert!(of("ceiling_requests_per_second") > 0.0 && of("ceiling_ratio") > 0.0, "{json}");
     // The reported requests are those to the server under test, not those to the ceiling.
-    assert_eq!(served.seen().len() as f64, of("requests"));
+    assert_eq!(served.take_requests().len() as f64, of("requests"));
 
     let text = stdout(&served.run(&["--ceiling"]));
     assert!(text.contains(" requests/s from a server without lookups, responses of 3"), "{text}");
@@ -57,9 +57,9 @@ fn the_ceiling_sends_equally_many_bytes_and_leaves_nothing_behind() {
 #[test]
 fn the_ceiling_responds_to_deep_pipelines_of_any_length() {
     let large = || (0..20).map(|key| (key * 1_000, vec![b'v'; 100_000 + key as usize])).collect();
-    let served = Served::new(large(), honest);
+    let served = Served::new(large(), correct_response);
     assert_good(&served.run(&["--ceiling", "--pipeline=64", "--clients=2"]));
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     assert_good(&served.run(&["--ceiling", "--pipeline=65536", "--clients=2"]));
     assert_good(&served.run(&["--ceiling", "--pipeline=3", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5"]));
     assert_good(&served.run(&["--ceiling", "--op=exists"]));
@@ -68,7 +68,7 @@ fn the_ceiling_responds_to_deep_pipelines_of_any_length() {
 #[test]
 fn a_stopped_benchmarker_stops_the_ceiling() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        let served = Served::new(small_rows(), honest);
+        let served = Served::new(small_rows(), correct_response);
         let temporary = tempfile::tempdir().unwrap();
         // The ceiling starts after the first second and would run for four more.
         let benchmarker = served.command(&["--ceiling", "--seconds=3"]);

@@ -8,7 +8,7 @@ const GET: u32 = 0;
 const EXISTS: u32 = 1;
 
 /// Number of requests that show a distribution.
-const SHOWS_SHARES: usize = 10_000;
+const REQUESTS_MIN: usize = 10_000;
 
 /// Returns the number of requests for each key, in descending order.
 fn by_count(requests: &[(u32, u64)]) -> Vec<(usize, u64)> {
@@ -30,8 +30,8 @@ fn assert_share(count: usize, draws: usize, probability: f64) {
 
 #[test]
 fn uniform_requests_every_row_equally_often() {
-    let served = Served::new(small_rows(), honest);
-    let seen = served.requests(SHOWS_SHARES, &[]);
+    let served = Served::new(small_rows(), correct_response);
+    let seen = served.requests(REQUESTS_MIN, &[]);
     let counts = by_count(&seen);
     assert!(counts.iter().all(|(_, key)| (1..=1_000).contains(key)));
     assert_share(counts[0].0, seen.len(), 0.001);
@@ -42,9 +42,9 @@ fn uniform_requests_every_row_equally_often() {
 
 #[test]
 fn zipf_requests_ranks_in_proportion_to_their_power() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     for exponent in [1.0, 0.5] {
-        let seen = served.requests(SHOWS_SHARES, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
+        let seen = served.requests(REQUESTS_MIN, &["--distribution=zipf", &format!("--zipf-exponent={exponent}")]);
         let counts = by_count(&seen);
         let weights: Vec<f64> = (1..=1_000).map(|rank| f64::from(rank).powf(-exponent)).collect();
         let all: f64 = weights.iter().sum();
@@ -61,9 +61,9 @@ fn zipf_requests_ranks_in_proportion_to_their_power() {
 
 #[test]
 fn zipf_distributes_frequent_keys_over_the_table() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let hot = |seed: &str| -> BTreeSet<u64> {
-        let seen = served.requests(SHOWS_SHARES, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
+        let seen = served.requests(REQUESTS_MIN, &["--distribution=zipf", "--zipf-exponent=1.2", seed]);
         by_count(&seen)[..10].iter().map(|(_, key)| *key).collect()
     };
     let (first, second) = (hot("--seed=1"), hot("--seed=2"));
@@ -73,7 +73,7 @@ fn zipf_distributes_frequent_keys_over_the_table() {
 
 #[test]
 fn sequential_requests_are_in_key_order_and_cyclic() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let seen = served.requests(2_000, &["--distribution=sequential", "--clients=1", "--pipeline=7"]);
     let in_order = (0..seen.len()).map(|request| (GET, request as u64 % 1_000 + 1));
     assert!(in_order.eq(seen.iter().copied()));
@@ -81,7 +81,7 @@ fn sequential_requests_are_in_key_order_and_cyclic() {
 
 #[test]
 fn sequential_clients_begin_at_different_rows() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let seen = served.requests(1_000, &["--distribution=sequential", "--clients=4", "--pipeline=1"]);
     for key in [1, 251, 501, 751] {
         assert!(seen.contains(&(GET, key)), "{key}");
@@ -90,8 +90,8 @@ fn sequential_clients_begin_at_different_rows() {
 
 #[test]
 fn ops_have_their_shares_for_hits_and_misses() {
-    let served = Served::new(small_rows(), honest);
-    let seen = served.requests(SHOWS_SHARES, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
+    let served = Served::new(small_rows(), correct_response);
+    let seen = served.requests(REQUESTS_MIN, &["--op=get:0.9,exists:0.1", "--verify", "--miss-ratio=0.25"]);
     let exists: Vec<u64> = seen.iter().filter(|(op, _)| *op == EXISTS).map(|(_, key)| *key).collect();
     assert_share(exists.len(), seen.len(), 0.1);
     let is_there = |key: &u64| (1..=1_000).contains(key);
@@ -101,7 +101,7 @@ fn ops_have_their_shares_for_hits_and_misses() {
 
 #[test]
 fn equal_seeds_request_equal_keys() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let first = |distribution: &str, seed: &str| {
         let mut seen = served.requests(16, &["--clients=1", distribution, seed, "--op=get:0.5,exists:0.5"]);
         seen.truncate(16);

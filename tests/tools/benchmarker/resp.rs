@@ -9,7 +9,7 @@ fn bulk(value: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the reply of Redis.
-pub(crate) fn honest_resp(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
+pub(crate) fn correct_resp_reply(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
     Some(match (rows.get(&key), op) {
         (Some(value), 0) => bulk(value),
         (None, 0) => b"$-1\r\n".to_vec(),
@@ -19,14 +19,14 @@ pub(crate) fn honest_resp(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Ve
 
 #[test]
 fn a_good_run_reports_consistent_numbers() {
-    let served = Served::new(small_rows(), honest_resp);
+    let served = Served::new(small_rows(), correct_resp_reply);
     for verify in [&[][..], &["--verify"]] {
         let output = served.run(&[&[RESP, "--json"], verify].concat());
         assert_good(&output);
         let json = stdout(&output);
         let of = |name: &str| number(&json, name);
         assert!(json.contains("\"protocol\":\"resp\""), "{json}");
-        assert_eq!(served.seen().len() as f64, of("requests"));
+        assert_eq!(served.take_requests().len() as f64, of("requests"));
         assert_eq!((of("hits"), of("misses"), of("errors")), (of("requests"), 0.0, 0.0));
         // `$22\r\n`, 22 to 25 bytes of value, `\r\n`.
         let bytes_per_reply = of("bytes_per_second") / of("requests_per_second");
@@ -43,20 +43,21 @@ fn both_protocols_request_the_same_keys() {
         &["--distribution=zipf"],
         &["--op=get:0.5,exists:0.5", "--miss-ratio=0.5"],
     ] {
-        let [native, resp] = [("native", honest as Respond), ("resp", honest_resp)].map(|(protocol, respond)| {
-            let served = Served::new(small_rows(), respond);
-            let args = [options, &["--clients=1", "--verify", "--protocol", protocol]].concat();
-            let mut seen = served.requests(100, &args);
-            seen.truncate(100);
-            seen
-        });
+        let [native, resp] =
+            [("native", correct_response as Respond), ("resp", correct_resp_reply)].map(|(protocol, respond)| {
+                let served = Served::new(small_rows(), respond);
+                let args = [options, &["--clients=1", "--verify", "--protocol", protocol]].concat();
+                let mut seen = served.requests(100, &args);
+                seen.truncate(100);
+                seen
+            });
         assert_eq!(native, resp, "{options:?}");
     }
 }
 
 #[test]
 fn misses_ops_and_schedules_work_as_in_the_native_protocol() {
-    let served = Served::new(small_rows(), honest_resp);
+    let served = Served::new(small_rows(), correct_resp_reply);
     let output = served.run(&[RESP, "--json", "--op=get:0.5,exists:0.5", "--miss-ratio=0.5", "--rate=4000"]);
     assert_good(&output);
     let json = stdout(&output);
@@ -64,7 +65,7 @@ fn misses_ops_and_schedules_work_as_in_the_native_protocol() {
     assert!(of("hits") > 0.0 && of("misses") > 0.0, "{json}");
     assert_eq!(of("hits") + of("misses"), of("requests"));
     assert_eq!(of("requests") + of("unsent_requests"), 800.0);
-    assert_good(&Served::new(Rows::new(), honest_resp).run(&[RESP, "--miss-ratio=1"]));
+    assert_good(&Served::new(Rows::new(), correct_resp_reply).run(&[RESP, "--miss-ratio=1"]));
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn a_wrong_reply_is_always_detected() {
 #[test]
 fn with_verification_a_wrong_value_is_detected() {
     let lying: Respond = |rows, number, op, key| {
-        let mut reply = honest_resp(rows, number, op, key)?;
+        let mut reply = correct_resp_reply(rows, number, op, key)?;
         if number == 10 {
             reply[7] ^= 1;
         }
@@ -107,7 +108,7 @@ fn with_verification_a_wrong_value_is_detected() {
 #[test]
 fn an_invalid_reply_ends_the_connection() {
     let unended: Respond = |rows, number, op, key| {
-        let mut reply = honest_resp(rows, number, op, key)?;
+        let mut reply = correct_resp_reply(rows, number, op, key)?;
         reply.truncate(reply.len() - 2);
         Some([&reply[..], b"\n\r"].concat())
     };
@@ -127,14 +128,14 @@ fn an_invalid_reply_ends_the_connection() {
 
 #[test]
 fn too_many_and_too_few_replies_are_detected() {
-    let doubling: Respond = |rows, number, op, key| Some(honest_resp(rows, number, op, key)?.repeat(2));
+    let doubling: Respond = |rows, number, op, key| Some(correct_resp_reply(rows, number, op, key)?.repeat(2));
     let output = Served::new(small_rows(), doubling).run(&[RESP, "--json", "--pipeline", "1"]);
     assert_bad(&output, "follow the last response");
 
     let cutting: Respond = |rows, number, op, key| match number {
         20 => None,
-        19 => honest_resp(rows, number, op, key).map(|reply| reply[..12].to_vec()),
-        _ => honest_resp(rows, number, op, key),
+        19 => correct_resp_reply(rows, number, op, key).map(|reply| reply[..12].to_vec()),
+        _ => correct_resp_reply(rows, number, op, key),
     };
     let output = Served::new(small_rows(), cutting).run(&[RESP, "--json", "--seconds", "30"]);
     assert_bad(&output, "the server closed the connection after 19 responses (3 of 16 in its");
@@ -143,19 +144,20 @@ fn too_many_and_too_few_replies_are_detected() {
 #[test]
 fn long_pipelines_and_values_do_not_deadlock() {
     let rows = (0..20).map(|key| (key * 1_000, vec![b'a' + key as u8; 100_000])).collect();
-    let output = Served::new(rows, honest_resp).run(&[RESP, "--json", "--verify", "--pipeline", "64"]);
+    let output = Served::new(rows, correct_resp_reply).run(&[RESP, "--json", "--verify", "--pipeline", "64"]);
     assert_good(&output);
     assert!(number(&stdout(&output), "requests") >= 256.0);
-    let output = Served::new(small_rows(), honest_resp).run(&[RESP, "--json", "--pipeline", "65536", "--clients", "2"]);
+    let output =
+        Served::new(small_rows(), correct_resp_reply).run(&[RESP, "--json", "--pipeline", "65536", "--clients", "2"]);
     assert_good(&output);
     assert!(number(&stdout(&output), "requests") >= 131_072.0);
 }
 
 #[test]
 fn a_ceiling_is_rejected() {
-    let served = Served::new(small_rows(), honest_resp);
+    let served = Served::new(small_rows(), correct_resp_reply);
     let output = served.run(&[RESP, "--ceiling"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cannot be used with '--protocol resp'"), "{}", stderr(&output));
-    assert_eq!(served.seen(), []);
+    assert_eq!(served.take_requests(), []);
 }

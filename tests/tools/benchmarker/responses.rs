@@ -11,7 +11,8 @@ use super::served::*;
 
 #[test]
 fn a_good_run_reports_consistent_numbers() {
-    let output = Served::new(small_rows(), honest).run(&["--json", "--verify", "--seed", "7", "--warmup", "0.01"]);
+    let output =
+        Served::new(small_rows(), correct_response).run(&["--json", "--verify", "--seed", "7", "--warmup", "0.01"]);
     assert_good(&output);
     let json = stdout(&output);
     assert_eq!(json.lines().count(), 1);
@@ -34,7 +35,7 @@ fn a_good_run_reports_consistent_numbers() {
 
 #[test]
 fn the_report_for_people_has_the_same_quantities() {
-    let output = Served::new(small_rows(), honest).run(&["--seed", "42"]);
+    let output = Served::new(small_rows(), correct_response).run(&["--seed", "42"]);
     assert_good(&output);
     let text = stdout(&output);
     for expected in ["seed 42", "requests/s", "100.00% hits", "0 errors", "bytes/s", "p50", "p99.9", "max"] {
@@ -45,7 +46,7 @@ fn the_report_for_people_has_the_same_quantities() {
 #[test]
 fn with_verification_a_wrong_value_is_detected() {
     let lying: Respond = |rows, number, op, key| {
-        let mut response = honest(rows, number, op, key)?;
+        let mut response = correct_response(rows, number, op, key)?;
         if number == 10 {
             *response.last_mut()? ^= 1;
         }
@@ -70,7 +71,7 @@ fn a_short_value_is_always_detected() {
 fn a_wrong_status_is_always_detected() {
     let denying: Respond = |rows, number, op, key| match number {
         10 => Some(frame(NOT_FOUND, b"")),
-        _ => honest(rows, number, op, key),
+        _ => correct_response(rows, number, op, key),
     };
     let output = Served::new(small_rows(), denying).run(&["--json"]);
     assert_bad(&output, "expected Ok, got NotFound");
@@ -89,7 +90,7 @@ fn a_wrong_status_is_always_detected() {
 
 #[test]
 fn an_unexpected_value_is_always_detected() {
-    let talkative: Respond = |rows, number, _, key| honest(rows, number, 0, key);
+    let talkative: Respond = |rows, number, _, key| correct_response(rows, number, 0, key);
     let output = Served::new(small_rows(), talkative).run(&["--json", "--op", "exists"]);
     assert_bad(&output, "expected no value, got ");
 }
@@ -105,7 +106,7 @@ fn an_impossible_length_ends_the_connection() {
 
 #[test]
 fn more_responses_than_requests_are_detected() {
-    let doubling: Respond = |rows, number, op, key| Some(honest(rows, number, op, key)?.repeat(2));
+    let doubling: Respond = |rows, number, op, key| Some(correct_response(rows, number, op, key)?.repeat(2));
     let output = Served::new(small_rows(), doubling).run(&["--json", "--pipeline", "1"]);
     assert_bad(&output, "follow the last response");
 }
@@ -114,7 +115,7 @@ fn more_responses_than_requests_are_detected() {
 fn a_closed_connection_is_reported_for_each_client() {
     let leaving: Respond = |rows, number, op, key| match number {
         1_234 => None,
-        _ => honest(rows, number, op, key),
+        _ => correct_response(rows, number, op, key),
     };
     let output = Served::new(small_rows(), leaving).run(&["--json", "--seconds", "30"]);
     for client in 0..4 {
@@ -131,8 +132,8 @@ fn an_incomplete_response_is_reported() {
     // The server sends half a response and closes the connection.
     let cutting: Respond = |rows, number, op, key| match number {
         20 => None,
-        19 => honest(rows, number, op, key).map(|response| response[..12].to_vec()),
-        _ => honest(rows, number, op, key),
+        19 => correct_response(rows, number, op, key).map(|response| response[..12].to_vec()),
+        _ => correct_response(rows, number, op, key),
     };
     let output = Served::new(small_rows(), cutting).run(&["--json", "--seconds", "30"]);
     assert_bad(&output, "the server closed the connection after 19 responses (3 of 16 in its");
@@ -140,7 +141,7 @@ fn an_incomplete_response_is_reported() {
 
 #[test]
 fn a_missing_server_is_reported_with_the_remedy() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let output = served.run(&["--socket", "/no/such/kv.sock"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).starts_with("benchmarker: /no/such/kv.sock: No such file"), "{}", stderr(&output));
@@ -150,7 +151,7 @@ fn a_missing_server_is_reported_with_the_remedy() {
 #[test]
 fn deep_pipelines_of_large_values_do_not_deadlock() {
     let rows = (0..20).map(|key| (key * 1_000, vec![b'a' + key as u8; 100_000])).collect();
-    let output = Served::new(rows, honest).run(&["--json", "--verify", "--pipeline", "64"]);
+    let output = Served::new(rows, correct_response).run(&["--json", "--verify", "--pipeline", "64"]);
     assert_good(&output);
     assert!(number(&stdout(&output), "requests") >= 256.0);
 }
@@ -158,8 +159,14 @@ fn deep_pipelines_of_large_values_do_not_deadlock() {
 #[test]
 fn requests_beyond_what_a_socket_holds_do_not_deadlock() {
     // 65,536 requests have 1 MiB.
-    let output =
-        Served::new(small_rows(), honest).run(&["--json", "--verify", "--pipeline", "65536", "--clients", "2"]);
+    let output = Served::new(small_rows(), correct_response).run(&[
+        "--json",
+        "--verify",
+        "--pipeline",
+        "65536",
+        "--clients",
+        "2",
+    ]);
     assert_good(&output);
     assert!(number(&stdout(&output), "requests") >= 131_072.0);
 }
@@ -191,7 +198,7 @@ fn responses_in_pieces_are_read_correctly() {
 
 #[test]
 fn misses_are_counted() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let output = served.run(&["--json", "--miss-ratio", "1", "--op", "exists"]);
     assert_good(&output);
     let json = stdout(&output);
@@ -206,7 +213,7 @@ fn misses_are_counted() {
 
 #[test]
 fn an_empty_table_needs_a_miss_ratio_of_1() {
-    let served = Served::new(Rows::new(), honest);
+    let served = Served::new(Rows::new(), correct_response);
     let output = served.run(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the table is empty"), "{}", stderr(&output));

@@ -13,7 +13,7 @@ fn stalling(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>> {
     if number == 40 {
         thread::sleep(STALL);
     }
-    honest(rows, number, op, key)
+    correct_response(rows, number, op, key)
 }
 
 /// Maximum requests per second of the server, over all connections.
@@ -28,7 +28,7 @@ fn limited(rows: &Rows, number: usize, op: u32, key: u64) -> Option<Vec<u8>> {
         turn
     };
     thread::sleep(turn.saturating_duration_since(Instant::now()));
-    honest(rows, number, op, key)
+    correct_response(rows, number, op, key)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_schedule_shows_a_stall_that_a_closed_loop_hides() {
 
 #[test]
 fn every_scheduled_pipeline_is_sent_or_reported() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     let output = served.run(&["--json", "--rate=4000", "--seconds=0.5"]);
     assert_good(&output);
     let json = stdout(&output);

@@ -25,7 +25,7 @@ pub(crate) fn frame(status: u32, value: &[u8]) -> Vec<u8> {
     [&status.to_be_bytes()[..], &(value.len() as u32).to_be_bytes(), value].concat()
 }
 
-pub(crate) fn honest(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
+pub(crate) fn correct_response(rows: &Rows, _: usize, op: u32, key: u64) -> Option<Vec<u8>> {
     Some(match (rows.get(&key), op) {
         (Some(value), 0) => frame(OK, value),
         (Some(_), _) => frame(OK, b""),
@@ -80,7 +80,7 @@ impl Served {
     }
 
     /// Takes the requests received since the last call.
-    pub(crate) fn seen(&self) -> Vec<(u32, u64)> {
+    pub(crate) fn take_requests(&self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
@@ -98,7 +98,7 @@ impl Served {
             let seconds = format!("--seconds={}", run_ms as f64 / 1000.0);
             let output = self.run(&[args, &["--json", &seconds]].concat());
             assert_good(&output);
-            let (json, seen) = (stdout(&output), self.seen());
+            let (json, seen) = (stdout(&output), self.take_requests());
             assert_eq!(number(&json, "requests"), seen.len() as f64);
             assert_eq!(number(&json, "hits") + number(&json, "misses"), seen.len() as f64);
             if seen.len() >= min_requests {
@@ -131,7 +131,7 @@ impl Served {
 /// Responds to each request before it reads the next, so that a client that writes all requests before it reads would
 /// block forever.
 fn serve(stream: UnixStream, rows: &Rows, respond: Respond, seen: &Seen) -> io::Result<()> {
-    // As short as a native request, so that the server reads almost nothing ahead.
+    // The buffer is as short as a native request, so that the server reads almost nothing ahead.
     let mut requests = BufReader::with_capacity(16, &stream);
     for number in 0.. {
         let (op, key) = match requests.fill_buf()?.first() {
@@ -176,7 +176,7 @@ fn read_resp_request(requests: &mut impl BufRead) -> io::Result<(u32, u64)> {
     let op = match &command[..] {
         b"GET" => 0,
         b"EXISTS" => 1,
-        _ => panic!("{} was not to be asked", command.escape_ascii()),
+        _ => panic!("{} is not an expected command", command.escape_ascii()),
     };
     Ok((op, row_number(&read_resp_word(requests)?)))
 }

@@ -4,7 +4,7 @@ use super::served::*;
 
 #[test]
 fn arguments_out_of_range_are_usage_errors() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     for (name, values) in [
         ("--clients", &["0", "10001"][..]),
         ("--pipeline", &["0", "65537"]),
@@ -21,7 +21,7 @@ fn arguments_out_of_range_are_usage_errors() {
 
 #[test]
 fn invalid_arguments_are_usage_errors() {
-    let served = Served::new(small_rows(), honest);
+    let served = Served::new(small_rows(), correct_response);
     for (name, values) in [
         ("--op", &["get,exists", "get:0.5", "get:0.5,get:0.5", "get:0.9,exists:0.2"][..]),
         ("--distribution", &["normal"]),
@@ -53,5 +53,5 @@ fn invalid_arguments_are_usage_errors() {
         assert!(stderr(&output).contains(named), "{named} is not in {}", stderr(&output));
         assert_eq!(stdout(&output), "");
     }
-    assert_eq!(served.seen(), []);
+    assert_eq!(served.take_requests(), []);
 }

@@ -13,13 +13,13 @@ fn servers_and_files_are_measured_with_their_own_keys() {
         let table = Both::new(keys, csv.as_bytes());
         let args = ["bench", "--seconds", "0.05", "--batch", "7", "--threads", "2"];
         let (file, socket) = (table.path("table.db"), table.path("s.sock"));
-        let whom: [&[&OsStr]; 3] = [
+        let target: [&[&OsStr]; 3] = [
             &["--db".as_ref(), file.as_os_str()],
             &["--socket".as_ref(), socket.as_os_str()],
             &["--direct".as_ref(), "--socket".as_ref(), socket.as_os_str()],
         ];
-        for whom in whom {
-            let output = zkv().args(args).args(whom).arg("--json").output().unwrap();
+        for target in target {
+            let output = zkv().args(args).args(target).arg("--json").output().unwrap();
             assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
             let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             let number = |name: &str| report[name].as_f64().unwrap();
@@ -33,7 +33,7 @@ fn servers_and_files_are_measured_with_their_own_keys() {
             assert!(
                 number("batch_us_p50") <= number("batch_us_p99") && number("batch_us_p99") <= number("batch_us_max")
             );
-            let output = zkv().args(args).args(whom).output().unwrap();
+            let output = zkv().args(args).args(target).output().unwrap();
             let text = String::from_utf8(output.stdout).unwrap();
             let first = format!("all of {rows} keys in random order, batches of 7, 2 threads\n");
             assert!(text.starts_with(&first) && text.contains(" lookups/s, ") && text.contains("p99.9"), "{text}");

@@ -32,18 +32,18 @@ impl Both {
 
     /// Returns the common outcome. Only standard error may differ.
     #[track_caller]
-    fn ask<S: AsRef<OsStr>>(&self, question: &[S]) -> Outcome {
-        self.ask_with(question, b"")
+    fn ask<S: AsRef<OsStr>>(&self, command_line: &[S]) -> Outcome {
+        self.ask_with(command_line, b"")
     }
 
     /// Returns the common outcome with this standard input.
     #[track_caller]
-    pub(super) fn ask_with<S: AsRef<OsStr>>(&self, question: &[S], input: &[u8]) -> Outcome {
+    pub(super) fn ask_with<S: AsRef<OsStr>>(&self, command_line: &[S], input: &[u8]) -> Outcome {
         let ways: [(&[&str], &str); 3] =
             [(&["--db"], "table.db"), (&["--socket"], "s.sock"), (&["--direct", "--socket"], "s.sock")];
         let [file, server, direct] = ways.map(|(options, name)| {
             let mut command = zkv();
-            command.args(options).arg(self.path(name)).args(question);
+            command.args(options).arg(self.path(name)).args(command_line);
             let output = output_with(command, input);
             (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
         });
@@ -54,8 +54,8 @@ impl Both {
     }
 
     #[track_caller]
-    pub(super) fn assert<S: AsRef<OsStr>>(&self, question: &[S], status: i32, stdout: &str) {
-        let (code, found, stderr) = self.ask(question);
+    pub(super) fn assert<S: AsRef<OsStr>>(&self, command_line: &[S], status: i32, stdout: &str) {
+        let (code, found, stderr) = self.ask(command_line);
         assert_eq!((code, str::from_utf8(&found).unwrap(), &*stderr), (Some(status), stdout, ""));
     }
 }
@@ -81,8 +81,8 @@ fn numbers_have_equal_results_on_a_server_and_in_a_file() {
     table.assert(&["count"], 0, "3\n");
     table.assert(&["count", "--after", "10"], 0, "2\n");
     table.assert(&["count", "--before", "10"], 1, "0\n");
-    for question in [["range", "--prefix", "1"], ["count", "--prefix", "1"]] {
-        let (status, stdout, stderr) = table.ask(&question);
+    for command_line in [["range", "--prefix", "1"], ["count", "--prefix", "1"]] {
+        let (status, stdout, stderr) = table.ask(&command_line);
         assert_eq!((status, &stdout[..]), (Some(2), &b""[..]));
         assert!(stderr.contains("keys may be of the other kind"), "{stderr}");
     }
@@ -113,14 +113,14 @@ fn an_impossible_key_is_an_error_on_a_server_and_in_a_file() {
     let long = "k".repeat(65_536);
     for key in ["", &long] {
         let expected = format!("zkv: a key of {} bytes, where 1 to 65535 are possible\n", key.len());
-        for question in ["get", "exists", "floor", "ceiling"] {
-            assert_eq!(table.ask(&[question, key]), (Some(2), Vec::new(), expected.clone()));
+        for subcommand in ["get", "exists", "floor", "ceiling"] {
+            assert_eq!(table.ask(&[subcommand, key]), (Some(2), Vec::new(), expected.clone()));
         }
     }
     for bound in ["--from", "--after", "--to", "--before", "--prefix"] {
-        for question in ["range", "count"] {
-            assert_eq!(table.ask(&[question, bound, &long]).0, Some(2));
-            assert_ne!(table.ask(&[question, bound, ""]).0, Some(2));
+        for subcommand in ["range", "count"] {
+            assert_eq!(table.ask(&[subcommand, bound, &long]).0, Some(2));
+            assert_ne!(table.ask(&[subcommand, bound, ""]).0, Some(2));
         }
     }
 }

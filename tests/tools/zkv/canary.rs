@@ -47,7 +47,7 @@ fn keys_that_are_bytes_are_written_unchanged() {
 }
 
 #[test]
-fn a_server_checks_files_with_the_lines() {
+fn a_server_checks_files_with_the_printed_canaries() {
     let table = Table::of_rows(1000);
     let lines = table.folder.path().join("canary");
     fs::write(&lines, canary(&table.db(), &["--sample", "100"]).stdout).unwrap();

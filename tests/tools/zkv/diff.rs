@@ -15,7 +15,7 @@ fn diff(a: &Path, b: &Path, more: &[&str]) -> Output {
 }
 
 /// Bakes two tables with one kind of keys into a folder.
-fn two(keys: Keys, a: &[u8], b: &[u8]) -> (TempDir, PathBuf, PathBuf) {
+fn bake_two(keys: Keys, a: &[u8], b: &[u8]) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let [path_a, path_b] = ["a.db", "b.db"].map(|name| folder.path().join(name));
     bake_as(keys, a, &path_a).unwrap();
@@ -25,7 +25,7 @@ fn two(keys: Keys, a: &[u8], b: &[u8]) -> (TempDir, PathBuf, PathBuf) {
 
 #[test]
 fn each_different_row_has_a_line() {
-    let (_folder, a, b) = two(Keys::U64, b"1,one\n2,two\n3,three\n4,\n", b"0,zero\n2,zwei\n3,three\n4,\n9,nine\n");
+    let (_folder, a, b) = bake_two(Keys::U64, b"1,one\n2,two\n3,three\n4,\n", b"0,zero\n2,zwei\n3,three\n4,\n9,nine\n");
     let keys = "+ 0\n- 1\n~ 2\n+ 9\n";
     let counts = "1 only in A, 2 only in B, 1 changed, 2 equal\n";
     assert_answer(&diff(&a, &b, &[]), 1, format!("{keys}{counts}").as_bytes());
@@ -44,16 +44,16 @@ fn each_different_row_has_a_line() {
 #[test]
 fn files_with_equal_rows_have_no_differences() {
     let same = b"0 only in A, 0 only in B, 0 changed, 2 equal\n";
-    let (_folder, a, b) = two(Keys::U64, b"1,one\n2,two\n", b"2,two\n1,one\n");
+    let (_folder, a, b) = bake_two(Keys::U64, b"1,one\n2,two\n", b"2,two\n1,one\n");
     assert_answer(&diff(&a, &b, &[]), 0, same);
     assert_answer(&diff(&a, &a, &["--values"]), 0, same);
-    let (_folder, a, b) = two(Keys::Bytes, b"", b"");
+    let (_folder, a, b) = bake_two(Keys::Bytes, b"", b"");
     assert_answer(&diff(&a, &b, &[]), 0, b"0 only in A, 0 only in B, 0 changed, 0 equal\n");
 }
 
 #[test]
 fn files_with_equal_digests_are_not_read() {
-    let (_folder, a, b) = two(Keys::U64, b"7,seven\n", b"7,seven\n");
+    let (_folder, a, b) = bake_two(Keys::U64, b"7,seven\n", b"7,seven\n");
     let mut bytes = fs::read(&b).unwrap();
     let at = bytes.windows(5).position(|window| window == b"seven").unwrap();
     bytes[at] ^= 1;
@@ -63,7 +63,7 @@ fn files_with_equal_digests_are_not_read() {
 
 #[test]
 fn keys_and_values_that_are_bytes_are_quoted_and_escaped() {
-    let (_folder, a, b) = two(Keys::Bytes, b"\"\x1b[1m,\"\"\",\xff\nb,\n", b"b,2\n\xc3\xa9,\n");
+    let (_folder, a, b) = bake_two(Keys::Bytes, b"\"\x1b[1m,\"\"\",\xff\nb,\n", b"b,2\n\xc3\xa9,\n");
     let text = b"- \"\\x1b[1m,\\\"\" \"\\xff\"\n~ \"b\" \"\" \"2\"\n+ \"\\xc3\\xa9\" \"\"\n\
         1 only in A, 1 only in B, 1 changed, 0 equal\n";
     assert_answer(&diff(&a, &b, &["--values"]), 1, text);
@@ -113,7 +113,7 @@ fn differences_of_random_tables_match_a_model() {
 
 #[test]
 fn files_that_cannot_be_compared_are_an_error() {
-    let (folder, a, b) = two(Keys::U64, b"7,seven\n", b"7,sieben\n");
+    let (folder, a, b) = bake_two(Keys::U64, b"7,seven\n", b"7,sieben\n");
     let bytes = folder.path().join("bytes.db");
     bake_as(Keys::Bytes, b"7,seven\n", &bytes).unwrap();
     assert_error(

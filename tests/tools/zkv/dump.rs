@@ -196,7 +196,7 @@ fn files(folder: &Path) -> Vec<String> {
 fn a_closed_pipe_ends_the_program_without_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    // More text than the pipe and the buffers hold.
+    // The text exceeds the capacity of the pipe and the buffers.
     let rows: Vec<(u64, Vec<u8>)> = (0..2000).map(|key| (key, vec![b'v'; 1000])).collect();
     bake_to(&db, &rows);
     for format in ["csv", "tsv", "jsonl"] {
@@ -232,7 +232,7 @@ fn the_memory_of_a_dump_does_not_grow_with_the_file() {
 fn a_file_that_changes_during_a_dump_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    // More text than the pipe and the buffers hold.
+    // The text exceeds the capacity of the pipe and the buffers.
     let rows: Vec<(u64, Vec<u8>)> = (0..2000).map(|key| (key, vec![b'v'; 1000])).collect();
     for format in ["csv", "tsv", "jsonl"] {
         bake_to(&db, &rows);
@@ -262,7 +262,7 @@ fn a_dump_beyond_the_file_size_limit_is_an_error_and_leaves_no_file() {
     let rows: Vec<(u64, Vec<u8>)> = (0..200).map(|key| (key, vec![b'v'; 1000])).collect();
     bake_to(&db, &rows);
     let mut command = Command::new("sh");
-    // In blocks of 512 bytes or 1 KiB.
+    // The shell's unit is a block of 512 bytes or 1 KiB.
     command.args(["-c", "ulimit -f 8 && exec \"$0\" dump table.db -o table.csv", env!("CARGO_BIN_EXE_zkv")]);
     let output = command.current_dir(folder.path()).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

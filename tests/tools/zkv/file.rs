@@ -20,8 +20,8 @@ fn every_lookup_in_a_damaged_file_is_an_error() {
     let at = bytes.windows(5).position(|window| window == b"seven").unwrap();
     bytes[at] ^= 1;
     fs::write(&db, bytes).unwrap();
-    for question in [["get", "7"], ["get", "9"], ["get", "10"], ["exists", "7"], ["exists", "10"]] {
-        assert_error(&ask_file(&db, &question), &["table.db: ", "damaged"]);
+    for command_line in [["get", "7"], ["get", "9"], ["get", "10"], ["exists", "7"], ["exists", "10"]] {
+        assert_error(&ask_file(&db, &command_line), &["table.db: ", "damaged"]);
     }
 }
 

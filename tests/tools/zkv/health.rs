@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use zero_kv::store::Unchecked;
 
 use super::*;
-use crate::helpers::scripted_server::{ERROR, announced, found};
+use crate::helpers::scripted_server::{ERROR, found, response_header};
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::{PATIENCE, eventually};
@@ -84,7 +84,7 @@ fn each_problem_is_one_line() {
     assert_damaged(&ask(ERROR), "older version");
     let closed = ScriptedServer::closing_after(&[&[0; 3]]);
     assert_damaged(&health(&closed.socket(), &["--timeout", "20"]), "closed the connection after 3 of 8 bytes");
-    let silent = ScriptedServer::answering(&[&announced(0, 100)]);
+    let silent = ScriptedServer::answering(&[&response_header(0, 100)]);
     assert_damaged(&health(&silent.socket(), &["--timeout", "0.2"]), "peer.sock: no response within 0.2 s");
     let folder = tempfile::tempdir().unwrap();
     assert_damaged(&health(&folder.path().join("none.sock"), &[]), "none.sock: cannot connect");

@@ -54,7 +54,7 @@ fn the_report_has_the_header_and_the_sections() {
 fn the_report_has_the_sizes_of_values() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    // One value of each length from 0 to 999, and one of 100,000 bytes.
+    // The lengths of the values: each length from 0 to 999, and 100,000.
     let lens = (0..1000).chain([100_000]);
     let csv: String = lens.enumerate().map(|(key, len)| format!("{key},{}\n", "v".repeat(len))).collect();
     bake_as(Keys::U64, csv.as_bytes(), &db).unwrap();

@@ -44,12 +44,12 @@ fn output_with(mut command: Command, input: &[u8]) -> Output {
     })
 }
 
-fn ask_file(db: &Path, question: &[&str]) -> Output {
-    zkv().args(question).arg("--db").arg(db).output().unwrap()
+fn ask_file(db: &Path, command_line: &[&str]) -> Output {
+    zkv().args(command_line).arg("--db").arg(db).output().unwrap()
 }
 
-fn ask_peer(peer: &ScriptedServer, question: &[&str]) -> Output {
-    zkv().args(question).arg("--socket").arg(peer.socket()).output().unwrap()
+fn ask_peer(peer: &ScriptedServer, command_line: &[&str]) -> Output {
+    zkv().args(command_line).arg("--socket").arg(peer.socket()).output().unwrap()
 }
 
 /// Checks the exit status and standard output, and that standard error is empty.

@@ -1,7 +1,7 @@
 //! `zkv reload`: the server reloads its file, and the outcome is printed.
 
 use super::*;
-use crate::helpers::scripted_server::{ERROR, announced, found};
+use crate::helpers::scripted_server::{ERROR, found, response_header};
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::{Table, bake};
 use crate::helpers::waiting::PATIENCE;
@@ -65,6 +65,6 @@ fn a_rejected_request_or_a_missing_response_is_an_error() {
     let patience = PATIENCE.as_secs().to_string();
     let slow = ScriptedServer::answering(&[&fifth, &fourth, &fourth, &sixth]);
     assert_answer(&reload(&slow.socket(), &["--timeout", &patience]), 0, b"generation 9 serves\n");
-    let stuck = ScriptedServer::answering(&[&fifth, &announced(0, 100)]);
+    let stuck = ScriptedServer::answering(&[&fifth, &response_header(0, 100)]);
     assert_error(&reload(&stuck.socket(), &["--timeout", "0.2"]), &["peer.sock: not done within 0.2 s"]);
 }

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use super::*;
-use crate::helpers::scripted_server::{COUNT_7, ERROR, EXISTS, NOT_FOUND, announced, found, page};
+use crate::helpers::scripted_server::{COUNT_7, ERROR, EXISTS, NOT_FOUND, found, page, response_header};
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 
@@ -20,19 +20,19 @@ fn values_from_a_server_are_written_unchanged() {
     assert_answer(&ask_peer(&peer, &["exists", "258"]), 0, b"");
     peer.request();
     assert_eq!(peer.request(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
-    // If keys are bytes, digits are bytes too.
+    // In a table of byte keys, a key of digits is also a byte key.
     let peer = ScriptedServer::answering(&[ERROR, COUNT_7, &found(b"bytes")]);
     assert_answer(&ask_peer(&peer, &["get", "258"]), 0, b"bytes");
     peer.request();
     peer.request();
     assert_eq!(peer.request(), *b"\0\x01\0\0\0\0\0\x03258\0\0\0\0\0");
-    for question in ["get", "exists", "floor", "ceiling"] {
-        assert_answer(&ask_peer(&ScriptedServer::answering(&[COUNT_7, NOT_FOUND]), &[question, "7"]), 1, b"");
+    for subcommand in ["get", "exists", "floor", "ceiling"] {
+        assert_answer(&ask_peer(&ScriptedServer::answering(&[COUNT_7, NOT_FOUND]), &[subcommand, "7"]), 1, b"");
     }
-    for question in ["first", "last", "range"] {
-        assert_answer(&ask_peer(&ScriptedServer::answering(&[&page::<u64>(&[], 0)]), &[question]), 1, b"");
+    for subcommand in ["first", "last", "range"] {
+        assert_answer(&ask_peer(&ScriptedServer::answering(&[&page::<u64>(&[], 0)]), &[subcommand]), 1, b"");
         assert_answer(
-            &ask_peer(&ScriptedServer::answering(&[&page(&[(5_u64, "five")], 0)]), &[question]),
+            &ask_peer(&ScriptedServer::answering(&[&page(&[(5_u64, "five")], 0)]), &[subcommand]),
             0,
             b"5,five\n",
         );
@@ -53,15 +53,15 @@ fn a_server_can_be_named_by_an_abstract_socket() {
 
 #[test]
 fn a_wrong_response_is_an_error() {
-    for question in ["get", "exists"] {
-        let ask = |answer: &[u8]| ask_peer(&ScriptedServer::answering(&[COUNT_7, answer]), &[question, "7"]);
+    for subcommand in ["get", "exists"] {
+        let ask = |answer: &[u8]| ask_peer(&ScriptedServer::answering(&[COUNT_7, answer]), &[subcommand, "7"]);
         assert_error(&ask(ERROR), &["peer.sock: ", "responded to key 7 with an error"]);
-        assert_error(&ask(&announced(77, 0)), &["peer.sock: status code 77, where 0 (ok)"]);
-        assert_error(&ask(&announced(1, 5)), &["peer.sock: ", "a value of 5 bytes", "NotFound"]);
-        assert_error(&ask(&announced(0, u32::MAX)), &["peer.sock: ", "announces a value of 4294967295 bytes"]);
-        let closed = ask_peer(&ScriptedServer::closing_after(&[COUNT_7, &NOT_FOUND[..3]]), &[question, "7"]);
+        assert_error(&ask(&response_header(77, 0)), &["peer.sock: status code 77, where 0 (ok)"]);
+        assert_error(&ask(&response_header(1, 5)), &["peer.sock: ", "a value of 5 bytes", "NotFound"]);
+        assert_error(&ask(&response_header(0, u32::MAX)), &["peer.sock: ", "announces a value of 4294967295 bytes"]);
+        let closed = ask_peer(&ScriptedServer::closing_after(&[COUNT_7, &NOT_FOUND[..3]]), &[subcommand, "7"]);
         assert_error(&closed, &["peer.sock: ", "closed the connection after 3 of 8 bytes of the response's header"]);
-        let no_kind = ask_peer(&ScriptedServer::answering(&[ERROR, ERROR]), &[question, "7"]);
+        let no_kind = ask_peer(&ScriptedServer::answering(&[ERROR, ERROR]), &[subcommand, "7"]);
         assert_error(&no_kind, &["peer.sock: ", "both kinds of keys with an error"]);
     }
     let unordered = page(&[(2_u64, ""), (1, "")], 0);
@@ -73,7 +73,7 @@ fn a_wrong_response_is_an_error() {
 
 #[test]
 fn a_stated_length_allocates_no_memory_before_its_bytes_arrive() {
-    let answer = [&announced(0, 1 << 30)[..], b"seven"].concat();
+    let answer = [&response_header(0, 1 << 30)[..], b"seven"].concat();
     let peer = ScriptedServer::closing_after(&[COUNT_7, &answer]);
     // The limit of memory is a quarter of the stated length.
     let limited = "ulimit -v 262144 && exec \"$0\" \"$@\"";

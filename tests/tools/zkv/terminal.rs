@@ -18,27 +18,27 @@ const SHOWS_CURSOR: &str = "\x1b[?25h";
 
 /// A terminal of 80 columns and 24 lines, and a process on it.
 struct Terminal {
-    /// The end of the user, who types and reads.
-    hands: File,
-    /// The end of the process.
-    line: OwnedFd,
+    /// The user's end of the terminal, with keyboard and screen.
+    user_end: File,
+    /// The process's end of the terminal.
+    process_end: OwnedFd,
     shown: Vec<u8>,
 }
 
 impl Terminal {
     fn new() -> Terminal {
-        let hands = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&hands).unwrap();
-        unlockpt(&hands).unwrap();
-        let name = ptsname(&hands, Vec::new()).unwrap();
-        let line = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-        Terminal { hands: hands.into(), line, shown: Vec::new() }
+        let user_end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&user_end).unwrap();
+        unlockpt(&user_end).unwrap();
+        let name = ptsname(&user_end, Vec::new()).unwrap();
+        let process_end = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        tcsetwinsize(&process_end, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        Terminal { user_end: user_end.into(), process_end, shown: Vec::new() }
     }
 
     /// Runs the process in a new session, so that it uses the size of this terminal.
     fn start(&self, socket: &Path) -> Child {
-        let stdio = || Stdio::from(self.line.try_clone().unwrap());
+        let stdio = || Stdio::from(self.process_end.try_clone().unwrap());
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_zkv"), "top", "--interval", "0.05", "--socket"]).arg(socket);
         command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap()
@@ -48,7 +48,7 @@ impl Terminal {
     fn wait_for(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.shown).contains(text) {
             let mut bytes = [0; 4096];
-            let len = self.hands.read(&mut bytes).unwrap();
+            let len = self.user_end.read(&mut bytes).unwrap();
             self.shown.extend_from_slice(&bytes[..len]);
         }
         self.shown.clear();
@@ -56,7 +56,7 @@ impl Terminal {
 
     /// Returns the input, output and local modes.
     fn modes(&self) -> String {
-        let Termios { input_modes, output_modes, local_modes, .. } = tcgetattr(&self.line).unwrap();
+        let Termios { input_modes, output_modes, local_modes, .. } = tcgetattr(&self.process_end).unwrap();
         format!("{input_modes:?} {output_modes:?} {local_modes:?}")
     }
 }
@@ -80,7 +80,7 @@ fn quit_with(quit: impl FnOnce(&mut Terminal, &Child)) -> ExitStatus {
 #[test]
 fn q_escape_and_control_c_restore_the_terminal() {
     for key in ["q", "\x1b", "\x03"] {
-        let status = quit_with(|terminal, _| terminal.hands.write_all(key.as_bytes()).unwrap());
+        let status = quit_with(|terminal, _| terminal.user_end.write_all(key.as_bytes()).unwrap());
         assert_eq!(status.code(), Some(0), "{key:?}");
     }
 }
@@ -105,7 +105,7 @@ fn a_stopped_server_is_reported_and_shown_again_after_its_restart() {
     terminal.wait_for("retrying");
     let _server = table.serve();
     terminal.wait_for("serving");
-    terminal.hands.write_all(b"q").unwrap();
+    terminal.user_end.write_all(b"q").unwrap();
     terminal.wait_for(SHOWS_CURSOR);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -52,7 +52,7 @@ fn the_requested_number_of_lines_is_written() {
 }
 
 #[test]
-fn rates_are_those_of_the_interval() {
+fn rates_are_computed_over_the_interval() {
     let first = "pid 7\nuptime_s 1\nrequests_get 1000\nrequests_new 0\nhits 900\nmisses 100\nerrors 7\nbatch_requests_buckets 1:5 255:9\n";
     let second = "pid 7\nuptime_s 2\nrequests_get 1400\nrequests_new 0\nhits 1200\nmisses 200\nerrors 7\nbatch_requests_buckets 1:5 255:9 319:2\nbatch_requests_max 256\nservice_ns_buckets\n";
     let peer = ScriptedServer::answering(&[&found(first.as_bytes()), &found(second.as_bytes())]);
@@ -92,11 +92,12 @@ fn a_stopped_server_is_reported_and_sampled_again_after_its_restart() {
 }
 
 #[test]
-fn without_a_server_top_fails() {
+fn top_fails_without_a_server() {
     let folder = tempfile::tempdir().unwrap();
     assert_error(&top(&folder.path().join("none.sock"), &[]), &["none.sock: cannot connect", "is kv_store running"]);
     assert_error(&top(&ScriptedServer::answering(&[ERROR]).socket(), &[]), &["older version"]);
     // The second sample fails. With --count, that is an error.
-    let peer = ScriptedServer::of(vec![Script::closing_after(&[&found(b"pid 7\n")]), Script::closing_after(&[])]);
+    let peer =
+        ScriptedServer::with_scripts(vec![Script::closing_after(&[&found(b"pid 7\n")]), Script::closing_after(&[])]);
     assert_error(&top(&peer.socket(), &["--once"]), &["peer.sock: "]);
 }

@@ -43,10 +43,10 @@ fn the_environment_variable_names_the_socket_if_no_option_does() {
 
 #[test]
 fn a_server_that_does_not_respond_in_time_is_an_error() {
-    for question in [&["get", "7"][..], &["floor", "7"], &["range"], &["info"], &["ping"], &["bench"]] {
+    for command_line in [&["get", "7"][..], &["floor", "7"], &["range"], &["info"], &["ping"], &["bench"]] {
         // The peer sends an incomplete response.
         let peer = ScriptedServer::answering(&[&[0; 3]]);
-        let output = zkv().args(["--timeout", "0.05"]).args(question).arg("--socket").arg(peer.socket()).output();
+        let output = zkv().args(["--timeout", "0.05"]).args(command_line).arg("--socket").arg(peer.socket()).output();
         assert_error(&output.unwrap(), &["peer.sock: timed out after "]);
     }
     let (_folder, db) = baked();
@@ -85,14 +85,20 @@ fn get_accepts_a_baked_file_before_the_keys() {
 fn invalid_command_lines_are_rejected() {
     let (_folder, db) = baked();
     for key in ["", "-1", "+7", " 7", "0x7", "seven", "18446744073709551616"] {
-        for question in [["get", key], ["exists", key], ["floor", key], ["ceiling", key]] {
-            assert_error(&ask_file(&db, &question), &[&format!("the key is \"{key}\""), "an unsigned 64-bit decimal"]);
-            assert_error(&ask_peer(&ScriptedServer::answering(&[COUNT_7]), &question), &["an unsigned 64-bit decimal"]);
+        for command_line in [["get", key], ["exists", key], ["floor", key], ["ceiling", key]] {
+            assert_error(
+                &ask_file(&db, &command_line),
+                &[&format!("the key is \"{key}\""), "an unsigned 64-bit decimal"],
+            );
+            assert_error(
+                &ask_peer(&ScriptedServer::answering(&[COUNT_7]), &command_line),
+                &["an unsigned 64-bit decimal"],
+            );
         }
     }
     for bound in ["--from=x", "--after=", "--to=-1", "--before=0x7"] {
-        for question in ["range", "count"] {
-            assert_error(&ask_file(&db, &[question, bound]), &["an unsigned 64-bit decimal"]);
+        for subcommand in ["range", "count"] {
+            assert_error(&ask_file(&db, &[subcommand, bound]), &["an unsigned 64-bit decimal"]);
         }
     }
     for both in
@@ -137,7 +143,7 @@ fn a_closed_pipe_is_not_an_error_and_does_not_change_the_exit_status() {
         &["count"],
         &["count", "--from", "1", "--to", "2"],
     ];
-    let questions = of_db.iter().map(|question| [question, &["--db", db][..]].concat());
+    let commands = of_db.iter().map(|command_line| [command_line, &["--db", db][..]].concat());
     let files: [&[&str]; 7] = [
         &["inspect", db],
         &["inspect", "--json", db],
@@ -147,7 +153,7 @@ fn a_closed_pipe_is_not_an_error_and_does_not_change_the_exit_status() {
         &["diff", db, other],
         &["canary", db, "7", "6"],
     ];
-    for args in questions.chain(files.iter().map(|args| args.to_vec())) {
+    for args in commands.chain(files.iter().map(|args| args.to_vec())) {
         let read = zkv().args(&args).output().unwrap();
         assert!(!read.stdout.is_empty(), "{args:?}");
         let (reader, writer) = std::io::pipe().unwrap();
@@ -159,13 +165,13 @@ fn a_closed_pipe_is_not_an_error_and_does_not_change_the_exit_status() {
 
 #[test]
 fn a_pipe_that_is_closed_between_rows_is_not_an_error() {
-    // More text than the pipe and the buffers hold.
+    // The text exceeds the capacity of the pipe and the buffers.
     let table = Table::new((0..2000).map(|key| (key, vec![b'v'; 1000])));
     let (server, db) = (table.serve(), table.db());
-    for whom in [["--db".as_ref(), db.as_os_str()], ["--socket".as_ref(), table.socket().as_os_str()]] {
-        for question in [&["range"][..], &["range", "--reverse"]] {
+    for target in [["--db".as_ref(), db.as_os_str()], ["--socket".as_ref(), table.socket().as_os_str()]] {
+        for command_line in [&["range"][..], &["range", "--reverse"]] {
             let mut command = zkv();
-            command.args(question).args(whom).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.args(command_line).args(target).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
             // Once the first byte is written, a row was found.
             child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();

@@ -24,7 +24,7 @@ fn every_damaged_byte_is_detected_with_exit_status_1() {
     let (_folder, db) = baked();
     let whole = fs::read(&db).unwrap();
     let file = fs::File::options().write(true).open(&db).unwrap();
-    // Every seventh byte, so that every field and section is covered.
+    // Damages every seventh byte, so that every field and section is covered.
     for at in (0..whole.len()).step_by(7) {
         file.write_all_at(&[whole[at] ^ 0x10], at as u64).unwrap();
         assert_damaged(&verify(&db), "table.db: ");
