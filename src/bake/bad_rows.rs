@@ -47,7 +47,7 @@ impl OpenFile {
         let (file, new) = match open_special(path)? {
             Some(special) => (special, None),
             None => {
-                // A separate `Cancel`, because the bake's own `Cancel` would count this file as the table.
+                // Uses a separate `Cancel`, because the bake's own `Cancel` would mistake this file for the table.
                 let new = NewFile::beside(path, &Cancel::default())?;
                 (new.file().try_clone()?, Some(new))
             }

@@ -34,7 +34,8 @@ impl Budget {
             return Err(BakeError::Memory { given_bytes: memory_bytes });
         }
         if let Some(folder) = &options.temp_dir {
-            // Tests the folder now, because a bake may need it only after it has read much of the input.
+            // Tests the folder now by creating a file, because a bake may not need the folder until it has read much of
+            // the input.
             tempfile::tempfile_in(folder).map_err(|error| BakeError::temporary(folder, error))?;
         }
         Ok(Budget {
@@ -64,7 +65,8 @@ impl Budget {
         3 * self.threads + 2
     }
 
-    /// Returns the maximum length of a row. Several copies of a row are in memory at once.
+    /// Returns the maximum length of a row: at most an eighth of the memory, because several copies of a row are in
+    /// memory at once.
     pub(super) fn row_len_max_bytes(&self) -> usize {
         (self.memory_bytes / 8).min(VALUE_LEN_MAX_BYTES as u64) as usize
     }

@@ -1,6 +1,6 @@
 //! Cancels a bake from another thread.
 //!
-//! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a file has replaced its output.
+//! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a bake has replaced its output.
 //! A process can therefore exit during a bake, remove the files, and report whether the table was replaced.
 
 use std::fs;
@@ -18,8 +18,8 @@ struct CancelState {
     names: Mutex<FileNames>,
 }
 
-/// The hidden names of unfinished files, and whether a file has replaced its output. A bake holds the lock on these
-/// facts while it renames a file.
+/// The hidden names of unfinished files, and whether a bake has replaced its output. A bake holds the lock on this
+/// struct while it renames a file.
 #[derive(Debug, Default)]
 pub(super) struct FileNames {
     hidden: Vec<PathBuf>,

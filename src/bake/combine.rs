@@ -28,8 +28,8 @@ pub(super) struct SortedParts {
     pub(super) kind: KeyKind,
     /// The base. Rows of all other parts replace its rows with the same keys.
     pub(super) base: Option<TableRecords>,
-    /// The tables to merge, or the rows that were streamed to a file. In the input, the rows of `spilled` follow these
-    /// rows, and the rows of `last` come at the end.
+    /// In a merge, the tables to merge. Otherwise, the rows that were streamed to a file. In the input, the rows of
+    /// `spilled` follow these rows, and the rows of `last` come at the end.
     pub(super) tables: Vec<TableRecords>,
     pub(super) spilled: Vec<SpilledRun>,
     pub(super) last: Option<Run>,
@@ -42,7 +42,8 @@ impl SortedParts {
         tables.chain(spilled).sum::<u64>() + self.last.as_ref().map_or(0, Run::len) as u64
     }
 
-    /// Returns an upper bound for the length of all records at the smallest alignment.
+    /// Estimates the length of all records at the smallest alignment. Dropped rows can make the estimate too high, and
+    /// numbers that are merged as text can make it too low.
     fn len_bytes(&self) -> u64 {
         let tables = self.base.iter().chain(&self.tables).map(|table| table.extent.len_bytes);
         let spilled = self.spilled.iter().map(|run| run.extent.len_bytes);
@@ -96,7 +97,7 @@ impl SortedParts {
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
-    /// Returns the maximum memory for the rows that a merge compares: the longest row of each run.
+    /// Returns the maximum memory for the rows that a merge compares: the total length of the longest rows of all runs.
     fn rows_len_bytes(&self) -> u64 {
         self.spilled.iter().map(|run| run.row_len_max_bytes as u64).sum()
     }
@@ -124,8 +125,8 @@ pub(super) fn reduce(
         let runs_before = parts.spilled.len();
         let mut left = std::mem::take(&mut parts.spilled).into_iter().peekable();
         while let Some(first) = left.next() {
-            // Merges only adjacent runs, so that the order of the input is preserved, and only as many runs as span
-            // fewer than `LINES_MAX` lines.
+            // Merges only adjacent runs, which preserves the order of the input. A row stores its line relative to the
+            // first line of its run, so the merged runs must span at most `LINES_MAX` lines.
             let (first_origin, kind) = (first.first_origin, first.kind);
             let mut rows_len_bytes = first.row_len_max_bytes as u64;
             let mut group = vec![first];

@@ -100,7 +100,7 @@ pub enum BakeError {
         /// The kind of the other table's keys.
         other_kind: KeyKind,
     },
-    /// The keys of the base are of another kind than the options select for the input.
+    /// The keys of the base and the keys that the options select for the input are of different kinds.
     #[error(
         "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys as the \
          base has them, or choose a base whose keys are {input_kind}",
@@ -157,7 +157,7 @@ pub enum BakeError {
     BadRows {
         /// The input's name.
         input: String,
-        /// The line, or the number, of the first malformed row beyond the limit.
+        /// The line of the first malformed row beyond the limit, or its row number in inputs without lines.
         line: u64,
         /// The reason why this row is rejected.
         fault: Box<RowFault>,
@@ -200,8 +200,8 @@ pub enum BakeError {
     /// The new file failed verification.
     #[error("reading the new file back: {0}: nothing was put in place; check disk and memory")]
     Verify(StoreError),
-    /// A block of the new file has another checksum than when it was written.
-    #[error("{}: reading the new file back: the block at byte {offset_bytes} has another checksum than when it was written: nothing was put in place; check disk and memory", path.display())]
+    /// A block of the new file does not match the checksum that was computed when it was written.
+    #[error("{}: reading the new file back: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check disk and memory", path.display())]
     Damaged {
         /// The output's path.
         path: PathBuf,

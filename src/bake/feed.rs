@@ -21,20 +21,20 @@ pub(super) struct Work {
     pub(super) ticket: Ticket,
     pub(super) piece: Piece,
     pub(super) input_name: Arc<str>,
-    /// The origin of the input's line 0: see [`Origins`].
+    /// The origin (see [`Origins`]) of the input's line 0, to which line numbers are added.
     pub(super) input_origin: u64,
 }
 
-/// The number of a piece in the order of all inputs, and the number of slots that the piece occupies. The number of
-/// slots limits the pieces in flight.
+/// The number of a piece in the order of all inputs, and the number of slots that the piece occupies in
+/// [`Feed::window`], which limits the pieces in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     pub(super) number: u64,
     pub(super) slots: usize,
 }
 
-/// A parsed piece: its ticket, and its rows or the error or panic of its parser. A parser that panics must report its
-/// piece too, because the gatherer waits for every piece.
+/// A parsed piece: its ticket, and either its rows, or the error or panic of its parser. A parser that panics must
+/// report its piece too, because the gatherer waits for every piece.
 pub(super) type Parsed = (Ticket, thread::Result<Result<Batch, BakeError>>);
 
 /// Empty buffers and batches for reuse.
@@ -58,8 +58,8 @@ impl Recycled {
 pub(super) struct Feed<'p> {
     context: &'p Context<'p>,
     recycled: &'p Recycled,
-    /// Limits the number of pieces in flight. Each piece in flight occupies one or several slots of this bounded
-    /// channel.
+    /// A bounded channel that limits the number of pieces in flight. Each of these pieces occupies one or several slots
+    /// of the channel.
     window: SyncSender<()>,
     work: SyncSender<Work>,
     parsed: SyncSender<Parsed>,
@@ -158,7 +158,7 @@ impl<'p> Feed<'p> {
     }
 
     /// Waits until the next piece may be in flight, and returns its ticket. A piece with a long row occupies several
-    /// slots.
+    /// slots of the window.
     fn take_ticket(&mut self, len_bytes: usize) -> Result<Ticket, Stop> {
         let budget = self.context.budget;
         let slots = len_bytes.div_ceil(budget.piece_len_bytes()).clamp(1, budget.pieces_in_flight());

@@ -116,7 +116,7 @@ impl Finish<'_, '_> {
         }
         if gathered.tally.duplicate.is_some() && context.options.duplicates == Duplicates::Error {
             // The duplicate found may not be the first one in the input, because two rows with the same key can be in
-            // different runs. Only a merge of all parts finds such rows.
+            // different runs. Only a merge of all parts finds the first duplicate.
             each_row(&parts, context, &mut gathered.tally, |_, _| context.check_canceled())?;
             reject_duplicate(context, &gathered.tally, self.origins)?;
         }
@@ -146,8 +146,8 @@ impl Finish<'_, '_> {
         Ok(layout)
     }
 
-    /// Reads the file back, and compares its rows with the rows of `parts`, if given. Returns the number of keys looked
-    /// up.
+    /// Reads the file back, and compares its rows with the rows of `parts` unless `parts` is `None`. Returns the number
+    /// of keys looked up.
     fn verify(
         &mut self,
         file: &NewFile,

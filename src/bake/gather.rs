@@ -36,8 +36,8 @@ use crate::format::key::KeyKind;
 pub(super) struct Gathered<'b> {
     /// The kind of the keys.
     pub(super) kind: KeyKind,
-    /// The origin of the first row whose key is not a decimal without leading zeros (see [`Origins`]). Only tracked if
-    /// keys are held as bytes.
+    /// The origin (see [`Origins`]) of the first row whose key is text: any key except a 64-bit decimal without leading
+    /// zeros. Only tracked if keys are held as bytes.
     pub(super) first_text_origin: Option<u64>,
     /// The first rows, if they arrived sorted. They are already written to the file.
     pub(super) stream: Option<SortedStream<'b>>,
@@ -56,7 +56,7 @@ pub(super) struct Gathered<'b> {
 }
 
 impl Gathered<'_> {
-    /// Returns a result without rows, for keys of this kind.
+    /// Returns a result without rows, for a table with keys of this kind.
     pub(super) fn empty(kind: KeyKind) -> Self {
         Gathered {
             kind,
@@ -184,7 +184,8 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             early.insert(ticket.number, (ticket.slots, batch));
             while let Some((taken_slots, batch)) = early.remove(&next) {
                 next += 1;
-                // The feed took these slots before it sent the piece, so this call does not block.
+                // Frees the piece's slots. The feed took these slots before it sent the piece, so this call does not
+                // block.
                 slots.iter().take(taken_slots).for_each(|()| ());
                 self.take(batch.unwrap_or_else(|panic| resume_unwind(panic))?)?;
             }

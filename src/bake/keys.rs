@@ -3,7 +3,7 @@
 use super::row_fault::RowFault;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 
-/// The kind of a table's keys, as the options choose it.
+/// The kind of a table's keys, which the options choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
     /// Unsigned 64-bit numbers. Fields must be decimals.
@@ -34,8 +34,8 @@ impl From<KeyKind> for Keys {
     }
 }
 
-/// Parses a field as a key of this kind. `may_be_header` selects the advice in the fault of a field that is not a
-/// number.
+/// Parses a field as a key of this kind. If `may_be_header` is true, the error for a field that is not a number can
+/// suggest reading the row as a header.
 pub(super) fn parse(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<Key<'_>, RowFault> {
     match kind {
         KeyKind::U64 => decimal(field).map(Key::U64).ok_or_else(|| RowFault::key(field, may_be_header)),

@@ -188,9 +188,9 @@ fn bake_within(
 
     // Creates the new file now, so that a failure is reported before the first row is read.
     let file = NewFile::beside(output, &options.cancel).map_err(|error| BakeError::output(output, error))?;
-    // A stream writes rows before all rows are read, which three options rule out: with `Auto`, the kind and order of
-    // keys are unknown until the last row; a full verification needs the sorted rows again; and the rows of a base must
-    // be merged with the rows of the inputs.
+    // A stream writes rows before all rows are read. Three options rule out a stream: with `Auto`, the kind and order
+    // of keys are unknown until the last row; a full verification needs the sorted rows again; and the rows of a base
+    // must be merged with the rows of the inputs.
     let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
     let stream = || SortedStream::new(output, file, options.keys.kind(), options.duplicates, &pool, budget.threads);
     let stream = can_stream.then(stream).transpose()?;

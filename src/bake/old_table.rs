@@ -50,8 +50,8 @@ pub(super) struct OldTable {
 }
 
 impl OldTable {
-    /// Opens a table to read the rows of one shard, or all rows without a shard. Row `n` gets the origin `first_origin
-    /// + n`, which identifies the row in messages.
+    /// Opens a table to read the rows of `shard`, or all rows if `shard` is `None`. Row number `n` gets the origin
+    /// `first_origin + n`, which identifies the row in messages.
     pub(super) fn open(
         path: &Path,
         first_origin: u64,

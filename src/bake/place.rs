@@ -123,8 +123,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Calls `take` with the first unused hidden name in the folder of `path`. A name with this process's ID can be in use,
-/// because process IDs repeat: its owner was killed, or runs in another container.
+/// Calls `take` with the first unused hidden name in the folder of `path`. A hidden name contains the process ID, and
+/// can be in use by another process with the same ID, which was killed or runs in another container.
 fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     const ATTEMPTS: usize = 1000;
     let mut attempt = 0;
@@ -139,11 +139,11 @@ fn with_free_hidden_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) 
     }
 }
 
-/// Creates a file without a name. A link can name it later.
+/// Creates a file without a name, and checks that it can be linked to a name later.
 fn create_unnamed(folder: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder)?;
-    // The later link goes through /proc, so /proc must be mounted.
+    // The file is linked through /proc, so /proc must be mounted.
     fs::metadata(proc_path(&file))?;
     // Locking fails on a file system without locks. Other bakes cannot lock the file either, so they do not remove it.
     let _ = lock(&file);
@@ -183,7 +183,7 @@ fn remove_left_behind(hidden: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(hidden)?;
     lock(&file)?;
     let (locked, named) = (file.metadata()?, fs::symlink_metadata(hidden)?);
-    // The file's bake may have renamed it before it was locked here, and another file may have this name now.
+    // The bake that wrote the file may have renamed it before it was locked here. Another file may have this name now.
     if locked.is_file() && (locked.dev(), locked.ino()) == (named.dev(), named.ino()) {
         fs::remove_file(hidden)?;
     }

@@ -70,7 +70,7 @@ pub enum Progress {
     Write {
         /// The number of rows written.
         rows: u64,
-        /// The maximum number of rows to write: some may be dropped as duplicates or deletions.
+        /// The maximum number of rows to write. Some of these rows may be dropped as duplicates or deletions.
         rows_total: u64,
     },
     /// The bake builds the index.

@@ -65,15 +65,13 @@ pub enum RowFault {
         first: String,
     },
     /// The input ends inside a quoted field.
-    #[error(
-        "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two"
-    )]
+    #[error("a quoted field is not closed before the input ends: add the closing quote, and double each inner quote")]
     UnclosedQuote,
     /// Text follows a closing quote.
-    #[error("text follows a closing quote: write a quote inside a quoted field as two")]
+    #[error("text follows a closing quote: double each quote inside a quoted field")]
     TextAfterQuote,
     /// A carriage return outside quotes is not followed by a line feed.
-    #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one")]
+    #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that contain CR")]
     BareReturn,
     /// The row exceeds the maximum length of a row.
     #[error(
@@ -92,7 +90,7 @@ pub enum RowFault {
         fault: String,
     },
     /// A line of JSON Lines is JSON, but not an object.
-    #[error("the line is {found}, where an object was expected: write one object a line")]
+    #[error("the line is {found}, where an object was expected: write one object per line")]
     NotObject {
         /// The JSON type found.
         found: &'static str,

@@ -119,7 +119,7 @@ impl BlocksThread {
         let (full, to_write) = sync_channel::<Vec<u8>>(WAITING_COUNT);
         let (written, empty) = sync_channel(WAITING_COUNT + 1);
         for _ in 0..=WAITING_COUNT {
-            // The channel has room for all of these buffers.
+            // The channel has room for all of these buffers, so this call does not block.
             let _ = written.send(Vec::with_capacity(WRITE_LEN_BYTES));
         }
         let work = move || {

@@ -85,7 +85,7 @@ impl<'b> SortedStream<'b> {
         run.drop_duplicates(self.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);
         if run.len() == 0 {
-            // All rows of the batch had the key of the last pending row, so the next batch must follow the pending row.
+            // All rows of the batch had the key of the last pending row, so that row remains the end of the stream.
             return Ok(Offered::Accepted(run.into_batches()));
         }
         let done = self.flush()?;
@@ -93,7 +93,7 @@ impl<'b> SortedStream<'b> {
         Ok(Offered::Accepted(done))
     }
 
-    /// Drops a row if the last pending row and the first row of `run` have the same key.
+    /// If the last pending row and the first row of `run` have the same key, drops one of these two rows.
     fn drop_boundary_duplicate(&mut self, run: &mut Run, tally: &mut Tally) {
         let Some(pending) = &mut self.pending else { return };
         let (Some((_, last)), Some((first, _))) = (pending.first_and_last_key(), run.first_and_last_key()) else {

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn records_beyond_the_range_of_places_have_an_error_of_their_own() {
+    fn records_beyond_the_range_of_places_are_a_distinct_error() {
         let file = tempfile::tempfile().unwrap();
         for align_bytes in [8, 16] {
             let mut records = RecordsWriter::new(&file, KeyKind::U64, align_bytes, 1).unwrap();

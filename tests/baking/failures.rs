@@ -133,7 +133,7 @@ fn lines_are_counted_correctly_in_a_long_input() {
 #[test]
 fn the_error_for_an_unclosed_quote_names_the_line_of_its_row() {
     let message = "a quoted field is not closed before the input ends: \
-                   add the closing quote, and write a quote inside as two";
+                   add the closing quote, and double each inner quote";
     for (text, line) in [
         ("1,\"a", 1),
         ("1,\"a\n", 1),
@@ -148,7 +148,7 @@ fn the_error_for_an_unclosed_quote_names_the_line_of_its_row() {
 
 #[test]
 fn text_after_a_closing_quote_is_rejected() {
-    let message = "text follows a closing quote: write a quote inside a quoted field as two";
+    let message = "text follows a closing quote: double each quote inside a quoted field";
     for (text, line) in
         [("1,\"a\"b\n", 1), ("1,\"a\"b,\"c\n", 1), ("1,a\n2,\"say \"so\"\"\n", 2), ("1,\"x\ny\"\n2,\"b\" \n", 3)]
     {
@@ -206,7 +206,7 @@ fn an_invalid_command_line_exits_with_2_and_names_the_valid_form() {
 
 #[test]
 fn a_carriage_return_alone_does_not_end_a_line() {
-    let message = "a carriage return without a line feed: end lines with LF or CRLF, and quote values that hold one";
+    let message = "a carriage return without a line feed: end lines with LF or CRLF, and quote values that contain CR";
     assert_refused("1,a\r2,b\r", &[], &format!(":1: {message}"));
     assert_refused("1,a\n2,one\rtwo\n", &[], &format!(":2: {message}"));
     assert_refused("1,a\r\n2,b\r", &[], &format!(":2: {message}"));

@@ -87,7 +87,7 @@ fn a_name_of_several_columns_is_rejected() {
     for (option, role) in [("--value", "value column"), ("--columns", "packed column")] {
         let ended = folder.bake_text(rows, &["--header", "--key", "id", option, "name"]);
         let message = format!(
-            "standard input: the {role} \"name\" is in the header several times: give the number of one ({option})"
+            "standard input: the {role} \"name\" appears several times in the header: choose it by number ({option})"
         );
         ended.fails(&message);
     }

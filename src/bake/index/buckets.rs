@@ -17,8 +17,8 @@ use super::slots::Entry;
 use crate::bake::budget::Budget;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 
-/// The maximum number of buckets, unless the memory requires smaller buckets. For this number of buckets, the cache
-/// lines that are being written fit into the processor's first-level cache.
+/// The maximum number of buckets, unless the memory limit requires smaller and therefore more buckets. With this number
+/// of buckets, the cache lines that are being written fit into the processor's first-level cache.
 const BUCKET_COUNT: u64 = 512;
 /// The maximum number of rows in a chunk, the unit in which a bucket's rows are stored. With this maximum, one chunk
 /// per bucket needs little memory, and reading single chunks back is fast.
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(used_temp, [true, true, false]);
     }
 
-    /// Checks many memory sizes, and up to 2^32 rows.
+    /// Covers several memory sizes, and tables of up to 2^32 rows.
     #[test]
     fn chunks_in_memory_take_at_most_half_of_the_memory() {
         for row_count in [0, 1, PART_ROWS, PART_ROWS + 1, 10_000_000, 100_000_000, 1 << 32] {

@@ -85,8 +85,8 @@ pub(super) fn build(
         let scanned = scan(file, records, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, scanned.buckets.part_rows_max());
         let mut layout = Layout::new(dimensions(records, hash_seed, parts))?;
-        // Truncates what was written with an earlier seed that has no solution. Padding between sections is never
-        // written, so it must be a hole, which reads as zeros.
+        // Removes the pilots and places that were written before an earlier hash seed failed. Padding between sections
+        // is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &scanned.buckets, budget, progress)? else {
             continue;
@@ -98,8 +98,8 @@ pub(super) fn build(
         layout.block_sums.checksum = section_sum_of(records.block_sums.as_bytes());
         file.write_all_at(records.block_sums.as_bytes(), layout.block_sums.offset_bytes)?;
         file.write_all_at(&layout.encode(), 0)?;
-        // If the last section is empty, the file ends with padding, which is never written and needs the length to be
-        // set.
+        // If the last section is empty, the file ends with padding. Padding is never written, so only this call gives
+        // the file its full length.
         file.set_len(layout.file_len_bytes())?;
         return Ok(layout);
     }
@@ -198,7 +198,7 @@ fn read_records(
         for piece in to_pass {
             done = piece.and_then(|piece| {
                 pass(&piece)?;
-                // The reader may have ended.
+                // Sending fails if the reader has ended, but then the reader needs no more buffers.
                 let _ = passed.send(piece);
                 Ok(())
             });
@@ -250,8 +250,8 @@ struct SharedWork<'a> {
 }
 
 /// Chooses the pilots of all parts, and writes pilots and places. Returns the checksums of both sections, or `None` if
-/// the hash seed has no solution.
-#[expect(clippy::type_complexity, reason = "two lists of checksums, or no solution")]
+/// no pilots are found for a part under this hash seed.
+#[expect(clippy::type_complexity, reason = "two lists of checksums, or none if the hash seed fails")]
 fn write_slots(
     file: &File,
     layout: &Layout,
@@ -275,7 +275,7 @@ fn write_slots(
     };
     let row_count = layout.dimensions.row_count;
     let solved = thread::scope(|scope| {
-        // If the system cannot start all threads, this thread also does their work.
+        // If the system cannot start all threads, this thread also does the work of the missing threads.
         let helpers: Vec<_> = (1..budget.threads.min(buckets.count()))
             .filter_map(|_| thread::Builder::new().spawn_scoped(scope, || shared.work(&mut |_| ())).ok())
             .collect();
@@ -294,8 +294,8 @@ fn write_slots(
 }
 
 impl SharedWork<'_> {
-    /// Processes buckets until all are taken. Returns false if a bucket of this thread has no solution under the hash
-    /// seed.
+    /// Processes buckets until all buckets are taken or another thread has failed. Returns false if this thread finds
+    /// no pilots for a bucket under the hash seed.
     fn work(&self, progress: &mut dyn FnMut(u64)) -> Result<bool, FinishError> {
         let mut guard = FailureGuard { shared: self, succeeded: false };
         let mut choice = PilotChooser::new(self.parts);
@@ -401,7 +401,8 @@ mod tests {
         for (file, records) in [written(numbers(100_000), 8), written(texts.into_iter(), 8), written(numbers(9), 8)] {
             build(&file, &records, &budget(1 << 30, 1), &mut |_, _| ()).unwrap();
             let expected = bytes_of(&file);
-            // The budgets hold no, some, or all rows in memory. The smallest budgets give each part its own bucket.
+            // These budgets keep none, some, or all of the rows in memory. The smallest budgets give each part its own
+            // bucket.
             for (memory_bytes, threads) in [(0, 1), (0, 2), (300_000, 3), (1 << 22, 2), (1 << 30, 2)] {
                 let mut calls = Vec::new();
                 build(&file, &records, &budget(memory_bytes, threads), &mut |done, all| calls.push((done, all)))

@@ -62,7 +62,7 @@ pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     }
 }
 
-/// Chooses pilots, one part after another. The memory is reused.
+/// Chooses the pilots of one part after another, and reuses its buffers.
 pub(super) struct PilotChooser {
     parts: Parts,
     /// The hashes of the part's keys in ascending order, in which the keys of a group are adjacent. `places` has the
@@ -104,7 +104,7 @@ impl PilotChooser {
 
     /// Chooses the pilots of a part with these rows, and writes each row's place into the slot of its key. `rows` may
     /// be in any order. `pilots` and `places` must be zeroed, and must have one entry per pilot and per slot of a part.
-    /// Returns `None` if there is no solution.
+    /// Returns `None` if no pilots are found that give each key its own slot.
     pub(super) fn choose(&mut self, part: u64, rows: &[Entry], pilots: &mut [u8], places: &mut [U32]) -> Option<()> {
         self.begin(part, rows);
         let hashes = std::mem::take(&mut self.hashes);
@@ -160,7 +160,8 @@ impl PilotChooser {
         self.hashes.resize(rows.len(), Hash::from_number(0));
         self.places.clear();
         self.places.resize(rows.len(), U32::ZERO);
-        // Each group is filled from its end to its start.
+        // At first, `starts` has the end of each group. Groups are filled from end to start, so that `starts` finally
+        // has the start of each group.
         for row in rows {
             let start = &mut self.starts[group_of(row)];
             *start -= 1;
@@ -238,7 +239,7 @@ impl PilotChooser {
     /// Returns `None` if no pilot is possible, or after too many evictions.
     fn evict_for(&mut self, group: u32, hashes: &[Hash], pilots: &[u8]) -> Option<u8> {
         let keys = &hashes[self.keys(group)];
-        // Starts with another pilot each time, to avoid cycles of evictions.
+        // Starts with a different pilot each time, to avoid cycles of evictions.
         let first = (self.eviction_count as u8).wrapping_mul(93);
         let all = (0..=u8::MAX).map(|pilot| pilot.wrapping_add(first));
         let (_, pilot) =
@@ -299,10 +300,10 @@ mod tests {
     }
 
     fn assign(rows: &[Row]) -> AssignedSlots {
-        seeds(0xD1B5_4A32_D192_ED03).find_map(|seed| assign_with(rows, seed)).expect("a seed with a solution")
+        seeds(0xD1B5_4A32_D192_ED03).find_map(|seed| assign_with(rows, seed)).expect("a seed with which pilots exist")
     }
 
-    /// Chooses slots for a whole table under one hash seed, if there is a solution.
+    /// Chooses slots for a whole table. Returns `None` if no pilots are found under the hash seed.
     fn assign_with(rows: &[Row], hash_seed: u64) -> Option<AssignedSlots> {
         let mut by_part = vec![Vec::new(); Parts::count(rows.len() as u64) as usize];
         let divided = parts(rows.len() as u64, 1);
@@ -354,12 +355,12 @@ mod tests {
         }
     }
 
-    /// A table has a solution under a seed only if each of its parts has one.
+    /// A table can be indexed under a hash seed only if pilots are found for each of its parts.
     #[test]
-    fn every_seed_has_a_solution_for_a_full_part() {
+    fn pilots_are_found_for_a_full_part_under_every_seed() {
         for row_count in [1000, 32_768] {
             let rows = rows(0..row_count);
-            // The seeds differ in all bits, because similar seeds only swap neighboring keys.
+            // Similar seeds would only swap the hashes of neighboring keys, so these seeds differ in all bits.
             for number in 1..=30_u64 {
                 let seed = number.wrapping_mul(0xD1B5_4A32_D192_ED03);
                 assert!(assign_with(&rows, seed).is_some(), "{row_count} rows, seed {seed}");
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_fails_for_few_small_tables() {
+    fn few_seeds_fail_for_small_tables() {
         for row_count in [3, 10, 50] {
             let rows = rows(0..row_count);
             let seed = |number: u64| number.wrapping_mul(0xD1B5_4A32_D192_ED03);
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_chosen_to_collide_under_one_seed_are_hashed_with_another() {
+    fn keys_chosen_to_collide_under_one_seed_are_indexed_under_another_seed() {
         let parts = Parts { count: 1, pilots: 1000, slots: 3188 };
         let colliding = (0..).filter(|key| Hash::from_u64(*key, 7).pilot(&parts) == 1).take(200);
         let rows = rows(colliding.chain((0..2800).map(|i| u64::MAX - i)));

@@ -33,7 +33,7 @@ pub(super) struct Walk {
     value_left_bytes: usize,
     /// The number of bytes of the last record's padding that are still to come.
     zeros_left_bytes: usize,
-    /// The start of a record's key and response header that continue in the next piece.
+    /// The bytes so far of an incomplete key and response header. The next piece has the bytes that follow.
     head: Vec<u8>,
     /// A copy of the last key of the earlier pieces, encoded as in a record.
     previous: Vec<u8>,

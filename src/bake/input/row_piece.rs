@@ -19,7 +19,7 @@ impl RowPiece {
         RowPiece { bytes: buffer, ends: Vec::new(), wanted_bytes }
     }
 
-    /// Adds a row. A key that is a number is stored as its decimal. The bake checks keys and values later.
+    /// Adds a row. A number is stored as decimal text. The bake checks keys and values later.
     pub fn push<'k>(&mut self, key: impl Into<Key<'k>>, value: impl AsRef<[u8]>) {
         match key.into() {
             Key::U64(key) => self.bytes.extend_from_slice(itoa::Buffer::new().format(key).as_bytes()),

@@ -144,7 +144,7 @@ fn errors_for_a_folder_and_a_missing_file_name_the_path() {
     assert!(error.starts_with(&format!("{}: No such file", missing.display())), "{error}");
 }
 
-/// Returns the error of a file that `change` modifies after half of it was read.
+/// Reads half of a file, modifies the file with `change`, and returns the error of reading the other half.
 fn error_after(change: impl Fn(&Path)) -> String {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rows.csv");
@@ -201,22 +201,22 @@ fn patterns_match_files_in_order() {
     for name in ["b.csv", "a.csv", "c.tsv", ".d.csv", "what?.csv", "[1].csv"] {
         fs::write(folder.path().join(name), "").unwrap();
     }
-    let of = |names: &[&str]| names.iter().map(|name| folder.path().join(name)).collect::<Vec<_>>();
-    assert_eq!(names(&of(&["[a-b].csv"])).unwrap(), ["a.csv", "b.csv"]);
-    assert_eq!(names(&of(&["c.tsv", "?.csv"])).unwrap(), ["c.tsv", "a.csv", "b.csv"]);
+    let paths = |names: &[&str]| names.iter().map(|name| folder.path().join(name)).collect::<Vec<_>>();
+    assert_eq!(names(&paths(&["[a-b].csv"])).unwrap(), ["a.csv", "b.csv"]);
+    assert_eq!(names(&paths(&["c.tsv", "?.csv"])).unwrap(), ["c.tsv", "a.csv", "b.csv"]);
     assert_eq!(
-        names(&of(&["what?.csv", "[1].csv"])).unwrap(),
+        names(&paths(&["what?.csv", "[1].csv"])).unwrap(),
         ["what?.csv", "[1].csv"],
         "existing files are not patterns"
     );
-    assert_eq!(names(&of(&["*"])).unwrap().len(), 5, "hidden files do not match");
+    assert_eq!(names(&paths(&["*"])).unwrap().len(), 5, "hidden files do not match");
     assert_eq!(names(&["-".into()]).unwrap(), ["standard input"]);
     for (pattern, fault) in [
         ("*.json", "is not a file, and matches no file as a pattern"),
         ("no.csv", "No such file"),
         ("a[.csv", "Pattern syntax"),
     ] {
-        let error = names(&of(&["a.csv", pattern])).unwrap_err();
+        let error = names(&paths(&["a.csv", pattern])).unwrap_err();
         assert!(error.contains(&format!("/{pattern}: {fault}")), "{error}");
     }
 }

@@ -93,7 +93,7 @@ impl<R: Read> Cutter<R> {
         }
         if self.at_end && self.fault.is_none() {
             match rows.is_open {
-                // If an earlier quote is malformed, its fault is more helpful than the unclosed quote.
+                // If an earlier quote is malformed, its error is more helpful than an error for the unclosed quote.
                 true => {
                     let delimiter = self.delimiter.unwrap_or_default();
                     let first = quote_faults(&bytes[rows.end..], delimiter).into_iter().next();

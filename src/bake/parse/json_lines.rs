@@ -167,7 +167,8 @@ impl JsonLinesParser {
     }
 }
 
-/// Returns the name of a field. Fields of objects have no numbers, so a number is a name made of digits.
+/// Returns the name of the field that a column selects. Fields of objects have names but no numbers, so the column
+/// number 7 selects the field named `7`.
 fn field_name(column: &Column) -> String {
     match column {
         Column::Number(number) => number.to_string(),

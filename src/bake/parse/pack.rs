@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn json_becomes_message_pack_of_the_same_shape() {
-        let of = |text| packed(Pack::MessagePack, &[("j", Cell::Json(text))]).map(|packed| packed[3..].to_vec());
+        let converted = |text| packed(Pack::MessagePack, &[("j", Cell::Json(text))]).map(|packed| packed[3..].to_vec());
         let cases: [(&str, &[u8]); 10] = [
             ("null", b"\xc0"),
             (" true ", b"\xc3"),
@@ -365,11 +365,11 @@ mod tests {
             (r#"{"a":1,"a":2}"#, b"\x82\xa1a\x01\xa1a\x02"),
         ];
         for (text, expected) in cases {
-            assert_eq!(of(text).unwrap(), expected, "{text}");
+            assert_eq!(converted(text).unwrap(), expected, "{text}");
         }
         let long = format!("[{}0]", "0,".repeat(16));
-        assert_eq!(of(&long).unwrap(), [b"\xdc\0\x11".as_slice(), &[0; 17]].concat(), "a header of three bytes");
-        assert!(matches!(of(&"[".repeat(100_000)), Err(RowFault::Json { .. })), "depth is bounded");
+        assert_eq!(converted(&long).unwrap(), [b"\xdc\0\x11".as_slice(), &[0; 17]].concat(), "a header of three bytes");
+        assert!(matches!(converted(&"[".repeat(100_000)), Err(RowFault::Json { .. })), "depth is bounded");
     }
 
     #[test]

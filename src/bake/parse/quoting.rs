@@ -125,10 +125,10 @@ pub(super) struct QuotedRecord<'p> {
 
 impl<'p> QuotedRecords<'p> {
     pub(super) fn new(bytes: &'p [u8], first_line: u64, delimiter: u8) -> Self {
-        // The reader treats a carriage return like any other byte: it does not end a row, and `next` removes it from
-        // the last field if a line feed follows. The reader would also remove a byte order mark at the start of every
-        // piece, although only the start of an input can have one. The line feed before the bytes prevents this
-        // removal, and is not a row.
+        // With this terminator, the reader treats a carriage return like any other byte. If a line feed follows, `next`
+        // removes the carriage return from the last field. The line feed before `bytes` is a blank line, which the
+        // reader skips. Without this line feed, the reader would remove a byte order mark at the start of every piece,
+        // although only the start of an input can have one.
         let reader = ReaderBuilder::new()
             .delimiter(delimiter)
             .terminator(Terminator::Any(b'\n'))

@@ -28,7 +28,7 @@ pub(in crate::bake) struct Batch {
     origin: u64,
     /// The relative line of the last row.
     last_line: u32,
-    /// The relative line of the first row whose key is not a decimal without leading zeros.
+    /// The relative line of the first row whose key is text: any key except a 64-bit decimal without leading zeros.
     first_text_line: Option<u32>,
     /// Whether no key is less than the key of the previous row.
     pub(in crate::bake) is_ascending: bool,
@@ -146,7 +146,8 @@ impl Batch {
         crate::store::prefetch(self.arena.bytes(), at + 64);
     }
 
-    /// Returns the origin (input and line) of the first row whose key is not a decimal without leading zeros.
+    /// Returns the origin (input and line) of the first row whose key is text: any key except a 64-bit decimal without
+    /// leading zeros.
     pub(in crate::bake) fn first_text_origin(&self) -> Option<u64> {
         self.first_text_line.map(|line| self.origin + u64::from(line))
     }

@@ -81,7 +81,7 @@ pub(in crate::bake) struct BlockReader {
 }
 
 impl BlockReader {
-    /// Returns a reader that starts at an offset of the extent, with a buffer of about this length.
+    /// Returns a reader that starts at an offset of the extent, with a buffer of about `buffer_len_bytes`.
     pub(in crate::bake) fn new(extent: Extent, from_bytes: u64, buffer_len_bytes: usize) -> Result<Self, BakeError> {
         let block_len_bytes = extent.block_len_bytes;
         let next_block = (from_bytes / block_len_bytes as u64) as usize;

@@ -127,8 +127,8 @@ impl Run {
         self.refs = refs;
     }
 
-    /// Returns whether two neighboring rows have the same key. Rows with equal keys were compared up to the same byte
-    /// when they were sorted, so they also have equal heads.
+    /// Returns whether two neighboring rows have the same key. Compares whole keys only if the heads are equal. Rows
+    /// with equal keys always have equal heads, because sorting computes their heads at the same offset of the keys.
     fn same_key(&self, a: RowRef, b: RowRef) -> bool {
         a.head == b.head && (self.kind == KeyKind::U64 || self.held_key(a) == self.held_key(b))
     }
@@ -236,7 +236,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.begin(KeyKind::Bytes, 0, 0, 0);
         for line in 0..LEN_MAX_BYTES {
-            // Pushes every length once, and never a length and its neighbor one after the other.
+            // Pushes each length once. Successive lengths differ by more than 1.
             let len_bytes = (line * 1009) % LEN_MAX_BYTES + 1;
             batch.push(Key::Bytes(&text[..len_bytes]), b"", line as u64, false).unwrap();
         }

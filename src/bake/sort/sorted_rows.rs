@@ -321,8 +321,8 @@ impl RowOrigins {
 }
 
 impl TableChecks {
-    /// Checks a row's key, value, and number. If two keys of bytes have the same head (see [`Key::head`]), the index
-    /// compares the keys later, when it reads the new records.
+    /// Checks a row's key, value, and number. Accepts neighboring byte keys with equal heads (see [`Key::head`]). The
+    /// index build compares these keys later, when it reads the new records.
     #[inline]
     fn check(&mut self, row: &HeldRow<'_>, number: u64, head: u64) -> Result<(), FormatError> {
         let fault = |what| Err(FormatError::Row { row: number, what });

@@ -78,7 +78,7 @@ fn case() -> impl Strategy<Value = Case> {
                     let mut seen = BTreeSet::new();
                     rows.retain(|(key, _)| seen.insert(key.clone()));
                 }
-                // With `Auto`, the kind of the keys is unknown, and therefore the shard of each key.
+                // With `Auto`, the kind of the keys is unknown, so the shard of each key is unknown too.
                 let shard = shard.filter(|_| keys != Keys::Auto);
                 let base = base.filter(|_| keys != Keys::Auto);
                 Case {
@@ -264,7 +264,7 @@ fn a_bake_gives_the_rows_of_the_model() {
     assert!(counts.iter().all(|count| *count >= 3), "some path was hardly covered: {counts:?}");
 }
 
-/// The numbers come before the first text and have every length, so runs of numbers must be merged as text.
+/// Numbers of 1 to 20 digits precede the only text key, so runs of numbers must be merged as text.
 #[test]
 fn runs_of_numbers_become_text_if_the_last_key_is_not_a_number() {
     for threads in [1, 3] {

@@ -167,7 +167,7 @@ fn tables_are_merged_in_the_order_given() {
 }
 
 #[test]
-fn one_table_is_copied_and_no_table_is_an_error() {
+fn a_merge_copies_one_table_and_rejects_none_or_too_many() {
     let bench = Bench::tight(1);
     for (kind, align_bytes) in [(KeyKind::U64, 8), (KeyKind::Bytes, 64)] {
         for count in [0, 1, 16, 17, 4000] {
@@ -254,8 +254,8 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(combined.records.record_align_bytes)
     };
-    // A row takes 64 bytes, but 128 bytes in the base. The first estimate for 13 bits is therefore too great: the right
-    // alignment is 8.
+    // A row takes 64 bytes, but 128 bytes in the base. With 13 bits, the first estimate of the alignment is therefore
+    // 16, although an alignment of 8 is enough.
     for (place_bits, align_bytes) in [(32, 8), (14, 8), (13, 8), (12, 16), (11, 32), (10, 64)] {
         let found = combine(place_bits).unwrap();
         let len_bytes =

@@ -3,7 +3,7 @@
 use super::*;
 
 const UNCLOSED: &str =
-    "a quoted field is not closed before the input ends: add the closing quote, and write a quote inside as two";
+    "a quoted field is not closed before the input ends: add the closing quote, and double each inner quote";
 
 #[test]
 fn a_producer_that_dies_within_a_row_is_detected_if_the_row_is_incomplete() {

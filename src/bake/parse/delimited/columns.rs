@@ -83,7 +83,7 @@ impl Finder<'_> {
                 match (found.next(), found.next()) {
                     (Some(position), None) => Ok(position),
                     (Some(_), Some(_)) => {
-                        let problem = "is in the header several times: give the number of one";
+                        let problem = "appears several times in the header: choose it by number";
                         Err(ColumnsFault::of_column(role, column, problem))
                     }
                     (None, _) => {

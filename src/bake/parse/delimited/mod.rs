@@ -15,7 +15,7 @@ use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink};
 use crate::bake::row_fault::RowFault;
 
-/// The format of delimited text with this delimiter.
+/// The format of delimited text, with a delimiter and the options of the bake.
 pub(super) struct DelimitedFormat<'o> {
     pub(super) delimiter: u8,
     pub(super) options: &'o Options,
@@ -57,7 +57,8 @@ pub(super) struct Fields {
     pub(super) value: ValueFields,
     pub(super) delete: Option<usize>,
     pub(super) count: usize,
-    /// Whether the options choose columns. If so, the fault of a row with a wrong number of fields gives other advice.
+    /// Whether the options choose columns. This determines the advice in the error for a row with a wrong number of
+    /// fields.
     pub(super) columns_chosen: bool,
 }
 

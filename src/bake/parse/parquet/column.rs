@@ -206,7 +206,7 @@ impl ValueType {
             LogicalType::Timestamp(timestamp) => {
                 ValueType::Timestamp { unit: timestamp.unit.into(), is_utc: timestamp.is_adjusted_to_u_t_c }
             }
-            // The writer knew no type, because all values of the column are null.
+            // The program that wrote the file knew no type, because all values of the column are null.
             LogicalType::Unknown => Self::from_converted(ConvertedType::NONE, column)?,
             _ => return None,
         })

@@ -341,7 +341,7 @@ fn leaf_of(
 /// be used after an error, so its inconsistent state is never observed.
 fn catch_panic<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     panic::catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(ParquetError::General("it is damaged".to_owned())))
+        .unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
 }
 
 fn unreadable(name: &str, error: &ParquetError) -> BakeError {

@@ -294,7 +294,7 @@ fn pieces_are_bounded_by_the_length_of_their_rows() {
 }
 
 #[test]
-fn columns_are_chosen_by_number_or_name_and_one_choice_implies_the_other_of_two() {
+fn columns_are_chosen_by_number_or_name_and_choosing_one_of_two_also_chooses_the_other() {
     let file = written(TWO, Compression::UNCOMPRESSED, 1, |_, writer| {
         write_column!(writer, Int64Type, &[1, 2]);
         write_column!(writer, ByteArrayType, &[text("one")], &[1, 0]);
