@@ -14,7 +14,7 @@ use super::state::ServerState;
 use super::worker::{Accepted, Worker};
 use crate::setting::Setting;
 
-/// How long to wait after a failed accept.
+/// The pause between a failed attempt to accept a connection and the next attempt.
 pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Accepts the connections of the Unix socket and the TCP socket.
@@ -29,7 +29,7 @@ impl Acceptor {
         Acceptor { state, workers, refusal_log: LogLimit::default() }
     }
 
-    /// Returns the workers, which the caller stops.
+    /// Returns the workers, so that the caller can stop them.
     pub(super) fn into_workers(self) -> Vec<Worker> {
         self.workers
     }
@@ -56,7 +56,8 @@ impl Acceptor {
         }
     }
 
-    /// Assigns each connection to the worker with the fewest connections.
+    /// Accepts connections with `next`, and assigns each to the worker with the fewest connections. Closes connections
+    /// beyond the limit. Never returns.
     async fn accept(&self, next: impl AsyncFn() -> io::Result<Accepted>) {
         let (connections_max, mut is_failing) = (self.state.settings.connections_max as u64, false);
         loop {

@@ -52,10 +52,11 @@ const EVICTED: u64 = 1 << 63;
 /// The state of one connection, as other parts of the server see it. Only the thread of the connection's worker writes
 /// the state, but any worker may evict the connection.
 pub(super) struct Activity {
-    /// The number of the connection, which no other connection of its worker has.
+    /// A number that is unique among the connections of the worker.
     pub(super) number: u64,
     pub(super) peer: Peer,
-    /// The tick of the registry at which the connection last sent or received a byte.
+    /// The last tick (one per second) of the registry at which a byte was sent or received, or responses became
+    /// pending.
     moved_tick: AtomicU32,
     waits: AtomicU64,
     sent_bytes: AtomicU64,

@@ -16,8 +16,8 @@ use super::registry::Registry;
 use super::statistics::Totals;
 use crate::setting::Setting;
 
-/// Evictions continue until the limit divided by this number is free, so that the server rarely has to search for
-/// connections to evict.
+/// Evictions continue until one eighth of the limit is free, so that the server rarely has to search for connections to
+/// evict.
 const FREED_SHARE: u64 = 8;
 
 /// The sum of the memory of all connections, and its limit.
@@ -57,8 +57,8 @@ impl ClientMemory {
         }
     }
 
-    /// Subtracts the memory of a connection that ends from the sum. The connection's registry must have removed the
-    /// connection already.
+    /// Subtracts the memory of an ended connection from the sum. The caller must already have removed the connection
+    /// from its registry.
     pub(super) fn release(&self, activity: &Activity) {
         let held_bytes = activity.held_bytes();
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
@@ -107,8 +107,8 @@ impl ClientMemory {
             warn!(
                 %peer,
                 left_out,
-                "disconnected: the {count} connections that held the most memory, this one {largest_bytes} bytes: all \
-                 connections held {held_bytes} bytes, where at most {} were expected ({})",
+                "disconnected: the {count} connections that held the most memory (this peer's held {largest_bytes} \
+                 bytes): all connections held {held_bytes} bytes, where at most {} were expected ({})",
                 self.max_bytes,
                 Setting::ClientMemoryMax
             );
@@ -177,11 +177,12 @@ mod tests {
         // All connections hold 1360 bytes, and evictions continue until they hold at most 875.
         memory.evict_largest(&registries, &totals);
         assert_eq!(evicted(&of_first).len(), 2);
-        assert!(of_first[1].is_evicted(), "it holds the most");
+        assert!(of_first[1].is_evicted(), "connection 1 holds the most memory");
         assert!(!memory.is_over_limit());
     }
 
-    /// A waker of one connection that ends the connection `ends`, as the task of `ends` would.
+    /// A test waker that ends the connection `ends` when it is called. It removes the connection from the registry and
+    /// releases its memory, as the task of the connection would.
     struct EndsOnWake {
         registry: Arc<Registry>,
         memory: Arc<ClientMemory>,
@@ -202,9 +203,10 @@ mod tests {
         }
     }
 
-    /// Evicts connections that hold 600, 500, and 400 bytes where 1000 are the maximum. When the first connection is
-    /// woken, connection number `ends` ends at once. Returns which connections are evicted, the memory of the evicted
-    /// connections at that moment, and the memory of all connections afterward.
+    /// Creates connections that hold 600, 500, and 400 bytes, and evicts connections until they meet a limit of 1000
+    /// bytes. When the eviction wakes connection 0, connection number `ends` ends at once. Returns the numbers of the
+    /// evicted connections, the memory of evicted connections right after that end, and the memory of all connections
+    /// after the evictions.
     fn evict_while_one_ends(ends: usize) -> (Vec<usize>, u64, u64) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (memory, totals) = (Arc::new(ClientMemory::new(1000)), Totals::default());
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_an_evicted_connection_is_added_before_the_connection_can_end() {
+    fn the_memory_of_an_evicted_connection_is_counted_as_evicted_before_the_connection_can_end() {
         assert_eq!(evict_while_one_ends(0), (vec![0, 1], 0, 900));
     }
 

@@ -44,8 +44,8 @@ pub struct Config {
     /// The rules that a file must satisfy to become the first generation or to replace the current generation.
     /// Rollbacks ignore the rules.
     pub replace: ReplaceRules,
-    /// A function that returns the program's option that permits a table despite the given error. Messages about a
-    /// rejected table name this option. `None`: the messages name no option.
+    /// Returns the name of the command-line option that allows a table despite the given error. Error messages about a
+    /// rejected table include this name. `None`: the messages name no option.
     pub replace_option: Option<fn(&ReplaceError) -> &'static str>,
     /// Whether to take kernel leases on files, where the system allows it. A leased file needs no fstat after every
     /// batch. Leases use the process's SIGIO, for which the server installs a handler.

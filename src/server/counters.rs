@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::protocol::native::{Op, OpKind, Status};
 
-/// One of this many passes is timed.
+/// One in this many passes is timed.
 const TIMED_EVERY: u64 = 64;
 
 /// The index of the counters of Redis commands. The indexes below it are the op codes of native requests.
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_of_each_bucket_are_counted_in_it() {
+    fn numbers_at_both_ends_of_a_bucket_are_counted_in_that_bucket() {
         let mut before = None;
         for bucket in 0..BUCKETS {
             let (first, last) = (before.map_or(1, |before| before + 1), bucket_end(bucket));

@@ -1,7 +1,7 @@
 //! Liveness of the server's threads and long-running tasks.
 //!
-//! In: beats, panics, and ends of threads. Out: descriptions of the threads that have a problem, for Info, the metrics,
-//! and the service manager's watchdog. A panic ends one unit of a thread's work, not the thread.
+//! In: beats (reports of progress), panics, and ends of threads. Out: descriptions of the threads that have a problem,
+//! for Info, the metrics, and the service manager's watchdog. A panic ends one unit of a thread's work, not the thread.
 
 use std::fmt::Write;
 use std::future::Future;
@@ -41,7 +41,7 @@ pub(super) fn beat_every(watchdog: Option<Duration>) -> Duration {
 /// The liveness of one thread, or of one task that runs as long as the server.
 pub(super) struct Thread {
     name: String,
-    /// Whether the thread must beat. A task does not have to, because the thread of its runtime beats.
+    /// Whether the thread must record beats. A task need not, because the thread of its runtime does.
     beats_expected: bool,
     is_running: AtomicBool,
     has_ended: AtomicBool,
@@ -94,7 +94,7 @@ impl Thread {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Beats regularly as long as the runtime polls its tasks. Never returns.
+    /// Records beats at regular intervals as long as the runtime polls its tasks. Never returns.
     pub(super) async fn keep_beating(&self, beat_every: Duration) {
         loop {
             self.beat();

@@ -44,7 +44,8 @@ impl Peer {
     }
 
     /// Returns whether the client may change which generation is served: its user must be root or the user that the
-    /// server runs as. A user ID that several users share does not count.
+    /// server runs as. If the ID of that user may also stand for other users (the overflow ID of a user namespace),
+    /// returns false.
     pub(super) fn is_admin(&self) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         matches!(self, Peer::Unix(Some(Process { uid, .. })) if [0, ours].contains(uid) && !is_ambiguous(*uid))

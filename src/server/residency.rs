@@ -27,7 +27,8 @@ impl Residency {
     }
 }
 
-/// Measures the current generation. Returns its number, and how long the measurement took.
+/// Measures how much of the current generation's file is in memory. Returns the number of the generation, and how long
+/// the measurement took.
 pub(super) fn measure(table: &ServedTable, residency: &Residency) -> (u64, Duration) {
     let (generation, started) = (table.current(), Instant::now());
     let len_bytes = generation.store.resident_len_bytes();
@@ -35,7 +36,7 @@ pub(super) fn measure(table: &ServedTable, residency: &Residency) -> (u64, Durat
     (generation.number, started.elapsed())
 }
 
-/// Measures the current generation repeatedly, until the runtime ends.
+/// Repeatedly measures how much of the current generation's file is in memory, until the runtime ends.
 pub(super) async fn watch(table: Arc<ServedTable>, residency: Arc<Residency>, thread: Arc<Thread>) {
     loop {
         let (measured, residency, thread) = (Arc::clone(&table), Arc::clone(&residency), Arc::clone(&thread));

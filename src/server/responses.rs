@@ -86,7 +86,7 @@ impl Responses {
     }
 
     /// Returns whether the responses should be sent before more are added. If not, there is room for one more response
-    /// of any length, with its frame.
+    /// of any length, including the frame that its protocol writes around stored bytes.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.copied_len_bytes + COPY_MAX_BYTES + FRAME_LEN_MAX_BYTES > COPIED_MAX_BYTES
@@ -194,9 +194,9 @@ impl Responses {
         unsent.with(store, &mut self.stage, send)
     }
 
-    /// Copies the beginning of the responses into the stage, if they borrow from a shared mapping. As no byte is sent
-    /// yet, the requests can still be answered with errors if the file was changed. Returns false if the file was
-    /// changed.
+    /// Copies the first bytes of the responses into the stage (the buffer of bytes to send next), if the responses
+    /// borrow from a shared mapping. Returns false if the file was changed. No byte is sent yet, so the caller can then
+    /// still answer the requests with errors.
     #[inline]
     pub(super) fn stage_beginning(&mut self, store: &Store) -> bool {
         if self.borrowed.count == 0 || store.is_private() {

@@ -25,7 +25,7 @@ pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
 // pass.
 const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 
-/// The steps of one pass.
+/// Counts the steps of one pass.
 pub(super) struct Steps {
     counted: usize,
     verification_work_before: usize,
@@ -58,7 +58,7 @@ impl Steps {
     /// Returns `Break` if a run of lookups should end after `count` lookups, because the pass has used up its steps on
     /// verifying blocks.
     ///
-    /// This check costs more than a lookup, so it is skipped except after every 16th lookup.
+    /// This check costs more than a lookup, so it takes place only if `count` is a multiple of 16.
     #[inline]
     pub(super) fn continue_after(&self, count: usize) -> ControlFlow<()> {
         const EVERY_LOOKUPS: usize = 16;

@@ -218,7 +218,7 @@ mod tests {
                     5000,
                     |tick| if tick % pause_ticks == 0 { 128 << 10 } else { 0 },
                 );
-            // At 300 s this client is slow: 437 bytes/s.
+            // A client that pauses for 300 s is too slow: it receives 437 bytes/s on average.
             assert_eq!(found.is_some(), stall_s == 300, "{stall_s}: {found:?}");
         }
         let found = simulate_client(&timeouts(0, 300, 1024), 5000, |tick| if tick % 300 == 0 { 400 << 10 } else { 0 });

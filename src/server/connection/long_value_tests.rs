@@ -1,4 +1,4 @@
-//! The work of a turn when a request reads values that are not verified yet, or that have many blocks.
+//! Tests that a turn is short even if a request reads long values, whether or not their blocks are verified.
 
 use std::io::{Cursor, Read};
 use std::os::unix::fs::FileExt;
@@ -30,8 +30,8 @@ struct Table {
 }
 
 impl Table {
-    /// Bakes a table whose row 16, with the key 40, has the long value. A lookup of any row from row 16 to the next
-    /// fence reads row 16 first.
+    /// Bakes a table whose row 16, with the key 40, has the long value. Row 16 has a fence, so an ordered lookup of any
+    /// row between this fence and the next one reads row 16 first.
     fn with_long_value(keys: Keys) -> Table {
         let short = |key| (key, 1);
         Table::bake(keys, (10..26).map(short).chain([(40, LONG_LEN_BYTES)]).chain((41..56).chain([90]).map(short)))
@@ -121,7 +121,8 @@ fn commands_verify_a_long_value_in_several_turns() {
     let (table, runtime) = (Table::with_long_value(Keys::U64), runtime());
     for (command, begin, hits) in COMMANDS {
         let connections = table.open();
-        // At least one of 100 random rows is almost certainly after the long value.
+        // About half of the rows cannot be found without reading the long value, so at least one of 100 random rows
+        // almost certainly requires its verification.
         let count = if command == "RANDOMKEY" { 100 } else { 1 };
         let (used, response) =
             serve(&runtime, &connections, format!("{command}\r\n").repeat(count).into_bytes(), usize::MAX);
@@ -196,7 +197,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
         let (used, response) = serve_and(&runtime, &connections, request, usize::MAX, |used| {
             if used.busy_turns > 0 && !is_written {
                 file.write_all_at(b"x", (LONG_LEN_BYTES / 2) as u64).unwrap();
-                // The system's clock may not have advanced since the table was opened.
+                // Sets a different time, because the system's clock may not have advanced since the table was opened.
                 file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
                 is_written = true;
             }
@@ -209,7 +210,7 @@ fn a_change_between_two_turns_ends_the_verification_with_an_error() {
 
 /// A lookup of a verified value reads the tags of the value's blocks, or one tag for a whole group of blocks.
 #[test]
-fn lookups_of_verified_long_values_are_counted_by_their_tags() {
+fn the_tags_that_a_lookup_of_a_verified_long_value_reads_count_as_steps() {
     // The second value has some 200 blocks before its first whole group.
     let (table, runtime) = (Table::bake(Keys::U64, [(1, 1_000_000), (2, 8 << 20)].into_iter()), runtime());
     let command = |name: &str| format!("*2\r\n${}\r\n{name}\r\n$1\r\n2\r\n", name.len()).into_bytes();

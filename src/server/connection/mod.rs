@@ -103,15 +103,15 @@ pub(super) struct Connection<S> {
     /// The generation that the next turn continues with, because unanswered requests or pending responses need it.
     /// `None` if the next turn can use the current generation.
     generation: Option<PinnedGeneration>,
-    /// The number of consecutive reads that filled their buffer.
+    /// The number of consecutive reads that filled the read buffer.
     full_reads: usize,
     /// Bytes that were read and that are not answered yet.
     unanswered: Vec<u8>,
-    /// What the connection does after its last pass.
+    /// What the connection does next, as its most recent pass decided.
     then: Then,
-    /// Allocated when the client first waits for another state of the table.
+    /// Registers the connection for changes of the table's state. Allocated when the client first waits for a change.
     waiter: Option<Waiter>,
-    /// Allocated when responses are first pending.
+    /// Responses that the socket has not taken yet. Allocated when the socket first does not take all responses.
     pending: Option<Box<PendingResponses>>,
     /// Whether the worker counts this connection as one with pending responses.
     is_pending: bool,
@@ -392,7 +392,7 @@ impl<S> Connection<S> {
         let server = &self.context.worker.server;
         server.statistics.totals.panics.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = server.panic_log.line() {
-            error!(peer = %self.context.peer, left_out, "a fault of this server ended a connection: panic at {panic}");
+            error!(peer = %self.context.peer, left_out, "a bug in the server ended a connection: panic at {panic}");
         }
     }
 

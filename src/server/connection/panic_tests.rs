@@ -1,4 +1,4 @@
-//! Tests that a panic ends one connection, wherever it happens, and nothing else.
+//! Tests that a panic, wherever it happens, ends only its own connection.
 
 use std::io::IoSlice;
 use std::time::Duration;

@@ -100,13 +100,14 @@ fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
     });
 }
 
-/// Serves a file whose value was overwritten in place after it was opened.
+/// Returns connections over a file whose value was overwritten in place after the server opened the file.
 fn connections_over_an_overwritten_file() -> (tempfile::TempDir, Connections) {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("storage.db");
     bake_csv(&b"7,seven\n"[..], &db, &Options::default(), &mut |_| ()).unwrap();
     let file = File::options().write(true).open(&db).unwrap();
-    // Otherwise the change may fall into the same tick of the file system's clock.
+    // Sets an old time. Otherwise, a change within the same step of the file system's clock would leave the file's time
+    // as it is, and would not be detected.
     file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
     drop(file);
     let connections = connections_over(&db);

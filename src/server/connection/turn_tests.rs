@@ -1,4 +1,4 @@
-//! The work of a turn, for every command and native op with the arguments that make the server work hardest.
+//! Tests that a turn is short for every command and native op, with the arguments that make the server work hardest.
 //!
 //! `cargo test --release --lib a_turn_is_bounded -- --nocapture` prints the processor time of the longest turns.
 
@@ -16,14 +16,15 @@ use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id};
 use crate::server::steps::USED_ON_THREAD;
 
-/// The maximum number of steps of a turn. A pass ends only after the command that exceeds `PASS_STEPS_MAX`, and
-/// commands with the longest arguments take many thousands.
+/// The maximum number of steps of a turn. A pass ends only after the command that exceeds `PASS_STEPS_MAX`, and one
+/// command with the longest arguments takes many thousands of steps.
 const STEPS_MAX: usize = 100_000;
 /// The maximum number of turns of the busy connection between two responses to another connection.
 pub(super) const TURNS_BETWEEN_MAX: usize = 8;
-/// Short commands are sent as a pipeline of this many bytes, several turns long.
+/// The length of the pipelines in which short commands are sent. Each pipeline takes several turns.
 pub(super) const PIPELINE_LEN_BYTES: usize = 256 << 10;
-/// Turns with work after which a connection is dropped, because more turns would only do the same work again.
+/// The maximum number of turns with work per connection. The tests then drop the connection, because more turns would
+/// only repeat the same work.
 const BUSY_TURNS_MAX: usize = 6;
 const ROWS: u64 = 20_000;
 const CLIENTS: usize = 3000;
@@ -36,7 +37,8 @@ pub(super) struct Used {
     pub(super) steps: usize,
     pub(super) turn_steps_max: usize,
     turn_us_max: u64,
-    /// Turns since another connection was answered. `turns_between_max` is the maximum.
+    /// The number of turns since the other connection of the worker last received a response. `turns_between_max` is
+    /// the maximum of this number.
     turns_since: usize,
     pub(super) turns_between_max: usize,
 }
@@ -44,7 +46,6 @@ pub(super) struct Used {
 /// The beginning of the bytes that a client received.
 #[derive(Default)]
 pub(super) struct Response {
-    /// The first bytes.
     pub(super) begin: Vec<u8>,
 }
 
@@ -61,7 +62,7 @@ impl Response {
     }
 }
 
-/// A connection whose turns are metered.
+/// A connection, and the counts of its turns and steps.
 struct Metered {
     connection: Connection<UnixStream>,
     used: Arc<Mutex<Used>>,
@@ -125,7 +126,7 @@ pub(super) fn serve_and(
         let busy_task = tokio::spawn(Metered { connection, used: Arc::clone(&used), busy_turns_max });
         let quick_task = tokio::spawn(other);
         let (mut reader, mut writer) = busy.into_split();
-        // The connection may end before it has read everything.
+        // The connection may end before it has read all bytes.
         let written = tokio::spawn(async move {
             let _ = writer.write_all(&bytes).await;
         });
@@ -200,7 +201,7 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
 /// Work that is not counted would not end a turn, so each argument of a command with many arguments must count as at
 /// least one step.
 #[test]
-fn the_arguments_of_commands_that_take_many_are_counted() {
+fn each_of_100_000_arguments_counts_as_a_step() {
     let (_folder, connections) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut checked = 0;

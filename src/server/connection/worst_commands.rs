@@ -6,17 +6,17 @@ use crate::protocol::native::{Op, push_long, range_flags};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
 use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
 
-/// A key of the table of numbers that is as long as an argument may be.
+/// Returns an argument of the maximum length that is the number 7 with leading zeros.
 fn long_number() -> Vec<u8> {
     [vec![b'0'; BULK_LEN_MAX_BYTES - 1], b"7".to_vec()].concat()
 }
 
-/// The longest argument of no special form.
+/// Returns an argument of the maximum length that is not a number.
 fn long_text() -> Vec<u8> {
     vec![b'a'; BULK_LEN_MAX_BYTES]
 }
 
-/// Patterns that take the most work to compile, or to match with a key of many `a`.
+/// Returns the patterns that take the most work to compile, or to match against a key of many letters `a`.
 fn patterns() -> Vec<Vec<u8>> {
     let repeated = |part: &str| [part.repeat(1023 / part.len()).as_bytes(), b"b"].concat();
     let class = format!("*[{}]", "x".repeat(1000));
@@ -27,7 +27,7 @@ fn patterns() -> Vec<Vec<u8>> {
     patterns
 }
 
-/// A command in RESP's array form.
+/// Returns a command in RESP's array form.
 pub(super) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
@@ -38,7 +38,7 @@ pub(super) fn command<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     bytes
 }
 
-/// A command with an argument repeated as often as its length and `args_max` allow.
+/// Returns a command that repeats an argument as often as the maximum length of a command and `args_max` allow.
 fn most(words: &str, arg: &[u8], args_max: usize) -> Vec<u8> {
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
     let framed_len = |arg: &[u8]| arg.len() + format!("$\r\n{}\r\n", arg.len()).len();
@@ -47,7 +47,7 @@ fn most(words: &str, arg: &[u8], args_max: usize) -> Vec<u8> {
     command(&[words, vec![arg; count]].concat())
 }
 
-/// A command of words, with a number of `options` behind it that is as large as possible.
+/// Returns a command that consists of `words`, and of `options` repeated as often as `ARGS_MAX_AT_ONCE` allows.
 fn with_options(words: &str, options: &[&str]) -> Vec<u8> {
     let words: Vec<&str> = words.split(' ').collect();
     let rounds = (ARGS_MAX_AT_ONCE - words.len()) / options.len();
@@ -58,25 +58,26 @@ fn words(words: &str) -> Vec<u8> {
     command(&words.split(' ').collect::<Vec<_>>())
 }
 
-/// A command of one long argument.
+/// Returns three commands that differ in their only argument: a long number, long text, and a short number.
 fn with_long(name: &str) -> Vec<Vec<u8>> {
     let before: Vec<&[u8]> = name.split(' ').map(str::as_bytes).collect();
     [long_number(), long_text(), b"7".to_vec()].iter().map(|arg| command(&[&before[..], &[arg]].concat())).collect()
 }
 
-/// Text that is four times as long when an error quotes it.
+/// Returns an argument of the maximum length. In a quote, each of its bytes takes four characters (`\xff`).
 fn unprintable() -> Vec<u8> {
     vec![0xff; BULK_LEN_MAX_BYTES]
 }
 
-/// A command of many names or keys: the most, the longest, and some that are nearly all there is room for.
+/// Returns commands that repeat one name or key as often as the maximum length of a command allows. The name or key is
+/// one of `short`, or one of several long arguments.
 fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
     let longest = [long_number(), long_text(), vec![b'0'; 16 << 10], vec![b'|'; 1000]];
     let short = short.iter().map(|arg| most(name, arg.as_bytes(), usize::MAX));
     short.chain(longest.iter().map(|arg| most(name, arg, usize::MAX))).collect()
 }
 
-/// The commands of one name that take the most work.
+/// Returns the commands with the given ID and the arguments that take the most work.
 #[rustfmt::skip]
 fn worst_commands(id: Id) -> Vec<Vec<u8>> {
     let matching = |before: &str, after: &str| -> Vec<Vec<u8>> {
@@ -182,12 +183,13 @@ fn worst_commands(id: Id) -> Vec<Vec<u8>> {
     }
 }
 
-/// Every command and subcommand.
+/// Returns every command and subcommand.
 pub(super) fn all_commands() -> impl Iterator<Item = &'static Spec> {
     COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
 }
 
-/// What is no command, or has too many arguments, by name.
+/// Returns more input that takes much work: commands with too many arguments, unknown commands, inline commands, and
+/// empty commands. Each input has the name of its command, or `none`.
 fn worst_refusals() -> Vec<(String, Vec<u8>)> {
     let at_once = all_commands().filter(|spec| spec.args_max == ARGS_MAX_AT_ONCE);
     let too_many = at_once.map(|spec| (spec.name.to_owned(), most(&spec.name.replace('|', " "), b"7", 20_000)));
@@ -205,12 +207,13 @@ fn worst_refusals() -> Vec<(String, Vec<u8>)> {
     too_many.chain(unknown.into_iter().map(|bytes| ("none".to_owned(), bytes))).collect()
 }
 
-/// Every native op.
+/// Returns every native op.
 fn all_ops() -> impl Iterator<Item = Op> {
     (0..1 << 8).filter_map(|code| Op::from_code(code).or(Op::from_long_code(code | 1 << 16)))
 }
 
-/// The native requests with an op that take the most work. `rows` keys from 0 on are found.
+/// Returns the native requests with the given op and the arguments that take the most work. If the table's keys are
+/// numbers, the keys are 0 to `rows - 1`.
 fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
     let short = |key: u64| [&(op as u32).to_be_bytes()[..], &[0; 4], &key.to_be_bytes()].concat();
     let long = |body: &[&[u8]]| {
@@ -218,7 +221,7 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
         push_long(op, body, &mut request);
         request
     };
-    // Flags, limit, and the keys of a range, each with its length.
+    // A range consists of flags, a limit, the lengths of the two keys, and the keys.
     let range = |flags: u32, start: &[u8], end: &[u8]| {
         let numbers = [flags, 0, start.len() as u32, end.len() as u32];
         long(&[&numbers.map(u32::to_be_bytes).concat(), start, end])
@@ -226,7 +229,7 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
     let key = vec![b'a'; 65_535];
     match op {
         Op::Get | Op::Exists | Op::Floor | Op::Ceiling => {
-            // Spread over the table, so that each may be the first in its block.
+            // The keys are spread over the table, so that each lookup may be the first to read its block.
             let spread: Vec<u8> = (0..4096).flat_map(|at| short(at * 7919 % rows)).collect();
             vec![spread, short(u64::MAX), long(&[&key]), long(&[b"x"])]
         }
@@ -242,7 +245,7 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
     }
 }
 
-/// All of them, each with the name of its command or op.
+/// Returns all worst cases, each with the name of its command or op.
 pub(super) fn all_cases(rows: u64) -> impl Iterator<Item = (String, Vec<u8>)> {
     let named = |name: String, cases: Vec<Vec<u8>>| cases.into_iter().map(move |bytes| (name.clone(), bytes));
     let commands = all_commands().flat_map(move |spec| named(spec.name.to_owned(), worst_commands(spec.id)));

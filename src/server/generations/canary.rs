@@ -1,8 +1,8 @@
 //! Canaries: keys that are looked up in a new file before it is served.
 //!
 //! In: lines `key,digest`. Out: whether a table has the expected values. The digest is the XXH3-128 of the key's value,
-//! as 32 hexadecimal digits, or `absent` if the table must not have the key. It detects mistakes, but not values that
-//! were forged to match.
+//! as 32 hexadecimal digits, or `absent` if the table must not have the key. Canaries detect mistakes, but not values
+//! that were forged to match.
 
 use std::fmt;
 use std::io;

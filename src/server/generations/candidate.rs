@@ -21,7 +21,7 @@ use crate::store::{
     Memory, OpenOptions, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors, writers_of,
 };
 
-/// How long to wait for a process that put a file in place to close it.
+/// The maximum time that a check waits until no process has the file open for writing.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The reason why a file is rejected.
@@ -111,7 +111,7 @@ pub(in crate::server) struct Plan {
 pub(super) enum Replaces {
     Nothing,
     Table(TableSummary),
-    /// Any table, because the candidate was served before.
+    /// A rollback: the candidate was served before, so it may replace any table.
     Rollback,
 }
 
@@ -256,8 +256,8 @@ mod tests {
 
     const VALUE: &[u8] = b"the value of key 7";
 
-    /// Checks a table, and changes a byte of a value at the `change_at`-th call of the check's pace. Returns the result
-    /// of the check and the number of calls.
+    /// Checks a table. The check calls a function as it progresses, and call number `change_at` changes a byte of a
+    /// value. Returns the result of the check and the number of calls.
     fn check_and_change(change_at: usize) -> (Result<Candidate, OpenError>, usize) {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
@@ -266,7 +266,8 @@ mod tests {
         let bytes = std::fs::read(&db).unwrap();
         let at = bytes.windows(VALUE.len()).position(|window| window == VALUE).unwrap() as u64;
         let file = File::options().write(true).open(&db).unwrap();
-        // Otherwise the change may fall into the same tick of the file system's clock.
+        // Sets an old time. Otherwise, a change within the same step of the file system's clock would leave the file's
+        // time as it is, and would not be detected.
         file.set_modified(SystemTime::now() - Duration::from_secs(10)).unwrap();
         drop(file);
         let call_count = Arc::new(AtomicUsize::new(0));
@@ -291,7 +292,7 @@ mod tests {
     fn a_file_that_changes_at_any_moment_of_its_check_is_not_served() {
         let (unchanged, call_count) = check_and_change(usize::MAX);
         assert!(unchanged.is_ok());
-        // At least one call for each canary, after the whole file was verified.
+        // The check makes at least one call for each of the two canaries, after it has verified the whole file.
         assert!(call_count > 2, "{call_count}");
         for change_at in 1..=call_count {
             let (changed, _) = check_and_change(change_at);

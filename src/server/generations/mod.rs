@@ -36,9 +36,9 @@ pub(super) struct Generation {
     pub(super) store: Store,
     /// The file that direct clients map. `None` if they may not map it.
     pub(super) shared: Option<File>,
-    /// Kept open for a rollback, even if the table was copied into memory.
+    /// The table's file. It stays open for a rollback, even if the table was copied into memory.
     file: File,
     identity: Identity,
-    /// Whether processes that write to the file are detected. [`Writers::None`] for a copy.
+    /// Whether processes that write to the file are detected. [`Writers::None`] if the table is a private copy.
     pub(super) writers: Writers,
 }

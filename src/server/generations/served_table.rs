@@ -19,7 +19,7 @@ use crate::store::reopened;
 
 /// A reference to a generation, which keeps the generation open.
 ///
-/// Each worker has a separate reference count, because workers that shared one count would wait for its cache line.
+/// Each worker has a separate reference count, because workers that shared one count would contend for its cache line.
 #[derive(Clone)]
 #[expect(clippy::redundant_allocation, reason = "the outer count belongs to one worker")]
 pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
@@ -84,8 +84,8 @@ impl ServedTable {
         unpoisoned(&self.slots[worker]).clone()
     }
 
-    /// Makes a generation the current one, which every pass that begins after this call reads. Returns the generation
-    /// that was replaced.
+    /// Makes a generation the current one. Every pass that begins after this call reads the new generation. Returns the
+    /// generation that was replaced.
     pub(super) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
         for slot in &self.slots {
             let new = PinnedGeneration::new(generation);

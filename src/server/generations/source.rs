@@ -13,7 +13,7 @@ use crate::server::liveness::Thread;
 use crate::setting::Setting;
 use crate::store::Pace;
 
-/// How long a server that starts waits for other processes to close a file that they have open for writing.
+/// The maximum time that a starting server waits until no process has the file open for writing.
 const WRITERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The file to serve, and how to find and check new files.
@@ -59,8 +59,7 @@ impl Source {
         Ok(self.generation_of(candidate, 1))
     }
 
-    /// Returns a source whose checks record a beat of `thread` for each window of work, and end early when the server
-    /// stops.
+    /// Returns a source whose checks record beats of `thread` as they progress, and end early when the server stops.
     pub(super) fn paced(mut self, thread: Arc<Thread>, is_stopping: Arc<AtomicBool>) -> Source {
         let configured = std::mem::take(&mut self.plan.options.pace);
         self.plan.options.pace = Pace::new(move || {

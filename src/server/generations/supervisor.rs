@@ -117,8 +117,8 @@ struct Supervision {
     left_by_rollback: Option<Identity>,
     /// The file at the path whose rejection Info and the metrics report.
     standing_refusal: Option<FileVersion>,
-    /// Whether the last file was rejected for a reason that may pass without a change of the file, so that the file is
-    /// retried: see [`OpenError::may_pass_later`].
+    /// Whether the last file was rejected for a temporary reason, so that the unchanged file is retried: see
+    /// [`OpenError::may_pass_later`].
     retries: bool,
     retained: Retained,
     /// Whether a check of the path was requested and has not begun.
@@ -209,7 +209,7 @@ impl Supervision {
 
     /// Serves the file at the path if it is new. Checks the current file again if it was changed in place.
     fn check_path(&mut self) {
-        // Set first, so that a check that panics is not repeated too early.
+        // The time is set first, so that a check that panics is not repeated too early.
         self.path_checked = Instant::now();
         self.is_check_requested.store(false, Ordering::Release);
         self.unsettled = None;
@@ -234,7 +234,8 @@ impl Supervision {
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let retried = self.retries;
             let outcome = self.reload();
-            // A file that is retried is reported once, and not again until the reason of its rejection has passed.
+            // The first rejection of a file that is retried is reported. Further rejections for temporary reasons are
+            // not.
             if !(retried && self.retries) {
                 let text = self.log_outcome(outcome);
                 self.server.notifier.status(&text);
@@ -356,7 +357,7 @@ impl Supervision {
         if found == Some(self.current().identity) && self.current().store.is_trusted() {
             return Ok(format!("{}: already served by generation {}", path.display(), self.current().number));
         }
-        // Set first: if the check panics, the file is not retried without a request.
+        // The field is set before the check: if the check panics, the file is not retried without a request.
         let tried = FileVersion::at(&path).ok();
         self.refused = tried;
         match self.source.plan.open(&path, Replaces::Table(summary(&self.current().store))) {
@@ -455,7 +456,7 @@ impl Supervision {
     fn verify_some(&mut self) {
         const BLOCKS: usize = 256;
         let Some(first) = self.unverified else { return };
-        // Set first: blocks whose verification panics are not verified again.
+        // The field is set before the verification: if it panics, these blocks are not verified again.
         self.unverified = Some(first + BLOCKS);
         let current = self.current();
         let is_over = (first..first + BLOCKS).any(|block| current.store.verify_block(block).is_none());

@@ -1,8 +1,8 @@
 //! The lock file that lets only one server at a time start on a path.
 //!
 //! In: a socket's path. Out: a lock, or the reason why it cannot be acquired. The lock file is in the socket's
-//! directory, where other users may be able to create files. Symbolic links of other users are not followed, and their
-//! files are neither locked nor changed.
+//! directory, where other users may be able to create files. Symbolic links are not followed. Files of users other than
+//! root and the server's user are neither locked nor changed.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -99,8 +99,8 @@ fn open(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Returns why the file at the lock's path cannot be a lock file that a server of this user or of root created. Returns
-/// `None` if it can be.
+/// Checks whether the file at the lock's path can be a lock file that a server created as this user or as root. Returns
+/// the problem if it cannot be.
 fn problem(found: &Metadata) -> Option<String> {
     const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a \
                           directory that only the server's user can write to";
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_was_left_with_a_wider_mode_is_narrowed() {
+    fn the_mode_of_an_existing_lock_file_is_restricted_to_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s.sock");
         let path = folder.path().join("s.sock.lock");

@@ -23,8 +23,8 @@ const PASS_MAX: usize = 10;
 /// The number of steps of a request about the server other than Info.
 const OTHER_STEPS: usize = 10;
 
-/// Answers the requests about the server at the start of `requests` as long as there is room. Returns the number of
-/// input bytes that are answered, and why the run ended.
+/// Answers the requests about the server at the start of `requests` as long as there is room for responses. Returns the
+/// number of input bytes that are answered, and why the run ended.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,

@@ -15,7 +15,7 @@ use crate::store::{Found, Store};
 /// The maximum number of long requests that are looked up together.
 const LONG_REQUESTS_MAX: usize = 256;
 
-/// A long request.
+/// A request with a byte key or a range.
 #[derive(Clone, Copy)]
 struct Long<'a> {
     op_code: u32,
@@ -60,7 +60,8 @@ pub(super) fn answer_long(
     (run_bytes, end)
 }
 
-/// Appends the responses to long requests, until there is no room. Returns the number of answered requests.
+/// Appends the responses to long requests, until there is no room for a response. Returns the number of answered
+/// requests.
 fn push_all(store: &Store, requests: &[Long<'_>], responses: &mut Responses, tally: &mut Tally) -> usize {
     let counted_before = tally.total();
     let mut count = 0;

@@ -1,7 +1,7 @@
 //! The native protocol.
 //!
 //! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte requests are looked up
-//! together. Consecutive long requests are looked up together, too.
+//! together. Consecutive long requests, which have a byte key or a range, are looked up together, too.
 
 mod about;
 mod long;
@@ -27,7 +27,8 @@ const ORDERED_STEPS: usize = 8;
 /// The encoded Error response.
 const ERROR: &[u8; RESPONSE_HEADER_LEN_BYTES] = &[0, 0, 0, Status::Error as u8, 0, 0, 0, 0];
 
-/// Answers the complete requests at the start of `input` as long as there is room, and counts them in `tally`.
+/// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
+/// responses in `tally`.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,

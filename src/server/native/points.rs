@@ -13,8 +13,8 @@ use crate::server::responses::{Appender, Responses};
 use crate::store::{Found, Store, is_verification_interrupted};
 
 /// Appends the responses to 16-byte requests for one key each. Stops at the first request of another kind, or when
-/// there is no room. Returns the number of answered requests. Cleared [`Responses`] have room for at least one
-/// response.
+/// there is no room for a response. Returns the number of answered requests. Cleared [`Responses`] have room for at
+/// least one response.
 pub fn answer_requests(store: &Store, requests: &[Request], responses: &mut Responses) -> usize {
     answer_points(store, requests, responses, &mut Tally::default())
 }
@@ -51,8 +51,8 @@ pub(super) fn answer_points(
     count
 }
 
-/// Appends the responses to Floor and Ceiling. Stops at the first request with another op, or when there is no room.
-/// Returns the number of answered requests.
+/// Appends the responses to Floor and Ceiling. Stops at the first request with another op, or when there is no room for
+/// a response. Returns the number of answered requests.
 pub(super) fn answer_neighbors(
     store: &Store,
     requests: &[Request],
@@ -103,8 +103,8 @@ fn requests_for_numbers<'r>(
 }
 
 /// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the
-/// response, if the request belongs to another run, or if verification was interrupted. Counts every response except
-/// values.
+/// response, if the request belongs to another kind of [`Run`], or if verification was interrupted. Counts every
+/// response in `tally`, except values that a Get found, which the caller counts.
 #[inline(always)]
 pub(super) fn push_found(op_code: u32, found: Found<'_>, appender: &mut Appender<'_>, tally: &mut Tally) -> Option<()> {
     if let Found::Answer(response, offset_bytes) = found

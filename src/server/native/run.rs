@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request};
 use crate::server::pass::PASS_REQUESTS_MAX;
 
-/// The kind of the requests in a run.
+/// The kind of the requests in a run: consecutive requests that are answered together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Run {
     /// Requests that look up one key in the hash index, and requests with an unknown op.
@@ -30,7 +30,7 @@ impl Run {
     }
 }
 
-/// Why a run ended.
+/// Why a run of requests ended.
 pub(super) enum RunEnd {
     /// The next request belongs to another run, or is incomplete.
     NextRun,

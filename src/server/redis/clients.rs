@@ -279,7 +279,7 @@ struct Unsent {
     listed: Listed,
     /// The ID of the last client that was visited.
     after_id: u64,
-    /// The lines that are written so far. After the last line, the complete reply.
+    /// The lines that are written so far. Once all lines are written, the complete reply.
     bytes: Vec<u8>,
     is_whole: bool,
     held: Option<LongListPermit>,
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_short_and_printable() {
+    fn names_that_are_too_long_or_not_printable_are_rejected() {
         assert_eq!(valid_name("x", b"worker-1:a"), Ok("worker-1:a".to_owned()));
         assert_eq!(valid_name("x", b""), Ok(String::new()));
         for name in [&b"a b"[..], b"a\n", b"\x7f", b"\xff", &[b'a'; NAME_LEN_MAX_BYTES + 1]] {

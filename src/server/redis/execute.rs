@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Close,
 }
 
-/// The work that is left of a command. `next_arg` is the offset in the command at which the next argument begins.
+/// The remaining work of a command. `next_arg` is the offset in the command at which the next argument begins.
 #[derive(Clone)]
 pub(super) enum Work {
     CheckKeys { next_arg: usize, of: KeysOf },

@@ -29,8 +29,8 @@ impl Run {
     }
 }
 
-/// Answers the GET commands at the start of `input`, as long as there is room and verification is not interrupted.
-/// Returns `None` if `input` begins with another command.
+/// Answers the GET commands at the start of `input`, as long as there is room for replies and verification is not
+/// interrupted. Returns `None` if `input` begins with another command.
 #[inline]
 pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &mut Responses) -> Option<Run> {
     let (first, _) = get(input)?;
@@ -51,8 +51,8 @@ pub(super) fn answer(store: &Store, input: &[u8], version: Version, responses: &
     }
 }
 
-/// Answers the keys that `next` returns, in order, as long as there is room and verification is not interrupted. `next`
-/// returns each key with the offset of its end.
+/// Answers the keys that `next` returns, in order, as long as there is room for replies and verification is not
+/// interrupted. `next` returns each key with the offset of its end.
 #[inline(always)]
 pub(super) fn run<K: LookupKey>(
     store: &Store,

@@ -19,7 +19,7 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
 /// The number of pattern operations that count as one step.
 const STEP_GLOB_OPS: usize = 64;
-/// The number of steps that visiting a row out of order costs.
+/// The number of steps that finding a row by its number costs.
 const LONE_ROW_STEPS: usize = 8;
 
 /// The number of bits of a SCAN cursor that store the number of the next row. The higher bits identify the table, so
@@ -29,7 +29,7 @@ const CURSOR_TAG_BITS: u32 = 31;
 
 /// The pattern of a KEYS or SCAN.
 struct Pattern {
-    /// `None` if all keys match.
+    /// The compiled pattern. `None` if all keys match.
     glob: Option<Glob>,
 }
 
@@ -221,7 +221,7 @@ impl Keys {
         self.send(store, &pattern, out)
     }
 
-    /// Counts more matches. Returns whether all matches are counted.
+    /// Continues to count the matching keys. Returns whether all of them are counted.
     fn count(&mut self, store: &Store, pattern: &Pattern, steps: &mut Steps) -> Result<bool, String> {
         let mut rows = pattern.rows(store);
         let first_row = rows.ends().0.row;

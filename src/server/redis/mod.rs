@@ -50,7 +50,7 @@ impl Sink for Responses {
 /// The number of steps of a command, in addition to the steps of its bytes, the steps of its reply, and the steps that
 /// the command itself counts.
 const COMMAND_STEPS: usize = 2;
-/// The number of steps of one key of a pipeline of GET or of an MGET.
+/// The number of steps of one key in a pipeline of GET commands, or in an MGET.
 const LOOKUP_STEPS: usize = 2;
 /// The number of bytes of an inline command that take one step to split into words.
 const INLINE_STEP_LEN_BYTES: usize = 4;
@@ -129,8 +129,8 @@ impl Session {
         }
     }
 
-    /// Answers the complete commands at the start of `input` as long as there is room. The caller must pass the
-    /// unanswered input again, with or without more input after it.
+    /// Answers the complete commands at the start of `input` as long as there is room for replies. The caller must pass
+    /// the unanswered input again, with or without more input after it.
     pub(super) fn answer(&mut self, generation: &Generation, input: &[u8], responses: &mut Responses) -> Pass {
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();

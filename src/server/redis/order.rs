@@ -79,7 +79,7 @@ pub(super) fn range(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<
     for _ in 0..extent.row_count {
         match take(&mut rows, page.reverse) {
             Some(row) => push_row(out, row),
-            // Two errors replace the key and the value, because the array's header announced their number.
+            // The array's header has announced a key and a value, so two errors replace them.
             None => (0..2).for_each(|_| out.error(damaged())),
         }
     }

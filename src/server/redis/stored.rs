@@ -9,7 +9,7 @@ use crate::server::responses::{Responses, copy_halves};
 
 /// The maximum length of values that are copied as pieces, which may overlap.
 const SHORT_MAX_BYTES: usize = 64;
-/// The maximum length of a short value with its frame.
+/// The maximum length of a short value as a bulk string.
 const SHORT_ROOM_BYTES: usize = b"$64\r\n".len() + SHORT_MAX_BYTES + b"\r\n".len();
 const WORD_BYTES: usize = size_of::<u64>();
 
