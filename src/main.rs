@@ -105,14 +105,14 @@ impl Signals {
         for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
             flag::register(kind.as_raw_value(), Arc::clone(&is_stopping))?;
         }
-        // A process inherits the blocked signals of its parent.
+        // A process inherits blocked signals from its parent, so the handled signals are unblocked.
         let handled = [SIGHUP, SIGINT, SIGTERM];
         handled.into_iter().collect::<SigSet>().thread_unblock()?;
         // With this handler, a write to the log beyond the file size limit returns an error instead of killing the
         // process.
         flag::register(SIGXFSZ as c_int, Arc::default())?;
-        // A signal is received by the runtime that awaits it, so this runtime can be dropped. The context ends first,
-        // because a runtime must not be dropped inside a context.
+        // The signal handlers stay registered without this runtime, and any runtime can receive the signals, so this
+        // runtime is dropped. The context is dropped first, because a runtime must not be dropped inside a context.
         drop(context);
         Ok(Signals { is_stopping, hang_up, interrupt, terminate })
     }

@@ -46,8 +46,8 @@ pub(crate) fn fill_fixed<'py>(
     let keys = KeyBatch::from_object(keys)?;
     let filled = target.look_up(py, &keys, |values| {
         let mut filled = Vec::new();
-        // The dtype may be long. If there is too little memory, this function raises an exception instead of aborting
-        // the process.
+        // The length of the values is an argument without a limit. If there is too little memory, this function raises
+        // an exception instead of aborting the process.
         let capacity =
             values.len().checked_mul(len_bytes).filter(|capacity| filled.try_reserve_exact(*capacity).is_ok());
         if capacity.is_none() {

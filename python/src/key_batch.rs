@@ -119,7 +119,8 @@ fn slice_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     Ok(key_from(object)?.as_bytes().unwrap_or_default())
 }
 
-/// Returns whether numbers have the machine's byte order, which the element type does not imply.
+/// Returns whether the numbers of a buffer have the machine's byte order. The element type `T` does not imply the byte
+/// order.
 fn is_native_endian<T: Element>(buffer: &PyBuffer<T>) -> bool {
     !matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'))
 }

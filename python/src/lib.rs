@@ -51,7 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes error messages name keyword arguments of this package.
+    /// Makes the library's error messages name `server_user`, the keyword argument of this package.
     #[pymodule_init]
     fn name_settings(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         let name_of = |setting| (setting == zero_kv::Setting::ServerUser).then_some("server_user");

@@ -223,7 +223,7 @@ struct PendingRequest {
     future: Py<PyAny>,
     /// Results of the items whose response was received.
     results: Vec<Py<PyAny>>,
-    /// The first error of an item.
+    /// The first error that the response to an item caused.
     error: Option<PyErr>,
     /// Number of items whose response was received.
     received: usize,

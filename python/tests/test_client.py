@@ -71,7 +71,7 @@ def test_each_failure_raises_its_own_class(server: Server, tmp_path: pathlib.Pat
     with pytest.raises(zero_kv.ServerError, match='the server responded to key "seven" with an error'):
         client.get("seven")
     assert client.get(2) == ROWS[2], "the connection remains usable"
-    with pytest.raises(ValueError, match="a key of 0 bytes, where 1 to 65535 are possible"):
+    with pytest.raises(ValueError, match="a key of 0 bytes, where 1 to 65535 are allowed"):
         client.get("")
     with pytest.raises(zero_kv.KeyKind, match="use keys of one kind"):
         client.count(1, "b")

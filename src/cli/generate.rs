@@ -25,7 +25,7 @@ pub fn run_if_requested(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     Some(match generate(command, &folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "{name}: {}: cannot write there: {error}", folder.display());
+            let _ = writeln!(io::stderr(), "{name}: {}: cannot write the files: {error}", folder.display());
             ExitCode::from(1)
         }
     })

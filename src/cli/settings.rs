@@ -1,8 +1,8 @@
-//! The names that messages of the library use for the options of client programs.
+//! Sets the names of command-line options in messages of the library.
 
 use crate::setting::{Setting, name_settings};
 
-/// Makes messages of the library use the names of this program's options, such as `--server-user`.
+/// Makes messages of the library name the option `--server-user` instead of the field `Options::server_user`.
 pub fn name_client_options() {
     name_settings(|setting| (setting == Setting::ServerUser).then_some("--server-user"));
 }

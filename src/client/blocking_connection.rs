@@ -85,8 +85,8 @@ impl BlockingConnection {
         }
     }
 
-    /// Sets the socket's receive time-out if it differs from the current one by more than a sixty-fourth. Calls that
-    /// send one request therefore set the time-out once per connection instead of once per call.
+    /// Sets the socket's receive time-out, unless the current time-out is within 1/64 of `left`. Calls that send one
+    /// request therefore set the time-out once per connection instead of once per call.
     fn set_receive_timeout(&mut self, left: Option<Duration>) -> Result<(), Errno> {
         let is_close = match (self.receive_timeout, left) {
             (Some(current), Some(left)) => current.abs_diff(left) <= current / 64,

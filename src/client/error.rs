@@ -99,7 +99,7 @@ pub enum ClientError {
         problem: String,
     },
     /// No table can have a key of this length. Nothing was sent.
-    #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are possible")]
+    #[error("a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed")]
     KeyLen {
         /// The key's length.
         len_bytes: usize,
@@ -196,7 +196,8 @@ impl ClientError {
         }
     }
 
-    /// Returns the error for a server that rejects requests with both kinds of keys.
+    /// Returns the error for a server that rejects requests for tables with numeric keys and requests for tables with
+    /// byte keys.
     pub(super) fn unknown_key_kind(path: &Path) -> Self {
         let request = "requests for both kinds of keys".to_owned();
         ClientError::Server { path: path.to_path_buf(), request, hint: "see the log of kv_store" }

@@ -1,7 +1,7 @@
 //! Checks whether untrusted users could replace the file at a path.
 //!
-//! In: a path. Out: the first directory that untrusted users can change, among those that the kernel's lookup of the
-//! path passes.
+//! In: a path. Out: the first directory that untrusted users can change, in the order in which the kernel visits
+//! directories when it resolves the path.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -11,20 +11,21 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
-/// Mode bits that let the group and all other users write. The group's bits also limit an access control list.
+/// Mode bits that let the group and all other users write. If a file has an access control list, the group's bits are
+/// the maximum rights of its entries for other users and groups.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Returns the first directory in the lookup of `path` in which users other than the `trusted` ones can replace the
-/// next component. A directory with a sticky bit counts as exposed, because any user can create a name in it before the
+/// Returns the first directory on the way to `path` in which a user who is not `trusted` can replace the next component
+/// of the path. A directory with a sticky bit counts as exposed, because any user can create a name in it before the
 /// rightful owner does.
 ///
-/// Directories are checked in lookup order. A user who could redirect the lookup at a later component therefore needs
-/// write permission in a directory that was checked earlier.
+/// Directories are checked in the order in which the kernel visits them, starting at the root. To redirect the path
+/// after a directory was checked, a user would need write permission in a directory that was checked before.
 pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 
-/// Looks up the names in `rest`, which are in reverse order, starting at `directory`.
+/// Resolves a path, starting at `directory`. `rest` has the names of the path in reverse order.
 fn walk(mut directory: PathBuf, mut rest: Vec<OsString>, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     let mut links = 0;
     while let Some(name) = rest.pop() {

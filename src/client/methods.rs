@@ -31,7 +31,7 @@ use crate::format::key::{Key, KeyKind};
 /// Implements the methods of one client.
 macro_rules! impl_client {
     ($Client:ident, $Rows:ident, $Connection:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
-        /// Connecting.
+        /// Creating a connected client.
         impl $Client {
             /// Connects to the socket at `path`. A path that starts with `@` names an abstract socket.
             ///
@@ -313,7 +313,8 @@ macro_rules! impl_client {
                     if let Some(row) = cursor.next(backward) {
                         return Ok(Some(row));
                     }
-                    // The cursor changes only after the page has arrived: a future that is dropped loses no rows.
+                    // The cursor changes only after the page has arrived, so a future that is dropped before then loses
+                    // no rows.
                     let Some(range) = cursor.unread().cloned() else { return Ok(None) };
                     match self.call(cursor.page_request(&range, backward))$($await)* {
                         Ok(page) => cursor.add_page(page, backward),
@@ -326,7 +327,7 @@ macro_rules! impl_client {
             }
         }
 
-        /// The server.
+        /// Requests about the server.
         impl $Client {
             /// Sends a request without a key and waits for the response. The request succeeds whatever kind of keys the
             /// table has.

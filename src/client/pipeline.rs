@@ -85,7 +85,7 @@ impl Pipeline {
         let path = path.to_path_buf();
         match error {
             TransferError::TimedOut(phase) => ClientError::TimedOut { path, phase, after: deadline.started.elapsed() },
-            // The kernel reports this if the peer closed the connection before it read every request.
+            // The kernel reports these errors if the peer closed the connection before it read every request.
             TransferError::System(_, error) if [ConnectionReset, BrokenPipe].contains(&error.kind()) => {
                 self.closed(path)
             }

@@ -4,8 +4,8 @@
 //!
 //! Both pools share one design, [`SharedPool`]: a list of idle clients and a queue of waiters, each with its own
 //! channel. A client that is returned is sent to the first waiter in the queue while the pool is locked, so a thread or
-//! task that arrives later cannot overtake the waiter. The crate r2d2 wakes a waiter and lets it race with new
-//! arrivals. The crate deadpool serves only tasks.
+//! task that arrives later cannot overtake the waiter. The common crates for pools do not offer this: r2d2 wakes a
+//! waiter and lets it race with new arrivals, and deadpool serves only tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -219,7 +219,7 @@ impl<C: PoolMember> SharedPool<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState<C>> {
-        // No code panics while it holds the lock.
+        // The lock cannot be poisoned, because no code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -11,8 +11,8 @@ use super::row_page::RowPage;
 /// The rows of a range that the iterator has not returned yet.
 #[derive(Debug)]
 pub(super) struct RangeCursor {
-    /// The part of the range that has not been received yet. It is between the pages `front` and `back`. `None` if no
-    /// rows are left there.
+    /// The part of the range between the pages `front` and `back`, which has not been received yet. `None` if no rows
+    /// are left there.
     unread: Option<KeyRange>,
     front: Option<PageRows>,
     back: Option<PageRows>,

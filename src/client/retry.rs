@@ -56,7 +56,8 @@ impl Retry {
 
     /// Returns the pause before the next attempt, or `None` if the call fails with this error.
     pub(super) fn pause_after(&mut self, error: &ClientError, call: Deadline) -> Option<Duration> {
-        // A server that stops may accept a connection and end before it reads a request.
+        // A server that is stopping may accept a connection and close it before it reads a request, so this error also
+        // means that the server is down.
         let is_server_down = match error {
             ClientError::NotRunning { .. } | ClientError::Refused { reason: Refusal::Closed, .. } => true,
             ClientError::Closed { .. } => false,

@@ -82,7 +82,7 @@ impl RowPage {
         self.offsets_bytes.is_empty()
     }
 
-    /// Returns the rows in ascending key order, also if the last rows of a range were requested.
+    /// Returns the rows in ascending key order, even if the last rows of a range were requested.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Key<'_>, &[u8])> + ExactSizeIterator {
         (0..self.len()).map(|row| self.row(row))
     }

@@ -24,7 +24,7 @@ const VARIABLE: &str = "ZERO_KV_SERVER_USER";
 
 /// Returns the remedy in error messages: how to name the expected user.
 fn remedy() -> String {
-    format!("if that is the right user, name it: {} or {VARIABLE}", Setting::ServerUser)
+    format!("if that is the right user, name the user with {} or {VARIABLE}", Setting::ServerUser)
 }
 
 /// Checks the user of the server that a Unix socket is connected to.

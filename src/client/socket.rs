@@ -71,7 +71,8 @@ fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
-/// Sets a time-out of the socket. The minimum is 1 µs, because 0 means no time-out to the kernel.
+/// Sets the socket's time-out for sending or receiving. The minimum is 1 µs, because the kernel interprets 0 as no
+/// time-out.
 pub(super) fn set_timeout(socket: impl AsFd, which: Timeout, timeout: Option<Duration>) -> Result<(), Errno> {
     let timeout = timeout.map(|timeout| timeout.clamp(Duration::from_micros(1), TIMEOUT_MAX));
     set_socket_timeout(socket, which, timeout)

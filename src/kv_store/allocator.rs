@@ -1,7 +1,7 @@
 //! Configures when the allocator returns memory to the system.
 
-/// The minimum length of an allocation that gets a separate mapping. Buffers of idle connections are shorter. Pending
-/// responses to a client that does not read, up to 64 KiB, can be longer.
+/// The minimum length of an allocation that gets a separate mapping. The buffers of idle connections are shorter.
+/// Pending responses to a client that does not read can be longer, up to 64 KiB.
 #[cfg(target_env = "gnu")]
 const MAPPED_MIN_LEN_BYTES: i32 = 32 << 10;
 

@@ -67,7 +67,7 @@ impl Args {
     }
 }
 
-/// Returns the name of the option for a setting of the server, or `None` if no option is for this setting.
+/// Returns the name of the option for a setting of the server, or `None` if the setting has no option.
 pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
     Some(match setting {
         Setting::Socket => "--socket",

@@ -1,7 +1,7 @@
 //! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A request for a number takes 16 bytes, and is called short. A request for a key of bytes, or for a range, is long,
-//! and contains its length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
+//! A short request takes 16 bytes. It has a numeric key or no key. A long request is for a byte key or for a range, and
+//! contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
 //! without a copy, and a header is sent as it is in memory.
 
 use zerocopy::big_endian::{U16, U32, U64};
@@ -34,9 +34,9 @@ const _: () = {
 /// The kind of an op, which determines the form of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
-    /// Looks up one key. The request is short for a number, and long for a key of bytes.
+    /// Looks up one key. The request is short for a numeric key, and long for a byte key.
     Point,
-    /// Finds the nearest key. The request is short for a number, and long for a key of bytes.
+    /// Finds the nearest key. The request is short for a numeric key, and long for a byte key.
     Neighbor,
     /// Reads a range of keys. The request is always long.
     Range,
@@ -138,8 +138,8 @@ impl Op {
         self as u32 | LONG
     }
 
-    /// Returns true if a request with this code is long: if the code is at least 2¹⁶ and less than 2²⁴. The code may be
-    /// unknown.
+    /// Returns true if a request with this code is long. Codes of long requests are at least 2¹⁶ and less than 2²⁴,
+    /// including codes of unknown ops.
     #[inline(always)]
     pub const fn is_long(code: u32) -> bool {
         code >= LONG && code < 1 << 24
@@ -185,7 +185,7 @@ impl Request {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }
 
-    /// Returns the op's code, which may be the code of no [`Op`].
+    /// Returns the op's code. The code may be unknown: [`Op::from_code`] and [`Op::from_long_code`] check it.
     #[inline]
     pub fn op_code(&self) -> u32 {
         self.op.get()
@@ -204,7 +204,7 @@ impl Request {
     }
 }
 
-/// Returns the length of a long request, including its padding, from the length of its body.
+/// Returns the length of a long request whose body has this length, including the padding.
 #[inline]
 pub const fn long_len_bytes(body_len_bytes: usize) -> usize {
     (LONG_HEADER_LEN_BYTES + body_len_bytes).next_multiple_of(REQUEST_LEN_BYTES)
@@ -224,7 +224,7 @@ pub fn push_long(op: Op, body: &[&[u8]], request: &mut Vec<u8>) {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RangeHeader {
-    /// See [`range_flags`].
+    /// Flags that [`range_flags`] defines.
     pub flags: U32,
     /// Maximum number of rows; 0 requests as many rows as fit into a page.
     pub limit_rows: U32,
@@ -324,7 +324,7 @@ impl ResponseHeader {
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }
     }
 
-    /// Returns the status code, which may be the code of no [`Status`].
+    /// Returns the status code. The code may be unknown: [`Status::from_code`] checks it.
     #[inline]
     pub fn status_code(&self) -> u32 {
         self.status.get()

@@ -34,7 +34,7 @@ pub enum CheckedHeader {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The status code is the code of no [`Status`].
+    /// The status code is unknown.
     #[error("status code {code}, where 0 (ok), 1 (not found) or 2 (error) was expected")]
     Status {
         /// The code.
@@ -106,10 +106,10 @@ pub enum PageError {
         /// The kind's code.
         code: u8,
     },
-    /// No table's records have this alignment.
-    #[error("rows are aligned to 2^{bits} bytes, where 2^3 to 2^12 are possible")]
+    /// The alignment of the rows is one that no table has.
+    #[error("rows are aligned to 2^{bits} bytes, where 2^3 to 2^12 were expected")]
     Align {
-        /// The exponent.
+        /// The base-2 logarithm of the alignment in bytes.
         bits: u8,
     },
     /// The flag for more rows has a value other than 0 and 1, or is 1 in a page without rows.

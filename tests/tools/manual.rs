@@ -85,6 +85,9 @@ fn an_unwritable_folder_is_an_error_that_names_it() {
         let output = Command::new(program).arg("--generate").arg(file.path()).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{message}");
-        assert!(message.starts_with(&format!("{name}: {}: cannot write there", file.path().display())), "{message}");
+        assert!(
+            message.starts_with(&format!("{name}: {}: cannot write the files", file.path().display())),
+            "{message}"
+        );
     }
 }

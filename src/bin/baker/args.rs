@@ -79,7 +79,8 @@ pub(crate) struct InputArgs {
     /// may contain the wildcards `*`, `?`, `[…]`, and `**`
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Start from this table: keep its rows, except those that the inputs replace or remove. It may be the output
+    /// Start from this table: keep its rows, except those that the inputs replace or remove. The output may be the same
+    /// file
     #[arg(long, value_name = "TABLE")]
     pub(crate) base: Option<PathBuf>,
     /// Choose the format of the inputs

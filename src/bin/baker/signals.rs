@@ -26,7 +26,7 @@ pub(crate) struct Signals {
     arrived: Arc<AtomicI32>,
     /// Locked by the thread that ends the process.
     ending: Arc<Mutex<()>>,
-    /// Dropped when the bake has ended, which the watcher thread waits for.
+    /// The watcher thread waits until this sender is dropped, which marks the end of the bake.
     running: Sender<()>,
 }
 
@@ -43,7 +43,7 @@ impl Signals {
             flag::register_conditional_default(*signal, Arc::clone(&arrived_once))?;
             flag::register(*signal, Arc::clone(&arrived_once))?;
         }
-        // A process inherits the blocked signals of its parent.
+        // A process inherits blocked signals from its parent, so the watched signals are unblocked.
         watched.iter().try_for_each(|signal| SigSet::from(Signal::try_from(*signal)?).thread_unblock())?;
         // With this handler, a write beyond the file size limit returns an error instead of killing the process.
         flag::register(SIGXFSZ, Arc::default())?;

@@ -10,7 +10,8 @@ use zerocopy::IntoBytes;
 
 /// Number of responses in the pattern. Their lengths differ by at most one byte.
 const PATTERN_RESPONSES: usize = 16;
-/// Mean length from which the pattern has only one response, because a rounding error of one byte is negligible.
+/// If the mean length of responses is at least this long, the pattern has only one response, because a rounding error
+/// of one byte is negligible.
 const LONG_RESPONSE_LEN_BYTES: f64 = 65536.0;
 /// Minimum length of the repeated pattern, so that one `send` can send many responses.
 const BYTES_LEN_MIN: usize = 256 << 10;

@@ -18,8 +18,8 @@ use crate::responses::ResponseReader;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
 
-/// Length of the read buffer. It exceeds the length of the responses to a pipeline if values are short. After a read
-/// that does not fill the buffer, tokio knows that the socket is empty and skips another read.
+/// Length of the read buffer, which has room for all responses to a pipeline if values are short. After a read that
+/// does not fill the buffer, tokio knows that the socket is empty and skips another read.
 const READ_BUFFER_LEN_BYTES: usize = 128 << 10;
 
 thread_local! {

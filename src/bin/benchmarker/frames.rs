@@ -35,7 +35,7 @@ impl Frames {
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends a range of another list's frames. Their bytes are copied at once.
+    /// Appends a range of another list's frames, with one copy of their bytes.
     pub(crate) fn extend_from(&mut self, other: &Frames, frames: Range<usize>) {
         let (from, to) = (other.start(frames.start), other.start(frames.end));
         let begin = self.bytes.len();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copied_frames_have_their_bytes_and_bounds() {
+    fn copied_frames_keep_their_bytes_and_bounds() {
         let mut all = Frames::default();
         for text in ["one", "", "three", "4"] {
             all.push_with(|bytes| bytes.extend_from_slice(text.as_bytes()));

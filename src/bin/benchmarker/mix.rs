@@ -31,7 +31,8 @@ impl Op {
 
 /// The ops, with their names on the command line.
 const OPS: &[(&str, Op)] = &[("get", Op::Get), ("exists", Op::Exists)];
-/// Maximum difference of the shares' sum from 1. Decimals such as 0.1 have no exact binary representation.
+/// Maximum difference between the sum of the shares and 1. The sum may be inexact, because decimals such as 0.1 have no
+/// exact binary representation.
 const SUM_TOLERANCE: f64 = 1e-6;
 
 /// The ops that requests use, each with its share of the requests.

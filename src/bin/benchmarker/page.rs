@@ -32,7 +32,7 @@ svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px;
 
 /// Number of ticks of the percentile axis: 0%, 90%, 99%, and so on.
 const PERCENTILE_TICKS: u32 = 8;
-/// Number of points of the percentile curve for each halving of the share of slower pipelines.
+/// Number of points on the percentile curve from 0% to 50%, from 50% to 75%, from 75% to 87.5%, and so on.
 const POINTS_PER_HALVING: u32 = 5;
 
 /// Returns the HTML of the page.
@@ -135,8 +135,8 @@ fn machine() -> Rows {
     ]
 }
 
-/// Charts latency over 1/(1-p) for each quantile p, so that latencies at each tick are ten times as rare as at the tick
-/// to its left.
+/// Charts latency by percentile. The x axis is logarithmic in 1/(1-p) for each quantile p, which places the ticks 90%,
+/// 99%, and 99.9% at equal distances.
 fn percentiles(outcome: &Outcome) -> Chart {
     let latency_ns = &outcome.tally.latency_ns;
     let ticks = (0..PERCENTILE_TICKS).map(|nines| match nines {
@@ -156,7 +156,7 @@ fn percentiles(outcome: &Outcome) -> Chart {
     chart
 }
 
-/// Charts the rates of the server and of the ceiling in each interval.
+/// Charts the rates of the tested server and of the server without lookups (the ceiling) in each interval.
 fn throughput(report: &Report<'_>) -> String {
     let server = &report.outcome.intervals;
     let ceiling = report.ceiling.map_or(&[][..], |ceiling| &ceiling.outcome.intervals);

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 /// Number of rounds. Each round gets an equal share of `--seconds` and of `--warmup`.
 const ROUNDS: u32 = 3;
 
-/// The results of the ceiling, the server without lookups, and the server's rates relative to the ceiling's.
+/// The results of the server without lookups (the ceiling), and the ratios of the two servers' rates.
 pub(crate) struct CeilingOutcome {
     pub(crate) outcome: Outcome,
     pub(crate) response_len_bytes: f64,
@@ -33,8 +33,8 @@ impl CeilingOutcome {
     }
 }
 
-/// Runs all rounds. If the server's first run had errors, returns no results of the ceiling, because the mean length of
-/// responses is then unknown.
+/// Runs all rounds. If the tested server's first run has errors, returns no ceiling results: the ceiling needs the mean
+/// length of correct responses.
 pub(crate) async fn run(plan: &Plan, table: &Arc<Table>) -> anyhow::Result<(Outcome, Option<CeilingOutcome>)> {
     let server_plan = Plan { measure: plan.measure / ROUNDS, warmup: plan.warmup / ROUNDS, ..plan.clone() };
     let mut outcome = load::run(&server_plan, table).await?;

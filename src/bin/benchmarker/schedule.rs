@@ -58,7 +58,7 @@ impl Schedule {
         self.next_pipeline += self.clients as u64;
     }
 
-    /// Returns whether the pipeline after the next one is already due, too.
+    /// Returns whether both the client's next pipeline and the pipeline after it are due.
     pub(crate) fn is_late(&self, now: Instant, clock: Clock) -> bool {
         self.due(self.next_pipeline + self.clients as u64, clock) <= now
     }

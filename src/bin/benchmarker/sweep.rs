@@ -16,7 +16,8 @@ use crate::plan::Plan;
 use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;
-/// The search ends when the highest passed and the lowest failed rate differ by at most this share.
+/// The search ends when the lowest failed rate exceeds the highest passed rate by at most this share of the failed
+/// rate.
 const PRECISION: f64 = 0.05;
 /// Minimum number of pipelines per step, so that the p99 is meaningful.
 const PIPELINES_MIN: f64 = 100.0;
@@ -55,7 +56,8 @@ pub(crate) async fn run(plan: &Plan, table: &Arc<Table>, p99_us_max: f64, json: 
     while sweep.last.errors() == 0 && sweep.steps.len() < STEPS_MAX && rate >= rate_min {
         let mut is_passed = sweep.step(plan, table, rate, &print).await?;
         if !is_passed && sweep.last.requests_per_second() > rate as f64 * REPEAT_MIN {
-            // The server reached the rate, so a short stall of the machine may have caused the high latency.
+            // Repeat the step: the server reached the rate, so a short stall of the machine may have caused the high
+            // latency.
             is_passed = sweep.step(plan, table, rate, &print).await?;
         }
         if is_passed {

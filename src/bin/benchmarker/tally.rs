@@ -50,8 +50,8 @@ impl Tally {
         self.last_response = self.last_response.max(Some(finished));
     }
 
-    /// Counts pipelines that were not sent by the end of the run. Their latency is the time since they were scheduled:
-    /// `waited` for the first one, and `interval` less for each following one.
+    /// Counts pipelines that were not sent by the end of the run. The latency of each pipeline is the time since it was
+    /// scheduled: `waited` for the first pipeline, and `interval` less for each following one.
     pub(crate) fn count_unsent(
         &mut self,
         pipelines: u64,

@@ -116,7 +116,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request for the key of request number `get` of `gets`.
+    /// Adds a request with the key of the request at index `get` in `gets`.
     #[inline]
     pub(crate) fn push_like(&mut self, op: Op, gets: &Requests, get: usize) {
         match (self, gets) {

@@ -66,7 +66,7 @@ fn for_each_batch_of_stream(
     loop {
         if len_bytes == buffer.len() {
             if len_bytes > LINE_LEN_MAX_BYTES {
-                let error = anyhow!("longer than {KEY_LEN_MAX_BYTES} bytes, the maximum length of a key");
+                let error = anyhow!("a key of more than {KEY_LEN_MAX_BYTES} bytes, which is the maximum");
                 return Err(syntax.error_in_stream(keys_before, &error));
             }
             buffer.resize(2 * len_bytes, 0);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_the_same_keys_whatever_the_length_of_reads() {
+    fn the_keys_of_a_stream_do_not_depend_on_how_reads_split_it() {
         let long = [b"x".repeat(KEY_LEN_MAX_BYTES), b"y".to_vec()].join(&b'\n');
         for (input, expected) in [
             (&b""[..], vec![]),
@@ -185,7 +185,7 @@ mod tests {
     fn an_error_names_the_line_of_an_invalid_key() {
         for (input, expected) in [
             (&b"a\n\nb\n"[..], "standard input, line 2: a key of 0 bytes"),
-            (&b"x".repeat(1 << 20), "standard input, line 1: longer than 65535 bytes"),
+            (&b"x".repeat(1 << 20), "standard input, line 1: a key of more than 65535 bytes"),
             (&[&b"a\n"[..], &b"x".repeat(70_000)].concat(), "standard input, line 2: a key of 70000 bytes"),
         ] {
             for step in [1000, 1 << 20] {

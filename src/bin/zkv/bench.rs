@@ -77,16 +77,17 @@ fn measure(
     keys: &[OwnedKey],
     tables: Vec<Box<dyn Table + Send + '_>>,
 ) -> anyhow::Result<Report> {
-    let is_complete = OnceLock::new();
+    let all_threads_exist = OnceLock::new();
     let results = thread::scope(|scope| {
         let spawn = |(thread_index, mut table): (usize, Box<dyn Table + Send>)| {
-            let is_complete = &is_complete;
-            let run = move || run_thread(&mut *table, keys, args, thread_index, is_complete);
+            let all_threads_exist = &all_threads_exist;
+            let run = move || run_thread(&mut *table, keys, args, thread_index, all_threads_exist);
             thread::Builder::new().spawn_scoped(scope, run)
         };
         let threads = tables.into_iter().enumerate().map(spawn).collect::<io::Result<Vec<_>>>();
-        // All threads begin now, at the same time. If one could not be created, the others end without a lookup.
-        is_complete.get_or_init(|| threads.is_ok());
+        // All threads begin now, at the same time. If a thread could not be created, the created threads end without a
+        // lookup.
+        all_threads_exist.get_or_init(|| threads.is_ok());
         let threads = threads.context(THREAD_ERROR)?;
         let results = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
         results.collect::<anyhow::Result<Vec<_>>>()
@@ -116,13 +117,13 @@ fn measure(
 }
 
 /// Looks up batches until the measurement time is over. `thread_index` determines the first key. The thread waits until
-/// `is_complete` is set, and ends without a lookup if it is false.
+/// `all_threads_exist` is set, and ends without a lookup if it is false.
 fn run_thread(
     table: &mut dyn Table,
     keys: &[OwnedKey],
     args: &BenchArgs,
     thread_index: usize,
-    is_complete: &OnceLock<bool>,
+    all_threads_exist: &OnceLock<bool>,
 ) -> anyhow::Result<ThreadResult> {
     let batch_ns = Histogram::new(LATENCY_DIGITS)?;
     let mut result = ThreadResult { lookups: 0, not_found: 0, value_len_bytes: 0, elapsed: Duration::ZERO, batch_ns };
@@ -130,7 +131,7 @@ fn run_thread(
     // Each thread begins at a different key.
     let _ = order.nth(thread_index * keys.len() / args.threads);
     let mut batch: Vec<Key<'_>> = Vec::with_capacity(args.batch);
-    if !is_complete.wait() {
+    if !all_threads_exist.wait() {
         return Ok(result);
     }
     let started = Instant::now();

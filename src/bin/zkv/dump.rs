@@ -35,7 +35,7 @@ pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
         DumpFormat::Tsv => write_delimited(output.file(), b'\t', rows),
         DumpFormat::Jsonl => write_json_lines(output.file(), rows),
     });
-    // If the file cannot be examined, lookups report it as changed. This message names the cause.
+    // If the file cannot be examined, lookups report that it was changed. The error message names the cause instead.
     let written = written.map_err(|error| match store.system_error() {
         Some(cause) if error.is::<LookupError>() => anyhow!("{}: {cause}", args.file.display()),
         _ => error,

@@ -138,7 +138,7 @@ struct RowStatistics {
     last_key: Option<LossyJsonKey>,
     /// The longest prefix that all keys share. `None` if keys are numbers.
     common_prefix: Option<LossyJsonKey>,
-    /// Average number of bytes of the file per row that do not belong to a value.
+    /// The file's length without the values, divided by the number of rows.
     overhead_bytes_per_row: f64,
     value_len_bytes: ValueLenStatistics,
 }
@@ -221,7 +221,7 @@ struct Bin {
 impl ValueLenStatistics {
     fn new(store: &MappedStore) -> anyhow::Result<Self> {
         let mut lens = Histogram::<u64>::new_with_max(VALUE_LEN_MAX_BYTES as u64, PERCENTILE_DIGITS)?;
-        // A bin's index is the number of bits of the lengths in it.
+        // The index of a bin is the number of significant bits of a length: lengths from 4 to 7 have 3 bits.
         let mut bins = [0; VALUE_LEN_MAX_BYTES.ilog2() as usize + 2];
         let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
         for row in store.iter() {

@@ -46,7 +46,7 @@ fn bound<'a>(
     }
 }
 
-/// Checks the length of a byte key. Lookups in files return the same error as lookups on servers.
+/// Checks the length of a byte key. With this check, lookups in a file return the same error as lookups on a server.
 fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     let len_bytes = text.len();
     match (min_bytes..=KEY_LEN_MAX_BYTES).contains(&len_bytes) {

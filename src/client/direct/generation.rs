@@ -42,7 +42,8 @@ impl Witness for GenerationWitness {
     #[inline]
     fn standing(&self, store: &Store) -> Standing {
         match self.notice.standing_since(self.state) {
-            // A page of a leased file can still be unreadable.
+            // The server can hold a lease although a page of the file is unreadable, so a fault makes the state
+            // unknown.
             Standing::Unchanged if store.faults() > 0 => Standing::Unknown,
             standing => standing,
         }

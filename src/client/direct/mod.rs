@@ -163,12 +163,12 @@ impl DirectSnapshot {
         self.0.number
     }
 
-    /// Returns whether the server still serves this generation.
+    /// Returns true if the server serves this generation, or served this generation until the server ended.
     pub fn is_current(&self) -> bool {
         self.0.is_current()
     }
 
-    /// Returns true if no process has changed the table's file.
+    /// Returns false if a process has changed the table's file, or may have changed it.
     pub fn is_unchanged(&self) -> bool {
         let epoch = self.0.table.unverified().epoch();
         self.0.table.is_unchanged_since(epoch) && self.0.table.is_trusted()

@@ -40,7 +40,7 @@ pub(super) struct TransferConnection {
     call_timeout: Option<Duration>,
     /// Deadline of the current request or response.
     deadline: Deadline,
-    /// The server's shared page, from the first response. A server has only one such page.
+    /// The server's shared page, which the first response passed. A server has only one shared page.
     notice: Option<Arc<Notice>>,
 }
 
@@ -90,7 +90,7 @@ impl TransferConnection {
         }
         Err(direct_error(
             path,
-            "the generation that the server sent repeatedly differed from the one that it announces: see its log",
+            "the server replaced its table, or stopped trusting its file, during every transfer: see the server's log",
         ))
     }
 
@@ -128,7 +128,7 @@ impl TransferConnection {
         sent.map_err(|error| transfer_error(path, Phase::Send, self.deadline.started.elapsed(), error))
     }
 
-    /// Sets a time-out of the socket to the remaining time.
+    /// Sets the socket's time-out for sending or receiving to the remaining time. Fails if no time is left.
     fn set_remaining_timeout(&self, which: Timeout) -> io::Result<()> {
         let left = self.deadline.left();
         match left.is_some_and(|left| left.is_zero()) {
@@ -180,8 +180,9 @@ fn check_header(path: &Path, response: &[u8]) -> Result<(), ClientError> {
         CheckedHeader::Found { .. } => Ok(()),
         _ => Err(direct_error(
             path,
-            "the server does not transfer its table: its direct mode is off, its memory is a copy (choose map or sealed), its \
-             file was changed in place, or too many transfers wait for clients that do not receive them: see its log",
+            "the server does not transfer its table: its direct mode is off, its memory is a copy (choose map or \
+             sealed), its file was changed in place, or too many transfers wait for clients that do not receive them: \
+             see the server's log",
         )),
     }
 }
@@ -210,7 +211,8 @@ fn open(
     options: &DirectOptions,
     is_leased: impl FnOnce() -> bool,
 ) -> Result<Store, ClientError> {
-    let open_failed = |error: crate::StoreError| direct_error(path, format!("opening the transferred table: {error}"));
+    let open_failed =
+        |error: crate::StoreError| direct_error(path, format!("the transferred table cannot be opened: {error}"));
     if options.memory == Memory::Map && !is_sealed(table) {
         if !options.survive_bus_errors {
             return Err(direct_error(
@@ -223,10 +225,10 @@ fn open(
         // The handler is installed before any byte is read, and again for each generation, because other code may have
         // replaced it.
         survive_bus_errors()
-            .map_err(|error| direct_error(path, format!("installing a handler for SIGBUS: {error}")))?;
+            .map_err(|error| direct_error(path, format!("a handler for SIGBUS cannot be installed: {error}")))?;
     }
     if has_holes_that_take_memory(table)
-        .map_err(|error| direct_error(path, format!("examining the transferred table: {error}")))?
+        .map_err(|error| direct_error(path, format!("the transferred table cannot be examined: {error}")))?
     {
         return Err(direct_error(
             path,

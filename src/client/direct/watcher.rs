@@ -64,7 +64,7 @@ impl DirectState {
         };
         let wake_sender = start().map_err(|error| ClientError::Direct {
             path: path.to_path_buf(),
-            problem: format!("starting the thread that watches the server: {error}"),
+            problem: format!("the thread that watches the server cannot be started: {error}"),
         })?;
         Ok((shared, wake_sender))
     }

@@ -18,7 +18,7 @@ use crate::store::prefix_end;
 #[derive(Clone, Copy, Debug)]
 pub struct GetPage<'k> {
     pub(in crate::client) bounds: Bounds<'k>,
-    /// Requests the last rows of the range instead of the first rows.
+    /// True requests the last rows of the range, false the first rows.
     pub(in crate::client) backward: bool,
     /// Maximum number of rows; 0 requests as many as fit a page.
     pub(in crate::client) limit_rows: u32,

@@ -66,7 +66,8 @@ impl Glob {
         self.matches_in(text, &mut 0)
     }
 
-    /// Returns the common prefix of all matches: the bytes before the pattern's first special character.
+    /// Returns the common prefix of all matches: the bytes before the pattern's first `?`, `*`, or class, with escapes
+    /// decoded.
     pub fn literal_prefix(&self) -> &[u8] {
         &self.literal_prefix
     }
@@ -100,8 +101,9 @@ impl Glob {
 #[derive(Clone, Debug)]
 struct Segment {
     elements: Vec<ByteSet>,
-    /// For each of the 256 bytes, [`Segment::words`] words with one bit per element, which is set if the element
-    /// matches the byte. Empty unless the segment is long and must be searched.
+    /// A table for the search, if the segment is long and must be searched; otherwise empty. For each of the 256 byte
+    /// values, the table has [`Segment::words`] words with one bit per element. A bit is set if its element matches the
+    /// byte.
     masks: Vec<u64>,
 }
 
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_end_the_prefix_and_escapes_do_not() {
+    fn the_literal_prefix_ends_at_a_class_but_not_at_an_escape() {
         for (pattern, prefix) in
             [("user:[12]*", "user:"), ("a\\*b*", "a*b"), ("\\[a]?", "[a]"), ("a\\", "a\\"), ("*a", "")]
         {
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn long_segments_match_the_same_texts_as_the_model() {
-        // More than 8 elements are searched with words of 64 bits; more than 64 need two words.
+        // Segments of more than 8 elements are searched with 64-bit words. More than 64 elements need several words.
         let text: Vec<u8> = (0..400_usize).map(|at| b'a' + (at * at / 7 % 3) as u8).collect();
         let mut found = [0; 2];
         for len in [1, 8, 9, 10, 63, 64, 65, 66, 128, 129, 200] {

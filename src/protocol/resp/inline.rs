@@ -144,7 +144,7 @@ mod tests {
         for line in ["", " ", "\t \r\x0b\x0c"] {
             assert_eq!(to_command(line.as_bytes()).unwrap(), b"", "{line:?}");
         }
-        // As in Redis, these two bytes separate words only before the start of a word.
+        // As in Redis, the bytes 0x0B and 0x0C separate words only before the start of a word.
         assert_eq!(words("a\x0bb\x0cc").unwrap(), [b"a\x0bb\x0cc"]);
     }
 

@@ -148,7 +148,7 @@ impl Progress {
         if at + args_left * ARG_LEN_MIN_BYTES > COMMAND_LEN_MAX_BYTES {
             return Err(ProtocolError::CommandTooBig);
         }
-        // Both numbers are at most the limit, which fits into 32 bits.
+        // `at` and `args_left` are at most [`COMMAND_LEN_MAX_BYTES`], which fits into 32 bits.
         *self = Progress { at: at as u32, args_left: args_left as u32, searched: at as u32 };
         Ok(())
     }

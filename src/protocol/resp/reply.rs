@@ -61,7 +61,7 @@ impl<'a, S: Sink> Reply<'a, S> {
         self.simple("OK");
     }
 
-    /// Appends a short text of the server. Line ends become spaces.
+    /// Appends a simple string: a short text on one line. Line ends become spaces.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }

@@ -63,8 +63,7 @@ fn a_key_that_no_table_can_have_is_not_sent() {
     let mut client = Client::connect(peer.socket()).unwrap();
     let long = vec![b'k'; 65_536];
     let refused = |result: Result<bool, ClientError>| result.unwrap_err().to_string();
-    for (key, said) in [(&b""[..], "a key of 0 bytes, where 1 to 65535 are possible"), (&long, "a key of 65536 bytes")]
-    {
+    for (key, said) in [(&b""[..], "a key of 0 bytes, where 1 to 65535 are allowed"), (&long, "a key of 65536 bytes")] {
         assert!(refused(client.get(key).map(|_| true)).starts_with(said));
         assert!(refused(client.exists(key)).starts_with(said));
         assert!(refused(client.floor(key).map(|_| true)).starts_with(said));

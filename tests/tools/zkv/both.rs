@@ -112,7 +112,7 @@ fn an_impossible_key_is_an_error_on_a_server_and_in_a_file() {
     let table = Both::new(Keys::Bytes, b"ant,1\n");
     let long = "k".repeat(65_536);
     for key in ["", &long] {
-        let expected = format!("zkv: a key of {} bytes, where 1 to 65535 are possible\n", key.len());
+        let expected = format!("zkv: a key of {} bytes, where 1 to 65535 are allowed\n", key.len());
         for subcommand in ["get", "exists", "floor", "ceiling"] {
             assert_eq!(table.ask(&[subcommand, key]), (Some(2), Vec::new(), expected.clone()));
         }

@@ -35,7 +35,7 @@ impl Sample {
         Some(if part < whole { part as f64 / whole as f64 } else { 1.0 })
     }
 
-    /// Parses a field that is a histogram. Returns the count of each bucket by the largest value of the bucket.
+    /// Parses a field that is a histogram, as a map from the largest value of each bucket to the bucket's count.
     fn buckets(&self, name: &str) -> Option<BTreeMap<u64, u64>> {
         let bucket =
             |bucket: &str| bucket.split_once(':').and_then(|(end, count)| end.parse().ok().zip(count.parse().ok()));
@@ -58,7 +58,7 @@ impl Sample {
     }
 }
 
-/// The difference of two samples of one server process.
+/// The difference between two samples of one server process.
 pub(super) struct Delta<'a> {
     from: &'a Sample,
     to: &'a Sample,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_growth_per_second() {
+    fn rates_are_the_growth_of_counters_per_second() {
         let [from, to] = samples(500, &values("1", "7", "1000", "10"), &values("1", "7", "1900", "110"));
         let delta = Delta::between(&from, &to).unwrap();
         assert_eq!((delta.rate("hits"), delta.op_rate("exists")), (Some(1800.0), Some(200.0)));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_of_the_values_counted_between_the_samples() {
+    fn quantiles_cover_only_values_counted_between_the_samples() {
         let [from, to] = [[("ns", "10:5 20:1")], [("ns", "10:5 15:90 20:10 40:1")]];
         let [from, to] = samples(1000, &from, &to);
         let delta = Delta::between(&from, &to).unwrap();

@@ -58,7 +58,8 @@ fn is_quit(key: KeyEvent) -> bool {
         }
 }
 
-/// Restores the terminal when it is dropped. This guard is declared before the terminal, so it is dropped after it.
+/// A guard that restores the terminal when the guard is dropped. `run_screen` declares the guard first, so the terminal
+/// is restored after all other cleanup.
 struct RestoreOnDrop;
 
 impl Drop for RestoreOnDrop {

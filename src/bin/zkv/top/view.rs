@@ -66,12 +66,13 @@ impl View {
         self.samples.back().expect("there is a first sample")
     }
 
-    /// Returns the difference of the last two samples. `None` after a restart of the server, and while samples fail.
+    /// Returns the difference between the last two samples. `None` after a restart of the server, and while samples
+    /// fail.
     pub(super) fn delta(&self) -> Option<Delta<'_>> {
         self.since(self.samples.len().checked_sub(2)?)
     }
 
-    /// Returns the difference of the first and the last of the stored samples, which quantiles cover.
+    /// Returns the difference between the first and the last of the stored samples, which quantiles cover.
     pub(super) fn window(&self) -> Option<Delta<'_>> {
         self.since(0)
     }

@@ -200,8 +200,7 @@ fn a_line_that_exceeds_the_limit_of_the_command_is_rejected() {
 }
 
 #[test]
-fn a_command_in_many_pieces_is_parsed_once() {
-    // Each argument is parsed once, regardless of the number of calls.
+fn each_argument_of_a_command_in_many_pieces_is_parsed_once() {
     let args = 1000;
     let mut input = format!("*{args}\r\n").into_bytes();
     input.extend(b"$1\r\nx\r\n".repeat(args));
@@ -211,7 +210,7 @@ fn a_command_in_many_pieces_is_parsed_once() {
         assert!(matches!(parse(&input[..end], &mut progress), Ok(Parsed::Incomplete)));
         assert!(progress.at >= before && end - progress.at as usize <= b"$1\r\nx\r\n".len());
     }
-    // A line is not searched again either.
+    // The part of a line that was searched for a line end is not searched again.
     let mut progress = Progress::default();
     for end in 1..1000 {
         assert!(matches!(parse(&b"x".repeat(end), &mut progress), Ok(Parsed::Incomplete)));

@@ -99,7 +99,7 @@ fn a_screen_of_any_size_is_drawn() {
             screen(&view, now, width, height);
         }
     }
-    // The server reports no field.
+    // A server that reports no fields.
     let empty = View::new(Path::new("s"), Duration::from_secs(1), sample(now, ""));
     assert!(screen(&empty, now, 80, 24).contains("generation –, digest –"));
 }
